@@ -1,0 +1,68 @@
+"""The `rlscaler` command: a group whose subcommands are found through entry points.
+
+Each package registers its own commands under `rlscaler.commands`; only the one that is called is imported, so
+`rlscaler --help` is quick and an operator image without torch or locust still has a working command line.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points, version
+
+import click
+
+GROUP = "rlscaler.commands"
+
+SUMMARY = {
+    "cluster": "Start, stop and inspect a local Kubernetes control plane.",
+    "compare": "Compare the policy with the other autoscalers on the same load.",
+    "crd": "Generate the CustomResourceDefinition or check it for drift.",
+    "demo": "Run the whole product on a local control plane under load.",
+    "evaluate": "Evaluate a trained policy in simulation.",
+    "load": "Generate load with Locust.",
+    "operator": "Run the operator.",
+    "service": "Run the emulated inference service.",
+    "train": "Train a policy with PPO.",
+}
+"""One line per command for `--help`, which must not import the commands themselves."""
+
+EXTRA = {"train": "train", "evaluate": "train", "compare": "train", "demo": "train,load", "service": "load", "load": "load"}
+"""The optional dependencies that a command needs, named when one of them is missing."""
+
+
+class EntryPointGroup(click.Group):
+    """A click group that loads a subcommand from its entry point only when it is called."""
+
+    def _found(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=GROUP)}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._found())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        point = self._found().get(cmd_name)
+        if point is None:
+            return None
+        try:
+            command: click.Command = point.load()
+        except ModuleNotFoundError as error:
+            extra = EXTRA.get(cmd_name)
+            if extra is None or (error.name or "").startswith("rlscaler"):
+                raise
+            raise click.ClickException(
+                f"'rlscaler {cmd_name}' needs the package '{error.name}': pip install 'rlscaler[{extra}]'"
+            ) from error
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARY.get(name, "")) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=EntryPointGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("rlscaler"), prog_name="rlscaler")
+def main() -> None:
+    """Scale the GPU and CPU replicas of a service together with a trained policy."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Arrays that go into and come out of the decision function.
+
+Every array has one row per policy (live) or per parallel episode (training); the leading dimension is
+written N. The pool axis always has two columns in the order (GPU, CPU). Missing floating-point data is NaN,
+never 0; each datum carries the age of its newest raw sample in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum, IntFlag
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+Float32 = NDArray[np.float32]
+Int = NDArray[np.int32]
+Bool = NDArray[np.bool_]
+
+GPU, CPU = 0, 1
+POOLS = ("gpu", "cpu")
+
+OBSERVATIONS = (
+    "cpu_utilization",
+    "memory_utilization",
+    "gpu_utilization",
+    "p95_latency",
+    "throughput",
+    "gpu_replicas",
+    "cpu_replicas",
+    "load_trend",
+    "load_variance",
+    "time_in_episode",
+)
+
+SIGNALS = ("arrival_rate", "cpu_utilization", "memory_utilization", "gpu_utilization", "p95_latency", "replicas")
+"""What is sensed, in the column order of `Samples.age_seconds`."""
+
+RATE_HISTORY = 128
+"""Arrival-rate samples kept per policy: more than ten minutes at the default sensing tick of 5 s."""
+
+EVENTS = 32
+"""Scale events and recommendations kept per pool for the HPA v2 `behavior` rules."""
+
+BEHAVIOR_RULES = 4
+"""The most `behavior` policies per direction that are evaluated; the CRD refuses longer lists."""
+
+
+class SignalState(IntEnum):
+    """What is known about one observation."""
+
+    KNOWN = 0
+    NOT_APPLICABLE = 1
+    UNKNOWN = 2
+
+
+class Placement(IntEnum):
+    PREFER_GPU = 0
+    BALANCED = 1
+    PREFER_CPU = 2
+
+
+class FallbackBehavior(IntEnum):
+    CURRENT_REPLICAS = 0
+    CURRENT_REPLICAS_IF_HIGHER = 1
+    STATIC = 2
+    HPA_FORMULA = 3
+
+
+class Flag(IntFlag):
+    """Why `Decision.desired` differs from what the actor asked for."""
+
+    NONE = 0
+    HELD_UNKNOWN = 1
+    FALLBACK = 2
+    BEHAVIOR = 4
+    FLOOR = 8
+    LIMITED = 16
+    PAUSED = 32
+    CAPACITY_UNKNOWN = 64
+    OUT_OF_ENVELOPE = 128
+
+
+class Rows:
+    """A dataclass of arrays that share their leading dimension N."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+    def take(self, rows: Any) -> Self:
+        """The given rows (indices, mask or slice), copied."""
+        picked = {f.name: getattr(self, f.name)[rows] for f in fields(self)}  # type: ignore[arg-type]
+        return replace(self, **{name: np.array(value) for name, value in picked.items()})  # type: ignore[type-var]
+
+    def put(self, rows: Any, other: Self) -> None:
+        """Overwrite the given rows in place."""
+        for f in fields(self):  # type: ignore[arg-type]
+            getattr(self, f.name)[rows] = getattr(other, f.name)
+
+    @classmethod
+    def concat(cls, parts: list[Self]) -> Self:
+        """All rows of `parts`, in order."""
+        names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+
+    def copy(self) -> Self:
+        return self.take(slice(None))
+
+
+@dataclass(slots=True)
+class Params(Rows):
+    """What the user (or the scenario) fixed; constant between edits of the spec."""
+
+    present: Bool  # (N, 2) is there such a target
+    min_replicas: Int  # (N, 2)
+    max_replicas: Int  # (N, 2)
+    step_size: Int  # (N, 2) replicas an action step
+    cost_per_hour: Float  # (N, 2) currency units an hour and replica
+    requests_per_second: Float  # (N, 2) capacity of one replica; NaN = not known yet
+    cold_start_seconds: Float  # (N, 2)
+    slo_ms: Float  # (N,)
+    interval_seconds: Float  # (N,)
+    sense_seconds: Float  # (N,)
+    max_age_seconds: Float  # (N,)
+    target_utilization: Float  # (N, 2) fraction 0-1, for the reactive floor and the HPA formula
+    reactive_floor: Bool  # (N,)
+    fallback: Int  # (N,) FallbackBehavior
+    fallback_replicas: Int  # (N, 2) for STATIC and CURRENT_REPLICAS_IF_HIGHER
+    failure_threshold: Int  # (N,) action intervals
+    has_behavior: Bool  # (N,)
+    stabilization_seconds: Float  # (N, 2 directions: up, down)
+    rules: Float  # (N, 2 directions, BEHAVIOR_RULES, 3: kind 0 none | 1 Pods | 2 Percent, value, period s)
+    select_policy: Int  # (N, 2 directions) 0 Max | 1 Min | 2 Disabled
+
+
+@dataclass(slots=True)
+class Samples(Rows):
+    """What one sensing tick measured, and what the user's annotations ask for at that moment."""
+
+    time: Float  # (N,) seconds, any epoch, never falling
+    arrival_rate: Float  # (N,) requests/s received (rejected included) over the rate window
+    cpu_utilization: Float  # (N,) % of the CPU requests of the CPU pool's ready replicas
+    memory_utilization: Float  # (N,) % of the memory requests of all ready replicas
+    gpu_utilization: Float  # (N,) % mean over the GPU pool's ready replicas
+    p95_ms: Float  # (N,) over the rate window; NaN also when nothing was answered
+    age_seconds: Float  # (N, len(SIGNALS)) age of the newest raw sample; inf = never seen
+    spec_replicas: Int  # (N, 2) spec.replicas as last read; the base of every action
+    ready_replicas: Int  # (N, 2)
+    time_in_episode: Float  # (N,) 0-1; constant 0 live
+    paused: Bool  # (N,)
+    paused_replicas: Int  # (N, 2) -1 = keep the base
+    paused_scale_down: Bool  # (N,)
+
+
+@dataclass(slots=True)
+class State(Rows):
+    """Everything the decision function remembers between calls."""
+
+    rate_time: Float  # (N, RATE_HISTORY) oldest first; NaN = empty slot
+    rate_value: Float  # (N, RATE_HISTORY) requests/s
+    stack: Float32  # (N, k, 10) the last k fed observations, oldest first
+    stacked: Int  # (N,) how many of the k are real
+    unknown_intervals: Int  # (N,) consecutive action intervals with a required unknown or a failed actor
+    placement: Int  # (N,) Placement in force
+    weights: Int  # (N, 2) traffic weights in force, per mille
+    floor_hold: Int  # (N, 2) replicas that the floor asked for and that were not ready yet; 0 = none
+    event_time: Float  # (N, 2 pools, EVENTS) when replicas changed; NaN = empty
+    event_change: Int  # (N, 2 pools, EVENTS) by how much
+    recommendation_time: Float  # (N, 2 pools, EVENTS)
+    recommendation: Int  # (N, 2 pools, EVENTS)
+
+
+@dataclass(slots=True)
+class Observation(Rows):
+    """The ten numbers, as shown to people and as fed to the actor."""
+
+    values: Float  # (N, 10) in the units of the table in docs; NaN = unknown
+    fed: Float32  # (N, 10) dimensionless; neutral value where not known
+    status: Int  # (N, 10) SignalState
+    age_seconds: Float  # (N, 10)
+    required_unknown: Bool  # (N,) something without which nothing may be scaled down
+
+
+GUARDS = ("proposal", "unknown", "behavior", "floor", "limits", "pause")
+"""The columns of `Decision.trail`: desired replicas after each stage of the shield, in its order."""
+
+
+@dataclass(slots=True)
+class Decision(Rows):
+    """One decision per row; `trail` says which guard changed what."""
+
+    action: Int  # (N, 3) GPU -2..2, CPU -2..2, Placement; placement -1 = no actor ran
+    probabilities: Float32  # (N, 13) 5 GPU, 5 CPU, 3 placement; NaN = no actor ran
+    base: Int  # (N, 2)
+    trail: Int  # (N, len(GUARDS), 2)
+    desired: Int  # (N, 2)
+    placement: Int  # (N,)
+    weights: Int  # (N, 2) per mille
+    flags: Int  # (N,) Flag bits
