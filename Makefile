@@ -1,0 +1,132 @@
+# rlscaler: `make help` lists the targets.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+PATTERN ?= spike
+DURATION ?= 300
+INTERVAL ?= 15
+SEED ?= 1
+MODE ?= Auto
+CONTENDER ?= rl
+OUT ?= results/demo-$(CONTENDER)-$(PATTERN)
+ENV ?= sim
+MODEL ?=
+CONFIG ?=
+ARGS ?=
+RL_OPTIONS = --env $(ENV) $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
+MODEL_OPTION = $(if $(MODEL),--model $(MODEL))
+ifdef DEBUG
+export RLSCALER_DEBUG := 1
+endif
+
+.DEFAULT_GOAL := help
+
+##@ General
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
+	  /^[a-zA-Z0-9_-]+:.*##/ {printf "  \033[36m%-20s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: install
+install: $(STAMP) ## Create .venv with everything pinned in requirements/lock.txt
+
+$(STAMP): requirements/lock.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or set PYTHON="; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements/lock.txt
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e .
+	touch $@
+
+.PHONY: lock
+lock: $(STAMP) ## Update requirements/lock.txt from pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
+	  -o requirements/lock.txt pyproject.toml
+
+.PHONY: clean
+clean: ## Remove .venv, caches of the tools and result folders (the built binaries stay: `rlscaler cluster clean`)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis results \
+	  rl/training_* rl/evaluation_* rl/comparison_*
+
+##@ The main job
+
+.PHONY: demo
+demo: $(STAMP) ## Scale a service on a local control plane (PATTERN, DURATION, INTERVAL, MODE, CONTENDER, SEED, OUT)
+	$(BIN)/rlscaler demo --pattern $(PATTERN) --duration $(DURATION) --interval $(INTERVAL) --mode $(MODE) \
+	  --contender $(CONTENDER) --seed $(SEED) --out $(OUT) $(ARGS)
+
+.PHONY: cluster-up
+cluster-up: $(STAMP) ## Start a local control plane (built once into the user cache)
+	$(BIN)/rlscaler cluster up $(ARGS)
+
+.PHONY: cluster-down
+cluster-down: $(STAMP) ## Stop it
+	$(BIN)/rlscaler cluster down $(ARGS)
+
+##@ Learning
+
+.PHONY: install-rl-deps
+install-rl-deps: install ## The same environment: one lock file serves training and operator
+
+.PHONY: rl-test
+rl-test: $(STAMP) ## Tests of decision, simulation, baselines, training and evaluation
+	$(BIN)/pytest tests/unit/decision tests/unit/simulation tests/unit/baselines tests/unit/training \
+	  tests/unit/evaluation tests/property
+
+.PHONY: rl-train
+rl-train: $(STAMP) ## Train the default policy from scratch (ENV, CONFIG, ARGS="--seed 1 --steps 1000000")
+	$(BIN)/rlscaler train $(RL_OPTIONS)
+
+.PHONY: rl-evaluate
+rl-evaluate: $(STAMP) ## Evaluate a policy (MODEL= folder, .zip or .onnx; the newest training by default)
+	$(BIN)/rlscaler evaluate $(MODEL_OPTION) $(RL_OPTIONS)
+
+.PHONY: rl-compare
+rl-compare: $(STAMP) ## Compare a policy with the other autoscalers (MODEL=)
+	$(BIN)/rlscaler compare $(MODEL_OPTION) $(RL_OPTIONS)
+
+.PHONY: rl-full-pipeline
+rl-full-pipeline: rl-test rl-train rl-evaluate rl-compare ## Test, train, evaluate, compare
+
+##@ Development
+
+.PHONY: generate
+generate: $(STAMP) ## Regenerate crds/ and the field reference from the models
+	$(BIN)/rlscaler crd generate
+	$(BIN)/rlscaler crd docs
+
+.PHONY: format
+format: $(STAMP) ## Format and fix what ruff can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+.PHONY: lint
+lint: $(STAMP) ## Lint, types, layers, drift of generated files
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/rlscaler crd check
+
+.PHONY: test-unit
+test-unit: $(STAMP) ## Unit and property tests: no cluster
+	$(BIN)/pytest tests/unit tests/property
+
+.PHONY: test-cluster
+test-cluster: $(STAMP) ## Tests on a real API server
+	$(BIN)/pytest tests/cluster tests/load
+
+.PHONY: test
+test: lint ## Everything CI runs: lint, unit, property, load and cluster tests
+	$(BIN)/rlscaler cluster build
+	$(BIN)/pytest
+
+.PHONY: bench
+bench: $(STAMP) ## Run the benchmarks; each writes JSON to results/benchmarks/
+	mkdir -p results/benchmarks
+	for file in benchmarks/*.py; do name=$$(basename $$file .py); echo "== $$name"; \
+	  $(BIN)/python $$file --out results/benchmarks/$$name.json || exit 1; done
