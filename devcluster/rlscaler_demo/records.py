@@ -1,0 +1,208 @@
+"""The raw records of a run, as they lie in OUT/data: written while it goes on, read for the results.
+
+| file | one row for |
+|---|---|
+| `run.json` | the run: contender, pattern, seed, start of the load, prices, versions |
+| `requests.csv` | every finished request, in the order of completion (written by the load generator) |
+| `replicas.csv` | every change of a pool: spec.replicas, existing, ready and starting pods |
+| `routes.csv` | every change of the traffic weights or of the placement |
+| `decisions.csv` | every decision of the operator's actor |
+
+All times are Unix seconds. Replicas, weights and placements hold until the next row.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .exceptions import RecordError
+
+Float = NDArray[np.float64]
+
+REPLICA_COLUMNS = ("spec", "existing", "ready", "starting")
+ROUTE_COLUMNS = ("gpu_weight", "cpu_weight", "placement")
+PLACEMENTS = ("PreferGPU", "Balanced", "PreferCPU")
+UNKNOWN_PLACEMENT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What `run.json` holds; `started_at` and `ended_at` are the load's begin and end."""
+
+    contender: str
+    pattern: str
+    seed: int
+    duration_s: float
+    interval_seconds: float
+    slo_ms: float
+    started_at: float
+    server_version: str
+    versions: dict[str, str] = field(default_factory=dict)
+    cost_per_hour: dict[str, float] = field(default_factory=dict)
+    mode: str = "Auto"
+    trace: str | None = None
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        try:
+            data = json.loads(path.read_text())
+            return cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
+        except (OSError, ValueError, TypeError) as error:
+            raise RecordError(f"{path}: not the record of a demo run: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Finished requests, by the time at which the schedule wanted them sent."""
+
+    scheduled_at: Float  # (n,) Unix seconds
+    latency_ms: Float  # (n,) from `scheduled_at` to the answer or the failure
+    ok: NDArray[np.bool_]  # (n,) answered; False = rejected, timed out or broken
+
+    def __len__(self) -> int:
+        return len(self.scheduled_at)
+
+    def between(self, start: float, end: float) -> Requests:
+        """Those scheduled in [start, end)."""
+        rows = (self.scheduled_at >= start) & (self.scheduled_at < end)
+        return Requests(self.scheduled_at[rows], self.latency_ms[rows], self.ok[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Quantities that hold until they change: `values[i]` from `time[i]` on."""
+
+    time: Float  # (n,) Unix seconds, not falling
+    values: Float  # (n, columns)
+
+    def at(self, moments: Float) -> Float:
+        """(m, columns): the values in force at each moment; NaN before the first row."""
+        index = np.searchsorted(self.time, moments, side="right") - 1
+        padded = np.vstack([np.full((1, self.values.shape[1]), np.nan), self.values])
+        return padded[index + 1]
+
+    def integral(self, edges: Float) -> Float:
+        """(m - 1, columns): the time integral between consecutive edges; nothing before the first row."""
+        inside = self.time[(self.time > edges[0]) & (self.time < edges[-1])]
+        cuts = np.union1d(edges, inside)
+        areas = np.nan_to_num(self.at(cuts[:-1])) * np.diff(cuts)[:, None]
+        cumulated = np.vstack([np.zeros((1, areas.shape[1])), np.cumsum(areas, axis=0)])
+        return np.diff(cumulated[np.searchsorted(cuts, edges)], axis=0)
+
+    def changes(self, start: float, end: float) -> Float:
+        """(m, columns): the differences from row to row, of rows within [start, end)."""
+        if len(self.time) < 2:
+            return np.zeros((0, self.values.shape[1]))
+        differences = np.diff(self.values, axis=0)
+        return differences[(self.time[1:] >= start) & (self.time[1:] < end)]
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """When the actor decided, and how many required observations were unknown then."""
+
+    time: Float  # (n,) Unix seconds
+    unknown: NDArray[np.int64]  # (n,)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Everything a run left behind."""
+
+    run: Run
+    requests: Requests
+    replicas: dict[str, Steps]  # pool -> columns REPLICA_COLUMNS
+    routes: Steps  # columns ROUTE_COLUMNS
+    decisions: Decisions
+
+
+def read_records(data: Path) -> Records:
+    """Read OUT/data. Raises RecordError that names the file."""
+    requests = _columns(data / "requests.csv", ("scheduled_at", "latency_ms", "outcome"))
+    replicas = _columns(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
+    routes = _columns(data / "routes.csv", ("time", *ROUTE_COLUMNS))
+    decisions = _columns(data / "decisions.csv", ("time", "unknown_required"))
+    try:
+        return Records(
+            run=Run.read(data / "run.json"),
+            requests=Requests(
+                _floats(requests["scheduled_at"]),
+                _floats(requests["latency_ms"]),
+                np.array([outcome == "ok" for outcome in requests["outcome"]], dtype=bool),
+            ),
+            replicas={pool: _pool_steps(replicas, pool) for pool in ("gpu", "cpu")},
+            routes=Steps(
+                _floats(routes["time"]),
+                np.column_stack(
+                    [
+                        _floats(routes["gpu_weight"]),
+                        _floats(routes["cpu_weight"]),
+                        np.array([placement_index(name) for name in routes["placement"]], dtype=float),
+                    ]
+                ),
+            ),
+            decisions=Decisions(
+                _floats(decisions["time"]), np.array([int(n) for n in decisions["unknown_required"]], dtype=np.int64)
+            ),
+        )
+    except ValueError as error:
+        raise RecordError(f"{data}: a record is not a number: {error}") from error
+
+
+def placement_index(name: str) -> int:
+    """The position in PLACEMENTS; UNKNOWN_PLACEMENT for anything else (no policy places)."""
+    return PLACEMENTS.index(name) if name in PLACEMENTS else UNKNOWN_PLACEMENT
+
+
+def _columns(path: Path, names: Iterable[str]) -> dict[str, list[str]]:
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+            header = reader.fieldnames or []
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
+    missing = [name for name in names if name not in header]
+    if missing:
+        raise RecordError(f"{path}: no column {', '.join(missing)}")
+    complete = [row for row in rows if None not in row.values()]
+    return {name: [row[name] for row in complete] for name in names}
+
+
+def _floats(texts: list[str]) -> Float:
+    return np.array([float(text) for text in texts], dtype=float)
+
+
+def _pool_steps(columns: dict[str, list[str]], pool: str) -> Steps:
+    rows = [i for i, name in enumerate(columns["pool"]) if name == pool]
+    values = [[float(columns[name][i]) for name in REPLICA_COLUMNS] for i in rows]
+    return Steps(
+        np.array([float(columns["time"][i]) for i in rows]), np.array(values).reshape(len(rows), len(REPLICA_COLUMNS))
+    )
+
+
+class CsvWriter:
+    """Appends rows and flushes each, so that a killed run still has its records."""
+
+    def __init__(self, path: Path, columns: Iterable[str]) -> None:
+        self._file = path.open("w", newline="")
+        self._writer = csv.writer(self._file)
+        self.row(*columns)
+
+    def row(self, *values: Any) -> None:
+        self._writer.writerow(values)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,73 @@
+"""What a demo run is made of: the user's choices, and the nominal service that every contender scales."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+POOLS = ("gpu", "cpu")
+PATTERNS = ("spike", "ramp", "periodic", "random", "trace")
+MODES = ("Auto", "Shadow", "Off")
+CONTENDERS = ("rl", "hpa")
+
+NAMESPACE = "workloads"
+SERVICE = "chat"
+"""Name of the service, its policy and its HTTPRoute."""
+
+LOW_USERS, HIGH_USERS = 10.0, 100.0
+"""Bounds of the load patterns; one user sends one request a second on average."""
+
+WARM_UP_SECONDS = 20.0
+"""How long the operator watches the idle service before the load starts, so that its rate window is filled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One Deployment of the service, with the capacity and price of a replica."""
+
+    name: str
+    """`gpu` or `cpu`."""
+    deployment: str
+    requests_per_second: float
+    """What one replica answers at full utilization."""
+    cost_per_hour: float
+    cold_start_seconds: tuple[float, float]
+    """Shortest and longest time from a pod's creation to its readiness."""
+    min_replicas: int = 1
+    max_replicas: int = 10
+
+    @property
+    def mean_cold_start_seconds(self) -> float:
+        return sum(self.cold_start_seconds) / 2
+
+
+GPU_POOL = Pool("gpu", "chat-gpu", requests_per_second=20, cost_per_hour=2.5, cold_start_seconds=(35, 55))
+CPU_POOL = Pool("cpu", "chat-cpu", requests_per_second=4, cost_per_hour=0.625, cold_start_seconds=(5, 11))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One run. Paths are absolute."""
+
+    out: Path
+    """Result folder."""
+    pattern: str = "spike"
+    duration_seconds: int = 300
+    interval_seconds: int = 15
+    """Action interval of the policy. The product's default is 30 s; the demo is shorter so that a run shows more."""
+    mode: str = "Auto"
+    contender: str = "rl"
+    seed: int = 1
+    slo_ms: float = 1000.0
+    gpu: Pool = GPU_POOL
+    cpu: Pool = CPU_POOL
+    trace: Path | None = None
+    """CSV of time and rate for the pattern `trace`."""
+    cluster_name: str = "demo"
+    kubeconfig: Path | None = None
+    """A cluster of the user's; None = the demo starts its own control plane."""
+    keep_cluster: bool = False
+
+    @property
+    def pools(self) -> tuple[Pool, Pool]:
+        return self.gpu, self.cpu

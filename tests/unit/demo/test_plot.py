@@ -1,0 +1,68 @@
+"""The picture: it is drawn from whatever a run left, and says which run it shows."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlscaler_demo.plot import plot_timeline, runs, subtitle, title
+from rlscaler_demo.records import Records
+from rlscaler_demo.summary import summarise
+from rlscaler_demo.timeline import Timeline, build_timeline
+
+from .records_fixture import make_records, make_requests, made_up_run
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    head = path.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", head[16:24])
+    return width, height
+
+
+def draw(records: Records, offered: np.ndarray, path: Path) -> Timeline:
+    timeline = build_timeline(records, offered)
+    plot_timeline(timeline, summarise(records), path)
+    return timeline
+
+
+def test_a_run_is_drawn_in_full_size(tmp_path: Path) -> None:
+    records, offered = made_up_run()
+    draw(records, offered, tmp_path / "timeline.png")
+    assert png_size(tmp_path / "timeline.png") == (1760, 1760)
+
+
+@pytest.mark.parametrize("requests", [make_requests(), make_requests((1, 5000, False))])
+def test_a_run_without_answers_is_drawn_too(tmp_path: Path, requests: object) -> None:
+    draw(make_records(requests=requests), np.full(4, 2.0), tmp_path / "timeline.png")
+    assert png_size(tmp_path / "timeline.png")[0] == 1760
+
+
+def test_drawing_the_stored_timeline_gives_the_same_picture(tmp_path: Path) -> None:
+    records, offered = made_up_run()
+    draw(records, offered, tmp_path / "a.png").write(tmp_path / "timeline.csv")
+    plot_timeline(Timeline.read(tmp_path / "timeline.csv"), summarise(records), tmp_path / "b.png")
+    assert (tmp_path / "a.png").stat().st_size == pytest.approx((tmp_path / "b.png").stat().st_size, rel=0.01)
+
+
+def test_the_title_names_contender_pattern_and_seed() -> None:
+    records = make_records()
+    text = title(summarise(records))
+    assert "RLScalingPolicy" in text
+    assert "spike" in text
+    assert "seed 1" in text
+    hpa = summarise(replace(records, run=replace(records.run, contender="hpa")))
+    assert "HorizontalPodAutoscaler" in title(hpa)
+
+
+def test_the_subtitle_gives_the_share_that_missed_the_slo() -> None:
+    assert "40.0% failed or over 1000 ms" in subtitle(summarise(make_records()))
+
+
+def test_stretches_of_equal_values() -> None:
+    assert runs(np.array([0, 0, 2, 2, 2, -1.0])) == [(0, 2, 0), (2, 5, 2), (5, 6, -1)]
+    assert runs(np.zeros(0)) == []

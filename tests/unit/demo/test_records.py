@@ -1,0 +1,111 @@
+"""Step functions and the reading of raw records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlscaler_demo.exceptions import RecordError
+from rlscaler_demo.records import CsvWriter, Run, Steps, read_records
+
+from .records_fixture import make_run
+
+
+def steps(times: list[float], values: list[float]) -> Steps:
+    return Steps(np.array(times), np.array(values, dtype=float)[:, None])
+
+
+def test_a_value_holds_until_the_next_row_and_is_unknown_before_the_first() -> None:
+    found = steps([1, 3], [10, 20]).at(np.array([0.5, 1.0, 2.9, 3.0, 99.0]))[:, 0]
+    np.testing.assert_array_equal(found, [np.nan, 10, 10, 20, 20])
+
+
+def test_of_two_rows_at_one_moment_the_later_holds() -> None:
+    assert steps([1, 1], [10, 20]).at(np.array([1.0]))[0, 0] == 20
+
+
+def test_integral_cuts_at_the_edges_and_at_the_changes() -> None:
+    found = steps([0, 1.5, 2.25], [1, 3, 0]).integral(np.array([1.0, 2.0, 4.0]))[:, 0]
+    np.testing.assert_allclose(found, [0.5 * 1 + 0.5 * 3, 0.25 * 3])
+
+
+def test_nothing_is_integrated_before_the_first_row() -> None:
+    np.testing.assert_allclose(steps([3], [2]).integral(np.array([0.0, 2.0, 4.0]))[:, 0], [0, 2])
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.integers(0, 20)), min_size=1, max_size=20),
+    st.floats(0, 100),
+)
+def test_the_integral_of_two_halves_is_the_integral_of_the_whole(rows: list[tuple[float, int]], cut: float) -> None:
+    rows.sort(key=lambda row: row[0])
+    series = steps([at for at, _ in rows], [value for _, value in rows])
+    parts = series.integral(np.array([0.0, cut, 100.0]))
+    whole = series.integral(np.array([0.0, 100.0]))
+    np.testing.assert_allclose(parts.sum(), whole.sum(), atol=1e-9)
+
+
+def test_changes_are_counted_within_the_window_only() -> None:
+    found = steps([0, 1, 2, 3], [1, 2, 5, 4]).changes(1.0, 3.0)[:, 0]
+    np.testing.assert_array_equal(found, [1, 3])
+
+
+def write_records(folder: Path) -> None:
+    make_run().write(folder / "run.json")
+    (folder / "requests.csv").write_text(
+        "scheduled_at,latency_ms,outcome,status,pool\n1.5,20.25,ok,200,gpu\n2.5,9,failed,503,cpu\n"
+    )
+    (folder / "replicas.csv").write_text("time,pool,spec,existing,ready,starting\n0,gpu,2,2,1,1\n0,cpu,1,1,1,0\n")
+    (folder / "routes.csv").write_text("time,gpu_weight,cpu_weight,placement\n0,833,167,\n1,500,500,Balanced\n")
+    (folder / "decisions.csv").write_text("time,unknown_required\n1.0,0\n")
+
+
+def test_records_are_read_as_written(tmp_path: Path) -> None:
+    write_records(tmp_path)
+    records = read_records(tmp_path)
+    assert records.run == make_run()
+    np.testing.assert_array_equal(records.requests.ok, [True, False])
+    np.testing.assert_array_equal(records.replicas["gpu"].values, [[2, 2, 1, 1]])
+    np.testing.assert_array_equal(records.routes.values[:, 2], [-1, 1])
+
+
+def test_a_half_written_last_line_is_left_out(tmp_path: Path) -> None:
+    write_records(tmp_path)
+    with (tmp_path / "requests.csv").open("a") as file:
+        file.write("3.5,2")
+    assert len(read_records(tmp_path).requests) == 2
+
+
+@pytest.mark.parametrize("name", ["run.json", "requests.csv", "replicas.csv", "routes.csv", "decisions.csv"])
+def test_a_missing_record_is_named(tmp_path: Path, name: str) -> None:
+    write_records(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(RecordError, match=name):
+        read_records(tmp_path)
+
+
+def test_a_missing_column_and_a_wrong_number_are_named(tmp_path: Path) -> None:
+    write_records(tmp_path)
+    (tmp_path / "decisions.csv").write_text("time\n1\n")
+    with pytest.raises(RecordError, match="unknown_required"):
+        read_records(tmp_path)
+    (tmp_path / "decisions.csv").write_text("time,unknown_required\nnoon,0\n")
+    with pytest.raises(RecordError, match="noon"):
+        read_records(tmp_path)
+
+
+def test_a_run_of_another_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"seed": 1}')
+    with pytest.raises(RecordError, match=r"run\.json"):
+        Run.read(tmp_path / "run.json")
+
+
+def test_every_row_is_on_disk_at_once(tmp_path: Path) -> None:
+    writer = CsvWriter(tmp_path / "a.csv", ("x", "y"))
+    writer.row(1, "b")
+    assert (tmp_path / "a.csv").read_text().split() == ["x,y", "1,b"]
+    writer.close()

@@ -1,0 +1,98 @@
+"""The second-by-second table and the figures of a run, on records small enough to check by hand."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlscaler_demo.exceptions import RecordError
+from rlscaler_demo.records import Decisions
+from rlscaler_demo.summary import summarise
+from rlscaler_demo.timeline import Timeline, build_timeline
+
+from .records_fixture import make_records, make_requests, make_run
+
+KEYS = (
+    "contender pattern seed requests failures goodput_rps p50_ms p95_ms p99_ms slo_violation_ratio "
+    "gpu_replica_seconds cpu_replica_seconds cost decisions scale_ups scale_downs placement_changes "
+    "unknown_observations server_version duration_s interval_seconds slo_ms versions"
+).split()
+
+
+@pytest.fixture
+def timeline() -> Timeline:
+    return build_timeline(make_records(), np.array([2.0, 2.0, 0.0, 1.0]))
+
+
+def test_requests_count_in_the_second_of_their_schedule(timeline: Timeline) -> None:
+    np.testing.assert_array_equal(timeline.sent, [2, 2, 0, 1])
+    np.testing.assert_array_equal(timeline.ok, [2, 1, 0, 1])
+    np.testing.assert_array_equal(timeline.failed, [0, 1, 0, 0])
+    np.testing.assert_array_equal(timeline.late, [0, 1, 0, 0])
+
+
+def test_percentiles_are_of_answered_requests_and_unknown_without_any(timeline: Timeline) -> None:
+    np.testing.assert_allclose(timeline.p50_ms, [200, 1500, np.nan, 50])
+    np.testing.assert_allclose(timeline.p95_ms, [290, 1500, np.nan, 50])
+
+
+def test_replicas_and_placement_are_those_at_the_end_of_the_second(timeline: Timeline) -> None:
+    np.testing.assert_array_equal(timeline.gpu_spec, [1, 3, 3, 3])
+    np.testing.assert_array_equal(timeline.gpu_ready, [1, 1, 1, 3])
+    np.testing.assert_array_equal(timeline.gpu_starting, [0, 2, 2, 0])
+    np.testing.assert_array_equal(timeline.cpu_spec, [2, 1, 1, 1])
+    np.testing.assert_array_equal(timeline.gpu_weight, [500, 500, 900, 900])
+    np.testing.assert_array_equal(timeline.placement, [1, 1, 0, 0])
+
+
+def test_cost_counts_every_existing_pod_from_its_creation(timeline: Timeline) -> None:
+    gpu = np.array([1, 1 * 0.5 + 3 * 0.5, 3, 3])
+    cpu = np.array([2, 2, 1.5, 1])
+    np.testing.assert_allclose(timeline.cost, np.cumsum(gpu * 2.5 + cpu * 0.625) / 3600)
+
+
+def test_the_csv_comes_back_unchanged(timeline: Timeline, tmp_path: Path) -> None:
+    timeline.write(tmp_path / "timeline.csv")
+    again = Timeline.read(tmp_path / "timeline.csv")
+    for column in fields(Timeline):
+        np.testing.assert_allclose(getattr(again, column.name), getattr(timeline, column.name), rtol=1e-5)
+
+
+def test_another_csv_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "timeline.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(RecordError, match=r"timeline\.csv"):
+        Timeline.read(tmp_path / "timeline.csv")
+
+
+def test_summary_has_exactly_the_promised_figures() -> None:
+    summary = summarise(make_records())
+    assert list(summary) == KEYS
+    assert (summary["requests"], summary["failures"]) == (5, 1)
+    assert summary["goodput_rps"] == pytest.approx(3 / 4)
+    assert summary["slo_violation_ratio"] == pytest.approx(2 / 5)
+    assert summary["p50_ms"] == pytest.approx(200)
+    assert summary["gpu_replica_seconds"] == pytest.approx(1.5 * 1 + 2.5 * 3)
+    assert summary["cpu_replica_seconds"] == pytest.approx(2.5 * 2 + 1.5 * 1)
+    assert summary["cost"] == pytest.approx((9 * 2.5 + 6.5 * 0.625) / 3600, abs=1e-5)
+    assert (summary["scale_ups"], summary["scale_downs"]) == (1, 1)
+    assert (summary["decisions"], summary["unknown_observations"]) == (2, 2)
+
+
+def test_the_first_placement_is_no_change_and_a_later_one_is() -> None:
+    assert summarise(make_records())["placement_changes"] == 1
+
+
+def test_decisions_of_an_hpa_are_its_changes_of_scale() -> None:
+    silent = Decisions(np.zeros(0), np.zeros(0, dtype=np.int64))
+    summary = summarise(make_records(run=make_run(contender="hpa"), decisions=silent))
+    assert (summary["decisions"], summary["unknown_observations"]) == (2, 0)
+
+
+def test_a_run_without_answers_has_no_percentiles_instead_of_zeros() -> None:
+    failed = summarise(make_records(requests=make_requests((1, 5000, False))))
+    assert failed["p95_ms"] is None
+    assert failed["slo_violation_ratio"] == 1
+    assert summarise(make_records(requests=make_requests()))["slo_violation_ratio"] is None
