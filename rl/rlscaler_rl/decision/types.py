@@ -170,6 +170,9 @@ class State(Rows):
     event_change: Int  # (N, 2 pools, EVENTS) by how much
     recommendation_time: Float  # (N, 2 pools, EVENTS)
     recommendation: Int  # (N, 2 pools, EVENTS)
+    write_time: Float  # (N, 2) when the decision below was taken; NaN = none. Kept only where there is a `behavior`
+    write_base: Int  # (N, 2)
+    write_desired: Int  # (N, 2) becomes a scale event once `spec_replicas` is seen to equal it
 
 
 @dataclass(slots=True)

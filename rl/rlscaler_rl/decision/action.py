@@ -1,0 +1,61 @@
+"""The action space: MultiDiscrete([5, 5, 3]) as network heads and as deltas."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_rl.decision.types import Bool, Float32, Int
+
+HEADS = (5, 5, 3)
+LOGITS = sum(HEADS)
+REACH = 2
+"""The most steps a pool moves in one action."""
+
+_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD = slice(0, 5), slice(5, 10), slice(10, 13)
+
+
+def from_indices(indices: NDArray[np.integer]) -> Int:
+    """(N, 3) indices of MultiDiscrete([5, 5, 3]) to deltas -2..2, -2..2 and the Placement."""
+    return (indices - np.array([REACH, REACH, 0])).astype(np.int32)
+
+
+def to_indices(action: Int) -> Int:
+    """The inverse of `from_indices`."""
+    return (action + np.array([REACH, REACH, 0])).astype(np.int32)
+
+
+def head_probabilities(logits: Float32) -> Float32:
+    """(N, 13) softmax within each head."""
+    out = np.empty_like(logits)
+    for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD):
+        part = np.exp(logits[:, head] - logits[:, head].max(axis=1, keepdims=True))
+        out[:, head] = part / part.sum(axis=1, keepdims=True)
+    return out
+
+
+def mask_absent(probabilities: Float32, present: Bool) -> Float32:
+    """The head of a pool that is not there holds nothing but "no change"."""
+    if present.all():
+        return probabilities
+    masked = probabilities.copy()
+    for pool, head in enumerate((_GPU_HEAD, _CPU_HEAD)):
+        masked[~present[:, pool], head] = np.eye(HEADS[pool], dtype=np.float32)[REACH]
+    return masked
+
+
+def most_likely(probabilities: Float32) -> Int:
+    """(N, 3) the live choice: the argmax of each head, as deltas and Placement; the first of equals."""
+    action = np.empty((len(probabilities), 3), np.int32)
+    action[:, 0] = probabilities[:, _GPU_HEAD].argmax(axis=1) - REACH
+    action[:, 1] = probabilities[:, _CPU_HEAD].argmax(axis=1) - REACH
+    action[:, 2] = probabilities[:, _PLACEMENT_HEAD].argmax(axis=1)
+    return action
+
+
+def one_hot(action: Int) -> Float32:
+    """(N, 13) probabilities that leave no choice but `action`."""
+    probabilities = np.zeros((len(action), LOGITS), np.float32)
+    offsets = np.array([0, HEADS[0], HEADS[0] + HEADS[1]])
+    np.put_along_axis(probabilities, (to_indices(action) + offsets).astype(np.int64), 1.0, axis=1)
+    return probabilities

@@ -1,0 +1,81 @@
+"""What the load of this moment needs, without any forecast: the capacity floor and the HPA's formula."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlscaler_rl.decision.types import Bool, Float, Int, Params, Samples
+
+HPA_TOLERANCE = 0.1
+"""Kubernetes' --horizontal-pod-autoscaler-tolerance default."""
+
+_ROUNDING = 1e-9
+
+
+def floor_replicas(
+    arrivals: Float,
+    desired: Int,
+    rps: Float,
+    target_utilization: Float,
+    cold_start_seconds: Float,
+    cost_per_hour: Float,
+    limit: Int,
+) -> Int:
+    """(N, 2) `desired` raised until arrivals / (replicas * rps) is within the target utilization.
+
+    The deficit goes, in whole replicas, to the pool that is ready soonest up to its `limit`, the rest to the
+    other; equally quick pools are taken by cost per capacity. Never below `desired`. A NaN in `arrivals`
+    (N,) raises nothing; a pool whose `rps` (N, 2) is 0 or NaN gets nothing. `limit` is (N, 2).
+    """
+    capacity = np.nan_to_num(rps * target_utilization)
+    deficit = arrivals - (desired * capacity).sum(axis=1)
+    short = np.flatnonzero(deficit > _ROUNDING)
+    if not short.size:
+        return desired
+    raised = desired.copy()
+    soonest = _soonest_first(capacity[short], cold_start_seconds[short], cost_per_hour[short])
+    missing = deficit[short]
+    for pool in (soonest, 1 - soonest):
+        unit = capacity[short, pool]
+        usable = unit > 0
+        wanted = np.where(usable, np.ceil(missing / np.where(usable, unit, 1.0) - _ROUNDING), 0.0)
+        room = np.maximum(limit[short, pool] - raised[short, pool], 0)
+        added = np.clip(wanted, 0, room).astype(np.int32)
+        raised[short, pool] += added
+        missing = missing - added * unit
+    return raised
+
+
+def _soonest_first(capacity: Float, cold_start_seconds: Float, cost_per_hour: Float) -> Int:
+    """(R,) the index of the pool to fill first."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        price = np.where(capacity > 0, cost_per_hour / capacity, np.inf)
+    later = cold_start_seconds[:, 1] > cold_start_seconds[:, 0]
+    equal = cold_start_seconds[:, 1] == cold_start_seconds[:, 0]
+    gpu_first = later | (equal & (price[:, 0] <= price[:, 1]))
+    return np.where(gpu_first, 0, 1).astype(np.int32)
+
+
+def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization: Float) -> Int:
+    """(N, 2) ceil(ready * utilization / target), or `current` within the tolerance or where nothing is known.
+
+    `utilization` in %, `target_utilization` a fraction. As in Kubernetes' replica calculator, a result that points
+    the other way than the ratio (because not all replicas are ready) is dropped for `current`.
+    Source: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
+    """
+    ratio = utilization / (100 * target_utilization)
+    measured = np.isfinite(ratio) & (ready > 0) & (np.abs(ratio - 1) > HPA_TOLERANCE)
+    wanted = np.where(measured, np.ceil(ready * np.where(measured, ratio, 1.0) - _ROUNDING), current).astype(np.int32)
+    contrary = np.where(ratio > 1, wanted < current, wanted > current)
+    return np.where(contrary, current, wanted)
+
+
+def pool_utilization(samples: Samples, signal_known: Bool) -> Float:
+    """(N, 2) in %, NaN where not known; `signal_known` as `samples.known` gives it."""
+    utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
+    return np.where(signal_known[:, [3, 1]], utilization, np.nan)
+
+
+def capacity_unknown(params: Params) -> Bool:
+    """(N, 2): the pool is there and nobody knows yet what one replica of it carries."""
+    return np.isnan(params.requests_per_second) & params.present

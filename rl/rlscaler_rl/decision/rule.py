@@ -1,0 +1,82 @@
+"""The forecast rule: replicas for an upper forecast of the load, GPU for the base and CPU for the rest.
+
+It needs no network, and it is what the residual mode adds its action to.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlscaler_rl.decision.action import one_hot
+from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.forecast import upper_forecast
+from rlscaler_rl.decision.types import Bool, Float, Float32, Int, Observation, Params, Placement, Samples, State
+
+_ROUNDING = 1e-9
+
+
+class Rule:
+    """The forecast rule behind the interface of an actor: no change asked for, on top of the rule's replicas."""
+
+    name = "rule"
+    residual = True
+    contract = ObservationContract(stack_size=1)
+
+    def choose(self, params: Params, state: State, samples: Samples, observation: Observation) -> Float32:
+        """(N, 13) one-hot: pools as the rule says, traffic by capacity."""
+        action = np.zeros((len(samples.time), 3), np.int32)
+        action[:, 2] = Placement.BALANCED
+        return one_hot(action)
+
+    def outside(self, params: Params) -> tuple[Bool, list[str]]:
+        """No envelope: the rule reads SLO, capacity and cold start as they are."""
+        return np.zeros(len(params.slo_ms), np.bool_), []
+
+
+def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
+    """(N, 2) not yet within limits; `spec_replicas` where the load or a pool's capacity is not known.
+
+    The pool with the cheaper capacity (the base) carries whole replicas' worth of the forecast, the other the
+    remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet.
+    """
+    capacity = np.where(params.present, params.requests_per_second * params.target_utilization, 0.0)
+    horizon = 2 * np.where(params.present, params.cold_start_seconds, 0.0)
+    slow = upper_forecast(state.rate_time, state.rate_value, samples.time, horizon.max(axis=1))
+    load = np.maximum(slow, samples.arrival_rate)
+    usable = capacity > 0
+    unit_price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)
+    base = np.where(unit_price[:, 0] <= unit_price[:, 1], 0, 1)
+    rows = np.arange(len(base))
+    base_replicas, rest_replicas = _split(params, samples, load, capacity, base, rows)
+    replicas = np.empty_like(samples.spec_replicas)
+    replicas[rows, base] = base_replicas
+    replicas[rows, 1 - base] = rest_replicas
+    sized = np.isfinite(load) & ~np.isnan(capacity).any(axis=1)
+    return np.where(sized[:, None], replicas, samples.spec_replicas)
+
+
+def _split(params: Params, samples: Samples, load: Float, capacity: Float, base: Int, rows: Int) -> tuple[Int, Int]:
+    """(N,) replicas of the base pool and of the other."""
+    rest = 1 - base
+    base_unit, rest_unit = capacity[rows, base], capacity[rows, rest]
+    base_cost, rest_cost = params.cost_per_hour[rows, base], params.cost_per_hour[rows, rest]
+    base_max, rest_max = params.max_replicas[rows, base], params.max_replicas[rows, rest]
+    whole = np.floor(_per(load, base_unit) + _ROUNDING)
+    remainder = np.ceil(_per(load - whole * base_unit, rest_unit) - _ROUNDING)
+    dearer = (rest_unit <= 0) | (remainder > rest_max) | (remainder * rest_cost >= base_cost) & (remainder > 0)
+    many = np.ceil(_per(load, base_unit) - _ROUNDING)
+    base_count = np.clip(np.where(dearer, many, whole), params.min_replicas[rows, base], base_max)
+    sooner = params.cold_start_seconds[rows, rest] < params.cold_start_seconds[rows, base]
+    serving = np.where(sooner, np.minimum(samples.ready_replicas[rows, base], base_count), base_count)
+    rest_count = np.ceil(_per(np.maximum(load - serving * base_unit, 0.0), rest_unit) - _ROUNDING)
+    return _whole(base_count), _whole(np.minimum(rest_count, rest_max))
+
+
+def _per(load: Float, unit: Float) -> Float:
+    """load / unit, 0 where the unit is 0 or NaN."""
+    usable = unit > 0
+    return np.where(usable, load / np.where(usable, unit, 1.0), 0.0)
+
+
+def _whole(count: Float) -> Int:
+    return np.nan_to_num(count).astype(np.int32)
