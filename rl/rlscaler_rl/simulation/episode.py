@@ -1,0 +1,206 @@
+"""Run a batch of whole episodes with one controller and hand back checked figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_rl.decision.action import mask_absent, most_likely
+from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.types import Flag, Rows
+from rlscaler_rl.simulation import ledger as ledgers
+from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
+from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
+from rlscaler_rl.simulation.errors import ScenarioError
+from rlscaler_rl.simulation.ledger import Ledger
+from rlscaler_rl.simulation.scenario import Scenarios
+
+Float = NDArray[np.float64]
+
+LATE_WEIGHT = 0.5
+"""GPU replica equivalents that one percent of late requests is worth: J = cost + LATE_WEIGHT * late_percent."""
+
+
+@dataclass(slots=True)
+class Result(Rows):
+    """Figures of every episode, (N,) each."""
+
+    j: Float
+    cost: Float  # mean billed GPU replica equivalents, pending included
+    late_percent: Float  # % of all requests late, dropped or left waiting
+    requests: Float
+    in_time: Float
+    late: Float
+    dropped: Float
+    queued: Float
+    gpu_replica_seconds: Float
+    cpu_replica_seconds: Float
+    goodput_rps: Float  # answered within the SLO
+    p50_ms: Float
+    p95_ms: Float
+    p99_ms: Float
+    scale_ups: Float  # changes of the desired replicas of either pool
+    scale_downs: Float
+    placement_changes: Float
+    floor_raises: Float  # ticks at which the reactive floor raised replicas
+
+
+@dataclass(slots=True)
+class Run:
+    """What `run` hands back."""
+
+    result: Result
+    ledger: Ledger
+    timeline: dict[str, NDArray[Any]]
+    """Per second, (N, T) or (N, T, 2); empty unless asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.result, name)
+
+
+class _Counts:
+    """Changes from tick to tick."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.desired, self.placement = batch.cluster.target.copy(), batch.state.placement.copy()
+        self.ups, self.downs, self.moves, self.raises = (np.zeros(len(batch.rows)) for _ in range(4))
+
+    def note(self, batch: Batch, flags: NDArray[Any] | None) -> None:
+        change = batch.cluster.target - self.desired
+        self.ups += (change > 0).sum(1)
+        self.downs += (change < 0).sum(1)
+        self.moves += batch.state.placement != self.placement
+        self.desired, self.placement = batch.cluster.target.copy(), batch.state.placement.copy()
+        if flags is not None:
+            self.raises += (flags & Flag.FLOOR) != 0
+
+
+class _Timeline:
+    """Second by second, for pictures."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch, self.seconds = batch, []  # type: ignore[var-annotated]
+        self.before = ledgers.read(batch.cluster)
+
+    def advance(self) -> None:
+        for _ in range(SENSE_SECONDS):
+            self.batch.advance(1)
+            now, cluster = ledgers.read(self.batch.cluster), self.batch.cluster
+            missed = now.late + now.dropped - self.before.late - self.before.dropped
+            arrived = now.requests - self.before.requests
+            self.seconds.append(
+                {
+                    "arrivals": arrived,
+                    "desired": cluster.target.copy(),
+                    "ready": cluster.ready.copy(),
+                    "weights_gpu": cluster.weight[:, 0].copy(),
+                    "queue": cluster.queue.copy(),
+                    "late_share": missed / np.maximum(arrived, 1.0),
+                }
+            )
+            self.before = now
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {name: np.stack([second[name] for second in self.seconds], axis=1) for name in self.seconds[0]}
+
+
+def run(scenarios: Scenarios, controller: Any, seed: int = 0, *, timeline: bool = False) -> Run:
+    """Drive all episodes from begin to end.
+
+    `controller` is an actor (`probabilities((N, 10 k)) -> (N, 13)`, `manifest.stack_size`, `manifest.residual`)
+    and acts through the decision function and its shield, or a contender (`reset(params)`,
+    `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`) that is asked at every sensing tick.
+    Raises ScenarioError when the episodes differ in length or interval, LedgerError when a meter is broken.
+    """
+    durations = np.unique(scenarios.duration)
+    if len(durations) != 1 or durations[0] % SENSE_SECONDS:
+        raise ScenarioError(f"duration: one common multiple of {SENSE_SECONDS} s is needed, got {durations.tolist()}")
+    is_actor = hasattr(controller, "probabilities")
+    batch = _batch_for(scenarios, controller) if is_actor else Batch(scenarios)
+    counts = _Counts(batch)
+    record = _Timeline(batch) if timeline else None
+    tick = _actor_tick(batch, controller) if is_actor else _contender_tick(batch, controller, seed)
+    for second in range(0, int(durations[0]), SENSE_SECONDS):
+        counts.note(batch, tick(second))
+        if record is None:
+            batch.advance()
+        else:
+            record.advance()
+    ledger = ledgers.check(ledgers.read(batch.cluster), scenarios)
+    return Run(_result(ledger, batch.cluster, scenarios, counts), ledger, record.arrays() if record else {})
+
+
+def _batch_for(scenarios: Scenarios, actor: Any) -> Batch:
+    manifest = getattr(actor, "manifest", actor)
+    contract = manifest.contract() if callable(getattr(manifest, "contract", None)) else None
+    if contract is None:
+        contract = ObservationContract(stack_size=int(manifest.stack_size))
+    return Batch(scenarios, contract, residual=bool(manifest.residual))
+
+
+Tick = Callable[[int], NDArray[Any] | None]
+
+
+def _actor_tick(batch: Batch, actor: Any) -> Tick:
+    bind = getattr(actor, "bind", None)
+
+    def tick(second: int) -> NDArray[Any]:
+        if second % batch.interval:
+            return batch.floor_tick().flags
+        samples, observation, stacked = batch.observe()
+        if bind is not None:
+            bind(batch.params, batch.state, samples)
+        probabilities = mask_absent(actor.probabilities(stacked), batch.params.present)
+        return batch.act(samples, observation, most_likely(probabilities), probabilities).flags
+
+    return tick
+
+
+def _contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
+    rng = np.random.default_rng(seed)
+    controller.reset(batch.params)
+
+    def tick(second: int) -> None:
+        samples = batch.sense()
+        desired, placement = controller(batch.params, batch.state, samples, rng)
+        batch.place(desired, placement)
+
+    return tick
+
+
+def _result(ledger: Ledger, cluster: Cluster, scenarios: Scenarios, counts: _Counts) -> Result:
+    cost, late = ledger.cost(scenarios.price_ratio), ledger.late_percent()
+    percentiles = {f"p{q}_ms": _percentile(cluster, q / 100) for q in (50, 95, 99)}
+    return Result(
+        j=cost + LATE_WEIGHT * late,
+        cost=cost,
+        late_percent=late,
+        requests=ledger.requests,
+        in_time=ledger.in_time,
+        late=ledger.late,
+        dropped=ledger.dropped,
+        queued=ledger.queued,
+        gpu_replica_seconds=ledger.billed[:, 0],
+        cpu_replica_seconds=ledger.billed[:, 1],
+        goodput_rps=ledger.in_time / ledger.seconds,
+        scale_ups=counts.ups,
+        scale_downs=counts.downs,
+        placement_changes=counts.moves,
+        floor_raises=counts.raises,
+        **percentiles,
+    )
+
+
+def _percentile(cluster: Cluster, level: float) -> Float:
+    """(N,) milliseconds over the episode, linear within a bucket; NaN when nothing was answered."""
+    bounds = np.concatenate([[0.0], BUCKETS_SECONDS])
+    result = np.full(len(cluster.time), np.nan)
+    for row, counts in enumerate(cluster.histogram.astype(np.float64)):
+        if counts[-1] > 0:
+            cumulative = np.maximum.accumulate(np.concatenate([[0.0], counts[:-1] / counts[-1]]))
+            result[row] = 1000 * np.interp(level, cumulative, bounds)
+    return result

@@ -1,0 +1,243 @@
+"""Scenarios: everything that is settled before an episode begins, its load and its cold starts included.
+
+Two contenders given the same `Scenarios` meet the same arrivals and the same cold starts. The nominal service
+is the one of the demo; `simulation.randomisation` draws others around it for training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rlscaler_loadgen import patterns as loads
+from rlscaler_rl.decision.params import make_params
+from rlscaler_rl.decision.types import Params, Rows
+from rlscaler_rl.simulation.cluster import MAX_PODS, RING, Facts, bucket_positions
+from rlscaler_rl.simulation.errors import ScenarioError
+from rlscaler_rl.simulation.sensing import Sensors
+
+Float = NDArray[np.float64]
+Float32 = NDArray[np.float32]
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+GPU_COST_PER_HOUR = 2.5
+
+
+@dataclass(slots=True)
+class Scenarios(Rows):
+    """One row per episode. Pools in the order (GPU, CPU)."""
+
+    pattern: NDArray[Any]  # (N,) name of the load
+    seed: Int  # (N,)
+    duration: Int  # (N,) seconds
+    rate: Float32  # (N, T) expected requests/s in each second; T >= duration
+    arrivals: Float32  # (N, T) requests in each second
+    past_rate: Float  # (N,) requests/s before the episode
+    initial: Int  # (N, 2) ready replicas at its begin
+    present: Bool  # (N, 2)
+    min_replicas: Int  # (N, 2)
+    max_replicas: Int  # (N, 2)
+    interval_seconds: Float  # (N,)
+    slo_ms: Float  # (N,)
+    price_ratio: Float  # (N,) a CPU replica's price over a GPU replica's
+    rps: Float  # (N, 2) requests/s of one replica
+    believed_rps: Float  # (N, 2) what the operator takes it for
+    cold_start_low: Float  # (N, 2) seconds; drawn uniformly per pod
+    cold_start_high: Float  # (N, 2)
+    schedulable: Int  # (N, 2) pods the nodes have room for
+    cv: Int  # (N,) index into tables.CVS: spread of the service times
+    queue_limit: Float  # (N,) requests that can wait at a ready pod
+    timeout: Float  # (N,) seconds a client waits
+    memory_seconds: Float  # (N,) time constant of the average that utilization rho is taken from
+    routing: Float  # (N,) factor on the probability of waiting against one central queue
+    scrape: Float  # (N,) seconds; see sensing.Sensors for this and the following
+    phase: Float  # (N,)
+    delay: Float  # (N,)
+    window: Float  # (N,)
+    noise: Float  # (N,)
+    cpu_factor: Float  # (N,)
+    memory_base: Float  # (N,)
+    memory_slope: Float  # (N,)
+    key: NDArray[np.uint64]  # (N,) seed of cold starts and measurement noise
+
+    def params(self) -> Params:
+        """What the decision function is told: the policy's spec."""
+        return make_params(
+            len(self),
+            present=self.present,
+            min_replicas=self.min_replicas,
+            max_replicas=self.max_replicas,
+            step_size=step_size(self.max_replicas),
+            cost_per_hour=GPU_COST_PER_HOUR * np.stack([np.ones(len(self)), self.price_ratio], axis=1),
+            requests_per_second=self.believed_rps,
+            cold_start_seconds=(self.cold_start_low + self.cold_start_high) / 2,
+            slo_ms=self.slo_ms,
+            interval_seconds=self.interval_seconds,
+        )
+
+    def facts(self) -> Facts:
+        """What the cluster model reads."""
+        return Facts(
+            arrivals=self.arrivals,
+            rps=self.rps,
+            slo=self.slo_ms / 1000,
+            cv=self.cv,
+            memory_seconds=self.memory_seconds,
+            queue_limit=self.queue_limit,
+            timeout=self.timeout,
+            cold_start_low=self.cold_start_low,
+            cold_start_high=self.cold_start_high,
+            schedulable=self.schedulable,
+            key=self.key,
+            positions=bucket_positions(self.rps, self.slo_ms / 1000),
+            routing=self.routing,
+        )
+
+    def sensors(self) -> Sensors:
+        """What the measurement reads."""
+        return Sensors(**{name: getattr(self, name) for name in Sensors._fields})
+
+    def mean_rate(self) -> Float:
+        """(N,) requests/s over the episode's duration."""
+        counted = np.arange(self.arrivals.shape[1]) < self.duration[:, None]
+        return np.asarray((self.arrivals * counted).sum(1) / self.duration)
+
+    def validate(self) -> Scenarios:
+        """Self, or ScenarioError naming the first field that cannot be simulated and the remedy."""
+        checks = (
+            ("duration", self.duration <= self.arrivals.shape[1], "the load is shorter than the episode"),
+            ("rps", (self.rps > 0).all(1), "must be positive, also for an absent pool"),
+            ("present", self.present.any(1), "at least one pool is needed"),
+            ("max_replicas", (self.max_replicas >= self.min_replicas).all(1), "must not be below min_replicas"),
+            ("max_replicas", (self.max_replicas <= MAX_PODS).all(1), f"at most {MAX_PODS} are simulated"),
+            ("initial", ((self.initial >= 0) & (self.initial <= MAX_PODS)).all(1), f"0 to {MAX_PODS}"),
+            ("window", self.delay + self.scrape + self.window < RING - 5, f"delay + scrape + window < {RING - 5} s"),
+            ("window", self.window >= 1, "at least 1 s"),
+            ("slo_ms", self.slo_ms > 0, "must be positive"),
+        )
+        for name, good, remedy in checks:
+            if not np.all(good):
+                row = int(np.flatnonzero(~np.asarray(good))[0])
+                raise ScenarioError(f"scenario {row}: {name} = {getattr(self, name)[row]}: {remedy}")
+        return self
+
+
+def step_size(max_replicas: ArrayLike) -> Int:
+    """Replicas an action step: ceil(max / 10), the default of the custom resource."""
+    return np.maximum(-(-np.asarray(max_replicas) // 10), 1)
+
+
+NOMINAL: dict[str, Any] = {
+    "initial": (1, 1),
+    "present": (True, True),
+    "min_replicas": (1, 1),
+    "max_replicas": (10, 10),
+    "interval_seconds": 30.0,
+    "slo_ms": 1000.0,
+    "price_ratio": 0.25,
+    "rps": (20.0, 4.0),
+    "cold_start_low": (35.0, 5.0),
+    "cold_start_high": (55.0, 11.0),
+    "schedulable": (16, 64),
+    "cv": 1,
+    "queue_limit": 64.0,
+    "timeout": 5.0,
+    "memory_seconds": 20.0,
+    "routing": 1.0,
+    "scrape": 2.0,
+    "phase": 0.0,
+    "delay": 1.0,
+    "window": 10.0,
+    "noise": 0.02,
+    "cpu_factor": 1.0,
+    "memory_base": 40.0,
+    "memory_slope": 20.0,
+}
+"""The demo's service; pairs are (GPU, CPU)."""
+
+
+def from_rate(
+    rate: ArrayLike, seeds: ArrayLike, interval_seconds: float = 30.0, *, pattern: str = "trace", **overrides: Any
+) -> Scenarios:
+    """Nominal scenarios under loads of your own: rate (N, T) expected requests/s, seeds (N,).
+
+    overrides: columns of `Scenarios`, one value, one pair or one per row.
+    """
+    table = np.atleast_2d(np.asarray(rate, dtype=np.float32))
+    seed = np.broadcast_to(np.asarray(seeds, dtype=np.int64), (len(table),)).copy()
+    if not np.all(np.isfinite(table)) or np.any(table < 0):
+        raise ScenarioError("rate: requests/s must be finite and not negative; cut or fill the gaps of the trace")
+    draws = [np.random.default_rng([int(s), 1]) for s in seed]
+    settled = {
+        "pattern": np.full(len(table), pattern, dtype="<U16"),
+        "seed": seed,
+        "duration": table.shape[1],
+        "rate": table,
+        "arrivals": np.stack([rng.poisson(row) for rng, row in zip(draws, table, strict=True)]).astype(np.float32),
+        "past_rate": table[:, 0],
+        "key": np.array([rng.integers(0, 2**63, dtype=np.uint64) for rng in draws]),
+    }
+    return build(len(table), {**settled, "interval_seconds": interval_seconds, **overrides})
+
+
+def nominal(
+    patterns: Sequence[str],
+    seeds: Sequence[int],
+    duration_seconds: int = 300,
+    interval_seconds: float = 30.0,
+    *,
+    low: float = 10.0,
+    high: float = 100.0,
+    initial_replicas: tuple[int, int] = (1, 1),
+    **overrides: Any,
+) -> Scenarios:
+    """The demo's service under `patterns[i]` drawn with `seeds[i]`; levels in requests/s."""
+    rate = np.stack(
+        [
+            loads.rate(name, duration_seconds, int(seed), low=low, high=high)
+            for name, seed in zip(patterns, seeds, strict=True)
+        ]
+    )
+    names = np.array(patterns, dtype="<U16")
+    return from_rate(rate, seeds, interval_seconds, **{"initial": initial_replicas, "pattern": names, **overrides})
+
+
+def build(n: int, columns: dict[str, Any]) -> Scenarios:
+    """N rows from `columns` over `NOMINAL`; ScenarioError for a column that does not exist or does not fit."""
+    known = {f.name for f in fields(Scenarios)}
+    if unknown := sorted(set(columns) - known):
+        raise ScenarioError(f"{', '.join(unknown)}: no such column; there are {', '.join(sorted(known))}")
+    values: dict[str, Any] = {**NOMINAL, **columns}
+    values.setdefault("believed_rps", values["rps"])
+    return Scenarios(**{f.name: _column(f.name, values[f.name], n) for f in fields(Scenarios)}).validate()
+
+
+_PAIRS = (
+    "initial",
+    "present",
+    "min_replicas",
+    "max_replicas",
+    "rps",
+    "believed_rps",
+    "cold_start_low",
+    "cold_start_high",
+    "schedulable",
+)
+_INTEGERS = ("seed", "duration", "initial", "min_replicas", "max_replicas", "schedulable", "cv")
+
+
+def _column(name: str, value: Any, n: int) -> NDArray[Any]:
+    if name in ("pattern", "rate", "arrivals", "key"):
+        return np.ascontiguousarray(np.broadcast_to(value, (n,)) if np.ndim(value) == 0 else value)
+    kind = np.bool_ if name == "present" else np.int64 if name in _INTEGERS else np.float64
+    array = np.asarray(value, dtype=kind)
+    shape = (n, 2) if name in _PAIRS else (n,)
+    try:
+        return np.ascontiguousarray(np.broadcast_to(array, shape)).copy()
+    except ValueError as error:
+        raise ScenarioError(f"{name}: shape {array.shape} does not fit {shape}") from error

@@ -1,0 +1,102 @@
+"""Precomputed queueing tables: how likely a request takes longer than t.
+
+A request's latency is its wait plus its service time. Service times S are lognormal with mean 1 (all times
+here are in units of the pool's mean service time) and coefficient of variation `CVS[i]`. In a queue with c
+servers and utilization rho the wait exceeds y with probability C(c, rho) exp(-theta y), where C is Erlang's
+delay formula and theta = 2 c (1 - rho) / (1 + cv^2) (the usual two-moment approximation of M/G/c; Whitt,
+"Approximations for the GI/G/m queue", 1993). Then
+
+    P(latency > x) = P(S > x) + C(c, rho) * G(x, theta x),   G(x, z) = integral_0^x exp(-z (1 - s/x)) f(s) ds
+
+and G is tabulated. A fluid backlog that takes `w` to clear shifts the service time: P(S > x - w).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import erf, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+
+CVS = (0.3, 0.5, 0.8)
+"""Coefficients of variation of the service time for which tables exist."""
+
+X_LOW, X_HIGH, X_POINTS = 0.1, 120.0, 60
+Z_HIGH, Z_POINTS = 24.0, 97
+SERVICE_HIGH, SERVICE_POINTS = 16.0, 257
+SERVERS, RHO_POINTS = 64, 101
+
+X_SCALE = (X_POINTS - 1) / log(X_HIGH / X_LOW)
+Z_SCALE = (Z_POINTS - 1) / Z_HIGH
+SERVICE_SCALE = (SERVICE_POINTS - 1) / SERVICE_HIGH
+
+
+class Tables(NamedTuple):
+    """Shared by all episodes; float32, read by the compiled kernels."""
+
+    delayed: Float32  # (cv, X_POINTS, Z_POINTS) G(x, z), x log-spaced, z uniform
+    service: Float32  # (cv, SERVICE_POINTS) P(S > x), x uniform
+    erlang_c: Float32  # (SERVERS + 1, RHO_POINTS) probability of waiting; row 0 is 1
+
+
+@lru_cache(maxsize=1)
+def tables() -> Tables:
+    """The tables, computed once (about 0.1 s)."""
+    return Tables(
+        np.stack([_delayed(cv) for cv in CVS]).astype(np.float32),
+        np.stack([_service(cv) for cv in CVS]).astype(np.float32),
+        _erlang_c().astype(np.float32),
+    )
+
+
+def x_position(x: NDArray[np.float64]) -> Float32:
+    """Fractional row of `Tables.delayed` for latencies in units of the mean service time."""
+    return np.clip(np.log(np.maximum(x, 1e-9) / X_LOW) * X_SCALE, 0, X_POINTS - 1.001).astype(np.float32)
+
+
+def lognormal_parameters(cv: float) -> tuple[float, float]:
+    """(mu, sigma) of log S for mean 1."""
+    sigma = sqrt(log(1 + cv * cv))
+    return -sigma * sigma / 2, sigma
+
+
+def _exceeds(x: NDArray[np.float64], cv: float) -> NDArray[np.float64]:
+    mu, sigma = lognormal_parameters(cv)
+    score = (np.log(np.maximum(x, 1e-12)) - mu) / (sigma * sqrt(2))
+    return np.array([0.5 * (1 - erf(value)) for value in score])
+
+
+def _service(cv: float) -> NDArray[np.float64]:
+    return _exceeds(np.linspace(0, SERVICE_HIGH, SERVICE_POINTS), cv)
+
+
+def _delayed(cv: float, points: int = 2000) -> NDArray[np.float64]:
+    """G on the grid, by summing the service time's probability mass at `points` quantile midpoints."""
+    edges = np.geomspace(1e-3, 40.0, points + 1)
+    mass = -np.diff(_exceeds(edges, cv))
+    middle = np.sqrt(edges[1:] * edges[:-1])
+    z = np.linspace(0, Z_HIGH, Z_POINTS)
+    result = np.empty((X_POINTS, Z_POINTS))
+    for row, x in enumerate(np.geomspace(X_LOW, X_HIGH, X_POINTS)):
+        left = 1 - middle[middle <= x] / x
+        result[row] = np.exp(-np.outer(z, left)) @ mass[middle <= x]
+    return result
+
+
+def _erlang_c() -> NDArray[np.float64]:
+    """Erlang's delay probability through the recursion of the blocking formula B(c, a)."""
+    rho = np.linspace(0, 1, RHO_POINTS)
+    result = np.ones((SERVERS + 1, RHO_POINTS))
+    for servers in range(1, SERVERS + 1):
+        load = rho * servers
+        blocking = np.ones(RHO_POINTS)
+        for k in range(1, servers + 1):
+            blocking = load * blocking / (k + load * blocking)
+        result[servers] = blocking / (1 - rho * (1 - blocking))
+    result[:, 0] = 0.0
+    result[0] = 1.0
+    return result
