@@ -1,0 +1,74 @@
+"""What a contender without a network looks like to the simulator.
+
+A contender drives N episodes at once. It is called at every sensing tick and answers with absolute replica counts,
+exactly what `/scale` would receive, and a placement. The simulator's bounds, actuator, cold starts, routing and meter are the
+same for everybody; the shield and the floor are not applied, because nobody runs HPA or KEDA behind ours.
+Contenders that are an actor behind the decision function are in `actors`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from rlscaler_rl.decision.types import Int, Params, Placement, Samples, State
+
+
+class Contender(Protocol):
+    """Stateful between one `reset` and the next."""
+
+    def reset(self, params: Params) -> None:
+        """A new batch of N episodes starts at time 0."""
+
+    def __call__(
+        self, params: Params, state: State, samples: Samples, rng: np.random.Generator
+    ) -> tuple[Int, Int]:
+        """(N, 2) desired replicas and (N,) placement, from now until the next tick."""
+
+
+@dataclass(slots=True)
+class Timer:
+    """Fires when a control period has passed; all episodes of a batch share one clock."""
+
+    period_seconds: float
+    due: float = -np.inf
+
+    def fires(self, now: float) -> bool:
+        if now + 1e-9 < self.due:
+            return False
+        self.due = now + self.period_seconds
+        return True
+
+
+class Periodic:
+    """Recomputes the desired replicas once a control period; placement stays balanced.
+
+    Subclasses implement `size`, and `watch` if they look at every tick.
+    """
+
+    period_seconds: float | None = None
+    """None: the action interval."""
+
+    def reset(self, params: Params) -> None:
+        self.params = params
+        self.timer = Timer(self.period_seconds or float(params.interval_seconds[0]))
+        self.desired: Int = np.array(params.min_replicas, dtype=np.int32)
+        self.placement: Int = np.full(len(params), Placement.BALANCED, dtype=np.int32)
+
+    def __call__(
+        self, params: Params, state: State, samples: Samples, rng: np.random.Generator
+    ) -> tuple[Int, Int]:
+        self.watch(samples)
+        if self.timer.fires(float(samples.time[0])):
+            bounded = np.clip(self.size(samples, state), params.min_replicas, params.max_replicas)
+            self.desired = np.where(params.present, bounded, 0).astype(np.int32)
+        return self.desired, self.placement
+
+    def watch(self, samples: Samples) -> None:
+        """Called at every sensing tick, before `size`."""
+
+    def size(self, samples: Samples, state: State) -> Int:
+        """Replicas wanted, (N, 2)."""
+        raise NotImplementedError

@@ -1,0 +1,85 @@
+"""The HorizontalPodAutoscaler as Kubernetes ships it: one per pool, on its utilization.
+
+Source: https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/#algorithm-details and
+kubernetes/pkg/controller/podautoscaler/replica_calculator.go (`GetResourceReplicas`, `GetExternalPerPodMetricReplicas`).
+Not modelled: the `cpu-initialization-period`, during which a pod that just became ready is still counted as unready
+until its first full metrics window; it makes the real HPA a little slower on the CPU pool.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rules
+from rlscaler_rl.baselines.contender import Periodic
+from rlscaler_rl.decision.types import Bool, Float, Int, Samples, State
+
+TOLERANCE = 0.1
+SYNC_SECONDS = 15.0
+DEFAULT_UTILIZATION = 0.8
+
+
+def utilization_replicas(current: Int, ready: Int, utilization: Float, target: Float | float) -> Int:
+    """HPA's recommendation from the mean utilization of the ready pods.
+
+    Shapes: all (..., ) alike. `utilization` and `target` in the same unit; NaN utilization (no metric, no ready pod)
+    keeps `current`. Pods not ready count as idle when scaling up and are left out when scaling down; a result that
+    turns the direction around, or lies within 10 % of the target, keeps `current`.
+    """
+    unready = np.maximum(current - ready, 0)
+    ratio = utilization / target
+    scale_up_with_unready = (unready > 0) & (ratio > 1.0)
+    counted = ready + np.where(scale_up_with_unready, unready, 0)
+    diluted = np.where(scale_up_with_unready, ratio * ready / np.maximum(counted, 1), ratio)
+    proposal = np.ceil(np.round(diluted * counted, 9))
+    keep = _within_tolerance(diluted) | (scale_up_with_unready & (diluted < 1.0))
+    keep |= scale_up_with_unready & (proposal < current)
+    keep |= ~np.isfinite(ratio) | (ready <= 0)
+    return np.where(keep, current, np.nan_to_num(proposal)).astype(np.int32)
+
+
+def average_value_replicas(current: Int, value: Float, target_per_pod: Float | float) -> Int:
+    """HPA's recommendation from an external metric with an AverageValue target (what KEDA sets up).
+
+    `value` is the pool's total; pods not ready are not treated apart. NaN keeps `current`.
+    """
+    ratio = value / (target_per_pod * np.maximum(current, 1))
+    proposal = np.ceil(np.round(value / target_per_pod, 9))
+    keep = _within_tolerance(ratio) | ~np.isfinite(ratio)
+    return np.where(keep, current, np.nan_to_num(proposal)).astype(np.int32)
+
+
+def _within_tolerance(ratio: Float) -> Bool:
+    return np.asarray(np.abs(1.0 - ratio) <= TOLERANCE + 1e-9)
+
+
+class Hpa(Periodic):
+    """One HPA per pool: CPU utilization for the CPU pool, GPU utilization for the GPU pool."""
+
+    period_seconds = SYNC_SECONDS
+
+    def __init__(
+        self,
+        target: float = DEFAULT_UTILIZATION,
+        up: Rules = DEFAULT_SCALE_UP,
+        down: Rules = DEFAULT_SCALE_DOWN,
+    ) -> None:
+        """`target` is a fraction of the pods' requests."""
+        self.target, self.up, self.down = target, up, down
+
+    def reset(self, params: Params) -> None:
+        super().reset(params)
+        self.behavior: Behavior | None = None
+
+    def size(self, samples: Samples, state: State) -> Int:
+        current = np.asarray(samples.spec_replicas, dtype=np.int32)
+        if self.behavior is None:
+            self.behavior = Behavior(current, float(samples.time[0]), self.up, self.down)
+        recommended = self.recommend(samples, state, current)
+        bounds = self.params.min_replicas, self.params.max_replicas
+        return self.behavior.limit(float(samples.time[0]), current, recommended, *bounds)
+
+    def recommend(self, samples: Samples, state: State, current: Int) -> Int:
+        """Replicas per pool before `behavior`, (N, 2)."""
+        utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
+        return utilization_replicas(current, samples.ready_replicas, utilization, 100 * self.target)

@@ -1,0 +1,66 @@
+"""The contenders by name, and how each is made for a batch of episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
+from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.types import Float
+
+POLICY = "policy"
+CONTROLS = ("random", "frozen", "untrained")
+HPA_TARGETS = (0.5, 0.6, 0.7, 0.9)
+"""Utilization targets swept beside the default of 80 %, to show HPA's own cost-late front."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One contender of a comparison."""
+
+    name: str
+    """Key in result files."""
+
+    label: str
+    """As shown to people."""
+
+    role: str
+    """`policy`, `contender`, `sweep` (a variant drawn on the front only), `control` (must lose visibly) or
+    `reference` (knows what nobody can know)."""
+
+    make: Callable[[Float, int], Any]
+    """(rate (N, T), seed) -> a fresh controller for that batch."""
+
+
+def lineup(actor: Any, label: str, *, sweep: bool = False) -> list[Entry]:
+    """The policy first, then everybody it meets.
+
+    `actor` is the model under evaluation; the controls run with its manifest: same stack, same residual mode. Only
+    `frozen` always holds the present replicas, because a frozen residual policy would be the rule itself.
+    """
+    manifest = actor.manifest
+    held = manifest.model_copy(update={"residual": False})
+    entries = [
+        Entry(POLICY, label, "policy", lambda rate, seed: actor),
+        Entry("hpa", "HPA default (80 %)", "contender", lambda rate, seed: Hpa()),
+        Entry("keda", "KEDA request rate", "contender", lambda rate, seed: KedaRequestRate()),
+        Entry("rule", "Forecast rule", "contender", lambda rate, seed: bundled.load("rule")),
+        Entry("max_of_recent", "Max of recent 5 min", "contender", lambda rate, seed: MaxOfRecent()),
+        Entry("static_max", "Static, all max", "contender", lambda rate, seed: Static(1.0)),
+        Entry("static_mid", "Static, mid", "contender", lambda rate, seed: Static(0.5)),
+        Entry("random", "Random actions", "control", lambda rate, seed: RandomActor(manifest, seed)),
+        Entry("frozen", "Frozen (0, 0, balanced)", "control", lambda rate, seed: FrozenActor(held)),
+        Entry("untrained", "Untrained network", "control", lambda rate, seed: UntrainedActor(manifest, seed)),
+        Entry("hindsight", "Hindsight rule", "reference", lambda rate, seed: Hindsight(rate)),
+    ]
+    return entries + [_hpa_variant(target) for target in HPA_TARGETS] if sweep else entries
+
+
+def _hpa_variant(target: float) -> Entry:
+    percent = round(100 * target)
+    return Entry(f"hpa_{percent}", f"HPA at {percent} %", "sweep", lambda rate, seed: Hpa(target))
