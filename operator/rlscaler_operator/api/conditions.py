@@ -1,0 +1,75 @@
+"""Conditions with the semantics of apimachinery's `meta.SetStatusCondition`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Literal
+
+from rlscaler_operator.api.status import Condition
+
+READY = "Ready"
+"""The policy is valid, its targets and metrics are there, and it can decide."""
+ACTIVE = "Active"
+"""Decisions change the Deployments (mode Auto, not paused, not conflicted)."""
+FALLBACK = "Fallback"
+"""The fallback acts instead of the actor."""
+PAUSED = "Paused"
+"""An annotation holds the replicas."""
+CONFLICTED = "Conflicted"
+"""Somebody else scales a target."""
+
+TYPES = (READY, ACTIVE, FALLBACK, PAUSED, CONFLICTED)
+
+
+def find_condition(conditions: Iterable[Condition], type: str) -> Condition | None:
+    """The condition of this type, None where there is none."""
+    return next((condition for condition in conditions if condition.type == type), None)
+
+
+def is_true(conditions: Iterable[Condition], type: str) -> bool:
+    """Whether the condition exists and holds."""
+    condition = find_condition(conditions, type)
+    return condition is not None and condition.status == "True"
+
+
+def set_condition(
+    conditions: Iterable[Condition],
+    type: str,
+    status: bool | Literal["True", "False", "Unknown"],
+    reason: str,
+    message: str = "",
+    *,
+    generation: int | None = None,
+    now: datetime | None = None,
+) -> tuple[list[Condition], bool]:
+    """The conditions with this one added or replaced in place, and whether anything changed.
+
+    `lastTransitionTime` moves to `now` only when `status` changes.
+    """
+    result = list(conditions)
+    old = find_condition(result, type)
+    if isinstance(status, bool):
+        status = "True" if status else "False"
+    since = (now or datetime.now(UTC)).replace(microsecond=0)
+    if old is not None and old.status == status:
+        since = old.last_transition_time
+    new = Condition(
+        type=type,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=since,
+        observed_generation=generation,
+    )
+    if old is None:
+        return [*result, new], True
+    result[result.index(old)] = new
+    return result, new != old
+
+
+def remove_condition(conditions: Iterable[Condition], type: str) -> tuple[list[Condition], bool]:
+    """The conditions without this one, and whether it was there."""
+    before = list(conditions)
+    after = [condition for condition in before if condition.type != type]
+    return after, len(after) != len(before)
