@@ -134,6 +134,8 @@ def _latency(axes: Axes, timeline: Timeline, slo_ms: float) -> None:
 
 
 def _replicas(axes: Axes, timeline: Timeline, pool: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     colour = POOL_COLOURS[pool]
     spec, ready, starting = (getattr(timeline, f"{pool}_{name}") for name in ("spec", "ready", "starting"))
     edges = np.append(timeline.t, len(timeline))
@@ -152,7 +154,7 @@ def _replicas(axes: Axes, timeline: Timeline, pool: str) -> None:
     axes.stairs(spec, edges, baseline=None, color=INK, linewidth=1.6, label="desired")
     axes.set_ylabel(f"{pool.upper()} replicas")
     axes.set_ylim(0, 1.12 * np.nanmax(np.concatenate([spec, ready + starting, [2.0]])))
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     _legend(axes)
 
 

@@ -14,7 +14,7 @@ from rlscaler_demo.records import Records
 from rlscaler_demo.summary import summarise
 from rlscaler_demo.timeline import Timeline, build_timeline
 
-from .records_fixture import make_records, make_requests, made_up_run
+from .records_fixture import made_up_run, make_records, make_requests
 
 
 def png_size(path: Path) -> tuple[int, int]:

@@ -1,0 +1,171 @@
+"""Supervision of real, tiny processes: failures are noticed and shown, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rlscaler_demo.exceptions import ChildError, DemoError
+from rlscaler_demo.leftovers import Journal, end_processes
+from rlscaler_demo.processes import Supervisor, tail
+
+FOREVER = "import signal; print('up', flush=True); signal.pause()"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+PARENT = """
+import subprocess, sys, signal
+child = subprocess.Popen([sys.executable, "-c", {child!r}])
+print(child.pid, flush=True)
+signal.pause()
+"""
+BROKEN = "print('loading'); raise SystemExit('port 80 is in use')"
+
+
+def wait_for(condition: Callable[[], object], timeout_seconds: float = 20) -> None:
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        os.sched_yield()
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    supervisor = Supervisor(tmp_path, {})
+    yield supervisor
+    supervisor.stop_all()
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_stopping_ends_the_process_and_all_it_started(supervisor: Supervisor, tmp_path: Path) -> None:
+    child = supervisor.start("parent", python(PARENT.format(child=STUBBORN)))
+    supervisor.wait_until(child, lambda: "up" in (tmp_path / "parent.log").read_text(), 20)
+    grandchild = int((tmp_path / "parent.log").read_text().split()[0])
+    supervisor.stop("parent", grace_seconds=0.2)
+    assert not runs(child.process.pid)
+    assert not runs(grandchild)
+
+
+def test_a_process_that_ignores_sigterm_is_killed(supervisor: Supervisor, tmp_path: Path) -> None:
+    child = supervisor.start("stubborn", python(STUBBORN))
+    supervisor.wait_until(child, lambda: "up" in (tmp_path / "stubborn.log").read_text(), 20)
+    supervisor.stop("stubborn", grace_seconds=0.2)
+    assert child.process.returncode == -signal.SIGKILL
+
+
+def test_children_do_not_get_the_terminals_interrupt(supervisor: Supervisor) -> None:
+    child = supervisor.start("own group", python(FOREVER))
+    assert os.getpgid(child.process.pid) == child.process.pid != os.getpgid(0)
+
+
+def test_a_crash_is_noticed_with_the_end_of_the_log(supervisor: Supervisor) -> None:
+    child = supervisor.start("service", python(BROKEN))
+    with pytest.raises(ChildError, match=r"service ended unexpectedly \(exit code 1\)(.|\n)*port 80 is in use"):
+        supervisor.wait_until(child, lambda: False, 20)
+
+
+def test_a_crash_of_another_child_interrupts_the_waiting(supervisor: Supervisor) -> None:
+    waiting = supervisor.start("waiting", python(FOREVER))
+    supervisor.start("service", python(BROKEN))
+    with pytest.raises(ChildError, match="service ended"):
+        supervisor.wait_until(waiting, lambda: False, 20)
+
+
+def test_a_child_that_is_never_ready_is_named(supervisor: Supervisor) -> None:
+    child = supervisor.start("slow", python(FOREVER))
+    with pytest.raises(ChildError, match="slow was not ready after 0 s"):
+        supervisor.wait_until(child, lambda: False, 0.1)
+
+
+def test_a_command_that_does_not_exist_is_named(supervisor: Supervisor) -> None:
+    with pytest.raises(ChildError, match="locust cannot be started: /nowhere/locust: No such file"):
+        supervisor.start("locust", ["/nowhere/locust"])
+
+
+def test_a_killed_child_shows_its_signal(supervisor: Supervisor) -> None:
+    child = supervisor.start("operator", python(FOREVER))
+    child.process.kill()
+    with pytest.raises(ChildError, match="killed by SIGKILL"):
+        supervisor.wait_until(child, lambda: False, 20)
+
+
+def test_finish_returns_the_exit_code_of_a_child_that_is_done(supervisor: Supervisor) -> None:
+    child = supervisor.start("load", python("raise SystemExit(3)"))
+    wait_for(lambda: not child.running)
+    assert supervisor.finish("load") == 3
+    supervisor.check()
+
+
+def test_stopping_an_unknown_child_is_fine(supervisor: Supervisor) -> None:
+    supervisor.stop("nobody")
+
+
+def test_tail_of_a_missing_and_of_a_long_log(tmp_path: Path) -> None:
+    assert "No such file" in tail(tmp_path / "none")
+    (tmp_path / "log").write_text("\n".join(str(i) for i in range(100)))
+    assert tail(tmp_path / "log", lines=2) == "  98\n  99"
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from rlscaler_demo.leftovers import Journal
+from rlscaler_demo.processes import Supervisor
+folder = Path(sys.argv[1])
+with Journal("demo", folder) as journal:
+    journal.begin(own_cluster=True)
+    Supervisor(folder, journal.mark).start("parent", [sys.executable, "-c", sys.argv[2]])
+    print("started", flush=True)
+    import signal; signal.pause()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A demo in a process of its own that holds the journal and has children."""
+    command = [sys.executable, "-c", HOLDER, str(tmp_path), PARENT.format(child=FOREVER)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "started"
+        wait_for(lambda: "up" in (tmp_path / "parent.log").read_text())
+        yield process
+        process.kill()
+    end_processes(Journal("demo", tmp_path).leftover_processes(), 5)
+
+
+def test_a_second_demo_of_the_same_name_is_refused(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    with pytest.raises(DemoError, match=f"process {holder.pid}.*--cluster-name"), Journal("demo", tmp_path):
+        pytest.fail("two demos held one journal")
+    with Journal("another", tmp_path) as journal:
+        assert journal.leftover_processes() == []
+
+
+def test_the_remains_of_a_killed_demo_are_found_and_ended(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    holder.kill()
+    holder.wait()
+    with Journal("demo", tmp_path) as journal:
+        assert journal.leftover_cluster
+        remains = journal.leftover_processes()
+        assert len(remains) == 2
+        end_processes(remains, grace_seconds=5)
+        assert not any(runs(process.pid) for process in remains)
+        assert journal.leftover_processes() == []
+        journal.begin(own_cluster=False)
+        journal.end()
+        assert not journal.leftover_cluster
