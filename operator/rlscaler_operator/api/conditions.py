@@ -9,17 +9,19 @@ from typing import Literal
 from rlscaler_operator.api.status import Condition
 
 READY = "Ready"
-"""The policy is valid, its targets and metrics are there, and it can decide."""
 ACTIVE = "Active"
-"""Decisions change the Deployments (mode Auto, not paused, not conflicted)."""
 FALLBACK = "Fallback"
-"""The fallback acts instead of the actor."""
 PAUSED = "Paused"
-"""An annotation holds the replicas."""
 CONFLICTED = "Conflicted"
-"""Somebody else scales a target."""
 
-TYPES = (READY, ACTIVE, FALLBACK, PAUSED, CONFLICTED)
+MEANING = {
+    READY: "the policy is valid, its Deployments and metrics are there, and it can decide",
+    ACTIVE: "decisions change the Deployments: mode Auto, not paused, not conflicted",
+    FALLBACK: "the fallback acts instead of the actor",
+    PAUSED: "an annotation holds the replicas",
+    CONFLICTED: "somebody else scales a target, so it is not touched",
+}
+"""Condition type -> what it means when it is True."""
 
 
 def find_condition(conditions: Iterable[Condition], type: str) -> Condition | None:
