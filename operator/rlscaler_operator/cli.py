@@ -25,7 +25,15 @@ SUMMARY = {
 }
 """One line per command for `--help`, which must not import the commands themselves."""
 
-EXTRA = {"train": "train", "evaluate": "train", "compare": "train", "demo": "train,load", "service": "load", "load": "load"}
+EXTRA = {
+    "cluster": "cluster",
+    "compare": "train",
+    "demo": "cluster,load,train",
+    "evaluate": "train",
+    "load": "load",
+    "service": "load",
+    "train": "train",
+}
 """The optional dependencies that a command needs, named when one of them is missing."""
 
 
