@@ -17,12 +17,14 @@ _GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD = slice(0, 5), slice(5, 10), slice(10, 13)
 
 def from_indices(indices: NDArray[np.integer]) -> Int:
     """(N, 3) indices of MultiDiscrete([5, 5, 3]) to deltas -2..2, -2..2 and the Placement."""
-    return (indices - np.array([REACH, REACH, 0])).astype(np.int32)
+    action: Int = (indices - np.array([REACH, REACH, 0])).astype(np.int32)
+    return action
 
 
 def to_indices(action: Int) -> Int:
     """The inverse of `from_indices`."""
-    return (action + np.array([REACH, REACH, 0])).astype(np.int32)
+    indices: Int = (action + np.array([REACH, REACH, 0])).astype(np.int32)
+    return indices
 
 
 def head_probabilities(logits: Float32) -> Float32:

@@ -102,8 +102,8 @@ def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, dire
 def _net_change(state: State, samples: Samples, rows: Rows, period: Float) -> Int:
     """(R, 2) replicas added less removed within the last `period` (R, 1) seconds."""
     age = samples.time[rows, None, None] - state.event_time[rows]
-    change: Int = np.where(age < period[:, :, None], state.event_change[rows], 0).sum(axis=2, dtype=np.int32)
-    return change
+    recent = np.where(age < period[:, :, None], state.event_change[rows], 0)
+    return np.asarray(np.sum(recent, axis=2), np.int32)
 
 
 def note_writes(params: Params, state: State, samples: Samples) -> State:

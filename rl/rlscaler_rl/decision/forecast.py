@@ -63,7 +63,8 @@ _SLOPE_PRIOR = 25.0
 
 def load_trend(upper: Float, now_rate: Float) -> Float:
     """(N,) -1..1: how far the forecast is above the present rate."""
-    return (upper - now_rate) / (upper + now_rate + TREND_EPSILON)
+    trend: Float = (upper - now_rate) / (upper + now_rate + TREND_EPSILON)
+    return trend
 
 
 def load_variance(rate_time: Float, rate_value: Float, now: Float) -> Float:
@@ -74,4 +75,5 @@ def load_variance(rate_time: Float, rate_value: Float, now: Float) -> Float:
     mean = value.sum(axis=1) / count
     variance = (value * value).sum(axis=1) / count - mean * mean
     deviation = np.sqrt(np.maximum(variance, 0.0))
-    return np.minimum(deviation / np.maximum(mean, 1e-9), 1.0)
+    variation: Float = np.minimum(deviation / np.maximum(mean, 1e-9), 1.0)
+    return variation

@@ -106,7 +106,8 @@ def _required_unknown(params: Params, samples: Samples, signal_known: Bool, stat
     latency = status[:, 3] != SignalState.UNKNOWN
     idle = ~params.present | (samples.spec_replicas <= 0)
     informed = idle | signal_known[:, [3, 1]] | latency[:, None]
-    return ~(signal_known[:, 0] & signal_known[:, 5] & informed.all(axis=1))
+    sufficient: Bool = np.all(informed, axis=1) & signal_known[:, 0] & signal_known[:, 5]
+    return ~sufficient
 
 
 def _values(params: Params, state: State, samples: Samples) -> Float:
@@ -120,8 +121,9 @@ def _values(params: Params, state: State, samples: Samples) -> Float:
     values[:, 4] = samples.arrival_rate / np.maximum(capacity, 1e-9) * 100
     values[:, 5:7] = samples.spec_replicas
     upper = forecast.upper_forecast(state.rate_time, state.rate_value, samples.time, horizon_seconds(params))
-    values[:, 7] = forecast.load_trend(upper, samples.arrival_rate)
-    np.nan_to_num(values[:, 7], copy=False, nan=0.0)
+    with np.errstate(invalid="ignore"):
+        trend = forecast.load_trend(upper, samples.arrival_rate)
+    values[:, 7] = np.where(np.isnan(trend), 0.0, trend)
     values[:, 8] = forecast.load_variance(state.rate_time, state.rate_value, samples.time)
     values[:, 9] = samples.time_in_episode
     return values
@@ -129,7 +131,8 @@ def _values(params: Params, state: State, samples: Samples) -> Float:
 
 def horizon_seconds(params: Params) -> Float:
     """(N,) two cold starts of the slowest pool there is."""
-    return 2 * np.where(params.present, params.cold_start_seconds, 0.0).max(axis=1)
+    slowest: Float = np.where(params.present, params.cold_start_seconds, 0.0).max(axis=1)
+    return 2 * slowest
 
 
 def _fed(params: Params, samples: Samples, values: Float, contract: ObservationContract) -> Float32:

@@ -8,29 +8,26 @@ from __future__ import annotations
 import numpy as np
 
 from rlscaler_rl.decision.action import one_hot
-from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.forecast import upper_forecast
-from rlscaler_rl.decision.types import Bool, Float, Float32, Int, Observation, Params, Placement, Samples, State
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.types import Float, Float32, Int, Params, Placement, Samples, State
 
 _ROUNDING = 1e-9
 
 
 class Rule:
-    """The forecast rule behind the interface of an actor: no change asked for, on top of the rule's replicas."""
+    """The forecast rule behind the interface of an actor: no change asked for, on top of the rule's replicas.
 
-    name = "rule"
-    residual = True
-    contract = ObservationContract(stack_size=1)
+    It reads SLO, capacity and cold start as they are, so it has no envelope.
+    """
 
-    def choose(self, params: Params, state: State, samples: Samples, observation: Observation) -> Float32:
-        """(N, 13) one-hot: pools as the rule says, traffic by capacity."""
-        action = np.zeros((len(samples.time), 3), np.int32)
+    manifest = Manifest(name="rule", stack_size=1, residual=True)
+
+    def probabilities(self, stacked: Float32) -> Float32:
+        """(N, 10) -> (N, 13) one-hot: pools as the rule says, traffic by capacity."""
+        action = np.zeros((len(stacked), 3), np.int32)
         action[:, 2] = Placement.BALANCED
         return one_hot(action)
-
-    def outside(self, params: Params) -> tuple[Bool, list[str]]:
-        """No envelope: the rule reads SLO, capacity and cold start as they are."""
-        return np.zeros(len(params.slo_ms), np.bool_), []
 
 
 def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
@@ -45,8 +42,8 @@ def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
     load = np.maximum(slow, samples.arrival_rate)
     usable = capacity > 0
     unit_price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)
-    base = np.where(unit_price[:, 0] <= unit_price[:, 1], 0, 1)
-    rows = np.arange(len(base))
+    base = np.where(unit_price[:, 0] <= unit_price[:, 1], 0, 1).astype(np.int32)
+    rows = np.arange(len(base), dtype=np.int32)
     base_replicas, rest_replicas = _split(params, samples, load, capacity, base, rows)
     replicas = np.empty_like(samples.spec_replicas)
     replicas[rows, base] = base_replicas
