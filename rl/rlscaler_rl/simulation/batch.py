@@ -70,7 +70,7 @@ class Batch:
         """One sensing tick: what is measured now goes into the rate history."""
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows, latency=latency)
         if self.contract.sees_time:
-            samples.time_in_episode = np.minimum(self.cluster.time / self.scenarios.duration, 1.0)
+            samples.time_in_episode = np.minimum(self.cluster.row["time"] / self.scenarios.duration, 1.0)
         self.state = sense(self.params, self.state, samples)
         return samples
 
@@ -101,7 +101,7 @@ class Batch:
         """Scale without the shield, within the bounds only; returns the replicas (N, 2) that were set."""
         bounded = np.clip(desired, self.params.min_replicas, self.params.max_replicas)
         bounded = np.where(self.params.present, bounded, 0).astype(np.int32)
-        staying = np.minimum(self.cluster.ready, bounded)
+        staying = np.minimum(self.cluster.pool["ready"], bounded)
         chosen = np.asarray(placement, dtype=np.int32)
         weights = traffic_weights(staying, self.params.requests_per_second, chosen, self.state.weights)
         self.state.weights, self.state.placement = weights, chosen

@@ -10,13 +10,13 @@ that are not ready first; then ready pods drain: they get no more requests and f
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_rl.simulation.tables import CVS, SERVERS, SERVICE_SCALE, Tables, Z_SCALE, x_position
+from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, Tables, x_position
 
 Float = NDArray[np.float64]
 Float32 = NDArray[np.float32]
@@ -26,7 +26,7 @@ MAX_PODS = 64
 """Not-ready pods a pool can hold; above the largest `maxReplicas` the simulator is asked for."""
 
 RING = 128
-"""Seconds of counters that are kept: the longest scrape lag plus the longest rate window fit."""
+"""Seconds of counters that are kept, a power of 2: the longest scrape lag plus the longest rate window fit."""
 
 BLOCK = 5
 """Seconds a latency block lasts: histograms are kept block by block."""
@@ -37,51 +37,77 @@ BUCKETS_SECONDS = np.array([0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7
 HISTOGRAMS = RING // BLOCK + 1
 
 
+ROW_FACTS = np.dtype(
+    [
+        ("slo", "f8"),  # seconds
+        ("cv", "i8"),  # index into tables.CVS
+        ("memory_seconds", "f8"),  # time constant of the load average that utilization rho is taken from
+        ("queue_limit", "f8"),  # requests a ready pod can hold waiting
+        ("timeout", "f8"),  # seconds a client waits
+        ("routing", "f8"),  # factor on the probability of waiting: how far routing is from one central queue
+        ("key", "u8"),  # seed of the cold starts
+    ]
+)
+
+POOL_FACTS = np.dtype(
+    [
+        ("rps", "f8"),  # requests/s of one replica
+        ("cold_start_low", "f8"),  # seconds
+        ("cold_start_high", "f8"),
+        ("schedulable", "i8"),  # pods the nodes have room for
+    ]
+)
+
+ROW = np.dtype(
+    [
+        ("time", "i8"),  # seconds since the episode began
+        ("load", "f8"),  # moving average of the arrivals, requests/s
+        ("requests", "f8"),  # received
+        ("in_time", "f8"),  # answered within the SLO
+        ("late", "f8"),  # answered after the SLO
+        ("dropped", "f8"),  # refused or given up
+    ]
+)
+
+POOL = np.dtype(
+    [
+        ("weight", "f8"),  # fraction of the arrivals this pool gets
+        ("target", "i8"),  # replicas asked for
+        ("ready", "i8"),
+        ("waiting", "i8"),  # pods that exist and are not ready
+        ("created", "i8"),  # pods created so far
+        ("queue", "f8"),  # requests waiting
+        ("draining", "i8"),  # pods that finish what they hold
+        ("drain_queue", "f8"),  # requests those hold
+        ("tail", "f8"),  # share of the requests that are late in the steady state of the present load
+        ("work", "f8"),  # requests served by billed pods
+        ("billed", "f8"),  # replica-seconds of the target
+        ("ready_seconds", "f8"),
+        ("pending_seconds", "f8"),
+        ("busy_seconds", "f8"),  # replica-seconds that ready pods worked
+    ]
+)
+
+
 class Facts(NamedTuple):
     """What stays constant during an episode; N rows."""
 
+    row: NDArray[Any]  # (N,) ROW_FACTS
+    pool: NDArray[Any]  # (N, 2) POOL_FACTS
     arrivals: Float32  # (N, T) requests in each second
-    rps: Float  # (N, 2) requests/s of one replica
-    slo: Float  # (N,) seconds
-    cv: Int  # (N,) index into tables.CVS
-    memory_seconds: Float  # (N,) time constant of the load average that utilization rho is taken from
-    queue_limit: Float  # (N,) requests a ready pod can hold waiting
-    timeout: Float  # (N,) seconds a client waits
-    cold_start_low: Float  # (N, 2) seconds
-    cold_start_high: Float  # (N, 2)
-    schedulable: Int  # (N, 2) pods the nodes have room for
-    key: NDArray[np.uint64]  # (N,) seed of the cold starts
     positions: Float32  # (N, 2, BUCKETS + 1) rows of Tables.delayed for the bucket bounds and, last, the SLO
-    routing: Float  # (N,) factor on the probability of waiting: how far routing is from one central queue
 
 
 class Cluster(NamedTuple):
     """What changes; N rows. Counters start at 0 when the episode does and never fall."""
 
-    time: Int  # (N,) seconds since the episode began
-    weight: Float  # (N, 2) fraction of the arrivals each pool gets; sums to 1
-    ready: Int  # (N, 2)
-    waiting: Int  # (N, 2) pods that exist and are not ready
-    left: Float32  # (N, 2, MAX_PODS) cold start left of those, oldest first, seconds
-    created: Int  # (N, 2) pods created so far
-    queue: Float  # (N, 2) requests waiting
-    draining: Int  # (N, 2) pods that finish what they hold
-    drain_queue: Float  # (N, 2) requests those hold
-    load: Float  # (N,) moving average of the arrivals, requests/s
-    target: Int  # (N, 2) replicas asked for
-    requests: Float  # (N,)
-    in_time: Float  # (N,) answered within the SLO
-    late: Float  # (N,) answered after the SLO
-    dropped: Float  # (N,) refused or given up
-    work: Float  # (N, 2) requests served by billed pods
-    billed: Float  # (N, 2) replica-seconds of the target
-    ready_seconds: Float  # (N, 2)
-    pending_seconds: Float  # (N, 2)
-    busy_seconds: Float  # (N, 2) replica-seconds that ready pods worked
+    row: NDArray[Any]  # (N,) ROW
+    pool: NDArray[Any]  # (N, 2) POOL
+    left: Float32  # (N, 2, MAX_PODS) cold start left of the waiting pods, oldest first, seconds
     histogram: Float32  # (N, BUCKETS + 1) requests answered within each bound (cumulative), last column all
     ring_requests: Float  # (N, RING) `requests` at the end of second i, at index i % RING
-    ring_busy: Float  # (N, 2, RING)
-    ring_ready: Float  # (N, 2, RING)
+    ring_busy: Float  # (N, 2, RING) `busy_seconds`
+    ring_ready: Float  # (N, 2, RING) `ready_seconds`
     ring_histogram: Float32  # (N, HISTOGRAMS, BUCKETS + 1) `histogram` at the end of block i, at i % HISTOGRAMS
 
 
@@ -91,29 +117,26 @@ def bucket_positions(rps: Float, slo: Float) -> Float32:
     return x_position(bounds[:, None, :] * rps[:, :, None])
 
 
+def records(dtype: np.dtype[Any], shape: tuple[int, ...], **columns: Any) -> NDArray[Any]:
+    """A structured array from its columns; what is left out is 0."""
+    table = np.zeros(shape, dtype)
+    for name, values in columns.items():
+        table[name] = values
+    return table
+
+
 def empty(n: int) -> Cluster:
     """N rows to be filled by `begin`."""
     bounds = len(BUCKETS_SECONDS) + 1
-    shapes: dict[str, tuple[tuple[int, ...], type]] = {
-        "time": ((n,), np.int64),
-        "ready": ((n, 2), np.int64),
-        "waiting": ((n, 2), np.int64),
-        "left": ((n, 2, MAX_PODS), np.float32),
-        "created": ((n, 2), np.int64),
-        "draining": ((n, 2), np.int64),
-        "target": ((n, 2), np.int64),
-        "histogram": ((n, bounds), np.float32),
-        "ring_requests": ((n, RING), np.float64),
-        "ring_busy": ((n, 2, RING), np.float64),
-        "ring_ready": ((n, 2, RING), np.float64),
-        "ring_histogram": ((n, HISTOGRAMS, bounds), np.float32),
-    }
-    per_row = ("load", "requests", "in_time", "late", "dropped")
     return Cluster(
-        **{
-            name: np.zeros(*shapes[name]) if name in shapes else np.zeros((n,) if name in per_row else (n, 2))
-            for name in Cluster._fields
-        }
+        row=np.zeros(n, ROW),
+        pool=np.zeros((n, 2), POOL),
+        left=np.zeros((n, 2, MAX_PODS), np.float32),
+        histogram=np.zeros((n, bounds), np.float32),
+        ring_requests=np.zeros((n, RING)),
+        ring_busy=np.zeros((n, 2, RING)),
+        ring_ready=np.zeros((n, 2, RING)),
+        ring_histogram=np.zeros((n, HISTOGRAMS, bounds), np.float32),
     )
 
 
@@ -123,13 +146,11 @@ def begin(cluster: Cluster, rows: Int, ready: Int, rate: Float, rps: Float) -> N
     Past requests were served in proportion to capacity, up to it; the counters of the past are negative, so
     that the episode's own begin at 0.
     """
-    for name, array in cluster._asdict().items():
-        if name not in ("ring_requests", "ring_busy", "ring_ready", "ring_histogram"):
-            array[rows] = 0
     capacity = np.maximum((ready * rps).sum(1), 1e-9)
-    cluster.ready[rows] = cluster.target[rows] = cluster.created[rows] = ready
-    cluster.weight[rows] = ready * rps / capacity[:, None]
-    cluster.load[rows] = rate
+    weight = ready * rps / capacity[:, None]
+    cluster.row[rows] = records(ROW, rate.shape, load=rate)
+    cluster.pool[rows] = records(POOL, ready.shape, ready=ready, target=ready, created=ready, weight=weight)
+    cluster.histogram[rows] = 0
     past = np.arange(RING) - RING + 1.0  # second i is kept at index i % RING; second -1 ended at 0
     served = np.minimum(rate, capacity)
     cluster.ring_requests[rows] = rate[:, None] * past
@@ -158,65 +179,111 @@ def scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int)
         n = rows[m]
         total = weights[m, 0] + weights[m, 1]
         for p in range(2):
+            pool = cluster.pool[n, p]
             if total > 0:
-                cluster.weight[n, p] = weights[m, p] / total
+                pool.weight = weights[m, p] / total
             target = desired[m, p]
-            while cluster.ready[n, p] + cluster.waiting[n, p] < target:
-                low, high = facts.cold_start_low[n, p], facts.cold_start_high[n, p]
-                draw = uniform(facts.key[n], p, cluster.created[n, p])
-                cluster.left[n, p, cluster.waiting[n, p]] = low + (high - low) * draw
-                cluster.waiting[n, p] += 1
-                cluster.created[n, p] += 1
-            excess = cluster.ready[n, p] + cluster.waiting[n, p] - target
-            if excess > 0:
-                cancelled = min(excess, cluster.waiting[n, p])
-                cluster.waiting[n, p] -= cancelled
-                leaving = excess - cancelled
-                if leaving > 0:
-                    share = cluster.queue[n, p] * leaving / cluster.ready[n, p]
-                    cluster.queue[n, p] -= share
-                    cluster.drain_queue[n, p] += share
-                    if cluster.drain_queue[n, p] > 0:
-                        cluster.draining[n, p] += leaving
-                    cluster.ready[n, p] -= leaving
-            cluster.target[n, p] = target
+            pool.target = target
+            while pool.ready + pool.waiting < target:
+                low, high = facts.pool[n, p].cold_start_low, facts.pool[n, p].cold_start_high
+                draw = uniform(facts.row[n].key, p, pool.created)
+                cluster.left[n, p, pool.waiting] = low + (high - low) * draw
+                pool.waiting += 1
+                pool.created += 1
+            cancelled = min(max(pool.ready + pool.waiting - target, 0), pool.waiting)
+            pool.waiting -= cancelled
+            leaving = pool.ready + pool.waiting - target
+            if leaving > 0:
+                share = pool.queue * leaving / pool.ready
+                pool.queue -= share
+                pool.drain_queue += share
+                if pool.drain_queue > 0:
+                    pool.draining += leaving
+                pool.ready -= leaving
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
+    row_facts, pool_facts, arrivals, positions = facts.row, facts.pool, facts.arrivals, facts.positions
+    row_states, pool_states, left, histogram = cluster.row, cluster.pool, cluster.left, cluster.histogram
+    ring_requests, ring_histogram = cluster.ring_requests, cluster.ring_histogram
+    ring_busy, ring_ready = cluster.ring_busy, cluster.ring_ready
+    delayed, service, erlang_c = tables.delayed, tables.service, tables.erlang_c
+    bounds = histogram.shape[1] - 1
     for m in range(len(rows)):
         n = rows[m]
+        row, row_fact = row_states[n], row_facts[n]
         for _ in range(seconds):
-            _second(facts, cluster, tables, n)
+            t = row.time
+            row.time = t + 1
+            arrived = arrivals[n, t]
+            row.requests += arrived
+            row.load += (arrived - row.load) / row_fact.memory_seconds
+            block_begins, block_ends = t % BLOCK == 0, t % BLOCK == BLOCK - 1
+            slot = t & (RING - 1)
+            ring_requests[n, slot] = row.requests
+            for p in range(2):
+                pool, fact = pool_states[n, p], pool_facts[n, p]
+                changed = pool.waiting > 0 and _start_pods(pool, fact, left, n, p)
+                if block_begins or changed:
+                    slo_position = positions[n, p, bounds]
+                    pool.tail = _steady_tail(row, pool, row_fact, fact, delayed, service, erlang_c, slo_position)
+                wait = _serve(row, pool, row_fact, fact, service, arrived * pool.weight)
+                if pool.draining > 0:
+                    _drain(row, pool, row_fact, fact, service)
+                if block_ends and wait >= 0.0:
+                    answered = BLOCK * min(arrived * pool.weight, pool.ready * fact.rps)
+                    probability, decay = _waiting(row, pool, row_fact, fact, erlang_c)
+                    histogram[n, bounds] += answered
+                    for b in range(bounds):
+                        bound = _BOUNDS[b]
+                        tail = _service_exceeds(service, row_fact.cv, bound * fact.rps)
+                        steady = _delay_integral(delayed, row_fact.cv, positions[n, p, b], decay * bound)
+                        tail += probability * steady
+                        if wait > 0.0:
+                            tail = max(tail, _service_exceeds(service, row_fact.cv, (bound - wait) * fact.rps))
+                        histogram[n, b] += answered * (1.0 - min(tail, 1.0))
+                pool.billed += pool.target
+                pool.ready_seconds += pool.ready
+                pool.pending_seconds += pool.waiting
+                ring_busy[n, p, slot] = pool.busy_seconds
+                ring_ready[n, p, slot] = pool.ready_seconds
+            if block_ends:
+                block = (t // BLOCK) % HISTOGRAMS
+                for b in range(bounds + 1):
+                    ring_histogram[n, block, b] = histogram[n, b]
 
 
-@njit(inline="always")
-def _service_exceeds(service: Float32, x: float) -> float:
+_inner = njit(fastmath=True, error_model="numpy", inline="never")
+
+
+@_inner
+def _service_exceeds(service: Float32, cv: int, x: float) -> float:
     """P(S > x) by interpolation; x in mean service times."""
     if x <= 0.0:
         return 1.0
     position = x * SERVICE_SCALE
     i = int(position)
-    if i >= len(service) - 1:
+    if i >= service.shape[1] - 1:
         return 0.0
-    return service[i] + (service[i + 1] - service[i]) * (position - i)
+    return service[cv, i] + (service[cv, i + 1] - service[cv, i]) * (position - i)
 
 
-@njit(inline="always")
-def _delay_integral(delayed: Float32, position: float, z: float) -> float:
+@_inner
+def _delay_integral(delayed: Float32, cv: int, position: float, z: float) -> float:
     """G(x, z) by bilinear interpolation."""
     i = int(position)
     fx = position - i
-    column = min(z * Z_SCALE, delayed.shape[1] - 1.001)
+    column = min(z * Z_SCALE, delayed.shape[2] - 1.001)
     j = int(column)
     fz = column - j
-    low = delayed[i, j] + (delayed[i, j + 1] - delayed[i, j]) * fz
-    high = delayed[i + 1, j] + (delayed[i + 1, j + 1] - delayed[i + 1, j]) * fz
+    low = delayed[cv, i, j] + (delayed[cv, i, j + 1] - delayed[cv, i, j]) * fz
+    high = delayed[cv, i + 1, j] + (delayed[cv, i + 1, j + 1] - delayed[cv, i + 1, j]) * fz
     return low + (high - low) * fx
 
 
-@njit(inline="always")
+@_inner
 def _waits(erlang_c: Float32, servers: int, rho: float) -> float:
     """Probability that a request has to wait."""
     position = rho * (erlang_c.shape[1] - 1)
@@ -225,119 +292,95 @@ def _waits(erlang_c: Float32, servers: int, rho: float) -> float:
     return erlang_c[c, i] + (erlang_c[c, i + 1] - erlang_c[c, i]) * (position - i)
 
 
-@njit(inline="always")
-def _second(facts: Facts, cluster: Cluster, tables: Tables, n: int) -> None:
-    t = cluster.time[n]
-    arrived = facts.arrivals[n, t]
-    cluster.requests[n] += arrived
-    cluster.load[n] += (arrived - cluster.load[n]) / facts.memory_seconds[n]
-    index = facts.cv[n]
-    service = tables.service[index]
-    delayed = tables.delayed[index]
-    variability = _VARIABILITY[index]
-    last = facts.positions.shape[2] - 1
-    block_ends = (t + 1) % BLOCK == 0
-    slot = t % RING
-    for p in range(2):
-        rps = facts.rps[n, p]
-        _start_pods(facts, cluster, n, p)
-        ready = cluster.ready[n, p]
-        capacity = ready * rps
-        weight = cluster.weight[n, p]
-        waited = cluster.queue[n, p]
-        queue = waited + arrived * weight
-        served = min(queue, capacity)
-        queue -= served
-        patience = facts.timeout[n] - 1.0 / rps
-        limit = min(ready * facts.queue_limit[n], capacity * max(patience, 0.0))
+@_inner
+def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arrived: float) -> float:
+    """One second of one pool; the wait in seconds that a backlog causes, -1 when nothing was served."""
+    waited = pool.queue
+    queue = waited + arrived
+    if queue <= 0.0:
+        return -1.0
+    capacity = pool.ready * fact.rps
+    served = min(queue, capacity)
+    queue -= served
+    share, wait = pool.tail, 0.0
+    if waited + queue > 0.0:
+        patience = max(row_fact.timeout - 1.0 / fact.rps, 0.0)
+        limit = min(pool.ready * row_fact.queue_limit, capacity * patience)
         if queue > limit:
-            cluster.dropped[n] += queue - limit
+            row.dropped += queue - limit
             queue = limit
-        cluster.queue[n, p] = queue
-        if served > 0.0:
-            wait = 0.5 * (waited + queue) / capacity
-            rho = min(cluster.load[n] * weight / capacity, 0.999)
-            probability = min(1.0, _waits(tables.erlang_c, ready, rho) * facts.routing[n])
-            decay = variability * (1.0 - rho) * capacity
-            slo = facts.slo[n]
-            tail = _service_exceeds(service, slo * rps)
-            tail += probability * _delay_integral(delayed, facts.positions[n, p, last], decay * slo)
-            share = max(tail, _service_exceeds(service, (slo - wait) * rps))
-            share = min(share, 1.0)
-            cluster.late[n] += served * share
-            cluster.in_time[n] += served * (1.0 - share)
-            cluster.work[n, p] += served
-            cluster.busy_seconds[n, p] += served / rps
-            if block_ends:
-                _record(facts, cluster, tables, n, p, BLOCK * served, wait, probability, decay)
-        if cluster.draining[n, p] > 0:
-            _drain(facts, cluster, service, n, p)
-        cluster.billed[n, p] += cluster.target[n, p]
-        cluster.ready_seconds[n, p] += ready
-        cluster.pending_seconds[n, p] += cluster.waiting[n, p]
-        cluster.ring_busy[n, p, slot] = cluster.busy_seconds[n, p]
-        cluster.ring_ready[n, p, slot] = cluster.ready_seconds[n, p]
-    cluster.ring_requests[n, slot] = cluster.requests[n]
-    if block_ends:
-        block = (t // BLOCK) % cluster.ring_histogram.shape[1]
-        for b in range(last + 1):
-            cluster.ring_histogram[n, block, b] = cluster.histogram[n, b]
-    cluster.time[n] = t + 1
+        pool.queue = queue
+        if capacity <= 0.0:
+            return -1.0
+        wait = 0.5 * (waited + queue) / capacity
+        share = max(share, _service_exceeds(service, row_fact.cv, (row_fact.slo - wait) * fact.rps))
+    row.late += served * share
+    row.in_time += served * (1.0 - share)
+    pool.work += served
+    pool.busy_seconds += served / fact.rps
+    return wait
 
 
-@njit(inline="always")
-def _start_pods(facts: Facts, cluster: Cluster, n: int, p: int) -> None:
-    """One second of every cold start whose pod has room on a node; pods become ready in the order they finish."""
-    waiting = cluster.waiting[n, p]
-    if waiting == 0:
-        return
-    room = facts.schedulable[n, p] - cluster.ready[n, p] - cluster.draining[n, p]
-    kept = 0
+@_inner
+def _steady_tail(
+    row: Any,
+    pool: Any,
+    row_fact: Any,
+    fact: Any,
+    delayed: Float32,
+    service: Float32,
+    erlang_c: Float32,
+    position: float,
+) -> float:
+    """The late share in the steady state of the present load: taken once a block, and when a pod becomes ready."""
+    probability, decay = _waiting(row, pool, row_fact, fact, erlang_c)
+    late = _service_exceeds(service, row_fact.cv, row_fact.slo * fact.rps)
+    return min(late + probability * _delay_integral(delayed, row_fact.cv, place, decay * row_fact.slo), 1.0)
+
+
+@_inner
+def _waiting(row: Any, pool: Any, row_fact: Any, fact: Any, erlang_c: Float32) -> tuple[float, float]:
+    """Probability of waiting, and the rate (1/s) at which the wait's tail decays."""
+    capacity = pool.ready * fact.rps
+    if capacity <= 0.0:
+        return 1.0, 0.0
+    rho = min(row.load * pool.weight / capacity, 0.999)
+    probability = min(1.0, _waits(erlang_c, pool.ready, rho) * row_fact.routing)
+    return probability, _VARIABILITY[row_fact.cv] * (1.0 - rho) * capacity
+
+
+@_inner
+def _start_pods(pool: Any, fact: Any, left: Float32, n: int, p: int) -> bool:
+    """One second of every cold start whose pod has room on a node; true when a pod became ready."""
+    room = fact.schedulable - pool.ready - pool.draining
+    waiting, kept = pool.waiting, 0
     for k in range(waiting):
-        left = cluster.left[n, p, k]
+        remaining = left[n, p, k]
         if k < room:
-            left -= 1.0
-        if left <= 0.0:
-            cluster.ready[n, p] += 1
+            remaining -= 1.0
+        if remaining <= 0.0:
+            pool.ready += 1
         else:
-            cluster.left[n, p, kept] = left
+            left[n, p, kept] = remaining
             kept += 1
-    cluster.waiting[n, p] = kept
+    pool.waiting = kept
+    return kept < waiting
 
 
-@njit(inline="always")
-def _drain(facts: Facts, cluster: Cluster, service: Float32, n: int, p: int) -> None:
+@_inner
+def _drain(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32) -> None:
     """Terminating pods finish what they hold; they are not billed and get no more requests."""
-    rps = facts.rps[n, p]
-    capacity = cluster.draining[n, p] * rps
-    held = cluster.drain_queue[n, p]
+    capacity = pool.draining * fact.rps
+    held = pool.drain_queue
     served = min(held, capacity)
-    share = _service_exceeds(service, (facts.slo[n] - 0.5 * held / capacity) * rps)
-    cluster.late[n] += served * share
-    cluster.in_time[n] += served * (1.0 - share)
-    cluster.drain_queue[n, p] = held - served
-    if cluster.drain_queue[n, p] <= 1e-9:
-        cluster.in_time[n] += cluster.drain_queue[n, p]
-        cluster.drain_queue[n, p] = 0.0
-        cluster.draining[n, p] = 0
-
-
-@njit(inline="always")
-def _record(
-    facts: Facts, cluster: Cluster, tables: Tables, n: int, p: int, answered: float, wait: float,
-    probability: float, decay: float,
-) -> None:  # fmt: skip
-    """Add a block's answered requests to the histogram."""
-    rps = facts.rps[n, p]
-    service = tables.service[facts.cv[n]]
-    delayed = tables.delayed[facts.cv[n]]
-    cluster.histogram[n, len(_BOUNDS)] += answered
-    for b in range(len(_BOUNDS)):
-        bound = _BOUNDS[b]
-        tail = _service_exceeds(service, bound * rps)
-        tail += probability * _delay_integral(delayed, facts.positions[n, p, b], decay * bound)
-        tail = min(max(tail, _service_exceeds(service, (bound - wait) * rps)), 1.0)
-        cluster.histogram[n, b] += answered * (1.0 - tail)
+    share = _service_exceeds(service, row_fact.cv, (row_fact.slo - 0.5 * held / capacity) * fact.rps)
+    row.late += served * share
+    row.in_time += served * (1.0 - share)
+    pool.drain_queue = held - served
+    if pool.drain_queue <= 1e-9:
+        row.in_time += pool.drain_queue
+        pool.drain_queue = 0.0
+        pool.draining = 0
 
 
 _BOUNDS = BUCKETS_SECONDS

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.action import mask_absent, most_likely
-from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.decide import decide
 from rlscaler_rl.decision.types import Flag, Rows
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
@@ -66,15 +65,15 @@ class _Counts:
     """Changes from tick to tick."""
 
     def __init__(self, batch: Batch) -> None:
-        self.desired, self.placement = batch.cluster.target.copy(), batch.state.placement.copy()
+        self.desired, self.placement = batch.cluster.pool["target"].copy(), batch.state.placement.copy()
         self.ups, self.downs, self.moves, self.raises = (np.zeros(len(batch.rows)) for _ in range(4))
 
     def note(self, batch: Batch, flags: NDArray[Any] | None) -> None:
-        change = batch.cluster.target - self.desired
+        change = batch.cluster.pool["target"] - self.desired
         self.ups += (change > 0).sum(1)
         self.downs += (change < 0).sum(1)
         self.moves += batch.state.placement != self.placement
-        self.desired, self.placement = batch.cluster.target.copy(), batch.state.placement.copy()
+        self.desired, self.placement = batch.cluster.pool["target"].copy(), batch.state.placement.copy()
         if flags is not None:
             self.raises += (flags & Flag.FLOOR) != 0
 
@@ -95,10 +94,10 @@ class _Timeline:
             self.seconds.append(
                 {
                     "arrivals": arrived,
-                    "desired": cluster.target.copy(),
-                    "ready": cluster.ready.copy(),
-                    "weights_gpu": cluster.weight[:, 0].copy(),
-                    "queue": cluster.queue.copy(),
+                    "desired": cluster.pool["target"].copy(),
+                    "ready": cluster.pool["ready"].copy(),
+                    "weights_gpu": cluster.pool["weight"][:, 0].copy(),
+                    "queue": cluster.pool["queue"].copy(),
                     "late_share": missed / np.maximum(arrived, 1.0),
                 }
             )
@@ -111,8 +110,8 @@ class _Timeline:
 def run(scenarios: Scenarios, controller: Any, seed: int = 0, *, timeline: bool = False) -> Run:
     """Drive all episodes from begin to end.
 
-    `controller` is an actor (`probabilities((N, 10 k)) -> (N, 13)`, `manifest.stack_size`, `manifest.residual`)
-    and acts through the decision function and its shield, or a contender (`reset(params)`,
+    `controller` is an actor (`probabilities((N, 10 k)) -> (N, 13)` and a `decision.manifest.Manifest`)
+    and acts through `decision.decide` and its shield, or a contender (`reset(params)`,
     `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`) that is asked at every sensing tick.
     Raises ScenarioError when the episodes differ in length or interval, LedgerError when a meter is broken.
     """
@@ -120,7 +119,7 @@ def run(scenarios: Scenarios, controller: Any, seed: int = 0, *, timeline: bool 
     if len(durations) != 1 or durations[0] % SENSE_SECONDS:
         raise ScenarioError(f"duration: one common multiple of {SENSE_SECONDS} s is needed, got {durations.tolist()}")
     is_actor = hasattr(controller, "probabilities")
-    batch = _batch_for(scenarios, controller) if is_actor else Batch(scenarios)
+    batch = Batch(scenarios, controller.manifest.contract if is_actor else None)
     counts = _Counts(batch)
     record = _Timeline(batch) if timeline else None
     tick = _actor_tick(batch, controller) if is_actor else _contender_tick(batch, controller, seed)
@@ -134,14 +133,6 @@ def run(scenarios: Scenarios, controller: Any, seed: int = 0, *, timeline: bool 
     return Run(_result(ledger, batch.cluster, scenarios, counts), ledger, record.arrays() if record else {})
 
 
-def _batch_for(scenarios: Scenarios, actor: Any) -> Batch:
-    manifest = getattr(actor, "manifest", actor)
-    contract = manifest.contract() if callable(getattr(manifest, "contract", None)) else None
-    if contract is None:
-        contract = ObservationContract(stack_size=int(manifest.stack_size))
-    return Batch(scenarios, contract, residual=bool(manifest.residual))
-
-
 Tick = Callable[[int], NDArray[Any] | None]
 
 
@@ -151,11 +142,12 @@ def _actor_tick(batch: Batch, actor: Any) -> Tick:
     def tick(second: int) -> NDArray[Any]:
         if second % batch.interval:
             return batch.floor_tick().flags
-        samples, observation, stacked = batch.observe()
+        samples = batch.sense()
         if bind is not None:
             bind(batch.params, batch.state, samples)
-        probabilities = mask_absent(actor.probabilities(stacked), batch.params.present)
-        return batch.act(samples, observation, most_likely(probabilities), probabilities).flags
+        made, _, batch.state = decide(batch.params, batch.state, samples, actor)
+        batch.scale(made.desired, made.weights)
+        return made.flags
 
     return tick
 
@@ -198,7 +190,7 @@ def _result(ledger: Ledger, cluster: Cluster, scenarios: Scenarios, counts: _Cou
 def _percentile(cluster: Cluster, level: float) -> Float:
     """(N,) milliseconds over the episode, linear within a bucket; NaN when nothing was answered."""
     bounds = np.concatenate([[0.0], BUCKETS_SECONDS])
-    result = np.full(len(cluster.time), np.nan)
+    result = np.full(len(cluster.row), np.nan)
     for row, counts in enumerate(cluster.histogram.astype(np.float64)):
         if counts[-1] > 0:
             cumulative = np.maximum.accumulate(np.concatenate([[0.0], counts[:-1] / counts[-1]]))

@@ -51,16 +51,21 @@ class Ledger(Rows):
 
 def read(cluster: Cluster) -> Ledger:
     """The ledger as it stands, copied."""
+    row, pool = cluster.row, cluster.pool
     return Ledger(
-        seconds=cluster.time.astype(np.float64),
-        queued=cluster.queue.sum(1) + cluster.drain_queue.sum(1),
-        target=cluster.target.astype(np.float64),
-        ready=cluster.ready.astype(np.float64),
-        pending=cluster.waiting.astype(np.float64),
-        **{
-            name: getattr(cluster, name).copy()
-            for name in ("requests", "in_time", "late", "dropped", "work", "billed", "ready_seconds", "pending_seconds")
-        },
+        seconds=row["time"].astype(np.float64),
+        requests=row["requests"].copy(),
+        in_time=row["in_time"].copy(),
+        late=row["late"].copy(),
+        dropped=row["dropped"].copy(),
+        queued=pool["queue"].sum(1) + pool["drain_queue"].sum(1),
+        work=pool["work"].copy(),
+        billed=pool["billed"].copy(),
+        ready_seconds=pool["ready_seconds"].copy(),
+        pending_seconds=pool["pending_seconds"].copy(),
+        target=pool["target"].astype(np.float64),
+        ready=pool["ready"].astype(np.float64),
+        pending=pool["waiting"].astype(np.float64),
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from rlscaler_loadgen import patterns as loads
 from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.decision.types import Params, Rows
-from rlscaler_rl.simulation.cluster import MAX_PODS, RING, Facts, bucket_positions
+from rlscaler_rl.simulation.cluster import MAX_PODS, POOL_FACTS, RING, ROW_FACTS, Facts, bucket_positions, records
 from rlscaler_rl.simulation.errors import ScenarioError
 from rlscaler_rl.simulation.sensing import Sensors
 
@@ -82,20 +82,14 @@ class Scenarios(Rows):
 
     def facts(self) -> Facts:
         """What the cluster model reads."""
+        n = len(self)
+        row = {name: getattr(self, name) for name in ROW_FACTS.names or () if name != "slo"}
+        pool = {name: getattr(self, name) for name in POOL_FACTS.names or ()}
         return Facts(
+            row=records(ROW_FACTS, (n,), slo=self.slo_ms / 1000, **row),
+            pool=records(POOL_FACTS, (n, 2), **pool),
             arrivals=self.arrivals,
-            rps=self.rps,
-            slo=self.slo_ms / 1000,
-            cv=self.cv,
-            memory_seconds=self.memory_seconds,
-            queue_limit=self.queue_limit,
-            timeout=self.timeout,
-            cold_start_low=self.cold_start_low,
-            cold_start_high=self.cold_start_high,
-            schedulable=self.schedulable,
-            key=self.key,
             positions=bucket_positions(self.rps, self.slo_ms / 1000),
-            routing=self.routing,
         )
 
     def sensors(self) -> Sensors:

@@ -61,8 +61,8 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
         gpu_utilization=np.minimum(gpu, 100.0),
         p95_ms=blank.p95_ms,
         age_seconds=age,
-        spec_replicas=cluster.target[rows].astype(np.int32),
-        ready_replicas=cluster.ready[rows].astype(np.int32),
+        spec_replicas=cluster.pool["target"][rows].astype(np.int32),
+        ready_replicas=cluster.pool["ready"][rows].astype(np.int32),
         time_in_episode=np.zeros(m),
         paused=np.zeros(m, dtype=np.bool_),
         paused_replicas=np.full((m, 2), -1, dtype=np.int32),
@@ -75,7 +75,7 @@ def measure(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, latency
     """Fill `out` from the counters as they were at the newest scrape that can be queried."""
     for m in range(len(rows)):
         n = rows[m]
-        now = cluster.time[n]
+        now = cluster.row[n].time
         visible = now - sensors.delay[n] + sensors.phase[n]
         end = int(np.floor(visible / sensors.scrape[n]) * sensors.scrape[n] - sensors.phase[n])
         begin = end - int(sensors.window[n])
@@ -89,7 +89,7 @@ def measure(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, latency
             if replica_seconds > 0.0:
                 busy = cluster.ring_busy[n, p, last] - cluster.ring_busy[n, p, first]
                 out.utilization[m, p] = busy / replica_seconds
-            draw = uniform(facts.key[n], 4 + p, now)
+            draw = uniform(facts.row[n].key, 4 + p, now)
             out.noise[m, p] = 1.0 + sensors.noise[n] * (2.0 * draw - 1.0) * 1.7320508
         if latency:
             out.p95_ms[m] = 1000.0 * quantile(cluster, n, end, begin, 0.95)

@@ -1,0 +1,197 @@
+"""Scenarios for training: the nominal service, and others around it.
+
+What the actor is not told (SLO, cold starts, price ratio, capacity ratio, lag, size) varies between episodes, so
+that one policy serves them all; `ENVELOPE` is what the manifest states about it. Every column is nominal in a part
+of the episodes and otherwise drawn, independently, so the centre is visited often and no corner is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_loadgen.patterns import rates
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, build
+from rlscaler_rl.simulation.tables import CVS
+
+Float = NDArray[np.float64]
+
+PATTERNS = ("ramp", "spike", "periodic", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What training draws from; uniform unless said otherwise."""
+
+    intervals: tuple[int, ...] = (15, 20, 30)
+    """Seconds; every one has its own part of the environments."""
+    durations: tuple[int, ...] = (300, 600, 900, 1200)
+    nominal_share: float = 0.5
+    """Probability with which a column keeps its nominal value."""
+    nominal_load_share: float = 0.3
+    """Probability of the demo's own load levels and phases."""
+    one_pool_share: float = 0.15
+    slo_ms: tuple[float, float] = (500.0, 1500.0)
+    gpu_rps: tuple[float, float] = (12.0, 30.0)
+    rps_ratio: tuple[float, float] = (3.0, 8.0)
+    price_ratio: tuple[float, float] = (0.15, 0.4)
+    """CPU over GPU."""
+    gpu_cold_start: tuple[float, float] = (20.0, 90.0)
+    """Seconds, the mean; every pod's is drawn within `cold_start_spread` of it."""
+    cpu_cold_start: tuple[float, float] = (4.0, 20.0)
+    cold_start_spread: float = 0.3
+    max_replicas: tuple[int, int] = (5, 20)
+    peak: tuple[float, float] = (0.15, 0.85)
+    """The load's highest level over the capacity of all replicas that may exist."""
+    valley: tuple[float, float] = (0.02, 0.6)
+    """The lowest level over the highest."""
+    scrape: tuple[int, ...] = (2, 2, 5, 10, 15)
+    delay: tuple[int, int] = (0, 15)
+    believed_error: float = 0.1
+    """Relative error of the capacity the operator assumes."""
+
+
+RANGES = Ranges()
+
+
+def envelope(ranges: Ranges = RANGES) -> dict[str, Any]:
+    """The manifest's trained envelope, [low, high] each; its price ratio is GPU over CPU."""
+    return {
+        "slo_ms": list(ranges.slo_ms),
+        "cold_start_seconds": {"gpu": list(ranges.gpu_cold_start), "cpu": list(ranges.cpu_cold_start)},
+        "price_ratio": [1 / ranges.price_ratio[1], 1 / ranges.price_ratio[0]],
+        "interval_seconds": [float(min(ranges.intervals)), float(max(ranges.intervals))],
+        "rps_ratio": list(ranges.rps_ratio),
+        "lag_seconds": [0.0, float(ranges.delay[1] + max(ranges.scrape))],
+    }
+
+
+def randomised(
+    n: int, rng: np.random.Generator, interval_seconds: float, duration_seconds: int, ranges: Ranges = RANGES
+) -> Scenarios:
+    """N episodes of one interval and one length; every draw comes from `rng`."""
+    draw = _Draw(n, rng, ranges.nominal_share)
+    max_replicas = draw.integers("max_replicas", ranges.max_replicas, same=0.5)
+    present = _present(n, rng, ranges)
+    slo_ms = draw.uniform("slo_ms", ranges.slo_ms)
+    rps = _rps(draw, ranges, slo_ms)
+    gpu_mean = draw.uniform("gpu", ranges.gpu_cold_start, nominal=45.0)
+    cpu_mean = draw.uniform("cpu", ranges.cpu_cold_start, nominal=8.0)
+    cold_start = np.stack([gpu_mean, cpu_mean], axis=1)
+    spread = ranges.cold_start_spread * cold_start
+    scrape = draw.choice("scrape", ranges.scrape)
+    capacity = (max_replicas * present * rps).sum(1)
+    rate = _load(n, rng, duration_seconds, capacity, ranges)
+    past = np.where(rng.random(n) < 0.3, 0.0, rate[:, 0])
+    columns: dict[str, Any] = {
+        "pattern": np.full(n, "randomised", dtype="<U16"),
+        "seed": np.zeros(n),
+        "duration": duration_seconds,
+        "rate": rate.astype(np.float32),
+        "arrivals": rng.poisson(rate).astype(np.float32),
+        "past_rate": past,
+        "initial": _initial(n, rng, rate[:, 0], rps, max_replicas) * present,
+        "present": present,
+        "min_replicas": present.astype(np.int64),
+        "max_replicas": max_replicas * present,
+        "interval_seconds": interval_seconds,
+        "slo_ms": slo_ms,
+        "price_ratio": draw.uniform("price_ratio", ranges.price_ratio),
+        "rps": rps,
+        "believed_rps": rps * (1 + draw.spread((n, 2), ranges.believed_error)),
+        "cold_start_low": cold_start - spread,
+        "cold_start_high": cold_start + spread,
+        "schedulable": np.where(
+            rng.random((n, 1)) < 0.1, np.maximum((max_replicas * rng.uniform(0.5, 1, (n, 1))).astype(int), 1), 64
+        ),
+        "cv": rng.choice(len(CVS), n, p=[0.15, 0.7, 0.15]),
+        "memory_seconds": rng.uniform(20, 50, n),
+        "routing": rng.uniform(1.0, 2.0, n),
+        "scrape": scrape,
+        "phase": np.floor(rng.uniform(0, 1, n) * scrape),
+        "delay": draw.choice("delay", tuple(range(ranges.delay[0], ranges.delay[1] + 1))),
+        "window": scrape * np.where(scrape > 10, 4, rng.choice([4, 5, 6], n)),
+        "noise": rng.uniform(0, 0.05, n),
+        "cpu_factor": rng.uniform(0.85, 1.05, n),
+        "memory_base": rng.uniform(25, 60, n),
+        "memory_slope": rng.uniform(0, 30, n),
+        "key": rng.integers(0, 2**63, n, dtype=np.uint64),
+    }
+    return build(n, columns)
+
+
+class _Draw:
+    """Columns that are nominal with probability `share`."""
+
+    def __init__(self, n: int, rng: np.random.Generator, share: float) -> None:
+        self.n, self.rng, self.share = n, rng, share
+
+    def _mixed(self, values: Any, nominal: Any) -> Any:
+        return np.where(self.rng.random(self.n) < self.share, nominal, values)
+
+    def uniform(self, name: str, bounds: tuple[float, float], nominal: float | None = None) -> Float:
+        return self._mixed(self.rng.uniform(*bounds, self.n), NOMINAL[name] if nominal is None else nominal)
+
+    def choice(self, name: str, values: tuple[int, ...]) -> Float:
+        return self._mixed(self.rng.choice(values, self.n), NOMINAL[name]).astype(np.float64)
+
+    def integers(self, name: str, bounds: tuple[int, int], same: float) -> NDArray[np.int64]:
+        """(N, 2), both pools alike with probability `same`."""
+        drawn = self.rng.integers(bounds[0], bounds[1] + 1, (self.n, 2))
+        drawn[:, 1] = np.where(self.rng.random(self.n) < same, drawn[:, 0], drawn[:, 1])
+        keep = self.rng.random((self.n, 1)) < self.share
+        return np.where(keep, np.array(NOMINAL[name]), drawn)
+
+    def spread(self, shape: tuple[int, ...], error: float) -> Float:
+        kept = self.rng.random((self.n, 1)) < self.share
+        return np.where(kept, 0.0, self.rng.uniform(-error, error, shape))
+
+
+def _present(n: int, rng: np.random.Generator, ranges: Ranges) -> NDArray[np.bool_]:
+    present = np.ones((n, 2), dtype=np.bool_)
+    single = np.flatnonzero(rng.random(n) < ranges.one_pool_share)
+    present[single, rng.integers(0, 2, len(single))] = False
+    return present
+
+
+def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
+    """(N, 2); a CPU replica's mean service time stays below 40 % of the SLO, else no policy could meet it."""
+    gpu = draw.uniform("gpu_rps", ranges.gpu_rps, nominal=NOMINAL["rps"][0])
+    ratio = draw.uniform("rps_ratio", ranges.rps_ratio, nominal=NOMINAL["rps"][0] / NOMINAL["rps"][1])
+    slowest = 2.5 * 1000 / slo_ms
+    cpu = np.maximum(gpu / ratio, slowest)
+    return np.stack([np.maximum(gpu, cpu * ranges.rps_ratio[0]), cpu], axis=1)
+
+
+def _load(n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges) -> Float:
+    """(N, seconds): the four patterns at drawn levels and phases; in a part of the rows two of them added."""
+    names = rng.permutation(np.resize(PATTERNS, n)).tolist()
+    plain = rng.random(n) < ranges.nominal_load_share
+    period = np.where(plain, min(seconds, 300), np.exp(rng.uniform(np.log(90), np.log(900), n)))
+    phase = np.where(plain, 0.0, rng.random(n))
+    shape = _unit(names, seconds, rng, n, phase, period)
+    other = _unit(rng.permutation(names).tolist(), seconds, rng, n, rng.random(n), period * rng.uniform(0.3, 2, n))
+    share = np.where(plain | (rng.random(n) < 0.7), 0.0, rng.uniform(0.1, 0.6, n))[:, None]
+    shape = (1 - share) * shape + share * other
+    high = np.where(plain, capacity * 100 / 240, capacity * rng.uniform(*ranges.peak, n))
+    low = np.where(plain, 0.1 * high, high * rng.uniform(*ranges.valley, n))
+    return low[:, None] + (high - low)[:, None] * shape
+
+
+def _unit(names: list[str], seconds: int, rng: np.random.Generator, n: int, phase: Float, period: Float) -> Float:
+    return rates(names, seconds, rng, n, low=0.0, high=1.0, start=0.0, phase=phase, period_s=period)
+
+
+def _initial(
+    n: int, rng: np.random.Generator, rate: Float, rps: Float, max_replicas: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """(N, 2): the minimum in 40 %, else about what the first rate needs, split at random, or anything."""
+    split = rng.beta(0.7, 0.7, n)
+    need = rate[:, None] * np.stack([split, 1 - split], axis=1) / rps / rng.uniform(0.5, 0.9, (n, 1))
+    anything = rng.uniform(0, 1, (n, 2)) * max_replicas
+    kind = rng.random((n, 1))
+    wanted = np.where(kind < 0.4, 1, np.where(kind < 0.85, np.ceil(need), np.ceil(anything)))
+    return np.clip(wanted, 1, max_replicas).astype(np.int64)
