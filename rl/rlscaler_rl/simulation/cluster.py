@@ -323,14 +323,7 @@ def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arri
 
 @_inner
 def _steady_tail(
-    row: Any,
-    pool: Any,
-    row_fact: Any,
-    fact: Any,
-    delayed: Float32,
-    service: Float32,
-    erlang_c: Float32,
-    position: float,
+    row: Any, pool: Any, row_fact: Any, fact: Any, delayed: Float32, service: Float32, erlang_c: Float32, place: float
 ) -> float:
     """The late share in the steady state of the present load: taken once a block, and when a pod becomes ready."""
     probability, decay = _waiting(row, pool, row_fact, fact, erlang_c)
