@@ -1,0 +1,162 @@
+"""How long one batch of decisions takes: observe, actor and shield, no I/O.
+
+    python benchmarks/decision.py [--rows 1000] [--repeats 300] [--random-network] [--out FILE]
+
+Prints milliseconds a batch (median and 99th percentile), and how much longer the same decisions take one by one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+import numpy as np
+
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.actor import INPUT, OUTPUT, Actor, ActorLike
+from rlscaler_rl.decision.decide import decide
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.observation import sense
+from rlscaler_rl.decision.params import make_params
+from rlscaler_rl.decision.samples import make_samples
+from rlscaler_rl.decision.shield import floor_tick
+from rlscaler_rl.decision.state import initial_state
+from rlscaler_rl.decision.types import Params, Samples, State
+
+BEHAVIOR_EVERY = 4
+"""One policy in so many has a `behavior`."""
+
+
+def random_network(stack_size: int = 4, hidden: int = 64, seed: int = 0) -> bytes:
+    """An untrained tanh network of the shipped shape, as ONNX."""
+    from onnx import TensorProto, checker, helper, numpy_helper
+
+    generator = np.random.default_rng(seed)
+    sizes = (10 * stack_size, hidden, hidden, 13)
+    nodes, weights, flow = [], [], INPUT
+    for layer, (rows, columns) in enumerate(itertools.pairwise(sizes)):
+        weight = (generator.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
+        weights += [
+            numpy_helper.from_array(weight, f"w{layer}"),
+            numpy_helper.from_array(np.zeros(columns, np.float32), f"b{layer}"),
+        ]
+        last = layer == len(sizes) - 2
+        nodes.append(helper.make_node("Gemm", [flow, f"w{layer}", f"b{layer}"], [OUTPUT if last else f"z{layer}"]))
+        if not last:
+            nodes.append(helper.make_node("Tanh", [f"z{layer}"], [f"h{layer}"]))
+            flow = f"h{layer}"
+    graph = helper.make_graph(
+        nodes,
+        "random",
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["N", sizes[0]])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["N", 13])],
+        weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    checker.check_model(model)
+    return bytes(model.SerializeToString())
+
+
+def random_actor() -> Actor:
+    content = random_network()
+    return Actor.load(content, Manifest(name="random", digest=hashlib.sha256(content).hexdigest()))
+
+
+def fleet(n: int, stack_size: int, seed: int = 0) -> tuple[Params, State, Samples]:
+    """N policies of all kinds after eleven minutes of load; one in `BEHAVIOR_EVERY` with a `behavior`."""
+    generator = np.random.default_rng(seed)
+    rules = np.zeros((n, 2, 4, 3))
+    rules[::BEHAVIOR_EVERY, 0, 0] = 1, 4, 60
+    rules[::BEHAVIOR_EVERY, 1, 0] = 2, 50, 60
+    windows = np.zeros((n, 2))
+    windows[::BEHAVIOR_EVERY, 1] = 120
+    present = generator.random((n, 2)) > 0.08
+    present[~present.any(axis=1)] = True
+    params = make_params(
+        n,
+        present=present,
+        requests_per_second=np.array([20.0, 4.0]) * generator.uniform(0.5, 2, (n, 1)),
+        rules=rules,
+        stabilization_seconds=windows,
+    )
+    state = initial_state(n, stack_size)
+    for tick in range(135):
+        spec = np.where(present, generator.integers(1, 11, (n, 2)), 0)
+        samples = make_samples(
+            n,
+            time=1e9 + 5.0 * tick,
+            arrival_rate=generator.uniform(5, 60, n),
+            cpu_utilization=generator.uniform(10, 100, n),
+            memory_utilization=generator.uniform(10, 100, n),
+            gpu_utilization=generator.uniform(10, 100, n),
+            p95_ms=generator.uniform(50, 2000, n),
+            spec_replicas=spec,
+            ready_replicas=spec,
+        )
+        state = sense(params, state, samples)
+    return params, state, samples
+
+
+def timed(call: Callable[[], Any], repeats: int) -> np.ndarray:
+    """(repeats,) milliseconds."""
+    taken = np.empty(repeats)
+    for repeat in range(repeats):
+        begin = time.perf_counter()
+        call()
+        taken[repeat] = (time.perf_counter() - begin) * 1e3
+    return taken
+
+
+def measure(actor: ActorLike, rows: int, repeats: int) -> dict[str, float]:
+    params, state, samples = fleet(rows, actor.manifest.stack_size)
+    parts = {
+        "decide": lambda: decide(params, state, samples, actor),
+        "sense": lambda: sense(params, state, samples),
+        "floor_tick": lambda: floor_tick(params, state, samples),
+    }
+    figures: dict[str, float] = {}
+    for name, call in parts.items():
+        timed(call, 20)
+        taken = timed(call, repeats)
+        figures[f"{name}_ms_p50"], figures[f"{name}_ms_p99"] = np.percentile(taken, [50, 99]).tolist()
+    single = [
+        (params.take(slice(row, row + 1)), state.take(slice(row, row + 1)), samples.take(slice(row, row + 1)))
+        for row in range(rows)
+    ]
+    one_by_one = timed(lambda: [decide(*row, actor) for row in single], 3)
+    figures["one_by_one_ms"] = float(np.median(one_by_one))
+    figures["one_by_one_ratio"] = figures["one_by_one_ms"] / figures["decide_ms_p50"]
+    return figures
+
+
+@click.command()
+@click.option("--rows", default=1000, show_default=True, help="Policies in the batch.")
+@click.option("--repeats", default=300, show_default=True)
+@click.option("--random-network", is_flag=True, help="An untrained 64x64 network instead of the bundled actor.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Also write the figures there, as JSON.")
+def main(rows: int, repeats: int, random_network: bool, out: str | None) -> None:
+    """Time one batch of decisions."""
+    actor = random_actor() if random_network else bundled.load("ppo")
+    figures = measure(actor, rows, repeats)
+    report = {
+        "actor": "random 64x64 network" if random_network else f"bundled ppo {actor.manifest.digest[:12]}",
+        "rows": rows,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        **{name: round(value, 3) for name, value in figures.items()},
+    }
+    for name, value in report.items():
+        click.echo(f"{name:20} {value}")
+    if out:
+        with open(out, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=2)
+
+
+if __name__ == "__main__":
+    main()
