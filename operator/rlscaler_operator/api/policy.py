@@ -62,7 +62,7 @@ def parse(body: Mapping[str, Any]) -> RLScalingPolicy:
     plain: dict[str, Any] = _plain(body)
     plain["status"] = _readable_status(plain)
     try:
-        return RLScalingPolicy.model_validate(plain)
+        return RLScalingPolicy.model_validate(plain, by_alias=True, by_name=False)
     except ValidationError as error:
         problems = [problem for detail in error.errors() for problem in _problems(detail)]
         raise InvalidPolicy(_name(plain), problems) from error
@@ -86,7 +86,7 @@ def _readable_status(body: dict[str, Any]) -> dict[str, Any]:
     status = body.get("status")
     status = status if isinstance(status, dict) else {}
     try:
-        Status.model_validate(status)
+        Status.model_validate(status, by_alias=True, by_name=False)
     except ValidationError as error:
         wrong = {str(detail["loc"][0]) for detail in error.errors()}
         logger.warning("RLScalingPolicy %s: status fields %s are not readable: dropped", _name(body), sorted(wrong))

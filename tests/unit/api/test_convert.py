@@ -1,0 +1,134 @@
+"""From a spec to parameters, and which fields do not act yet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlscaler_operator.api import parse, to_params, unsupported
+from rlscaler_operator.api.base import Model
+from rlscaler_operator.api.status import Learned, LearnedPool
+from rlscaler_operator.api.support import WITHOUT_EFFECT
+from rlscaler_rl.decision.types import FallbackBehavior
+
+
+def params(body, values=None, learned=None):
+    return to_params(parse(body(values)).spec, learned)
+
+
+def test_one_row_with_the_defaults(body):
+    row = params(body)
+    assert len(row) == 1
+    np.testing.assert_array_equal(row.present, [[True, True]])
+    np.testing.assert_array_equal(row.min_replicas, [[1, 1]])
+    np.testing.assert_array_equal(row.max_replicas, [[10, 10]])
+    np.testing.assert_array_equal(row.step_size, [[1, 1]])
+    np.testing.assert_array_equal(row.cost_per_hour, [[2.5, 0.625]])
+    np.testing.assert_array_equal(row.target_utilization, [[0.8, 0.8]])
+    assert (row.slo_ms[0], row.interval_seconds[0], row.sense_seconds[0], row.max_age_seconds[0]) == (1000, 30, 5, 60)
+    assert row.fallback[0] == FallbackBehavior.CURRENT_REPLICAS
+    assert row.failure_threshold[0] == 3
+    assert not row.has_behavior[0]
+    assert row.reactive_floor[0]
+
+
+def test_capacity_that_nobody_knows_is_nan_and_never_zero(body):
+    assert np.isnan(params(body).requests_per_second).all()
+
+
+def test_spec_wins_over_what_was_learned(body):
+    learned = Learned(
+        gpu=LearnedPool(requests_per_second=18.0, cold_start_seconds=50.0), cpu=LearnedPool(requests_per_second=3.5)
+    )
+    row = params(body, {"targets.gpu.requestsPerSecond": 20}, learned)
+    np.testing.assert_array_equal(row.requests_per_second, [[20, 3.5]])
+    np.testing.assert_array_equal(row.cold_start_seconds, [[50, 8]])
+
+
+def test_absent_pool_has_no_replicas_and_a_step_that_divides(body):
+    row = params(body, {"targets.gpu": None})
+    np.testing.assert_array_equal(row.present, [[False, True]])
+    np.testing.assert_array_equal(row.max_replicas, [[0, 10]])
+    np.testing.assert_array_equal(row.step_size, [[1, 1]])
+    assert np.isfinite(row.cost_per_hour).all()
+
+
+def test_behavior_is_up_then_down_with_empty_rules_behind(body):
+    row = params(
+        body,
+        {
+            "behavior": {
+                "scaleUp": {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]},
+                "scaleDown": {
+                    "stabilizationWindowSeconds": 60,
+                    "selectPolicy": "Min",
+                    "policies": [
+                        {"type": "Pods", "value": 2, "periodSeconds": 30},
+                        {"type": "Percent", "value": 10, "periodSeconds": 60},
+                    ],
+                },
+            }
+        },
+    )
+    assert row.has_behavior[0]
+    np.testing.assert_array_equal(row.stabilization_seconds, [[0, 60]])
+    np.testing.assert_array_equal(row.select_policy, [[0, 1]])
+    np.testing.assert_array_equal(row.rules[0, 0], [[2, 100, 15], [0, 0, 0], [0, 0, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(row.rules[0, 1], [[1, 2, 30], [2, 10, 60], [0, 0, 0], [0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("static", FallbackBehavior.STATIC),
+        ("currentReplicasIfHigher", FallbackBehavior.CURRENT_REPLICAS_IF_HIGHER),
+    ],
+)
+def test_fallback_carries_its_replicas(body, name, value):
+    row = params(body, {"fallback": {"behavior": name, "replicas": {"gpu": 3, "cpu": 4}}})
+    assert row.fallback[0] == value
+    np.testing.assert_array_equal(row.fallback_replicas, [[3, 4]])
+
+
+def test_rows_join_into_a_batch(body):
+    batch = type(params(body)).concat([params(body), params(body, {"targets.cpu": None})])
+    np.testing.assert_array_equal(batch.present, [[True, True], [True, False]])
+
+
+def test_defaults_are_all_supported(body):
+    assert unsupported(parse(body()).spec) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("slo.objective", 99.9),
+        ("slo.percentile", 99),
+        ("policy.configMap", {"name": "chat", "key": "manifest.json"}),
+        ("policy.path", "chat.json"),
+        ("metrics.prometheus.auth", {"bearerToken": {"name": "a", "key": "b"}}),
+        ("metrics.queries", {"arrivalRate": "up"}),
+        ("guards.budgetPerHour", 30),
+        ("guards.pendingSeconds", 60),
+        ("promotion.require", "Evidence"),
+        ("promotion.minDays", 14),
+    ],
+)
+def test_field_without_effect_is_named(body, path, value):
+    assert path in WITHOUT_EFFECT
+    ((field, message),) = unsupported(parse(body({path: value})).spec)
+    assert field == f"spec.{path}"
+    assert "no effect in this version" in message
+
+
+def test_field_set_to_its_default_is_not_complained_about(body):
+    assert unsupported(parse(body({"promotion.require": "None", "slo.objective": 99})).spec) == []
+
+
+def test_every_path_in_the_table_exists(body):
+    spec = parse(body()).spec
+    for path in WITHOUT_EFFECT:
+        model: Model | type[Model] = type(spec)
+        for part in path.split("."):
+            fields = {field.alias: field.annotation for field in model.model_fields.values()}
+            model = fields[part]

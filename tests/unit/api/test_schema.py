@@ -1,0 +1,156 @@
+"""The schema is structural, bounded, and fills in the same defaults as the models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from rlscaler_operator.api import parse
+from rlscaler_operator.api.base import Model
+from rlscaler_operator.api.crd import crd
+from rlscaler_operator.api.manifest import manifest, policy_schema, render
+from rlscaler_operator.api.schema import UnsupportedSchemaError, structural
+
+ROOT = Path(__file__).parents[3]
+FORBIDDEN = {
+    "$ref", "$defs", "definitions", "anyOf", "oneOf", "allOf", "not", "const", "title", "nullable", "propertyNames",
+    "additionalItems", "patternProperties", "dependencies", "deprecated", "readOnly", "writeOnly", "discriminator",
+}  # fmt: skip
+
+
+def walk(schema, path=""):
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from walk(child, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from walk(schema[key], f"{path}.{key}")
+
+
+SCHEMA = policy_schema()
+NODES = [(path, node) for path, node in walk(SCHEMA) if path and not path.startswith(".metadata")]
+
+
+@pytest.mark.parametrize(("path", "node"), NODES, ids=[path for path, _ in NODES])
+def test_every_field_is_structural_described_and_bounded(path, node):
+    assert node["type"] in ("object", "array", "string", "integer", "number", "boolean")
+    assert not FORBIDDEN & set(node)
+    assert not ("properties" in node and "additionalProperties" in node)
+    if not path.endswith((".items", ".additionalProperties")):
+        assert node["description"].endswith((".", "`"))
+        assert "\n" not in node["description"]
+    if node["type"] == "array":
+        assert node["maxItems"] <= 32
+        assert node["x-kubernetes-list-type"] in ("atomic", "map")
+    if path.startswith(".spec") and node["type"] == "string":
+        assert "enum" in node or "maxLength" in node
+    if "additionalProperties" in node:
+        assert "maxProperties" in node
+
+
+def test_field_paths_of_the_rules_exist():
+    for path, node in walk(SCHEMA):
+        for rule in node.get("x-kubernetes-validations", []):
+            place = node
+            for part in rule.get("fieldPath", "").split(".")[1:]:
+                assert part in place["properties"], f"{path}: {rule}"
+                place = place["properties"][part]
+
+
+def defaulted(schema, value):
+    """What the API server stores: defaults are filled in below every object that is there."""
+    for name, child in schema.get("properties", {}).items():
+        if name not in value and "default" in child:
+            value[name] = child["default"] if child["type"] != "object" else {}
+        if name in value and child["type"] == "object":
+            defaulted(child, value[name])
+    return value
+
+
+def without_empty(value):
+    """Lists, maps and objects that hold nothing do not count."""
+    if not isinstance(value, dict):
+        return value
+    pruned = {key: without_empty(item) for key, item in value.items()}
+    return {key: item for key, item in pruned.items() if item not in ({}, [])}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"behavior": {"scaleUp": {}}}, {"fallback": {"behavior": "hpaFormula"}}, {"metrics": {"prometheus": {}}}],
+    ids=str,
+)
+def test_schema_and_models_have_the_same_defaults(body, values):
+    stored = defaulted(SCHEMA["properties"]["spec"], body(values)["spec"])
+    assert without_empty(stored) == without_empty(parse(body(values)).spec.to_dict())
+
+
+def test_required_fields_have_no_default():
+    for path, node in walk(SCHEMA):
+        for name in node.get("required", []):
+            assert "default" not in node["properties"][name], f"{path}.{name}"
+
+
+def test_columns_in_order():
+    (version,) = manifest()["spec"]["versions"]
+    columns = [column["name"] for column in version["additionalPrinterColumns"]]
+    assert columns == ["Mode", "GPU", "CPU", "Placement", "P95", "Cost/h", "Ready", "Fallback", "Age"]
+    assert version["subresources"] == {"status": {}}
+    assert manifest()["spec"]["names"]["shortNames"] == ["rlsp"]
+
+
+def test_yaml_has_no_anchors():
+    assert "&id" not in render()
+
+
+def test_example_obeys_the_schema(body):
+    jsonschema.validate(body()["spec"], SCHEMA["properties"]["spec"], cls=jsonschema.Draft4Validator)
+
+
+def test_a_field_of_two_types_is_refused_by_name():
+    class Ambiguous(Model):
+        """A model."""
+
+        port: int | str
+        """Either."""
+
+    with pytest.raises(UnsupportedSchemaError, match=r"Ambiguous\.port"):
+        structural(Ambiguous)
+
+
+def test_fixed_names_of_a_map_become_a_rule():
+    class Mapping(Model):
+        """A model."""
+
+        limits: dict[Literal["low", "high"], int]
+        """Limits."""
+
+    (rule,) = structural(Mapping)["properties"]["limits"]["x-kubernetes-validations"]
+    assert rule["rule"] == "self.all(name, name in ['low', 'high'])"
+
+
+def test_committed_files_are_what_the_models_describe(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(crd, ["check"])
+    assert result.exit_code == 0, result.output
+
+
+def test_check_shows_the_drift_and_fails(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(crd, ["generate"]).exit_code == 0
+    assert CliRunner().invoke(crd, ["docs"]).exit_code == 0
+    assert CliRunner().invoke(crd, ["check"]).exit_code == 0
+    path = tmp_path / "crds/rlscalingpolicies.yaml"
+    path.write_text(path.read_text().replace("default: Shadow", "default: Auto"))
+    result = CliRunner().invoke(crd, ["check"])
+    assert result.exit_code == 1
+    assert "-                default: Auto" in result.output
+    assert "rlscaler crd generate" in result.output
+
+
+def test_generate_writes_to_standard_output():
+    assert CliRunner().invoke(crd, ["generate", "--output", "-"]).stdout == render()
