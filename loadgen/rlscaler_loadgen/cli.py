@@ -1,0 +1,219 @@
+"""`rlscaler service` and `rlscaler load`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+PATTERN_NAMES = ("ramp", "spike", "periodic", "random", "trace")
+
+
+@click.group()
+def service() -> None:
+    """Run the emulated inference service (Open Inference Protocol v2 over HTTP)."""
+
+
+def common(command: Any) -> Any:
+    """Options of both ways to run the service."""
+    options = [
+        click.option("--name", default="chat", show_default=True, help="Value of the `service` label."),
+        click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
+        click.option("--port", default=8080, show_default=True, help="Port of the API; 0 takes a free one."),
+        click.option("--metrics-port", default=9090, show_default=True, help="Port of /metrics; 0 takes a free one."),
+        click.option("--seed", default=0, show_default=True, help="Seed of the service times."),
+        click.option("--slo-ms", default=1000.0, show_default=True, help="Gives the histogram a bucket at the SLO."),
+        click.option("--variation", default=0.5, show_default=True, help="Service time's coefficient of variation."),
+        click.option("--queue", default=64, show_default=True, help="Requests that may wait at one replica."),
+        click.option("--model", "models", multiple=True, help="Model that is served (repeatable); any by default."),
+        click.option("--verbose", is_flag=True, help="Log more."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@service.command()
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Cluster to watch; in-cluster by default.")
+@click.option("--namespace", default="default", show_default=True)
+@click.option("--gpu-deployment", required=True, help="Deployment whose ready pods are the GPU pool.")
+@click.option("--cpu-deployment", required=True, help="Deployment whose ready pods are the CPU pool.")
+@click.option("--http-route", help="HTTPRoute whose weights share the load; by ready capacity without one.")
+@click.option("--gpu-backend", help="Its backend for the GPU pool.  [default: the Deployment's name]")
+@click.option("--cpu-backend", help="Its backend for the CPU pool.  [default: the Deployment's name]")
+@click.option("--gpu-ms", default=50.0, show_default=True, help="Mean service time of a GPU replica.")
+@click.option("--cpu-ms", default=250.0, show_default=True, help="Mean service time of a CPU replica.")
+@click.option(
+    "--routing",
+    default="least-loaded",
+    show_default=True,
+    help="How a pod is chosen within a pool.",
+    type=click.Choice(["least-loaded", "round-robin", "power-of-two", "random"]),
+)
+@click.option("--annotate/--no-annotate", default=True, show_default=True, help="Patch kwok's usage annotations.")
+@common
+def fleet(
+    kubeconfig: str | None,
+    namespace: str,
+    gpu_deployment: str,
+    cpu_deployment: str,
+    http_route: str | None,
+    gpu_backend: str | None,
+    cpu_backend: str | None,
+    gpu_ms: float,
+    cpu_ms: float,
+    routing: Any,
+    annotate: bool,
+    **options: Any,
+) -> None:
+    """One process answers for all ready pods of two Deployments (for clusters whose nodes are simulated)."""
+    from .service.app import Service
+    from .service.fleet import Fleet, run_fleet
+    from .service.profile import CPU, GPU
+    from .service.router import Router
+
+    flavours = {
+        "gpu": replace(GPU, mean_seconds=gpu_ms / 1000, queue=options["queue"]),
+        "cpu": replace(CPU, mean_seconds=cpu_ms / 1000, queue=options["queue"]),
+    }
+    cluster = Fleet(
+        kubeconfig,
+        namespace,
+        {"gpu": gpu_deployment, "cpu": cpu_deployment},
+        http_route,
+        {"gpu": gpu_backend or gpu_deployment, "cpu": cpu_backend or cpu_deployment},
+        annotate,
+    )
+
+    async def main() -> None:
+        router = Router(flavours, options["seed"], options["variation"], routing)
+        running = Service(router, namespace, options["name"], options["slo_ms"] / 1000, models=options["models"])
+        await run_fleet(cluster, running, _listen(options), _announce(f"fleet {namespace}/{options['name']}"))
+
+    _run(main, options["verbose"])
+
+
+@service.command()
+@click.option("--flavour", type=click.Choice(["gpu", "cpu"]), required=True, help="What kind of replica this is.")
+@click.option("--namespace", envvar="POD_NAMESPACE", default="default", show_default=True)
+@click.option("--pod", envvar=["POD_NAME", "HOSTNAME"], default="local", show_default=True, help="Name of this pod.")
+@click.option("--mean-ms", type=float, help="Mean service time.  [default: 50 (gpu), 250 (cpu)]")
+@click.option("--concurrency", default=1, show_default=True, help="Requests worked on at once.")
+@click.option(
+    "--cold-start",
+    nargs=2,
+    type=float,
+    default=(0.0, 0.0),
+    show_default=True,
+    help="Seconds until ready, drawn between the two.",
+)
+@click.option(
+    "--resource-metrics/--no-resource-metrics",
+    default=True,
+    show_default=True,
+    help="Export cAdvisor, kube-state-metrics and DCGM names for this pod.",
+)
+@common
+def pod(
+    flavour: str,
+    namespace: str,
+    pod: str,
+    mean_ms: float | None,
+    concurrency: int,
+    cold_start: tuple[float, float],
+    resource_metrics: bool,
+    **options: Any,
+) -> None:
+    """One process is one replica."""
+    from .service.app import pod_service, run_until_signal
+    from .service.profile import FLAVOURS
+
+    base = FLAVOURS[flavour]
+    mean = base.mean_seconds if mean_ms is None else mean_ms / 1000
+    kind = replace(base, mean_seconds=mean, concurrency=concurrency, queue=options["queue"])
+
+    async def main() -> None:
+        running, work = pod_service(
+            kind,
+            namespace,
+            pod,
+            options["name"],
+            options["seed"],
+            cold_start,
+            variation=options["variation"],
+            slo_seconds=options["slo_ms"] / 1000,
+            models=options["models"],
+            resource_metrics=resource_metrics,
+        )
+        await run_until_signal(running, _listen(options), _announce(f"pod {namespace}/{pod} ({flavour})"), work)
+
+    _run(main, options["verbose"])
+
+
+def _listen(options: dict[str, Any]) -> Any:
+    from .service.app import Listen
+
+    return Listen(options["host"], options["port"], options["metrics_port"])
+
+
+def _announce(what: str) -> Any:
+    def ready(api: str, metrics: str) -> None:
+        click.echo(f"{what}: serving {api}, metrics {metrics}")
+        sys.stdout.flush()
+
+    return ready
+
+
+def _run(main: Any, verbose: bool) -> None:
+    from .errors import LoadgenError
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    try:
+        asyncio.run(main())
+    except LoadgenError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.group()
+def load() -> None:
+    """Send requests to an inference service, following a pattern."""
+
+
+@load.command("run")
+@click.option("--host", required=True, help="Base URL of the service, http://HOST:PORT.")
+@click.option("--pattern", type=click.Choice(PATTERN_NAMES), default="spike", show_default=True)
+@click.option("--duration", default=300, show_default=True, help="Seconds.")
+@click.option("--seed", default=1, show_default=True, help="Seed of pattern and arrivals.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="results/load", show_default=True)
+@click.option(
+    "--arrivals",
+    type=click.Choice(["open", "closed"]),
+    default="open",
+    show_default=True,
+    help="open: a Poisson process that does not wait for answers; closed: users who do.",
+)
+@click.option("--low", default=10.0, show_default=True, help="Lowest load (requests/s or users).")
+@click.option("--peak", default=100.0, show_default=True, help="Highest load (requests/s or users).")
+@click.option("--trace", type=click.Path(exists=True, dir_okay=False), help="CSV of time_s,requests_per_s for `trace`.")
+@click.option("--model", default="chat", show_default=True, help="Model asked for.")
+@click.option("--slo-ms", default=1000.0, show_default=True, help="An answer later than this is late.")
+@click.option("--timeout", default=5.0, show_default=True, help="Seconds after which a client gives up.")
+@click.option("--requests/--no-requests", default=False, show_default=True, help="Write a row for every request.")
+def run(host: str, out: Path, requests: bool, **options: Any) -> None:
+    """Run Locust headless and write OUT/load.csv (a row a second) and OUT/load.json."""
+    from .errors import LoadgenError
+    from .runner import LoadRun, summary_lines
+
+    try:
+        result = LoadRun(host, out, requests, options).run()
+    except LoadgenError as error:
+        raise click.ClickException(str(error)) from error
+    for line in summary_lines(result):
+        click.echo(line)

@@ -1,0 +1,1 @@
+"""The emulated inference service: a real HTTP server whose capacity follows the ready pods."""
