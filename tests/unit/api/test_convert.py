@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from rlscaler_operator.api import parse, to_params, unsupported
 from rlscaler_operator.api.base import Model
 from rlscaler_operator.api.status import Learned, LearnedPool
 from rlscaler_operator.api.support import WITHOUT_EFFECT
+from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.decision.types import FallbackBehavior
 
 
@@ -132,3 +135,9 @@ def test_every_path_in_the_table_exists(body):
         for part in path.split("."):
             fields = {field.alias: field.annotation for field in model.model_fields.values()}
             model = fields[part]
+
+
+def test_shortest_policy_is_the_decision_functions_default(body):
+    row, default = params(body), make_params(1)
+    for field in dataclasses.fields(row):
+        np.testing.assert_array_equal(getattr(row, field.name), getattr(default, field.name), err_msg=field.name)
