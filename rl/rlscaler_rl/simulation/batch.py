@@ -59,7 +59,6 @@ class Batch:
             for name, array in new._asdict().items():
                 getattr(kept, name)[rows] = array
         self.params.put(rows, scenarios.params())
-        self.state = self.state.copy()
         self.state.put(rows, initial_state(len(rows), self.contract.stack_size))
         self._begin(rows, scenarios)
 
@@ -79,6 +78,14 @@ class Batch:
         samples = self.sense()
         observation, self.state = observe(self.params, self.state, samples, self.contract)
         return samples, observation, stacked_input(self.state)
+
+    def observe_rows(self, rows: NDArray[np.intp]) -> tuple[Samples, Observation, Float32]:
+        """`observe` for the given rows (M,) only: for episodes that have just begun."""
+        params, state = self.params.take(rows), self.state.take(rows)
+        samples = sensing.sense(self.facts, self.sensors, self.cluster, rows)
+        observation, state = observe(params, sense(params, state, samples), samples, self.contract)
+        self.state.put(rows, state)
+        return samples, observation, stacked_input(state)
 
     def act(
         self, samples: Samples, observation: Observation, action: Int, probabilities: Float32 | None = None

@@ -158,10 +158,10 @@ def _present(n: int, rng: np.random.Generator, ranges: Ranges) -> NDArray[np.boo
 
 
 def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
-    """(N, 2); a CPU replica's mean service time stays below 40 % of the SLO, else no policy could meet it."""
+    """(N, 2); a CPU replica's mean service time stays within half the SLO, else no policy could meet it."""
     gpu = draw.uniform("gpu_rps", ranges.gpu_rps, nominal=NOMINAL["rps"][0])
     ratio = draw.uniform("rps_ratio", ranges.rps_ratio, nominal=NOMINAL["rps"][0] / NOMINAL["rps"][1])
-    slowest = 2.5 * 1000 / slo_ms
+    slowest = 2.0 * 1000 / slo_ms
     cpu = np.maximum(gpu / ratio, slowest)
     return np.stack([np.maximum(gpu, cpu * ranges.rps_ratio[0]), cpu], axis=1)
 

@@ -1,0 +1,182 @@
+"""The simulator as a stable-baselines3 VecEnv: numpy arrays straight through, no processes, no copies per env."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from rlscaler_rl.decision.action import HEADS, from_indices
+from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.types import OBSERVATIONS, Float32, Observation, Samples
+from rlscaler_rl.simulation import objectives
+from rlscaler_rl.simulation.batch import Batch
+from rlscaler_rl.simulation.randomisation import RANGES, Ranges, randomised
+from rlscaler_rl.simulation.scenario import Scenarios
+
+CHUNK = 128
+"""Scenarios drawn at a time."""
+
+
+def spaces(contract: ObservationContract) -> tuple[gym.spaces.Box, gym.spaces.MultiDiscrete]:
+    """Observation (10 k,) float32 and action spaces."""
+    width = len(OBSERVATIONS) * contract.stack_size
+    return gym.spaces.Box(-contract.clip, contract.clip, (width,), np.float32), gym.spaces.MultiDiscrete(HEADS)
+
+
+class ScenarioSource:
+    """An endless supply of randomised scenarios of one interval; all draws come from `rng`."""
+
+    def __init__(self, interval: int, rng: np.random.Generator, ranges: Ranges) -> None:
+        self.interval, self.rng, self.ranges = interval, rng, ranges
+        self.stock: list[Scenarios] = []
+
+    def take(self, n: int) -> Scenarios:
+        while sum(map(len, self.stock)) < n:
+            self.stock.append(self._draw())
+        pool = Scenarios.concat(self.stock) if len(self.stock) > 1 else self.stock[0]
+        self.stock = [pool.take(slice(n, None))] if len(pool) > n else []
+        return pool.take(slice(0, n))
+
+    def _draw(self) -> Scenarios:
+        """A chunk whose rows have every duration, in random order; loads padded to the longest."""
+        durations, longest = self.ranges.durations, max(self.ranges.durations)
+        parts = []
+        for duration in durations:
+            part = randomised(max(CHUNK // len(durations), 1), self.rng, self.interval, duration, self.ranges)
+            padding = ((0, 0), (0, longest - duration))
+            part.rate, part.arrivals = np.pad(part.rate, padding), np.pad(part.arrivals, padding)
+            parts.append(part)
+        chunk = Scenarios.concat(parts)
+        return chunk.take(self.rng.permutation(len(chunk)))
+
+
+class _Group:
+    """The environments of one action interval."""
+
+    def __init__(self, batch: Batch, source: Callable[[int], Scenarios], objective: objectives.Objective) -> None:
+        self.batch, self.source, self.objective = batch, source, objective
+        self.n = len(batch.rows)
+        self.norms = objectives.norms(batch.scenarios)
+        self.returns, self.steps = np.zeros(self.n), np.zeros(self.n, np.int64)
+        self.samples: Samples
+        self.observation: Observation
+
+    def reset(self) -> Float32:
+        self.batch.restart(self.batch.rows, self.source(self.n))
+        self.norms = objectives.norms(self.batch.scenarios)
+        self.returns[:], self.steps[:] = 0, 0
+        self.samples, self.observation, stacked = self.batch.observe()
+        return stacked
+
+    def step(self, indices: NDArray[np.int64]) -> tuple[Float32, Float32, NDArray[np.bool_], dict[int, dict[str, Any]]]:
+        batch = self.batch
+        before = objectives.read(batch.cluster)
+        base = self.samples.spec_replicas
+        made = batch.act(self.samples, self.observation, from_indices(indices))
+        changed = np.abs(made.desired - base).sum(1)
+        batch.finish_interval()
+        after = objectives.read(batch.cluster)
+        rewards = self.objective(after.since(before), self.norms, changed)
+        self.returns += rewards
+        self.steps += 1
+        dones = after.time >= batch.scenarios.duration
+        self.samples, self.observation, stacked = batch.observe()
+        infos = self._restart(np.flatnonzero(dones), after, stacked) if dones.any() else {}
+        return stacked, rewards.astype(np.float32), dones, infos
+
+    def _restart(self, rows: NDArray[np.intp], after: objectives.Meters, stacked: Float32) -> dict[int, dict[str, Any]]:
+        """Begin new episodes in `rows`; `stacked` is overwritten there. Returns the infos of the ended ones."""
+        seconds, price = after.time[rows], self.norms.price_ratio[rows]
+        cost = (after.billed[rows, 0] + price * after.billed[rows, 1]) / seconds
+        late = 100 * after.missed[rows] / np.maximum(after.requests[rows], 1)
+        infos = {
+            int(row): {
+                "TimeLimit.truncated": True,
+                "terminal_observation": stacked[row].copy(),
+                "episode": {"r": float(self.returns[row]), "l": int(self.steps[row])},
+                "cost": float(cost[i]),
+                "late_percent": float(late[i]),
+            }
+            for i, row in enumerate(rows)
+        }
+        scenarios = self.source(len(rows))
+        self.batch.restart(rows, scenarios)
+        self.norms.put(rows, objectives.norms(scenarios))
+        self.returns[rows], self.steps[rows] = 0, 0
+        samples, observation, stacked[rows] = self.batch.observe_rows(rows)
+        self.samples.put(rows, samples)
+        self.observation.put(rows, observation)
+        return infos
+
+
+class SimulatorVecEnv(VecEnv):
+    """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
+
+    Episodes end by time limit only: infos carry `TimeLimit.truncated` and `terminal_observation`.
+    """
+
+    def __init__(
+        self,
+        n: int = 768,
+        seed: int = 0,
+        *,
+        contract: ObservationContract | None = None,
+        residual: bool = False,
+        objective: str = "slo_cost",
+        ranges: Ranges = RANGES,
+    ) -> None:
+        self.contract = contract or ObservationContract()
+        rng = np.random.default_rng(seed)
+        sizes = [len(part) for part in np.array_split(np.arange(n), len(ranges.intervals))]
+        self.groups = [
+            self._group(size, interval, child, residual, objective, ranges)
+            for size, interval, child in zip(sizes, ranges.intervals, rng.spawn(len(sizes)), strict=True)
+            if size
+        ]
+        super().__init__(n, *spaces(self.contract))
+        self._actions: NDArray[np.int64] = np.zeros((n, len(HEADS)), np.int64)
+
+    def _group(
+        self, size: int, interval: int, rng: np.random.Generator, residual: bool, objective: str, ranges: Ranges
+    ) -> _Group:
+        source = ScenarioSource(interval, rng, ranges)
+        batch = Batch(source.take(size), self.contract, residual=residual)
+        return _Group(batch, source.take, objectives.OBJECTIVES[objective])
+
+    def reset(self) -> Float32:
+        return np.concatenate([group.reset() for group in self.groups])
+
+    def step_async(self, actions: NDArray[np.int64]) -> None:
+        self._actions = np.asarray(actions)
+
+    def step_wait(self) -> tuple[Float32, Float32, NDArray[np.bool_], list[dict[str, Any]]]:
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        parts, begin = [], 0
+        for group in self.groups:
+            stacked, rewards, dones, ended = group.step(self._actions[begin : begin + group.n])
+            for row, info in ended.items():
+                infos[begin + row] = info
+            parts.append((stacked, rewards, dones))
+            begin += group.n
+        observations, rewards, dones = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return observations, rewards, dones, infos
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        return [getattr(self, attr_name, None)] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        raise AttributeError(f"{attr_name}: the simulated environments share one setting; make another SimulatorVecEnv")
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        raise AttributeError(f"{method_name}: the simulated environments are rows of arrays and have no methods")
+
+    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: Any = None) -> list[bool]:
+        return [False] * len(list(self._get_indices(indices)))
