@@ -5,10 +5,10 @@
 | `run.json` | the run: contender, pattern, seed, start of the load, prices, versions |
 | `requests.csv` | every finished request, in the order of completion (written by the load generator) |
 | `replicas.csv` | every change of a pool: spec.replicas, existing, ready and starting pods |
-| `routes.csv` | every change of the traffic weights or of the placement |
-| `decisions.csv` | every decision of the operator's actor |
+| `routes.csv` | every change of the HTTPRoute's traffic weights |
+| `decisions.csv` | every decision of the operator: `action` by its actor, `floor` between two actions |
 
-All times are Unix seconds. Replicas, weights and placements hold until the next row.
+All times are Unix seconds. Replicas, weights and placement hold until the next row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .exceptions import RecordError
 Float = NDArray[np.float64]
 
 REPLICA_COLUMNS = ("spec", "existing", "ready", "starting")
-ROUTE_COLUMNS = ("gpu_weight", "cpu_weight", "placement")
+ROUTE_COLUMNS = ("gpu_weight", "cpu_weight")
+DECISION_COLUMNS = ("time", "kind", "placement", "unknown_required")
 PLACEMENTS = ("PreferGPU", "Balanced", "PreferCPU")
 UNKNOWN_PLACEMENT = -1
 
@@ -110,10 +111,17 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """When the actor decided, and how many required observations were unknown then."""
+    """What the operator decided and when; empty for another contender."""
 
     time: Float  # (n,) Unix seconds
-    unknown: NDArray[np.int64]  # (n,)
+    by_actor: NDArray[np.bool_]  # (n,) False = a tick between two actions
+    placement: NDArray[np.int64]  # (n,) index in PLACEMENTS, in force from then on
+    unknown: NDArray[np.int64]  # (n,) required observations that were unknown
+
+    @property
+    def placements(self) -> Steps:
+        """One column: the placement in force."""
+        return Steps(self.time, self.placement.astype(float)[:, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +140,7 @@ def read_records(data: Path) -> Records:
     requests = _columns(data / "requests.csv", ("scheduled_at", "latency_ms", "outcome"))
     replicas = _columns(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
     routes = _columns(data / "routes.csv", ("time", *ROUTE_COLUMNS))
-    decisions = _columns(data / "decisions.csv", ("time", "unknown_required"))
+    decisions = _columns(data / "decisions.csv", DECISION_COLUMNS)
     try:
         return Records(
             run=Run.read(data / "run.json"),
@@ -142,18 +150,12 @@ def read_records(data: Path) -> Records:
                 np.array([outcome == "ok" for outcome in requests["outcome"]], dtype=bool),
             ),
             replicas={pool: _pool_steps(replicas, pool) for pool in ("gpu", "cpu")},
-            routes=Steps(
-                _floats(routes["time"]),
-                np.column_stack(
-                    [
-                        _floats(routes["gpu_weight"]),
-                        _floats(routes["cpu_weight"]),
-                        np.array([placement_index(name) for name in routes["placement"]], dtype=float),
-                    ]
-                ),
-            ),
+            routes=Steps(_floats(routes["time"]), np.column_stack([_floats(routes[name]) for name in ROUTE_COLUMNS])),
             decisions=Decisions(
-                _floats(decisions["time"]), np.array([int(n) for n in decisions["unknown_required"]], dtype=np.int64)
+                _floats(decisions["time"]),
+                np.array([kind == "action" for kind in decisions["kind"]], dtype=bool),
+                np.array([placement_index(name) for name in decisions["placement"]], dtype=np.int64),
+                np.array([int(count) for count in decisions["unknown_required"]], dtype=np.int64),
             ),
         )
     except ValueError as error:

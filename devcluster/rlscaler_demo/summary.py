@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .records import Records, Steps
+from .records import Records
 from .settings import POOLS
-from .timeline import EXISTING, PLACEMENT, SPEC
+from .timeline import EXISTING, SPEC
 
 
 def summarise(records: Records) -> dict[str, Any]:
@@ -30,10 +30,9 @@ def summarise(records: Records) -> dict[str, Any]:
     total, failures = len(requests), int(np.sum(~requests.ok))
     changes = [records.replicas[pool].changes(start, end)[:, SPEC] for pool in POOLS]
     ups, downs = (int(sum(np.sum(np.sign(change) == sign) for change in changes)) for sign in (1, -1))
-    placed = records.routes.values[:, PLACEMENT] >= 0
-    placements = Steps(records.routes.time[placed], records.routes.values[placed]).changes(start, end)[:, PLACEMENT]
+    placements = records.decisions.placements.changes(start, end)
     gpu, cpu = (float(records.replicas[pool].integral(np.array([start, end]))[0, EXISTING]) for pool in POOLS)
-    decided = (records.decisions.time >= start) & (records.decisions.time < end)
+    decided = records.decisions.by_actor & (records.decisions.time >= start) & (records.decisions.time < end)
     return {
         "contender": run.contender,
         "pattern": run.pattern,

@@ -10,11 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exceptions import RecordError
-from .records import PLACEMENTS, REPLICA_COLUMNS, ROUTE_COLUMNS, Float, Records, Requests, placement_index
+from .records import (
+    PLACEMENTS,
+    REPLICA_COLUMNS,
+    ROUTE_COLUMNS,
+    UNKNOWN_PLACEMENT,
+    Float,
+    Records,
+    Requests,
+    placement_index,
+)
 from .settings import POOLS
 
 SPEC, EXISTING, READY, STARTING = (REPLICA_COLUMNS.index(name) for name in ("spec", "existing", "ready", "starting"))
-GPU_WEIGHT, CPU_WEIGHT, PLACEMENT = (ROUTE_COLUMNS.index(name) for name in ROUTE_COLUMNS)
+GPU_WEIGHT, CPU_WEIGHT = (ROUTE_COLUMNS.index(name) for name in ROUTE_COLUMNS)
 PERCENTILES = (50, 95, 99)
 
 
@@ -100,7 +109,7 @@ def build_timeline(records: Records, offered_rps: Float) -> Timeline:
         cpu_starting=cpu_now[:, STARTING],
         gpu_weight=route[:, GPU_WEIGHT],
         cpu_weight=route[:, CPU_WEIGHT],
-        placement=np.nan_to_num(route[:, PLACEMENT], nan=-1),
+        placement=np.nan_to_num(records.decisions.placements.at(edges[1:])[:, 0], nan=UNKNOWN_PLACEMENT),
         cost=np.cumsum(cost),
     )
 

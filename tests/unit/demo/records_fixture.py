@@ -37,6 +37,12 @@ def make_steps(*rows: tuple[float, ...], columns: int) -> Steps:
     return Steps(START + table[:, 0], table[:, 1:])
 
 
+def make_decisions(*rows: tuple[float, bool, int, int]) -> Decisions:
+    """Rows of (seconds since the load began, by the actor, placement, required observations unknown)."""
+    table = np.array(rows, dtype=float).reshape(len(rows), 4)
+    return Decisions(START + table[:, 0], table[:, 1] > 0, table[:, 2].astype(np.int64), table[:, 3].astype(np.int64))
+
+
 def make_records(**changes: object) -> Records:
     values: dict[str, object] = {
         "run": make_run(),
@@ -47,8 +53,8 @@ def make_records(**changes: object) -> Records:
             "gpu": make_steps((-9, 1, 1, 1, 0), (1.5, 3, 1, 1, 0), (1.5, 3, 3, 1, 2), (3.5, 3, 3, 3, 0), columns=4),
             "cpu": make_steps((-9, 2, 2, 2, 0), (2.0, 1, 2, 2, 0), (2.5, 1, 1, 1, 0), columns=4),
         },
-        "routes": make_steps((-9, 833, 167, -1), (-1, 500, 500, 1), (2.2, 900, 100, 0), columns=3),
-        "decisions": Decisions(START + np.array([-5.0, 1.5, 3.0]), np.array([1, 0, 2])),
+        "routes": make_steps((-9, 833, 167), (-1, 500, 500), (2.2, 900, 100), columns=2),
+        "decisions": make_decisions((-5, True, 1, 1), (1.5, True, 1, 0), (1.7, False, 1, 9), (2.2, True, 0, 2)),
     }
     return Records(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -74,7 +80,7 @@ def made_up_run(seconds: int = 300) -> tuple[Records, np.ndarray]:
                 (up + 23, 10, 10, 10, 0), (half + 60, 4, 4, 4, 0), (down, 1, 1, 1, 0), columns=4,
             ),
         },
-        routes=make_steps((-9, 833, 167, 0), (up, 600, 400, 2), (half, 833, 167, 1), (down, 900, 100, 0), columns=3),
-        decisions=Decisions(START + np.arange(0, seconds, 15.0), np.zeros(seconds // 15, dtype=np.int64)),
+        routes=make_steps((-9, 833, 167), (up, 600, 400), (half, 833, 167), (down, 900, 100), columns=2),
+        decisions=make_decisions((-9, True, 0, 0), (up, True, 2, 0), (half, True, 1, 0), (down, True, 0, 0)),
     )  # fmt: skip
     return records, offered

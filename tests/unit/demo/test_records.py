@@ -60,8 +60,8 @@ def write_records(folder: Path) -> None:
         "scheduled_at,latency_ms,outcome,status,pool\n1.5,20.25,ok,200,gpu\n2.5,9,failed,503,cpu\n"
     )
     (folder / "replicas.csv").write_text("time,pool,spec,existing,ready,starting\n0,gpu,2,2,1,1\n0,cpu,1,1,1,0\n")
-    (folder / "routes.csv").write_text("time,gpu_weight,cpu_weight,placement\n0,833,167,\n1,500,500,Balanced\n")
-    (folder / "decisions.csv").write_text("time,unknown_required\n1.0,0\n")
+    (folder / "routes.csv").write_text("time,gpu_weight,cpu_weight\n0,833,167\n1,500,500\n")
+    (folder / "decisions.csv").write_text("time,kind,placement,unknown_required\n1.0,action,Balanced,0\n1.5,floor,,2\n")
 
 
 def test_records_are_read_as_written(tmp_path: Path) -> None:
@@ -70,7 +70,10 @@ def test_records_are_read_as_written(tmp_path: Path) -> None:
     assert records.run == make_run()
     np.testing.assert_array_equal(records.requests.ok, [True, False])
     np.testing.assert_array_equal(records.replicas["gpu"].values, [[2, 2, 1, 1]])
-    np.testing.assert_array_equal(records.routes.values[:, 2], [-1, 1])
+    np.testing.assert_array_equal(records.routes.values, [[833, 167], [500, 500]])
+    np.testing.assert_array_equal(records.decisions.by_actor, [True, False])
+    np.testing.assert_array_equal(records.decisions.placement, [1, -1])
+    np.testing.assert_array_equal(records.decisions.unknown, [0, 2])
 
 
 def test_a_half_written_last_line_is_left_out(tmp_path: Path) -> None:
@@ -90,10 +93,10 @@ def test_a_missing_record_is_named(tmp_path: Path, name: str) -> None:
 
 def test_a_missing_column_and_a_wrong_number_are_named(tmp_path: Path) -> None:
     write_records(tmp_path)
-    (tmp_path / "decisions.csv").write_text("time\n1\n")
+    (tmp_path / "decisions.csv").write_text("time,kind,placement\n1,action,\n")
     with pytest.raises(RecordError, match="unknown_required"):
         read_records(tmp_path)
-    (tmp_path / "decisions.csv").write_text("time,unknown_required\nnoon,0\n")
+    (tmp_path / "decisions.csv").write_text("time,kind,placement,unknown_required\nnoon,action,,0\n")
     with pytest.raises(RecordError, match="noon"):
         read_records(tmp_path)
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from rlscaler_demo.exceptions import RecordError
-from rlscaler_demo.records import Decisions
 from rlscaler_demo.summary import summarise
 from rlscaler_demo.timeline import Timeline, build_timeline
 
-from .records_fixture import make_records, make_requests, make_run
+from .records_fixture import make_decisions, make_records, make_requests, make_run
 
 KEYS = [
     *("contender", "pattern", "seed", "requests", "failures", "goodput_rps", "p50_ms", "p95_ms", "p99_ms"),
@@ -82,13 +81,12 @@ def test_summary_has_exactly_the_promised_figures() -> None:
     assert (summary["decisions"], summary["unknown_observations"]) == (2, 2)
 
 
-def test_the_first_placement_is_no_change_and_a_later_one_is() -> None:
+def test_a_placement_that_is_kept_is_no_change_and_another_one_is() -> None:
     assert summarise(make_records())["placement_changes"] == 1
 
 
 def test_decisions_of_an_hpa_are_its_changes_of_scale() -> None:
-    silent = Decisions(np.zeros(0), np.zeros(0, dtype=np.int64))
-    summary = summarise(make_records(run=make_run(contender="hpa"), decisions=silent))
+    summary = summarise(make_records(run=make_run(contender="hpa"), decisions=make_decisions()))
     assert (summary["decisions"], summary["unknown_observations"]) == (2, 0)
 
 

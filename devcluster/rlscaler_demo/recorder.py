@@ -1,0 +1,146 @@
+"""Records what happens in the cluster while it happens: `replicas.csv`, `routes.csv`, `decisions.csv`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .books import PoolBook, Replicas, route_weights
+from .decisions import DecisionLine, read_decision
+from .kube import Kube, Watch, collection
+from .records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
+from .settings import NAMESPACE, POOLS, SERVICE, Settings
+from .tails import Tail
+
+Json = dict[str, Any]
+
+
+class Recorder:
+    """Follows the service's objects by watches and the operator's audit log by reading its end.
+
+    Use as a context manager; the properties show the present. `audit` is None for a contender without a log.
+    """
+
+    def __init__(self, kube: Kube, settings: Settings, data: Path, audit: Path | None) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._books = {pool: PoolBook() for pool in POOLS}
+        self._pool_of = {pool.deployment: pool.name for pool in settings.pools}
+        self._replicas = CsvWriter(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
+        self._routes = CsvWriter(data / "routes.csv", ("time", *ROUTE_COLUMNS))
+        self._decisions = CsvWriter(data / "decisions.csv", DECISION_COLUMNS)
+        self._written: dict[str, Replicas | None] = dict.fromkeys(POOLS)
+        self._audit = None if audit is None else Tail(audit)
+        self.weights: tuple[int, int] | None = None
+        """Of the HTTPRoute: GPU, CPU."""
+        self.conditions: dict[str, str] = {}
+        """Of the policy: type -> `True`, or `False Reason`."""
+        self.last: DecisionLine | None = None
+        self.last_action: DecisionLine | None = None
+        self.last_guards: DecisionLine | None = None
+        """The last decision that the shield changed."""
+        self._watches = [
+            self._watch(kube, "apps/v1", "Deployment", self._deployment),
+            self._watch(kube, "v1", "Pod", self._pod, self._forget_pods),
+            self._watch(kube, "gateway.networking.k8s.io/v1", "HTTPRoute", self._http_route),
+        ]
+        if audit is not None:
+            self._watches.append(self._watch(kube, "rlscaler.io/v1alpha1", "RLScalingPolicy", self._policy))
+
+    def __enter__(self) -> Recorder:
+        for watch in self._watches:
+            watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for watch in self._watches:
+            watch.stop()
+        self.read_audit()
+        for file in (self._replicas, self._routes, self._decisions):
+            file.close()
+
+    @property
+    def synced(self) -> bool:
+        return all(watch.synced.is_set() for watch in self._watches)
+
+    @property
+    def error(self) -> str | None:
+        """Why the cluster cannot be followed at the moment."""
+        return next((watch.error.message for watch in self._watches if watch.error), None)
+
+    @property
+    def replicas(self) -> dict[str, Replicas | None]:
+        with self._lock:
+            return {pool: book.replicas for pool, book in self._books.items()}
+
+    def read_audit(self) -> None:
+        """Take the decisions that the operator has logged since the last call."""
+        for line in self._audit.lines() if self._audit else []:
+            decision = read_decision(line)
+            self._decisions.row(f"{decision.time:.3f}", decision.kind, decision.placement, decision.unknown_required)
+            self.last = decision
+            if decision.kind == "action":
+                self.last_action = decision
+            if decision.guards:
+                self.last_guards = decision
+
+    def _watch(
+        self,
+        kube: Kube,
+        api_version: str,
+        kind: str,
+        take: Callable[[str, Json], None],
+        forget: Callable[[], None] | None = None,
+    ) -> Watch:
+        def change(event: str, thing: Json) -> None:
+            with self._lock:
+                take(event, thing)
+                self._write_replicas(time.time())
+
+        def replace(things: list[Json]) -> None:
+            with self._lock:
+                if forget:
+                    forget()
+                for thing in things:
+                    take("ADDED", thing)
+                self._write_replicas(time.time())
+
+        return Watch(kube, collection(api_version, kind, NAMESPACE), replace, change)
+
+    def _deployment(self, event: str, deployment: Json) -> None:
+        pool = self._pool_of.get(deployment["metadata"]["name"])
+        if pool and event != "DELETED":
+            self._books[pool].scale(deployment)
+
+    def _pod(self, event: str, pod: Json) -> None:
+        pool = self._pool_of.get(pod["metadata"].get("labels", {}).get("app", ""))
+        if pool:
+            self._books[pool].pod(event, pod)
+
+    def _forget_pods(self) -> None:
+        for book in self._books.values():
+            book.pods.clear()
+
+    def _http_route(self, event: str, route: Json) -> None:
+        if route["metadata"]["name"] == SERVICE and event != "DELETED":
+            weights = route_weights(route, self._settings.gpu.deployment, self._settings.cpu.deployment)
+            if weights != self.weights:
+                self.weights = weights
+                self._routes.row(f"{time.time():.3f}", *weights)
+
+    def _policy(self, event: str, policy: Json) -> None:
+        if policy["metadata"]["name"] == SERVICE:
+            self.conditions = {
+                c["type"]: "True" if c["status"] == "True" else f"{c['status']} {c['reason']}"
+                for c in policy.get("status", {}).get("conditions", [])
+            }
+
+    def _write_replicas(self, now: float) -> None:
+        for pool, book in self._books.items():
+            replicas = book.replicas
+            if replicas and replicas != self._written[pool]:
+                self._written[pool] = replicas
+                self._replicas.row(f"{now:.3f}", pool, *replicas)

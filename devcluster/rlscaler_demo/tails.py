@@ -1,0 +1,80 @@
+"""Reading files that other processes are still writing, and what they say about the present."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+RECENT_SECONDS = 10.0
+"""The live figures are about the requests that finished within this time."""
+
+
+class Tail:
+    """The lines of a growing file, each given once and only when complete; a file that is not there yet has none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def lines(self) -> list[str]:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        return complete.decode(errors="replace").splitlines()
+
+
+class LoadFigures(NamedTuple):
+    """What the clients saw during the last RECENT_SECONDS; NaN where nothing finished."""
+
+    finished_rps: float
+    p95_ms: float
+    late_percent: float
+    """Failed or slower than the SLO, of all that finished."""
+
+
+@dataclass(slots=True)
+class LiveLoad:
+    """Follows `requests.csv` while the load generator writes it."""
+
+    tail: Tail
+    slo_ms: float
+    total: int = 0
+    missed: int = 0
+    """Requests since the start that failed or were slower than the SLO."""
+    _columns: list[str] = field(default_factory=list)
+    _recent: deque[tuple[float, float, bool]] = field(default_factory=deque)  # (finished, latency, missed)
+
+    def figures(self, now: float) -> LoadFigures:
+        """Read what is new; `now` is Unix seconds."""
+        for row in csv.reader(self.tail.lines()):
+            self._take(row)
+        while self._recent and self._recent[0][0] < now - RECENT_SECONDS:
+            self._recent.popleft()
+        if not self._recent:
+            return LoadFigures(0.0, float("nan"), float("nan"))
+        latency = np.array([entry[1] for entry in self._recent])
+        missed = np.array([entry[2] for entry in self._recent])
+        return LoadFigures(
+            len(latency) / RECENT_SECONDS, float(np.percentile(latency, 95)), 100 * float(np.mean(missed))
+        )
+
+    def _take(self, row: list[str]) -> None:
+        if not self._columns:
+            self._columns = row
+            return
+        values = dict(zip(self._columns, row, strict=True))
+        latency = float(values["latency_ms"])
+        missed = values["outcome"] != "ok" or latency > self.slo_ms
+        self.total += 1
+        self.missed += missed
+        self._recent.append((float(values["scheduled_at"]) + latency / 1000, latency, missed))
