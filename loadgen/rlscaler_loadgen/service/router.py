@@ -179,7 +179,8 @@ class Router:
             return replicas[self._turn[pool]]
         if self.routing == "power-of-two" and count > 2:
             first, second = self._rng.choice(count, 2, replace=False).tolist()
-            return replicas[first] if replicas[first].load <= replicas[second].load else replicas[second]
+            one, other = replicas[int(first)], replicas[int(second)]
+            return one if one.load <= other.load else other
         # Least loaded; the turn breaks ties so that idle pods share the work.
         turn = self._turn[pool]
         return min(replicas[turn:] + replicas[:turn], key=lambda replica: replica.load)

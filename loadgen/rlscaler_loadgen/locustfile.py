@@ -1,0 +1,220 @@
+"""Inference clients for Locust: `locust -f <this file> --headless --host URL`, set up by `LoadSettings`.
+
+The shape ends the run (Locust ignores --run-time where there is a shape). Open loop: one Locust user owns the
+clock and sends every request at its scheduled time in a greenlet of its own; latency counts from the scheduled
+time, so that a late generator shows up as latency and not as less load. Closed loop: as many users as the
+pattern says, each sending one request a second on average and waiting for its answer.
+"""
+
+# Locust is not typed.
+# mypy: disable-error-code="misc,untyped-decorator"
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import time
+from typing import Any
+
+import gevent
+from gevent.pool import Group
+from locust import FastHttpUser, LoadTestShape, constant, events, task
+
+from rlscaler_loadgen.results import Recorder, write_json
+from rlscaler_loadgen.settings import LoadSettings
+
+logger = logging.getLogger(__name__)
+settings = LoadSettings()
+PATH = f"/v2/models/{settings.model}/infer"
+BODY = json.dumps({"inputs": [{"name": "input", "shape": [1, 4], "datatype": "FP32", "data": [0.1, 0.2, 0.3, 0.4]}]})
+HEADERS = {"Content-Type": "application/json"}
+MOST_CONNECTIONS = 10_000
+
+
+class Run:
+    """The clock and the results of the one run of this process."""
+
+    def __init__(self) -> None:
+        self.rate = settings.rate()
+        self.recorder: Recorder | None = None
+        self.stopping = False
+        self._began = 0.0
+        self._files: list[Any] = []
+
+    def begin(self) -> None:
+        """t = 0 of the pattern is now."""
+        if self.recorder is not None:
+            return
+        self._began = time.perf_counter()
+        started_at = time.time()
+        timeline, requests = (self._open(path) for path in (settings.timeline, settings.requests))
+        self.recorder = Recorder(self.rate, settings.slo_ms, settings.timeout * 1000, started_at, timeline, requests)
+        if settings.started:
+            write_json(settings.started, {"started_at": started_at})
+        gevent.spawn(self._flush)
+
+    def now(self) -> float:
+        """Seconds of the run."""
+        return time.perf_counter() - self._began if self._began else 0.0
+
+    @property
+    def over(self) -> bool:
+        """The pattern has ended and every request with it (or its time)."""
+        if self.recorder is None or self.now() < settings.duration:
+            return False
+        drained = self.recorder.outstanding == 0 or settings.arrivals == "closed"
+        return drained or self.now() > settings.duration + settings.timeout + 1
+
+    def end(self) -> None:
+        """Write the results."""
+        if self.recorder is None:
+            return
+        now = self.now()
+        result = {
+            "pattern": settings.pattern,
+            "seed": settings.seed,
+            "arrivals": settings.arrivals,
+            **self.recorder.finish(now, interrupted=now < settings.duration),
+        }
+        for file in self._files:
+            file.close()
+        if settings.summary:
+            write_json(settings.summary, result)
+        if result["generator_late"]:
+            logger.warning(
+                "the load generator was late: 1 %% of the requests left %.0f ms or more after their time; "
+                "latencies include that. Give it more CPU or less load.",
+                result["dispatch_lag_p99_ms"],
+            )
+
+    def _open(self, path: Any) -> Any:
+        if path is None:
+            return None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w", encoding="utf-8", newline="")
+        self._files.append(file)
+        return file
+
+    def _flush(self) -> None:
+        while not self.stopping:
+            gevent.sleep(1.0 - self.now() % 1.0)
+            if self.recorder is not None and not self.stopping:
+                self.recorder.flush(self.now())
+
+
+run = Run()
+
+
+class Client(FastHttpUser):
+    """Sends inference requests and records what becomes of them."""
+
+    abstract = True
+    network_timeout = settings.timeout
+    connection_timeout = settings.timeout
+    concurrency = MOST_CONNECTIONS
+
+    def infer(self, scheduled: float) -> None:
+        """Send one request now; its latency counts from `scheduled`, in seconds of the run."""
+        recorder = run.recorder
+        assert recorder is not None
+        recorder.sent(scheduled, max(0.0, run.now() - scheduled) * 1000)
+        with self.client.post(PATH, data=BODY, headers=HEADERS, name="infer", catch_response=True) as response:
+            now = run.now()
+            latency_ms = (now - scheduled) * 1000
+            response.request_meta["response_time"] = latency_ms
+            status = response.status_code or 0
+            if status == 200 and latency_ms > settings.timeout * 1000:
+                response.failure("answered after the client's timeout")
+            pool = (response.headers or {}).get("X-Rlscaler-Pool", "")
+            recorder.ended(now, scheduled, latency_ms, status, pool)
+
+
+class OpenLoop(Client):
+    """The one user that sends every request of the run at its time."""
+
+    abstract = settings.arrivals != "open"
+    fixed_count = 1
+    wait_time = constant(3600)
+
+    @task
+    def send_all(self) -> None:
+        run.begin()
+        requests = Group()
+        for scheduled in settings.arrival_times().tolist():
+            pause = scheduled - run.now()
+            if pause > 0:
+                gevent.sleep(pause)
+            if run.stopping:
+                return
+            requests.start(gevent.Greenlet(self.infer, scheduled))
+        requests.join()
+
+
+class ClosedLoop(Client):
+    """A user who sends one request a second on average and waits for each answer."""
+
+    abstract = settings.arrivals != "closed"
+
+    def on_start(self) -> None:
+        run.begin()
+        self._draw = random.Random(f"{settings.seed}-{self.environment.runner.user_count}")
+        self._next = run.now() + self._draw.uniform(0, 1)
+
+    def wait_time(self) -> float:
+        return max(0.0, self._next - run.now())
+
+    @task
+    def ask(self) -> None:
+        if run.now() < self._next:  # The first round comes before the first wait.
+            return
+        begun = run.now()
+        self._next = begun + self._draw.expovariate(1.0)
+        self.infer(begun)
+
+
+class PatternShape(LoadTestShape):
+    """Follows a pattern of `rlscaler_loadgen.patterns` and ends the run."""
+
+    abstract = True
+
+    def tick(self) -> tuple[int, float] | None:
+        if run.over:
+            return None
+        if settings.parent is not None and os.getppid() != settings.parent:
+            return None
+        if settings.arrivals == "open":
+            return 1, 1
+        users = round(float(run.rate[min(int(run.now()), settings.duration - 1)]))
+        return max(1, users), 10_000
+
+
+class Ramp(PatternShape):
+    abstract = settings.pattern != "ramp"
+
+
+class Spike(PatternShape):
+    abstract = settings.pattern != "spike"
+
+
+class Periodic(PatternShape):
+    abstract = settings.pattern != "periodic"
+
+
+class Random(PatternShape):
+    abstract = settings.pattern != "random"
+
+
+class Trace(PatternShape):
+    abstract = settings.pattern != "trace"
+
+
+@events.test_stopping.add_listener
+def _stopping(**_: Any) -> None:
+    run.stopping = True
+
+
+@events.quitting.add_listener
+def _quitting(**_: Any) -> None:
+    run.end()
