@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from rlscaler_rl.decision.action import HEADS, from_indices
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.types import OBSERVATIONS, Float32, Observation, Samples
-from rlscaler_rl.simulation import objectives
+from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.randomisation import RANGES, Ranges, randomised
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -22,9 +22,9 @@ CHUNK = 128
 """Scenarios drawn at a time."""
 
 
-def spaces(contract: ObservationContract) -> tuple[gym.spaces.Box, gym.spaces.MultiDiscrete]:
-    """Observation (10 k,) float32 and action spaces."""
-    width = len(OBSERVATIONS) * contract.stack_size
+def spaces(contract: ObservationContract, extra: int = 0) -> tuple[gym.spaces.Box, gym.spaces.MultiDiscrete]:
+    """Observation (10 k + extra,) float32 and action spaces."""
+    width = len(OBSERVATIONS) * contract.stack_size + extra
     return gym.spaces.Box(-contract.clip, contract.clip, (width,), np.float32), gym.spaces.MultiDiscrete(HEADS)
 
 
@@ -58,8 +58,11 @@ class ScenarioSource:
 class _Group:
     """The environments of one action interval."""
 
-    def __init__(self, batch: Batch, source: Callable[[int], Scenarios], objective: objectives.Objective) -> None:
+    def __init__(
+        self, batch: Batch, source: Callable[[int], Scenarios], objective: objectives.Objective, asymmetric: bool
+    ) -> None:
         self.batch, self.source, self.objective = batch, source, objective
+        self.extra = privileged.Privileged(batch.scenarios) if asymmetric else None
         self.n = len(batch.rows)
         self.norms = objectives.norms(batch.scenarios)
         self.returns, self.steps = np.zeros(self.n), np.zeros(self.n, np.int64)
@@ -67,11 +70,20 @@ class _Group:
         self.observation: Observation
 
     def reset(self) -> Float32:
-        self.batch.restart(self.batch.rows, self.source(self.n))
-        self.norms = objectives.norms(self.batch.scenarios)
+        scenarios = self.source(self.n)
+        self.batch.restart(self.batch.rows, scenarios)
+        if self.extra is not None:
+            self.extra.restart(self.batch.rows, scenarios)
+        self.norms = objectives.norms(scenarios)
         self.returns[:], self.steps[:] = 0, 0
         self.samples, self.observation, stacked = self.batch.observe()
-        return stacked
+        return self._with_extra(self.batch.rows, stacked)
+
+    def _with_extra(self, rows: NDArray[np.intp], stacked: Float32) -> Float32:
+        if self.extra is None:
+            return stacked
+        extra = self.extra.read(self.batch.cluster, self.batch.scenarios, rows)
+        return np.concatenate([stacked, extra], axis=1)
 
     def step(self, indices: NDArray[np.int64]) -> tuple[Float32, Float32, NDArray[np.bool_], dict[int, dict[str, Any]]]:
         batch = self.batch
@@ -86,6 +98,7 @@ class _Group:
         self.steps += 1
         dones = after.time >= batch.scenarios.duration
         self.samples, self.observation, stacked = batch.observe()
+        stacked = self._with_extra(batch.rows, stacked)
         infos = self._restart(np.flatnonzero(dones), after, stacked) if dones.any() else {}
         return stacked, rewards.astype(np.float32), dones, infos
 
@@ -107,8 +120,11 @@ class _Group:
         scenarios = self.source(len(rows))
         self.batch.restart(rows, scenarios)
         self.norms.put(rows, objectives.norms(scenarios))
+        if self.extra is not None:
+            self.extra.restart(rows, scenarios)
         self.returns[rows], self.steps[rows] = 0, 0
-        samples, observation, stacked[rows] = self.batch.observe_rows(rows)
+        samples, observation, fresh = self.batch.observe_rows(rows)
+        stacked[rows] = self._with_extra(rows, fresh)
         self.samples.put(rows, samples)
         self.observation.put(rows, observation)
         return infos
@@ -117,7 +133,8 @@ class _Group:
 class SimulatorVecEnv(VecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
-    Episodes end by time limit only: infos carry `TimeLimit.truncated` and `terminal_observation`.
+    `asymmetric` appends `privileged.WIDTH` columns for the critic. Episodes end by time limit only: infos carry
+    `TimeLimit.truncated` and `terminal_observation`.
     """
 
     def __init__(
@@ -129,24 +146,22 @@ class SimulatorVecEnv(VecEnv):
         residual: bool = False,
         objective: str = "slo_cost",
         ranges: Ranges = RANGES,
+        asymmetric: bool = False,
     ) -> None:
         self.contract = contract or ObservationContract()
         rng = np.random.default_rng(seed)
         sizes = [len(part) for part in np.array_split(np.arange(n), len(ranges.intervals))]
         self.groups = [
-            self._group(size, interval, child, residual, objective, ranges)
+            self._group(size, ScenarioSource(interval, child, ranges), residual, objective, asymmetric)
             for size, interval, child in zip(sizes, ranges.intervals, rng.spawn(len(sizes)), strict=True)
             if size
         ]
-        super().__init__(n, *spaces(self.contract))
+        super().__init__(n, *spaces(self.contract, privileged.WIDTH if asymmetric else 0))
         self._actions: NDArray[np.int64] = np.zeros((n, len(HEADS)), np.int64)
 
-    def _group(
-        self, size: int, interval: int, rng: np.random.Generator, residual: bool, objective: str, ranges: Ranges
-    ) -> _Group:
-        source = ScenarioSource(interval, rng, ranges)
+    def _group(self, size: int, source: ScenarioSource, residual: bool, objective: str, asymmetric: bool) -> _Group:
         batch = Batch(source.take(size), self.contract, residual=residual)
-        return _Group(batch, source.take, objectives.OBJECTIVES[objective])
+        return _Group(batch, source.take, objectives.OBJECTIVES[objective], asymmetric)
 
     def reset(self) -> Float32:
         return np.concatenate([group.reset() for group in self.groups])

@@ -1,0 +1,1 @@
+"""PPO on the simulator: from a configuration to an ONNX actor with its manifest."""

@@ -1,0 +1,123 @@
+"""What a training run is made of; a JSON file with an `environment` and an `agent` part sets any of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.simulation.objectives import OBJECTIVES
+from rlscaler_rl.simulation.randomisation import RANGES, Ranges
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message names the field and the remedy."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EnvironmentConfig(_Part):
+    """The simulated service. What is left out is drawn anew for every episode (domain randomisation)."""
+
+    episode_duration: int | None = Field(default=None, ge=60)
+    """Seconds; 300 to 1200 by default."""
+    action_interval: int | None = Field(default=None, ge=10, le=300, multiple_of=5)
+    """Seconds; 15, 20 and 30 by default."""
+    max_replicas: int | None = Field(default=None, ge=1, le=60)
+    """Of either pool; 5 to 20 by default."""
+    envs: int = Field(default=1024, ge=1)
+    """Episodes simulated side by side."""
+    objective: str = "slo_cost"
+    residual: bool = False
+    """The action is added to the forecast rule's replicas instead of the present ones."""
+    stack_size: int = Field(default=4, ge=1, le=64)
+    asymmetric: bool = True
+    """Let the critic see the scenario's hidden facts and near future; the actor never does."""
+    nominal_share: float = Field(default=RANGES.nominal_share, ge=0, le=1)
+    one_pool_share: float = Field(default=RANGES.one_pool_share, ge=0, le=1)
+
+    def ranges(self) -> Ranges:
+        durations = (self.episode_duration,) if self.episode_duration else RANGES.durations
+        intervals = (self.action_interval,) if self.action_interval else RANGES.intervals
+        size = (self.max_replicas, self.max_replicas) if self.max_replicas else RANGES.max_replicas
+        for duration in durations:
+            for interval in intervals:
+                if duration % interval:
+                    raise ConfigError(
+                        f"environment.episode_duration: {duration} is no multiple of the action interval {interval} s"
+                    )
+        return Ranges(
+            intervals=intervals,
+            durations=durations,
+            max_replicas=size,
+            nominal_share=self.nominal_share if self.max_replicas is None else 0.0,
+            one_pool_share=self.one_pool_share,
+        )
+
+    def contract(self) -> ObservationContract:
+        return ObservationContract(stack_size=self.stack_size)
+
+
+class AgentConfig(_Part):
+    """PPO. The defaults are those of the bundled policy."""
+
+    learning_rate: float = Field(default=1e-3, gt=0)
+    final_learning_rate: float = Field(default=2e-5, ge=0)
+    """Reached linearly at the end."""
+    hidden_size: int = Field(default=64, ge=1)
+    """Units of each of the actor's two tanh layers."""
+    critic_hidden_size: int = Field(default=128, ge=1)
+    buffer_size: int = Field(default=24, ge=1)
+    """Steps of every environment between two updates."""
+    batch_size: int = Field(default=6144, ge=1)
+    ppo_epochs: int = Field(default=4, ge=1)
+    gamma: float = Field(default=0.96, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip_epsilon: float = Field(default=0.2, gt=0)
+    entropy: float = Field(default=0.01, ge=0)
+    final_entropy: float = Field(default=0.0005, ge=0)
+    """Reached linearly at the end."""
+    max_grad_norm: float = Field(default=0.5, gt=0)
+
+
+class TrainingConfig(_Part):
+    environment: EnvironmentConfig = EnvironmentConfig()
+    agent: AgentConfig = AgentConfig()
+    steps: int = Field(default=12_000_000, ge=1)
+    """Environment steps (action intervals)."""
+    seed: int = 1
+    torch_threads: int = Field(default=1, ge=1)
+    checkpoint_episodes: int = Field(default=10, ge=1)
+    """Episodes per environment between two model_episode_N.zip."""
+    evaluation_episodes: int = Field(default=20, ge=1)
+    """Episodes per environment between two evaluations."""
+
+    @classmethod
+    def load(cls, path: str | Path | None, **overrides: Any) -> Self:
+        """From a JSON file (or the defaults); `overrides` that are not None win. Raises ConfigError."""
+        body: dict[str, Any] = {}
+        if path is not None:
+            try:
+                body = json.loads(Path(path).read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise ConfigError(
+                    f"{path}: {error}; a JSON file with the parts environment and agent is needed"
+                ) from error
+        body.update({name: value for name, value in overrides.items() if value is not None})
+        try:
+            config = cls.model_validate(body)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise ConfigError(f"{path or 'configuration'}: {field}: {first['msg']}") from error
+        if config.environment.objective not in OBJECTIVES:
+            raise ConfigError(
+                f"environment.objective: {config.environment.objective!r}; choose from {', '.join(OBJECTIVES)}"
+            )
+        config.environment.ranges()
+        return config

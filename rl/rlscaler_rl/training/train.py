@@ -1,0 +1,117 @@
+"""A training run from begin to end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+
+from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
+from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, Recorder
+from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
+from rlscaler_rl.training.export import export, write
+from rlscaler_rl.training.policy import ScalingPolicy
+
+RESULTS = Path("rl")
+
+
+def new_folder(root: Path = RESULTS) -> Path:
+    """rl/training_YYYYMMDD_HHMMSS."""
+    return root / f"training_{datetime.now():%Y%m%d_%H%M%S}"
+
+
+def newest_checkpoint(folder: Path) -> Path:
+    """model_episode_N.zip with the highest N. Raises ConfigError where there is none."""
+    found = {int(match[1]): path for path in folder.glob("model_episode_*.zip") if (match := _NUMBER.search(path.name))}
+    if not found:
+        raise ConfigError(f"{folder}: no model_episode_*.zip to go on from; start a new run without --resume")
+    return found[max(found)]
+
+
+_NUMBER = re.compile(r"model_episode_(\d+)\.zip$")
+
+
+def make_env(config: TrainingConfig) -> SimulatorVecEnv:
+    environment = config.environment
+    return SimulatorVecEnv(
+        environment.envs,
+        config.seed,
+        contract=environment.contract(),
+        residual=environment.residual,
+        objective=environment.objective,
+        ranges=environment.ranges(),
+        asymmetric=environment.asymmetric,
+    )
+
+
+def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None) -> PPO:
+    """An untrained model; TensorBoard files go to `folder`/tensorboard."""
+    agent = config.agent
+    return PPO(
+        ScalingPolicy,
+        env,
+        learning_rate=learning_rate(agent),
+        n_steps=agent.buffer_size,
+        batch_size=min(agent.batch_size, agent.buffer_size * env.num_envs),
+        n_epochs=agent.ppo_epochs,
+        gamma=agent.gamma,
+        gae_lambda=agent.gae_lambda,
+        clip_range=agent.clip_epsilon,
+        ent_coef=agent.entropy,
+        max_grad_norm=agent.max_grad_norm,
+        policy_kwargs={
+            "actor_width": 10 * config.environment.stack_size,
+            "actor_units": agent.hidden_size,
+            "critic_units": agent.critic_hidden_size,
+        },
+        tensorboard_log=str(folder / "tensorboard") if folder else None,
+        seed=config.seed,
+        device="cpu",
+    )
+
+
+def learning_rate(agent: AgentConfig) -> Callable[[float], float]:
+    """Linear in what remains of the training, 1 to 0."""
+    first, last = agent.learning_rate, agent.final_learning_rate
+    return lambda remaining: last + (first - last) * remaining
+
+
+def train(config: TrainingConfig, folder: Path, *, resume: bool = False, progress: bool = True) -> Path:
+    """Train into `folder` and export its best model; returns the folder.
+
+    Interrupted by Ctrl-C it saves a checkpoint to `resume` from, exports what it has, and returns as usual.
+    """
+    torch.set_num_threads(config.torch_threads)
+    torch.distributions.Distribution.set_default_validate_args(False)
+    env = make_env(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    recorder = Recorder(folder, config)
+    if resume:
+        recorder.restore()
+        model = PPO.load(newest_checkpoint(folder), env=env, device="cpu")
+    else:
+        model = make_model(config, env, folder)
+    callbacks: list[BaseCallback] = [EntropySchedule(config.agent.entropy, config.agent.final_entropy), recorder]
+    bar = ProgressBar(recorder)
+    left = config.steps - model.num_timesteps if resume else config.steps
+    try:
+        model.learn(
+            max(left, 0),
+            callback=[*callbacks, bar] if progress else callbacks,
+            reset_num_timesteps=not resume,
+            tb_log_name="ppo",
+        )
+    except KeyboardInterrupt:
+        bar.close()
+        model.save(folder / f"model_episode_{recorder._per_env()}.zip")
+        recorder.validate()
+    best = PPO.load(folder / "best_model.zip", device="cpu")
+    content, manifest = export(best.policy, config, best.num_timesteps)
+    write(folder, "policy", "manifest.json", content, manifest)
+    return folder

@@ -1,0 +1,46 @@
+"""How good the policy is by now: nominal episodes that neither training nor any report sees."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.randomisation import PATTERNS
+from rlscaler_rl.simulation.scenario import Scenarios, nominal
+
+SEEDS = range(910_000, 910_008)
+"""Reserved for choosing among policies; reports draw theirs below 900,000."""
+
+SETTINGS = ((15.0, 300), (15.0, 900), (30.0, 300), (30.0, 600), (30.0, 1200))
+"""(interval, duration) in seconds."""
+
+
+@lru_cache(maxsize=len(SETTINGS))
+def scenarios(interval: float, duration: int) -> Scenarios:
+    """Every pattern with every seed, patterns outermost."""
+    patterns = [pattern for pattern in PATTERNS for _ in SEEDS]
+    return nominal(patterns, [*SEEDS] * len(PATTERNS), duration, interval)
+
+
+def validate(actor: Any) -> dict[str, Any]:
+    """`mean` {j, cost, late_percent}, and the same per pattern and per setting."""
+    tables: dict[str, dict[str, dict[str, float]]] = {}
+    for interval, duration in SETTINGS:
+        batch = scenarios(interval, duration)
+        result = run(batch, actor).result
+        tables[f"{interval:g}s/{duration}s"] = {
+            pattern: {name: float(getattr(result, name)[batch.pattern == pattern].mean()) for name in _FIGURES}
+            for pattern in PATTERNS
+        }
+    return {"mean": _mean(tables, PATTERNS), "patterns": {p: _mean(tables, (p,)) for p in PATTERNS}, "settings": tables}
+
+
+_FIGURES = ("j", "cost", "late_percent")
+
+
+def _mean(tables: dict[str, dict[str, dict[str, float]]], patterns: tuple[str, ...]) -> dict[str, float]:
+    rows = [table[pattern] for table in tables.values() for pattern in patterns]
+    return {name: float(np.mean([row[name] for row in rows])) for name in _FIGURES}
