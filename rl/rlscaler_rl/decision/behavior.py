@@ -127,7 +127,7 @@ def _free_slot(times: Float, changes: Int, row: Rows, pool: Rows, now: Float) ->
     """(M,) a slot for one more event; a full list gives up its oldest, whose change joins the next oldest."""
     age = now[:, None] - times[row, pool]
     key = np.where(np.isnan(age) | (age >= MAX_PERIOD_SECONDS), np.inf, age)
-    slot = key.argmax(axis=1)
+    slot = np.asarray(np.argmax(key, axis=1))
     full = np.flatnonzero(np.isfinite(key[np.arange(len(row)), slot]))
     if full.size:
         key[full, slot[full]] = -np.inf

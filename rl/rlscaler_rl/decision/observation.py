@@ -120,11 +120,12 @@ def _values(params: Params, state: State, samples: Samples) -> Float:
     capacity = np.where(params.present, params.max_replicas * params.requests_per_second, 0.0).sum(axis=1)
     values[:, 4] = samples.arrival_rate / np.maximum(capacity, 1e-9) * 100
     values[:, 5:7] = samples.spec_replicas
-    upper = forecast.upper_forecast(state.rate_time, state.rate_value, samples.time, horizon_seconds(params))
+    history = forecast.recent(state.rate_time, state.rate_value, samples.time)
+    upper = forecast.upper_of(history, horizon_seconds(params))
     with np.errstate(invalid="ignore"):
         trend = forecast.load_trend(upper, samples.arrival_rate)
     values[:, 7] = np.where(np.isnan(trend), 0.0, trend)
-    values[:, 8] = forecast.load_variance(state.rate_time, state.rate_value, samples.time)
+    values[:, 8] = forecast.variance_of(history)
     values[:, 9] = samples.time_in_episode
     return values
 
