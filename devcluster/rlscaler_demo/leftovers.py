@@ -19,7 +19,8 @@ from rlscaler_devcluster.paths import cache_root
 
 from .exceptions import DemoError
 
-MARK = "RLSCALER_DEMO_OF"
+MARK = "DEMO_OF_RLSCALER"
+"""Not RLSCALER_…: those are settings, which children may drop."""
 
 
 class Journal:

@@ -48,7 +48,10 @@ class Supervisor:
         self._children: dict[str, Child] = {}
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:
-        """Start `command`; its output goes to LOGS/NAME.log. Raises ChildError when it cannot be started at all."""
+        """Start `command` with the environment given, by default this process' own; output goes to LOGS/NAME.log.
+
+        Raises ChildError when it cannot be started at all.
+        """
         log = self._logs / f"{name}.log"
         try:
             with log.open("wb") as output:
@@ -57,7 +60,7 @@ class Supervisor:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "PYTHONUNBUFFERED": "1", **self._mark, **(environment or {})},
+                    env={**(environment or os.environ), "PYTHONUNBUFFERED": "1", **self._mark},
                     start_new_session=True,
                 )
         except OSError as error:

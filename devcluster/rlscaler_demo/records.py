@@ -3,6 +3,7 @@
 | file | one row for |
 |---|---|
 | `run.json` | the run: contender, pattern, seed, start of the load, prices, versions |
+| `offered.csv` | every second of the pattern: the rate that it asks for |
 | `requests.csv` | every finished request, in the order of completion (written by the load generator) |
 | `replicas.csv` | every change of a pool: spec.replicas, existing, ready and starting pods |
 | `routes.csv` | every change of the HTTPRoute's traffic weights |
@@ -24,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exceptions import RecordError
+from .settings import CLIENT_TIMEOUT_MS, POOLS
 
 Float = NDArray[np.float64]
 
+OFFERED_COLUMNS = ("t", "offered_rps")
 REPLICA_COLUMNS = ("spec", "existing", "ready", "starting")
 ROUTE_COLUMNS = ("gpu_weight", "cpu_weight")
 DECISION_COLUMNS = ("time", "kind", "placement", "unknown_required")
@@ -49,7 +52,6 @@ class Run:
     versions: dict[str, str] = field(default_factory=dict)
     cost_per_hour: dict[str, float] = field(default_factory=dict)
     mode: str = "Auto"
-    trace: str | None = None
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
@@ -68,7 +70,7 @@ class Requests:
     """Finished requests, by the time at which the schedule wanted them sent."""
 
     scheduled_at: Float  # (n,) Unix seconds
-    latency_ms: Float  # (n,) from `scheduled_at` to the answer or the failure
+    latency_ms: Float  # (n,) from `scheduled_at` to the answer; CLIENT_TIMEOUT_MS for a failure
     ok: NDArray[np.bool_]  # (n,) answered; False = rejected, timed out or broken
 
     def __len__(self) -> int:
@@ -129,6 +131,7 @@ class Records:
     """Everything a run left behind."""
 
     run: Run
+    offered_rps: Float  # (seconds,)
     requests: Requests
     replicas: dict[str, Steps]  # pool -> columns REPLICA_COLUMNS
     routes: Steps  # columns ROUTE_COLUMNS
@@ -137,6 +140,7 @@ class Records:
 
 def read_records(data: Path) -> Records:
     """Read OUT/data. Raises RecordError that names the file."""
+    offered = _columns(data / "offered.csv", OFFERED_COLUMNS)
     requests = _columns(data / "requests.csv", ("scheduled_at", "latency_ms", "outcome"))
     replicas = _columns(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
     routes = _columns(data / "routes.csv", ("time", *ROUTE_COLUMNS))
@@ -144,12 +148,9 @@ def read_records(data: Path) -> Records:
     try:
         return Records(
             run=Run.read(data / "run.json"),
-            requests=Requests(
-                _floats(requests["scheduled_at"]),
-                _floats(requests["latency_ms"]),
-                np.array([outcome == "ok" for outcome in requests["outcome"]], dtype=bool),
-            ),
-            replicas={pool: _pool_steps(replicas, pool) for pool in ("gpu", "cpu")},
+            offered_rps=_floats(offered["offered_rps"]),
+            requests=_requests(requests),
+            replicas={pool: _pool_steps(replicas, pool) for pool in POOLS},
             routes=Steps(_floats(routes["time"]), np.column_stack([_floats(routes[name]) for name in ROUTE_COLUMNS])),
             decisions=Decisions(
                 _floats(decisions["time"]),
@@ -184,6 +185,12 @@ def _columns(path: Path, names: Iterable[str]) -> dict[str, list[str]]:
 
 def _floats(texts: list[str]) -> Float:
     return np.array([float(text) for text in texts], dtype=float)
+
+
+def _requests(columns: dict[str, list[str]]) -> Requests:
+    ok = np.array([outcome == "ok" for outcome in columns["outcome"]], dtype=bool)
+    latency_ms = np.where(ok, _floats(columns["latency_ms"]), CLIENT_TIMEOUT_MS)
+    return Requests(_floats(columns["scheduled_at"]), latency_ms, ok)
 
 
 def _pool_steps(columns: dict[str, list[str]], pool: str) -> Steps:

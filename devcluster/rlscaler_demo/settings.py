@@ -17,6 +17,10 @@ SERVICE = "chat"
 LOW_USERS, HIGH_USERS = 10.0, 100.0
 """Bounds of the load patterns; one user sends one request a second on average."""
 
+CLIENT_TIMEOUT_MS = 5000.0
+"""After this time a client gives up. A failure enters latency percentiles with it, so that rejecting requests never
+makes a service look faster."""
+
 WARM_UP_SECONDS = 20.0
 """How long the operator watches the idle service before the load starts, so that its rate window is filled."""
 

@@ -16,8 +16,8 @@ def summarise(records: Records) -> dict[str, Any]:
 
     - `failures`: rejected, timed out or broken. `slo_violation_ratio`: failed or slower than the SLO, of all requests.
     - `goodput_rps`: requests answered within the SLO, a second of load.
-    - `p50_ms`, `p95_ms`, `p99_ms`: of answered requests, from the moment the open-loop schedule wanted them sent; None
-      when nothing was answered.
+    - `p50_ms`, `p95_ms`, `p99_ms`: from the moment the open-loop schedule wanted a request sent; a failure counts with
+      the client's timeout. None when nothing was sent.
     - `*_replica_seconds`: every pod that exists, also while pending, starting or terminating, integrated over time.
     - `scale_ups`, `scale_downs`: changes of spec.replicas. `decisions`: intervals in which the actor decided; for the
       HorizontalPodAutoscaler, which does not say when it decides, its changes of scale.
@@ -40,7 +40,7 @@ def summarise(records: Records) -> dict[str, Any]:
         "requests": total,
         "failures": failures,
         "goodput_rps": round(float(np.sum(in_time)) / run.duration_s, 3),
-        **_percentiles(requests.latency_ms[requests.ok]),
+        **_percentiles(requests.latency_ms),
         "slo_violation_ratio": round(1 - float(np.sum(in_time)) / total, 5) if total else None,
         "gpu_replica_seconds": round(gpu, 1),
         "cpu_replica_seconds": round(cpu, 1),

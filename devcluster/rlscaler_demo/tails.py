@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .settings import CLIENT_TIMEOUT_MS
+
 RECENT_SECONDS = 10.0
 """The live figures are about the requests that finished within this time."""
 
@@ -74,7 +76,9 @@ class LiveLoad:
             return
         values = dict(zip(self._columns, row, strict=True))
         latency = float(values["latency_ms"])
-        missed = values["outcome"] != "ok" or latency > self.slo_ms
+        failed = values["outcome"] != "ok"
+        missed = failed or latency > self.slo_ms
         self.total += 1
         self.missed += missed
-        self._recent.append((float(values["scheduled_at"]) + latency / 1000, latency, missed))
+        finished = float(values["scheduled_at"]) + latency / 1000
+        self._recent.append((finished, CLIENT_TIMEOUT_MS if failed else latency, missed))

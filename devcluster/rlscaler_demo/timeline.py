@@ -32,7 +32,7 @@ class Timeline:
     """One entry a second of load; requests count in the second for which they were scheduled.
 
     Replicas, weights and placement are those in force at the second's end; NaN where nothing was recorded yet.
-    Percentiles are of answered requests; NaN in a second without any.
+    Percentiles count a failure with the client's timeout; NaN in a second without requests.
     """
 
     t: Float  # (n,) seconds since the load began: 0, 1, 2, …
@@ -78,9 +78,9 @@ class Timeline:
             raise RecordError(f"{path}: not the timeline of a demo run: {error}") from error
 
 
-def build_timeline(records: Records, offered_rps: Float) -> Timeline:
-    """Assemble the timeline; `offered_rps` (seconds,) is the pattern and sets the length."""
-    n = len(offered_rps)
+def build_timeline(records: Records) -> Timeline:
+    """Assemble the timeline, as long as the pattern."""
+    n = len(records.offered_rps)
     start = records.run.started_at
     edges = start + np.arange(n + 1, dtype=float)
     requests = records.requests.between(edges[0], edges[-1])
@@ -93,7 +93,7 @@ def build_timeline(records: Records, offered_rps: Float) -> Timeline:
     cost = price[0] * gpu.integral(edges)[:, EXISTING] + price[1] * cpu.integral(edges)[:, EXISTING]
     return Timeline(
         t=np.arange(n, dtype=float),
-        offered_rps=np.asarray(offered_rps, dtype=float),
+        offered_rps=records.offered_rps,
         sent=_count(second, n),
         ok=_count(second[requests.ok], n),
         failed=_count(second[~requests.ok], n),
@@ -119,10 +119,9 @@ def _count(second: NDArray[np.int64], n: int) -> Float:
 
 
 def _percentiles(requests: Requests, second: NDArray[np.int64], n: int) -> Float:
-    """(3, n): the PERCENTILES of the answered requests of each second."""
-    order = np.argsort(second[requests.ok], kind="stable")
-    latency = requests.latency_ms[requests.ok][order]
-    groups = np.split(latency, np.cumsum(_count(second[requests.ok], n)).astype(int)[:-1])
+    """(3, n): the PERCENTILES of the requests of each second."""
+    latency = requests.latency_ms[np.argsort(second, kind="stable")]
+    groups = np.split(latency, np.cumsum(_count(second, n)).astype(int)[:-1])
     empty = np.full(len(PERCENTILES), np.nan)
     return np.array([np.percentile(group, PERCENTILES) if len(group) else empty for group in groups]).T
 

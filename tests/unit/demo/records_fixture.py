@@ -46,6 +46,7 @@ def make_decisions(*rows: tuple[float, bool, int, int]) -> Decisions:
 def make_records(**changes: object) -> Records:
     values: dict[str, object] = {
         "run": make_run(),
+        "offered_rps": np.array([2.0, 2.0, 0.0, 1.0]),
         "requests": make_requests(
             (-0.5, 10, True), (0.0, 100, True), (0.5, 300, True), (1.2, 1500, True), (1.4, 5000, False), (3.9, 50, True)
         ),
@@ -59,16 +60,17 @@ def make_records(**changes: object) -> Records:
     return Records(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def made_up_run(seconds: int = 300) -> tuple[Records, np.ndarray]:
-    """A spike with queueing while replicas start: (records, offered rate), for drawing only."""
+def made_up_run(seconds: int = 300) -> Records:
+    """A spike with queueing while replicas start, for drawing only."""
     generator = np.random.default_rng(7)
     offered = np.where((np.arange(seconds) >= 0.3 * seconds) & (np.arange(seconds) < 0.7 * seconds), 100.0, 10.0)
     arrivals = np.concatenate([i + np.sort(generator.random(generator.poisson(r))) for i, r in enumerate(offered)])
     jammed = (arrivals > 0.3 * seconds) & (arrivals < 0.47 * seconds)
     latency = generator.lognormal(4.2, 0.5, len(arrivals)) * np.where(jammed, 25, 1)
     up, half, down = 0.32 * seconds, 0.42 * seconds, 0.75 * seconds
-    records = Records(
+    return Records(
         run=make_run(duration_s=float(seconds)),
+        offered_rps=offered,
         requests=Requests(START + arrivals, np.minimum(latency, 5000), latency < 5000),
         replicas={
             "gpu": make_steps(
@@ -83,4 +85,3 @@ def made_up_run(seconds: int = 300) -> tuple[Records, np.ndarray]:
         routes=make_steps((-9, 833, 167), (up, 600, 400), (half, 833, 167), (down, 900, 100), columns=2),
         decisions=make_decisions((-9, True, 0, 0), (up, True, 2, 0), (half, True, 1, 0), (down, True, 0, 0)),
     )  # fmt: skip
-    return records, offered

@@ -24,27 +24,27 @@ def png_size(path: Path) -> tuple[int, int]:
     return width, height
 
 
-def draw(records: Records, offered: np.ndarray, path: Path) -> Timeline:
-    timeline = build_timeline(records, offered)
+def draw(records: Records, path: Path) -> Timeline:
+    timeline = build_timeline(records)
     plot_timeline(timeline, summarise(records), path)
     return timeline
 
 
 def test_a_run_is_drawn_in_full_size(tmp_path: Path) -> None:
-    records, offered = made_up_run()
-    draw(records, offered, tmp_path / "timeline.png")
+    records = made_up_run()
+    draw(records, tmp_path / "timeline.png")
     assert png_size(tmp_path / "timeline.png") == (1760, 1760)
 
 
 @pytest.mark.parametrize("requests", [make_requests(), make_requests((1, 5000, False))])
 def test_a_run_without_answers_is_drawn_too(tmp_path: Path, requests: object) -> None:
-    draw(make_records(requests=requests), np.full(4, 2.0), tmp_path / "timeline.png")
+    draw(make_records(requests=requests), tmp_path / "timeline.png")
     assert png_size(tmp_path / "timeline.png")[0] == 1760
 
 
 def test_drawing_the_stored_timeline_gives_the_same_picture(tmp_path: Path) -> None:
-    records, offered = made_up_run()
-    draw(records, offered, tmp_path / "a.png").write(tmp_path / "timeline.csv")
+    records = made_up_run()
+    draw(records, tmp_path / "a.png").write(tmp_path / "timeline.csv")
     plot_timeline(Timeline.read(tmp_path / "timeline.csv"), summarise(records), tmp_path / "b.png")
     assert (tmp_path / "a.png").stat().st_size == pytest.approx((tmp_path / "b.png").stat().st_size, rel=0.01)
 

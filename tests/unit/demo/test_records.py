@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rlscaler_demo.exceptions import RecordError
 from rlscaler_demo.records import CsvWriter, Run, Steps, read_records
+from rlscaler_demo.settings import CLIENT_TIMEOUT_MS
 
 from .records_fixture import make_run
 
@@ -59,6 +60,7 @@ def write_records(folder: Path) -> None:
     (folder / "requests.csv").write_text(
         "scheduled_at,latency_ms,outcome,status,pool\n1.5,20.25,ok,200,gpu\n2.5,9,failed,503,cpu\n"
     )
+    (folder / "offered.csv").write_text("t,offered_rps\n0,10\n1,100\n")
     (folder / "replicas.csv").write_text("time,pool,spec,existing,ready,starting\n0,gpu,2,2,1,1\n0,cpu,1,1,1,0\n")
     (folder / "routes.csv").write_text("time,gpu_weight,cpu_weight\n0,833,167\n1,500,500\n")
     (folder / "decisions.csv").write_text("time,kind,placement,unknown_required\n1.0,action,Balanced,0\n1.5,floor,,2\n")
@@ -68,7 +70,9 @@ def test_records_are_read_as_written(tmp_path: Path) -> None:
     write_records(tmp_path)
     records = read_records(tmp_path)
     assert records.run == make_run()
+    np.testing.assert_array_equal(records.offered_rps, [10, 100])
     np.testing.assert_array_equal(records.requests.ok, [True, False])
+    np.testing.assert_array_equal(records.requests.latency_ms, [20.25, CLIENT_TIMEOUT_MS])
     np.testing.assert_array_equal(records.replicas["gpu"].values, [[2, 2, 1, 1]])
     np.testing.assert_array_equal(records.routes.values, [[833, 167], [500, 500]])
     np.testing.assert_array_equal(records.decisions.by_actor, [True, False])
@@ -83,7 +87,9 @@ def test_a_half_written_last_line_is_left_out(tmp_path: Path) -> None:
     assert len(read_records(tmp_path).requests) == 2
 
 
-@pytest.mark.parametrize("name", ["run.json", "requests.csv", "replicas.csv", "routes.csv", "decisions.csv"])
+@pytest.mark.parametrize(
+    "name", ["run.json", "offered.csv", "requests.csv", "replicas.csv", "routes.csv", "decisions.csv"]
+)
 def test_a_missing_record_is_named(tmp_path: Path, name: str) -> None:
     write_records(tmp_path)
     (tmp_path / name).unlink()

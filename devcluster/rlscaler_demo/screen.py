@@ -1,0 +1,159 @@
+"""What the demo says while it runs: steps, then a live table on a terminal or a line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from .books import Replicas
+from .settings import POOLS, Settings
+from .tails import LoadFigures
+
+LINE_SECONDS = 10.0
+"""Distance of the lines, and of the rows that the live table keeps."""
+KEPT_ROWS = 14
+
+COLUMNS = (("time", "right"), ("offered", "right"), ("done/s", "right"), ("p95 ms", "right"), ("late", "right"))
+POOL_COLUMNS = (("GPU", "left"), ("CPU", "left"), ("traffic", "left"), ("last action", "left"), ("shield", "left"))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The run at one moment."""
+
+    elapsed_seconds: float
+    offered_rps: float
+    load: LoadFigures
+    replicas: Mapping[str, Replicas | None]
+    weights: tuple[int, int] | None
+    placement: str
+    action: str
+    guards: tuple[str, ...]
+    conditions: Mapping[str, str]
+    problem: str = ""
+    """Why some of this may be out of date."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        return (
+            f"{max(self.elapsed_seconds, 0):.0f} s",
+            f"{self.offered_rps:.0f}",
+            f"{self.load.finished_rps:.0f}",
+            _number(self.load.p95_ms),
+            _number(self.load.late_percent, 1, " %"),
+            *(_pool(self.replicas.get(pool)) for pool in POOLS),
+            self.traffic,
+            self.action,
+            ", ".join(self.guards),
+        )
+
+    @property
+    def traffic(self) -> str:
+        """`PreferGPU 91:9`, in percent."""
+        if self.weights is None or not sum(self.weights):
+            return self.placement or "-"
+        gpu = round(100 * self.weights[0] / sum(self.weights))
+        return f"{self.placement} {gpu}:{100 - gpu}".strip()
+
+    @property
+    def state(self) -> str:
+        """The conditions, those that need attention first."""
+        good = {"Ready", "Active", "ScalingActive", "AbleToScale"}
+        shown = sorted(self.conditions.items(), key=lambda item: (item[1] == "True") == (item[0].split()[-1] in good))
+        return "  ".join(f"{name}={value}" for name, value in shown)
+
+
+def _number(value: float, digits: int = 0, unit: str = "") -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}f}{unit}"
+
+
+def _pool(replicas: Replicas | None) -> str:
+    """`1/3`: ready of desired; `+2` are starting."""
+    if replicas is None:
+        return "-"
+    starting = f" +{replicas.starting}" if replicas.starting else ""
+    return f"{replicas.ready}/{replicas.spec}{starting}"
+
+
+class Screen:
+    """Writes to a terminal or to a pipe; what is the same on both is `step`."""
+
+    def __init__(self, settings: Settings, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._settings = settings
+        self._next_row = 0.0
+        self._rows: list[tuple[str, ...]] = []
+        self._live: Live | None = None
+
+    def step(self, text: str) -> None:
+        """Something begins or has ended."""
+        self.console.print(Text(f"• {text}"))
+
+    @contextmanager
+    def table(self) -> Iterator[None]:
+        """The live part, while the load runs."""
+        if not self.console.is_terminal:
+            self.console.print("  ".join(name for name, _ in (*COLUMNS, *POOL_COLUMNS)))
+            yield
+            return
+        with Live(console=self.console, refresh_per_second=4, transient=False) as self._live:
+            yield
+        self._live = None
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Bring the table up to date, or write a line when one is due."""
+        due = snapshot.elapsed_seconds >= self._next_row
+        if due:
+            self._next_row = (snapshot.elapsed_seconds // LINE_SECONDS + 1) * LINE_SECONDS
+        if self._live is None:
+            if due:
+                self.console.print(_line(snapshot))
+            return
+        if due:
+            self._rows = [*self._rows[-KEPT_ROWS:], snapshot.cells]
+        self._live.update(self._render(snapshot))
+
+    def _render(self, snapshot: Snapshot) -> Group:
+        table = Table(box=None, header_style="bold", padding=(0, 1))
+        for name, justify in (*COLUMNS, *POOL_COLUMNS):
+            table.add_column(name, justify=justify, no_wrap=name not in ("last action", "shield"))  # type: ignore[arg-type]
+        for row in self._rows:
+            table.add_row(*row, style="dim")
+        table.add_row(*snapshot.cells, style="red" if snapshot.load.late_percent > 1 else "")
+        total = self._settings.duration_seconds
+        bar = ProgressBar(total=total, completed=min(max(snapshot.elapsed_seconds, 0), total), width=60)
+        notes = [Text(snapshot.state, style="dim")]
+        if snapshot.problem:
+            notes.append(Text(snapshot.problem, style="yellow"))
+        return Group(table, bar, *notes)
+
+
+def _line(snapshot: Snapshot) -> Text:
+    names = [name for name, _ in (*COLUMNS, *POOL_COLUMNS)]
+    cells = dict(zip(names, snapshot.cells, strict=True))
+    text = (
+        f"{cells['time']:>6}  {cells['offered']:>4} offered {cells['done/s']:>4} done/s  p95 {cells['p95 ms']:>5} ms  "
+        f"late {cells['late']:>7}  gpu {cells['GPU']:<7} cpu {cells['CPU']:<7} {cells['traffic']:<16} {cells['last action']}"
+    )
+    if cells["shield"]:
+        text += f"  [{cells['shield']}]"
+    if snapshot.state:
+        text += f"  {snapshot.state}"
+    return Text(text + (f"  ({snapshot.problem})" if snapshot.problem else ""))
+
+
+def summary_table(summary: Mapping[str, object]) -> Table:
+    """The figures of the run, for the end."""
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    for key, value in summary.items():
+        if key != "versions":
+            table.add_row(key, "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value))
+    return table

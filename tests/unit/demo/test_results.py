@@ -1,0 +1,73 @@
+"""The result folder, signals, and what is written when."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from rlscaler_demo.exceptions import DemoError, RecordError
+from rlscaler_demo.interrupts import SIGNALS, Interrupted, interruptible
+from rlscaler_demo.results import ResultFolder
+
+from .test_records import write_records
+
+
+def test_results_are_written_again_from_the_raw_records(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path / "out")
+    folder.prepare()
+    write_records(folder.data)
+    first = folder.write()
+    for file in (folder.summary, folder.timeline, folder.picture):
+        assert file.stat().st_size > 0
+        file.unlink()
+    assert folder.write() == first == json.loads(folder.summary.read_text())
+
+
+def test_without_records_nothing_is_made_up(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path)
+    folder.prepare()
+    with pytest.raises(RecordError, match=r"offered\.csv"):
+        folder.write()
+    assert not folder.summary.exists()
+
+
+def test_a_new_run_replaces_an_earlier_one_and_nothing_else(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path)
+    folder.prepare()
+    folder.summary.write_text("{}")
+    (folder.logs / "old.log").write_text("old")
+    (tmp_path / "notes.txt").write_text("mine")
+    folder.prepare()
+    assert not folder.summary.exists()
+    assert not (folder.logs / "old.log").exists()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("…")
+    with pytest.raises(DemoError, match="--out"):
+        ResultFolder(tmp_path).prepare()
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DemoError, match=r"file/out cannot be written.*--out"):
+        ResultFolder(tmp_path / "file" / "out").prepare()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_interrupts_and_the_next_ones_do_not(number: signal.Signals) -> None:
+    again: list[str] = []
+    before = signal.getsignal(number)
+    with interruptible(lambda: again.append("still stopping")):
+        with pytest.raises(Interrupted) as caught:
+            os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+    assert caught.value.exit_code == 128 + number
+    assert again == ["still stopping"]
+    assert signal.getsignal(number) == before
