@@ -6,6 +6,7 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from rlscaler_operator.api.base import Model
@@ -68,10 +69,17 @@ def _convert(source: Schema, definitions: dict[str, Schema], path: str) -> Schem
         target["items"] = _convert(source["items"], definitions, f"{path}[]")
         target.setdefault("x-kubernetes-list-type", "atomic")
     if source.get("default") is not None:
-        # The API server fills in the defaults below an empty object by itself.
-        target["default"] = {} if "properties" in source else source["default"]
+        # Written out in full: the API server checks a default against the rules before it fills in what lies below.
+        target["default"] = _without_null(source["default"])
+        target["description"] = (target.get("description", "") + default_text(target)).lstrip()
     _check(source, target, path)
     return dict(sorted(target.items()))
+
+
+def default_text(schema: Schema) -> str:
+    """What is said about the default at the end of a description, since `kubectl explain` does not show it."""
+    value = schema.get("default")
+    return "" if value is None or isinstance(value, dict) else f" Default: {json.dumps(value)}."
 
 
 def _merged(source: Schema, definitions: dict[str, Schema], path: str) -> Schema:
@@ -105,6 +113,12 @@ def _mapping(source: Schema, target: Schema, definitions: dict[str, Schema], pat
             "message": f"{path.rpartition('.')[2]} has an unknown name: use only {', '.join(names)}",
         }
         target["x-kubernetes-validations"] = [*target.get("x-kubernetes-validations", []), rule]
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    return value
 
 
 def _check(source: Schema, target: Schema, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Literal
 
@@ -65,7 +66,7 @@ def defaulted(schema, value):
     """What the API server stores: defaults are filled in below every object that is there."""
     for name, child in schema.get("properties", {}).items():
         if name not in value and "default" in child:
-            value[name] = child["default"] if child["type"] != "object" else {}
+            value[name] = copy.deepcopy(child["default"])
         if name in value and child["type"] == "object":
             defaulted(child, value[name])
     return value
