@@ -9,7 +9,11 @@ from rlscaler_rl.decision.types import Bool, Float, Int, Params, Samples
 HPA_TOLERANCE = 0.1
 """Kubernetes' --horizontal-pod-autoscaler-tolerance default."""
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Replicas; keeps 2.0000000001 from becoming 3."""
+
+MANY = 1_000_000
+"""Replicas; no limit is that high, and it fits an int32 whatever is added."""
 
 
 def floor_replicas(
@@ -29,7 +33,7 @@ def floor_replicas(
     """
     capacity = np.nan_to_num(rps * target_utilization)
     deficit = arrivals - (desired * capacity).sum(axis=1)
-    short = np.flatnonzero(deficit > _ROUNDING)
+    short = np.flatnonzero(deficit > ROUNDING)
     if not short.size:
         return desired
     raised = desired.copy()
@@ -38,7 +42,7 @@ def floor_replicas(
     for pool in (soonest, 1 - soonest):
         unit = capacity[short, pool]
         usable = unit > 0
-        wanted = np.where(usable, np.ceil(missing / np.where(usable, unit, 1.0) - _ROUNDING), 0.0)
+        wanted = np.where(usable, np.ceil(missing / np.where(usable, unit, 1.0) - ROUNDING), 0.0)
         room = np.maximum(limit[short, pool] - raised[short, pool], 0)
         added = np.clip(wanted, 0, room).astype(np.int32)
         raised[short, pool] += added
@@ -65,9 +69,15 @@ def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization
     """
     ratio = utilization / (100 * target_utilization)
     measured = np.isfinite(ratio) & (ready > 0) & (np.abs(ratio - 1) > HPA_TOLERANCE)
-    wanted = np.where(measured, np.ceil(ready * np.where(measured, ratio, 1.0) - _ROUNDING), current).astype(np.int32)
+    wanted = np.where(measured, whole_replicas(np.where(measured, ready * ratio, 0.0)), current)
     contrary = np.where(ratio > 1, wanted < current, wanted > current)
     return np.where(contrary, current, wanted)
+
+
+def whole_replicas(count: Float) -> Int:
+    """`count` rounded up, at least 0, at most MANY; NaN is 0."""
+    rounded = np.nan_to_num(np.ceil(count - ROUNDING), nan=0.0)
+    return np.asarray(np.clip(rounded, 0, MANY), np.int32)
 
 
 def pool_utilization(samples: Samples, signal_known: Bool) -> Float:

@@ -10,9 +10,8 @@ import numpy as np
 from rlscaler_rl.decision.action import one_hot
 from rlscaler_rl.decision.forecast import upper_forecast
 from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.reactive import MANY, ROUNDING, whole_replicas
 from rlscaler_rl.decision.types import Float, Float32, Int, Params, Placement, Samples, State
-
-_ROUNDING = 1e-9
 
 
 class Rule:
@@ -40,6 +39,8 @@ def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
     horizon = 2 * np.where(params.present, params.cold_start_seconds, 0.0)
     slow = upper_forecast(state.rate_time, state.rate_value, samples.time, horizon.max(axis=1))
     load = np.maximum(slow, samples.arrival_rate)
+    sized = np.isfinite(load) & ~np.isnan(capacity).any(axis=1)
+    load = np.where(sized, load, 0.0)
     usable = capacity > 0
     unit_price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)
     base = np.where(unit_price[:, 0] <= unit_price[:, 1], 0, 1).astype(np.int32)
@@ -48,32 +49,31 @@ def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
     replicas = np.empty_like(samples.spec_replicas)
     replicas[rows, base] = base_replicas
     replicas[rows, 1 - base] = rest_replicas
-    sized = np.isfinite(load) & ~np.isnan(capacity).any(axis=1)
     return np.where(sized[:, None], replicas, samples.spec_replicas)
 
 
 def _split(params: Params, samples: Samples, load: Float, capacity: Float, base: Int, rows: Int) -> tuple[Int, Int]:
-    """(N,) replicas of the base pool and of the other."""
+    """(N,) replicas of the base pool and of the other, whose minimum is there anyway."""
     rest = 1 - base
     base_unit, rest_unit = capacity[rows, base], capacity[rows, rest]
     base_cost, rest_cost = params.cost_per_hour[rows, base], params.cost_per_hour[rows, rest]
     base_max, rest_max = params.max_replicas[rows, base], params.max_replicas[rows, rest]
-    whole = np.floor(_per(load, base_unit) + _ROUNDING)
-    remainder = np.ceil(_per(load - whole * base_unit, rest_unit) - _ROUNDING)
-    dearer = (rest_unit <= 0) | (remainder > rest_max) | (remainder * rest_cost >= base_cost) & (remainder > 0)
-    many = np.ceil(_per(load, base_unit) - _ROUNDING)
-    base_count = np.clip(np.where(dearer, many, whole), params.min_replicas[rows, base], base_max)
+    always = params.min_replicas[rows, rest]
+    carried = np.maximum(load - always * rest_unit, 0.0)
+    whole = np.floor(_per(carried, base_unit) + ROUNDING)
+    remainder = whole_replicas(_per(carried - whole * base_unit, rest_unit))
+    dearer = (
+        (rest_unit <= 0) | (remainder > rest_max - always) | ((remainder * rest_cost >= base_cost) & (remainder > 0))
+    )
+    base_count = np.where(dearer, whole_replicas(_per(carried, base_unit)), np.minimum(whole, MANY).astype(np.int32))
+    base_count = np.clip(base_count, params.min_replicas[rows, base], base_max)
     sooner = params.cold_start_seconds[rows, rest] < params.cold_start_seconds[rows, base]
     serving = np.where(sooner, np.minimum(samples.ready_replicas[rows, base], base_count), base_count)
-    rest_count = np.ceil(_per(np.maximum(load - serving * base_unit, 0.0), rest_unit) - _ROUNDING)
-    return _whole(base_count), _whole(np.minimum(rest_count, rest_max))
+    rest_count = whole_replicas(_per(np.maximum(load - serving * base_unit, 0.0), rest_unit))
+    return base_count, np.minimum(rest_count, rest_max)
 
 
 def _per(load: Float, unit: Float) -> Float:
     """load / unit, 0 where the unit is 0 or NaN."""
     usable = unit > 0
     return np.where(usable, load / np.where(usable, unit, 1.0), 0.0)
-
-
-def _whole(count: Float) -> Int:
-    return np.nan_to_num(count).astype(np.int32)

@@ -1,0 +1,192 @@
+"""What the shield promises for any input: bounds, no fall on unknown data, purity, rows that do not touch."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.observation import observe, sense
+from rlscaler_rl.decision.params import make_params
+from rlscaler_rl.decision.samples import make_samples
+from rlscaler_rl.decision.shield import act, floor_tick
+from rlscaler_rl.decision.state import initial_state
+from rlscaler_rl.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
+
+CONTRACT = ObservationContract(stack_size=2)
+ROWS, STEPS = 8192, 124
+SENSED = ("arrival_rate", "cpu_utilization", "memory_utilization", "gpu_utilization", "p95_ms")
+
+
+def random_params(rng: np.random.Generator, n: int) -> Params:
+    """Anything the custom resource lets through, a quarter of it with a `behavior`."""
+    present = rng.random((n, 2)) > 0.1
+    present[~present.any(axis=1)] = True
+    lowest = rng.integers(0, 4, (n, 2))
+    with_behavior = rng.random(n) < 0.25
+    rules = np.stack(
+        [rng.integers(0, 3, (n, 2, 4)), rng.integers(0, 120, (n, 2, 4)), rng.integers(1, 300, (n, 2, 4))], axis=-1
+    )
+    return make_params(
+        n,
+        present=present,
+        min_replicas=lowest,
+        max_replicas=lowest + rng.integers(0, 30, (n, 2)),
+        step_size=rng.integers(1, 4, (n, 2)),
+        requests_per_second=np.where(rng.random((n, 2)) < 0.1, np.nan, rng.uniform(0.1, 40, (n, 2))),
+        cold_start_seconds=rng.choice([5.0, 8.0, 45.0], (n, 2)),
+        reactive_floor=rng.random(n) > 0.2,
+        fallback=rng.integers(0, 4, n),
+        fallback_replicas=rng.integers(0, 40, (n, 2)),
+        failure_threshold=rng.integers(1, 4, n),
+        has_behavior=with_behavior,
+        rules=rules * with_behavior[:, None, None, None],
+        stabilization_seconds=rng.integers(0, 200, (n, 2)) * with_behavior[:, None],
+        select_policy=rng.integers(0, 3, (n, 2)),
+    )
+
+
+def random_samples(rng: np.random.Generator, params: Params, time: float, spec: np.ndarray) -> Samples:
+    """Half of the rows are fully known, in the others anything may be missing, stale or absurd."""
+    n = len(params)
+    broken = rng.random(n) < 0.5
+    ages = np.where(
+        broken[:, None] & (rng.random((n, len(SIGNALS))) < 0.2), rng.choice([61.0, 900.0, np.inf, np.nan]), 3
+    )
+    columns = {name: rng.uniform(0, 120, n) for name in SENSED}
+    for values in columns.values():
+        absurd = broken & (rng.random(n) < 0.15)
+        values[absurd] = rng.choice([np.nan, np.inf, -np.inf, -1.0, 1e12], absurd.sum())
+    columns["arrival_rate"][rng.random(n) < 0.1] = 0.0
+    return make_samples(
+        n,
+        time=time,
+        age_seconds=ages,
+        spec_replicas=spec,
+        ready_replicas=np.minimum(rng.integers(0, 40, (n, 2)), spec),
+        paused=rng.random(n) < 0.1,
+        paused_replicas=rng.integers(-1, 35, (n, 2)),
+        paused_scale_down=rng.random(n) < 0.1,
+        **columns,
+    )
+
+
+def step(
+    rng: np.random.Generator, params: Params, state: State, samples: Samples, residual: bool
+) -> tuple[Decision, State, np.ndarray, np.ndarray]:
+    """One action interval with a random actor: the decision, the state, the required unknown, `static` in force."""
+    n = len(params)
+    state = sense(params, state, samples)
+    observation, state = observe(params, state, samples, CONTRACT)
+    action = np.stack([rng.integers(-2, 3, n), rng.integers(-2, 3, n), rng.integers(0, 3, n)], axis=1).astype(np.int32)
+    outside = rng.random(n) < 0.05
+    decision, state = act(
+        params, state, samples, observation, action, rng.random(n) > 0.1, None, residual, out_of_envelope=outside
+    )
+    static = (params.fallback == FallbackBehavior.STATIC) & ((decision.flags & Flag.FALLBACK) > 0)
+    return decision, state, observation.required_unknown, static
+
+
+def check(params: Params, samples: Samples, decision: Decision, unknown: np.ndarray, static: np.ndarray) -> None:
+    """Within the limits always; never below the base on unknown data, but by the user's own edit."""
+    assert (decision.desired >= params.min_replicas).all()
+    assert (decision.desired <= params.max_replicas).all()
+    assert (decision.weights.sum(axis=1) == 1000).all()
+    fell = decision.desired < np.minimum(decision.base, params.max_replicas)
+    by_pause = samples.paused[:, None] & (samples.paused_replicas >= 0)
+    assert not (fell & unknown[:, None] & ~static[:, None] & ~by_pause).any()
+    assert (decision.trail[:, -1] == decision.desired).all()
+    untouched = (decision.flags & (Flag.BEHAVIOR | Flag.FLOOR | Flag.LIMITED | Flag.PAUSED)) == 0
+    assert (decision.desired[untouched] == decision.trail[untouched, 1]).all()
+
+
+def test_a_million_steps_stay_in_bounds_and_never_fall_on_unknown_data() -> None:
+    rng = np.random.default_rng(20)
+    params = random_params(rng, ROWS)
+    state = initial_state(ROWS, CONTRACT.stack_size)
+    spec = rng.integers(0, 35, (ROWS, 2)) * params.present
+    for index in range(STEPS):
+        samples = random_samples(rng, params, 1e9 + 15.0 * index, spec)
+        if index % 4 == 3:
+            decision, state = floor_tick(params, sense(params, state, samples), samples)
+            unknown, static = np.ones(ROWS, bool), np.zeros(ROWS, bool)
+        else:
+            decision, state, unknown, static = step(rng, params, state, samples, residual=index % 8 == 0)
+        check(params, samples, decision, unknown, static)
+        written = rng.random((ROWS, 1))
+        by_hand = rng.integers(0, 35, (ROWS, 2)) * params.present
+        spec = np.where(written < 0.8, decision.desired, np.where(written < 0.95, spec, by_hand))
+        edited = rng.random(ROWS) < 0.01
+        params.put(edited, random_params(rng, int(edited.sum())))
+        spec *= params.present
+    assert ROWS * STEPS >= 1_000_000
+
+
+def snapshot(*tables: Rows) -> list[np.ndarray]:
+    return [getattr(table, field.name).copy() for table in tables for field in fields(table)]
+
+
+def assert_equal(left: Rows, right: Rows) -> None:
+    for field in fields(left):
+        np.testing.assert_array_equal(getattr(left, field.name), getattr(right, field.name), err_msg=field.name)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
+def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
+    rng = np.random.default_rng(seed)
+    params, state = random_params(rng, 64), initial_state(64, CONTRACT.stack_size)
+    spec = rng.integers(0, 35, (64, 2)) * params.present
+    for index in range(12):
+        samples = random_samples(rng, params, 1e9 + 10.0 * index, spec)
+        before = snapshot(params, state, samples)
+        _, ticked = floor_tick(params, sense(params, state, samples), samples)
+        decision, following, _, _ = step(rng, params, state, samples, residual)
+        for old, now in zip(before, snapshot(params, state, samples), strict=True):
+            np.testing.assert_array_equal(old, now)
+        state = replace(following, weights=ticked.weights)
+        spec = decision.desired
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
+def test_a_row_does_not_depend_on_the_rows_beside_it(seed: int, residual: bool) -> None:
+    n = 12
+    rng = np.random.default_rng(seed)
+    params = random_params(rng, n)
+    together = initial_state(n, CONTRACT.stack_size)
+    alone = [together.take(slice(row, row + 1)) for row in range(n)]
+    spec = rng.integers(0, 35, (n, 2)) * params.present
+    for index in range(10):
+        samples = random_samples(rng, params, 1e9 + 10.0 * index, spec)
+        action = np.stack([rng.integers(-2, 3, n), rng.integers(-2, 3, n), rng.integers(0, 3, n)], axis=1)
+        usable = rng.random(n) > 0.2
+
+        def one_interval(state: State, rows: slice) -> tuple[Decision, State]:
+            own, seen = params.take(rows), samples.take(rows)  # noqa: B023
+            state = sense(own, state, seen)
+            observation, state = observe(own, state, seen, CONTRACT)
+            return act(own, state, seen, observation, action[rows], usable[rows], None, residual)  # noqa: B023
+
+        decision, together = one_interval(together, slice(None))
+        singles = [one_interval(alone[row], slice(row, row + 1)) for row in range(n)]
+        assert_equal(decision, Decision.concat([single for single, _ in singles]))
+        alone = [state for _, state in singles]
+        assert_equal(together, State.concat(alone))
+        spec = np.where(rng.random((n, 1)) < 0.8, decision.desired, spec)
+
+
+@pytest.mark.parametrize("fallback", list(FallbackBehavior))
+def test_only_static_may_lower_on_unknown_data(fallback: FallbackBehavior) -> None:
+    params = make_params(1, requests_per_second=(20, 4), fallback=fallback, fallback_replicas=1, failure_threshold=1)
+    samples = make_samples(1, spec_replicas=5, ready_replicas=5, cpu_utilization=1.0, gpu_utilization=1.0)
+    observation, state = observe(params, initial_state(1, CONTRACT.stack_size), samples, CONTRACT)
+    action = np.array([[-2, -2, 0]], np.int32)
+    decision, _ = act(params, state, samples, observation, action, np.ones(1, bool))
+    lowered = fallback == FallbackBehavior.STATIC
+    assert decision.desired.tolist() == [[1, 1] if lowered else [5, 5]]
+    assert decision.flags[0] & Flag.FALLBACK
