@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -11,8 +12,10 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rlscaler_rl.decision.actor import Actor
+from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
-from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, Recorder
+from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, Recorder, TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
 from rlscaler_rl.training.export import export, write
 from rlscaler_rl.training.policy import ScalingPolicy
@@ -97,7 +100,8 @@ def train(config: TrainingConfig, folder: Path, *, resume: bool = False, progres
         model = PPO.load(newest_checkpoint(folder), env=env, device="cpu")
     else:
         model = make_model(config, env, folder)
-    callbacks: list[BaseCallback] = [EntropySchedule(config.agent.entropy, config.agent.final_entropy), recorder]
+    entropy = EntropySchedule(config.agent.entropy, config.agent.final_entropy)
+    callbacks: list[BaseCallback] = [entropy, TimeLimitBootstrap(), recorder]
     bar = ProgressBar(recorder)
     left = config.steps - model.num_timesteps if resume else config.steps
     try:
@@ -115,3 +119,25 @@ def train(config: TrainingConfig, folder: Path, *, resume: bool = False, progres
     content, manifest = export(best.policy, config, best.num_timesteps)
     write(folder, "policy", "manifest.json", content, manifest)
     return folder
+
+
+def summary(folder: Path) -> str:
+    """A few lines about the best validation of a run."""
+    rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
+    best = min(rows, key=lambda row: row["validation"]["mean"]["j"])
+    lines = [
+        f"{pattern:>9}  J {figures['j']:6.2f}  cost {figures['cost']:5.2f}  late {figures['late_percent']:5.2f} %"
+        for pattern, figures in {**best["validation"]["patterns"], "mean": best["validation"]["mean"]}.items()
+    ]
+    return "\n".join([f"best validation, at {best['steps']:,} steps:", *lines, f"{folder}"])
+
+
+def install(folder: Path, models: Path) -> None:
+    """Copy policy.onnx and manifest.json of a run to the package's models, as the bundled `ppo`.
+
+    Raises decision.exceptions.ModelError when the pair does not belong together.
+    """
+    manifest = Manifest.load(folder / "manifest.json")
+    content = (folder / "policy.onnx").read_bytes()
+    Actor.load(content, manifest)
+    write(models, "ppo", "ppo.json", content, manifest)
