@@ -1,0 +1,187 @@
+"""The development cluster for other packages and tests: `up`, `down`, `status`.
+
+info = up("mine")
+... info.kubeconfig, info.prometheus_url, info.prometheus_targets_dir ...
+down("mine")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlscaler_devcluster import attach, binaries, gateway, kubeconfig, launcher, paths, state
+from rlscaler_devcluster.components import Layout
+from rlscaler_devcluster.exceptions import DevClusterError, NotRunningError
+from rlscaler_devcluster.launcher import Options, cluster_lock, healthy, layout_of
+from rlscaler_devcluster.processes import supported
+from rlscaler_devcluster.progress import Reporter
+from rlscaler_devcluster.state import ClusterState
+from rlscaler_devcluster.versions import CONTROL_PLANE
+
+DEFAULT_NAME = "rlscaler"
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """A running cluster."""
+
+    name: str
+    kubeconfig: Path
+    """Of an administrator (system:masters, so neither RBAC nor fairness applies to it)."""
+    server: str
+    server_version: str
+    prometheus_url: str | None
+    """None on a cluster of the user's without our Prometheus."""
+    prometheus_targets_dir: Path | None
+    """Drop a file_sd JSON file in here and its targets are scraped every 2 s."""
+    state_dir: Path
+    managed: bool
+    """False for a cluster of the user's: it is neither changed nor stopped."""
+    external_metrics: bool
+    """Whether external.metrics.k8s.io is served from Prometheus."""
+    processes: dict[str, int]
+    """Component -> pid."""
+    start_seconds: float
+    """How long starting took when it was started."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        targets = self.prometheus_targets_dir
+        return {
+            "name": self.name,
+            "kubeconfig": str(self.kubeconfig),
+            "server": self.server,
+            "server_version": self.server_version,
+            "prometheus_url": self.prometheus_url,
+            "prometheus_targets_dir": str(targets) if targets else None,
+            "state_dir": str(self.state_dir),
+            "managed": self.managed,
+            "external_metrics": self.external_metrics,
+            "processes": self.processes,
+            "start_seconds": round(self.start_seconds, 2),
+        }
+
+    def add_scrape_target(self, job: str, *addresses: str, labels: Mapping[str, str] | None = None) -> Path:
+        """Have Prometheus scrape `host:port` addresses under the job name `job`; the file to delete to stop it."""
+        if self.prometheus_targets_dir is None:
+            raise DevClusterError(f"cluster {self.name} runs without our Prometheus: start it with --prometheus")
+        content = [{"targets": list(addresses), "labels": {"job": job, **(labels or {})}}]
+        path = self.prometheus_targets_dir / f"{job}.json"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(content))
+        return temporary.replace(path)
+
+
+def up(
+    name: str = DEFAULT_NAME,
+    kubeconfig: Path | str | None = None,
+    gpu_nodes: int = 2,
+    gpus_per_node: int = 8,
+    cpu_nodes: int = 2,
+    progress: Reporter | None = None,
+    *,
+    cold_start_seconds: Mapping[str, tuple[float, float]] | None = None,
+    metrics_server: bool = True,
+    gateway_api: bool = True,
+    adapter: bool = False,
+    prometheus: bool = True,
+    source: str | None = None,
+    merge_kubeconfig: bool = False,
+) -> ClusterInfo:
+    """Start the cluster, or return it when it runs already. What a killed run left behind is cleaned first.
+
+    kubeconfig: a cluster of the user's; then nothing is started except Prometheus beside it (`prometheus`).
+    cold_start_seconds: flavour -> (shortest, longest).
+    adapter: serve Prometheus as external metrics, for a HorizontalPodAutoscaler on GPU utilization.
+    source: 'path', 'release' or 'build' to narrow where binaries come from.
+    Raises DevClusterError with a remedy.
+    """
+    reporter = progress or Reporter()
+    with cluster_lock(name):
+        if kubeconfig is not None:
+            return _info(attach.up(name, Path(kubeconfig), prometheus, reporter, source))
+        if not supported():
+            raise DevClusterError(
+                "the control plane starts on Linux only; elsewhere bring a cluster (kind, minikube) with --kubeconfig"
+            )
+        options = Options(
+            gpu_nodes, gpus_per_node, cpu_nodes, dict(cold_start_seconds or {}), metrics_server, gateway_api
+        )
+        cluster = _running(name, options, reporter)
+        if cluster is None:
+            provided = binaries.provide(CONTROL_PLANE, reporter, source)
+            definitions = gateway.manifests(reporter) if gateway_api else []
+            cluster = launcher.start(name, options, provided, definitions, reporter.say)
+        if merge_kubeconfig:
+            _merge(cluster)
+        return _info(cluster)
+
+
+def _running(name: str, options: Options, reporter: Reporter) -> ClusterState | None:
+    """The healthy cluster of that name; None after cleaning whatever else is there."""
+    cluster = state.load(name)
+    if cluster is not None and cluster.managed and healthy(cluster):
+        launcher.reconcile(cluster, options, reporter.say)
+        return cluster
+    if cluster is not None and not cluster.managed:
+        raise DevClusterError(
+            f"{name} names a cluster brought with --kubeconfig: `rlscaler cluster down --name {name}` releases it"
+        )
+    killed = launcher.clean(name)
+    if killed:
+        reporter.say(f"cleaned {killed} processes that an earlier run of {name} left behind")
+    return None
+
+
+def down(name: str = DEFAULT_NAME) -> bool:
+    """Stop the cluster and delete its files; False when there was nothing to stop."""
+    with cluster_lock(name):
+        known = paths.cluster_dir(name).exists()
+        return launcher.clean(name) > 0 or known
+
+
+def status(name: str = DEFAULT_NAME) -> ClusterInfo:
+    """The running cluster; raises NotRunningError that says what is wrong."""
+    cluster = state.load(name)
+    if cluster is None:
+        raise NotRunningError(f"cluster {name} is not running: `rlscaler cluster up --name {name}` starts it")
+    if not healthy(cluster):
+        ended = ", ".join(record.name for record in cluster.dead()) or "the API server does not answer"
+        raise NotRunningError(
+            f"cluster {name} is not healthy ({ended}): `rlscaler cluster up --name {name}` cleans and starts it again"
+        )
+    return _info(cluster)
+
+
+def names() -> list[str]:
+    """Clusters that left a directory, running or not."""
+    return state.names()
+
+
+def _merge(cluster: ClusterState) -> None:
+    target = kubeconfig.users_file()
+    kubeconfig.merge(kubeconfig.read(Path(cluster.kubeconfig)), target)
+    cluster.merged_into = str(target)
+    cluster.save()
+
+
+def _info(cluster: ClusterState) -> ClusterInfo:
+    layout: Layout = layout_of(cluster)
+    with_prometheus = cluster.process("prometheus") is not None
+    return ClusterInfo(
+        cluster.name,
+        Path(cluster.kubeconfig),
+        cluster.server,
+        cluster.server_version,
+        layout.prometheus_url if with_prometheus else None,
+        layout.targets_dir if with_prometheus else None,
+        cluster.directory,
+        cluster.managed,
+        cluster.process("external-metrics") is not None,
+        {record.name: record.pid for record in cluster.processes},
+        cluster.start_seconds,
+    )

@@ -1,0 +1,120 @@
+"""Building binaries from the Go module proxy, once, into our cache.
+
+Two builds may run at once: each binary has a lock, and whoever waited for it finds it done. A build that is killed is
+taken up again: finished binaries are stamped, and Go's build cache keeps every finished package of the others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from filelock import FileLock
+
+from rlscaler_devcluster import paths, stamps
+from rlscaler_devcluster.exceptions import BuildError
+from rlscaler_devcluster.progress import Reporter
+from rlscaler_devcluster.stamps import Stamp
+from rlscaler_devcluster.toolchain import Go
+from rlscaler_devcluster.versions import Tool, linker_flags
+
+DISK_RESERVE_MB = 500
+_IN_CACHE = "true not installed but available in build cache"
+
+
+def module_dir(modules: str) -> Path:
+    """A writable copy of tools/MODULES, since the package may be installed read-only."""
+    source = resources.files("rlscaler_devcluster").joinpath("tools", modules)
+    target = paths.go_dir() / "modules" / modules
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in source.iterdir():
+        if entry.name in ("go.mod", "go.sum", "modules.go"):
+            content = entry.read_bytes()
+            copy = target / entry.name
+            if not copy.exists() or copy.read_bytes() != content:
+                temporary = target / f".{entry.name}.{os.getpid()}"
+                temporary.write_bytes(content)
+                temporary.replace(copy)
+    return target
+
+
+def disk_needed_mb(tools: Sequence[Tool]) -> int:
+    """Free space that building `tools` takes: their binaries, and Go's caches less what these hold already."""
+    caches = sum(tool.disk_mb for tool in tools)
+    present = sum(size_mb(paths.go_dir() / part) for part in ("build", "mod")) if caches else 0
+    return sum(tool.size_mb for tool in tools) + max(0, caches - present)
+
+
+def size_mb(directory: Path) -> int:
+    """Disk space a directory takes; 0 when it is missing."""
+    total = 0
+    for folder, _, files in os.walk(directory):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total >> 20
+
+
+def announce(tools: Sequence[Tool], reporter: Reporter) -> None:
+    """Say what the build will take; raises BuildError when the disk is too small for it."""
+    needed = disk_needed_mb(tools)
+    paths.cache_root().mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(paths.cache_root()).free >> 20
+    minutes = sum(tool.build_seconds for tool in tools) / 60
+    reporter.say(
+        f"building {', '.join(tool.name for tool in tools)} once into {paths.cache_root()}: about {minutes:.0f} min on "
+        f"two cores and {needed / 1000:.1f} GB of disk (`rlscaler cluster clean --go` frees all but the binaries)"
+    )
+    if free < needed + DISK_RESERVE_MB:
+        raise BuildError(
+            f"the build needs {needed / 1000:.1f} GB and {paths.cache_root()} has {free / 1000:.1f} GB free: "
+            "free some space or point RLSCALER_CACHE to a larger disk"
+        )
+
+
+def build(tool: Tool, go: Go, reporter: Reporter) -> Stamp:
+    """Build one binary, unless another process has just done so; raises BuildError with the compiler's last words."""
+    paths.bin_dir().mkdir(parents=True, exist_ok=True)
+    with FileLock(paths.lock_file(f"build-{tool.name}")):
+        if stamp := stamps.valid(tool):
+            return stamp
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix=f".{tool.name}-", dir=paths.bin_dir()) as scratch:
+            made = Path(scratch) / tool.name
+            _compile(tool, go, made, reporter)
+            stamp = stamps.install(tool, made, "build")
+        seconds = time.monotonic() - began
+        reporter.finish(tool.name, f"{stamp.version} built in {seconds:.0f} s, {stamp.size >> 20} MB")
+        return stamp
+
+
+def _compile(tool: Tool, go: Go, output: Path, reporter: Reporter) -> None:
+    directory = module_dir(tool.modules)
+    flags = ["-tags", ",".join(tool.tags), "-ldflags", linker_flags(tool)]
+    reporter.step(tool.name, 0, 0)
+    listed = go.run("list", "-deps", *flags, "-f", "{{.Stale}} {{.StaleReason}}", tool.package, cwd=directory)
+    stale = sum(line.startswith("true") and line != _IN_CACHE for line in listed.splitlines())
+    command = [str(go.command), "build", "-v", *flags, "-o", str(output), tool.package]
+    last: deque[str] = deque(maxlen=20)
+    with subprocess.Popen(
+        command, cwd=directory, env=go.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            for done, line in enumerate(process.stderr, start=1):
+                last.append(line.rstrip())
+                reporter.step(tool.name, min(done, stale), stale)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise BuildError(f"building {tool.name} failed; the compiler's last lines:\n" + "\n".join(last))

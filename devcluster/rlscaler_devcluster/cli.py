@@ -1,0 +1,155 @@
+"""`rlscaler cluster`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from rlscaler_devcluster.exceptions import DevClusterError, NotRunningError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_NAME = "rlscaler"
+SOURCES = ("auto", "path", "release", "build")
+
+
+def _name_option(command: Command) -> Command:
+    return click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which cluster.")(command)
+
+
+def _output_option(command: Command) -> Command:
+    choice = click.Choice(["text", "json"])
+    return click.option("--output", "-o", type=choice, default="text", show_default=True)(command)
+
+
+_source_option = click.option(
+    "--source",
+    type=click.Choice(SOURCES),
+    help="Where binaries may come from.  [default: $RLSCALER_BINARIES or auto]",
+)
+
+
+@click.group()
+def cluster() -> None:
+    """A real Kubernetes control plane on this machine, without containers."""
+
+
+@cluster.command()
+@_name_option
+@click.option("--gpu-nodes", type=click.IntRange(0, 1000), default=2, show_default=True)
+@click.option("--gpus-per-node", type=click.IntRange(1, 64), default=8, show_default=True)
+@click.option("--cpu-nodes", type=click.IntRange(0, 1000), default=2, show_default=True)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Use this existing cluster; nothing is started but Prometheus beside it.",
+)
+@click.option("--prometheus/--no-prometheus", default=True, show_default=True, help="Only with --kubeconfig.")
+@click.option("--adapter", is_flag=True, help="Serve Prometheus as external metrics for HorizontalPodAutoscalers.")
+@click.option("--merge-kubeconfig", is_flag=True, help="Also add the context to $KUBECONFIG or ~/.kube/config.")
+@_source_option
+@_output_option
+def up(name: str, output: str, kubeconfig: Path | None, **options: Any) -> None:
+    """Start the cluster, or show it when it runs already."""
+    from rlscaler_devcluster import api
+    from rlscaler_devcluster.progress import ConsoleReporter
+
+    info = api.up(name, kubeconfig, progress=ConsoleReporter(), **options)
+    _show(info, output)
+
+
+@cluster.command()
+@_name_option
+@click.option("--all", "every", is_flag=True, help="Every cluster that was started here.")
+def down(name: str, every: bool) -> None:
+    """Stop the cluster and delete its files."""
+    from rlscaler_devcluster import api
+
+    for each in api.names() if every else [name]:
+        click.echo(f"{each} stopped" if api.down(each) else f"{each} was not running")
+
+
+@cluster.command()
+@_name_option
+@click.option("--all", "every", is_flag=True, help="Every cluster that was started here.")
+@_output_option
+def status(name: str, every: bool, output: str) -> None:
+    """Show the cluster; exit code 1 when it does not run or is not healthy."""
+    from rlscaler_devcluster import api
+
+    if not every:
+        _show(api.status(name), output)
+        return
+    found: dict[str, Any] = {}
+    for each in api.names():
+        try:
+            found[each] = api.status(each).to_json()
+        except NotRunningError as error:
+            found[each] = {"name": each, "error": error.message}
+    if output == "json":
+        click.echo(json.dumps(list(found.values()), indent=2))
+    else:
+        for each, content in found.items():
+            click.echo(f"{each}: {content.get('error') or content['server']}")
+
+
+@cluster.command()
+@_name_option
+def kubeconfig(name: str) -> None:
+    """Print the kubeconfig's path: export KUBECONFIG=$(rlscaler cluster kubeconfig)."""
+    from rlscaler_devcluster import api
+
+    click.echo(api.status(name).kubeconfig)
+
+
+@cluster.command()
+@click.argument("tools", nargs=-1)
+@_source_option
+@_output_option
+def build(tools: tuple[str, ...], source: str | None, output: str) -> None:
+    """Get the binaries (all that a cluster runs, and kubectl) without starting anything."""
+    from rlscaler_devcluster import binaries, gateway
+    from rlscaler_devcluster.progress import ConsoleReporter
+    from rlscaler_devcluster.versions import CONTROL_PLANE, TOOLS
+
+    if unknown := sorted(set(tools) - set(TOOLS)):
+        raise DevClusterError(f"no such tool: {', '.join(unknown)}; there are {', '.join(TOOLS)}")
+    reporter = ConsoleReporter()
+    provided = binaries.provide(tools or (*CONTROL_PLANE, "kubectl"), reporter, source)
+    if not tools:
+        gateway.manifests(reporter)
+    if output == "json":
+        click.echo(json.dumps(provided, indent=2))
+        return
+    for tool, binary in provided.items():
+        click.echo(f"{tool:<24} {binary['version']:<10} {binary['source']:<8} {binary['path']}")
+
+
+@cluster.command()
+@click.option("--go", is_flag=True, help="Go's caches and toolchain: most of the space; building again takes minutes.")
+@click.option("--binaries", is_flag=True, help="The binaries.")
+@click.option("--everything", is_flag=True, help="Both, after stopping all clusters.")
+def clean(go: bool, binaries: bool, everything: bool) -> None:
+    """Remove what was built here. Nothing outside our own cache directory is touched."""
+    from rlscaler_devcluster import cleaning
+
+    if not (go or binaries or everything):
+        raise click.UsageError("say what to remove: --go, --binaries or --everything")
+    for line in cleaning.clean(go=go or everything, binaries=binaries or everything, clusters=everything):
+        click.echo(line)
+
+
+def _show(info: Any, output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(info.to_json(), indent=2))
+        return
+    click.echo(f"cluster     {info.name} (Kubernetes {info.server_version}, {info.server})")
+    if info.prometheus_url:
+        click.echo(f"prometheus  {info.prometheus_url}, scrapes {info.prometheus_targets_dir}/*.json")
+    if info.managed:
+        click.echo(f"started in  {info.start_seconds:.1f} s, files in {info.state_dir}")
+    click.echo(f"export KUBECONFIG={info.kubeconfig}")

@@ -1,0 +1,201 @@
+"""Starting, stopping and repairing a cluster.
+
+The components are started directly rather than by kwokctl: see docs/decisions/ for why.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from rlscaler_devcluster import components, kubeconfig, nodes, paths, pki, ports, processes, prometheus, stages, state
+from rlscaler_devcluster.components import Layout
+from rlscaler_devcluster.exceptions import DevClusterError, StartError
+from rlscaler_devcluster.kube import KubeClient, wait_until
+from rlscaler_devcluster.readiness import nodes_schedulable, prometheus_ready, ready_api, settled
+from rlscaler_devcluster.state import ClusterState
+
+START_TIMEOUT_SECONDS = 90.0
+ATTEMPTS = 3
+"""A port may be taken by somebody else between choice and use; then everything starts again on other ports."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a cluster is made of."""
+
+    gpu_nodes: int = 2
+    gpus_per_node: int = 8
+    cpu_nodes: int = 2
+    cold_start_seconds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Flavour -> range; missing flavours keep their default (stages.COLD_START_SECONDS)."""
+    metrics_server: bool = True
+    gateway_api: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the state file."""
+        return {
+            "gpu_nodes": self.gpu_nodes,
+            "gpus_per_node": self.gpus_per_node,
+            "cpu_nodes": self.cpu_nodes,
+            "cold_start_seconds": {flavour: list(span) for flavour, span in self.cold_start_seconds.items()},
+            "metrics_server": self.metrics_server,
+            "gateway_api": self.gateway_api,
+        }
+
+
+def cluster_lock(name: str) -> FileLock:
+    """Held while a cluster is started or stopped; the kernel frees it when its holder is killed."""
+    return FileLock(paths.lock_file(f"cluster-{name}"))
+
+
+def layout_of(cluster: ClusterState) -> Layout:
+    """The layout that a state file describes."""
+    binaries = {tool: binary["path"] for tool, binary in cluster.binaries.items()}
+    return Layout(cluster.directory, cluster.ports, binaries)
+
+
+def healthy(cluster: ClusterState | None) -> bool:
+    """Whether every recorded component lives and the API server answers."""
+    if cluster is None or cluster.phase != state.RUNNING or cluster.dead():
+        return False
+    try:
+        with KubeClient.from_kubeconfig(Path(cluster.kubeconfig)) as client:
+            client.timeout_seconds = 3.0
+            return ready_api(client)
+    except DevClusterError:
+        return False
+
+
+def clean(name: str, keep_logs: bool = False) -> int:
+    """Kill what a cluster left running and remove its files; the number of processes killed."""
+    directory = paths.cluster_dir(name)
+    known = state.load(name)
+    killed = processes.stop(known.processes if known else [], directory)
+    if known and known.merged_into:
+        kubeconfig.unmerge(name, Path(known.merged_into))
+    if keep_logs:
+        for entry in directory.iterdir() if directory.is_dir() else ():
+            if entry.is_dir() and entry.name != "logs":
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.is_file():
+                entry.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+    return killed
+
+
+def start(
+    name: str,
+    options: Options,
+    binaries: Mapping[str, Mapping[str, str]],
+    gateway_manifests: list[dict[str, Any]],
+    say: Say,
+) -> ClusterState:
+    """Start a fresh cluster; on failure everything is stopped again and only the logs stay.
+
+    Raises StartError with the end of the log of the component that failed.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _start_once(name, options, binaries, gateway_manifests, say)
+        except StartError as error:
+            clean(name, keep_logs=True)
+            if "address already in use" not in error.message or attempt == ATTEMPTS:
+                raise
+            say("a port was taken meanwhile, trying others")
+        except BaseException:
+            clean(name, keep_logs=True)
+            raise
+    raise AssertionError("unreachable")
+
+
+def _start_once(
+    name: str,
+    options: Options,
+    binaries: Mapping[str, Mapping[str, str]],
+    gateway_manifests: list[dict[str, Any]],
+    say: Say,
+) -> ClusterState:
+    began = time.monotonic()
+    cluster = ClusterState(name, options=options.to_json(), started_at=time.time())
+    cluster.binaries = {tool: dict(binary) for tool, binary in binaries.items()}
+    with FileLock(paths.lock_file("ports")):
+        chosen = ports.pick(len(components.PORTS), state.ports_taken())
+        cluster.ports = dict(zip(components.PORTS, chosen, strict=True))
+        cluster.save()
+    layout = layout_of(cluster)
+    cluster.kubeconfig, cluster.server = str(layout.kubeconfig), layout.server
+    _write_files(name, layout, options)
+
+    def run(component: str, argv: list[str]) -> None:
+        cluster.record(processes.spawn(component, argv, cluster.directory))
+
+    say("starting etcd, the API server and Prometheus")
+    run("etcd", components.etcd(layout))
+    run("kube-apiserver", components.kube_apiserver(layout))
+    run("prometheus", components.prometheus(layout))
+    with KubeClient.from_kubeconfig(layout.kubeconfig) as client:
+        wait_until(lambda: alive(cluster) and ready_api(client), "the API server's readiness", START_TIMEOUT_SECONDS)
+        say("starting controllers, scheduler, kwok and metrics-server")
+        run("kube-controller-manager", components.kube_controller_manager(layout))
+        run("kube-scheduler", components.kube_scheduler(layout))
+        run("kwok", components.kwok(layout))
+        expected = nodes.pools(options.gpu_nodes, options.gpus_per_node, options.cpu_nodes)
+        for manifest in expected:
+            client.create(manifest)
+        if options.metrics_server:
+            run("metrics-server", components.metrics_server(layout))
+            client.apply_all(stages.metrics_server_manifests(cluster.ports["metrics-server"]))
+        if options.gateway_api:
+            client.apply_all(gateway_manifests)
+        say("waiting for nodes and controllers")
+        for condition, what in (
+            (lambda: nodes_schedulable(client, len(expected)), "ready nodes"),
+            (lambda: settled(client), "the controllers' first pass"),
+            (lambda: prometheus_ready(layout.prometheus_url), "Prometheus's readiness"),
+        ):
+            wait_until(lambda check=condition: alive(cluster) and check(), what, START_TIMEOUT_SECONDS)  # type: ignore[misc]
+        cluster.server_version = client.get("/version")["gitVersion"]
+    cluster.phase = state.RUNNING
+    cluster.start_seconds = time.monotonic() - began
+    cluster.save()
+    return cluster
+
+
+def alive(cluster: ClusterState) -> bool:
+    """True; raises StartError with the end of its log when a component has ended."""
+    for record in cluster.dead():
+        raise StartError(f"{record.name} ended; the last lines of {record.log}:\n{record.log_tail()}")
+    return True
+
+
+def reconcile(cluster: ClusterState, options: Options, say: Say) -> None:
+    """Add the nodes that a running cluster lacks. Nodes are never taken away: pods may run on them."""
+    expected = nodes.pools(options.gpu_nodes, options.gpus_per_node, options.cpu_nodes)
+    with KubeClient.from_kubeconfig(Path(cluster.kubeconfig)) as client:
+        present = {node["metadata"]["name"] for node in client.get("/api/v1/nodes")["items"]}
+        missing = [manifest for manifest in expected if manifest["metadata"]["name"] not in present]
+        for manifest in missing:
+            client.create(manifest)
+        if missing:
+            say(f"added {len(missing)} nodes to the running cluster {cluster.name}")
+            wait_until(
+                lambda: nodes_schedulable(client, len(present) + len(missing)), "ready nodes", START_TIMEOUT_SECONDS
+            )
+
+
+def _write_files(name: str, layout: Layout, options: Options) -> None:
+    """Certificates and configuration files."""
+    pki.create(layout.directory / "pki")
+    kubeconfig.write(layout.kubeconfig, kubeconfig.admin(name, layout.server, layout.pki))
+    stages.write_config(layout.kwok_config, dict(options.cold_start_seconds))
+    prometheus.write_config(layout.prometheus_config, layout.targets_dir)
