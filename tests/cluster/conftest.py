@@ -1,0 +1,33 @@
+"""One real control plane for the whole session, under a name and on ports of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from rlscaler_devcluster import api
+from rlscaler_devcluster.api import ClusterInfo
+from rlscaler_devcluster.progress import ConsoleReporter
+
+FAST_COLD_STARTS = {"gpu": (1.0, 2.0), "cpu": (0.2, 0.8)}
+"""Seconds; the defaults would make every test wait for most of a minute."""
+
+_NAME = re.compile(r"pytest-(?P<pid>\d+)")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[ClusterInfo]:
+    """Two GPU nodes with 8 GPUs each and two CPU nodes. Never skipped: a failure says what to install."""
+    for name in api.names():
+        owner = _NAME.fullmatch(name)
+        if owner and not psutil.pid_exists(int(owner["pid"])):
+            api.down(name)
+    name = f"pytest-{os.getpid()}"
+    try:
+        yield api.up(name, cold_start_seconds=FAST_COLD_STARTS, progress=ConsoleReporter())
+    finally:
+        api.down(name)
