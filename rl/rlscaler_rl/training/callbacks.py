@@ -119,8 +119,8 @@ class Recorder(BaseCallback):
 
     def _on_training_start(self) -> None:
         self.started = time.monotonic()
-        self.checkpoint_due = self._next(self.config.checkpoint_episodes)
-        self.validation_due = self._next(self.config.evaluation_episodes)
+        self.checkpoint_due = self._next(self.config.agent.checkpoint_episodes)
+        self.validation_due = self._next(self.config.agent.evaluation_episodes)
 
     def _next(self, every: int) -> int:
         return (self._per_env() // every + 1) * every
@@ -143,10 +143,10 @@ class Recorder(BaseCallback):
                 self.logger.record(f"episode/{name}", value)
             self.ended.clear()
         if self._per_env() >= self.checkpoint_due:
-            self.checkpoint_due = self._next(self.config.checkpoint_episodes)
+            self.checkpoint_due = self._next(self.config.agent.checkpoint_episodes)
             self.model.save(self.folder / f"model_episode_{self._per_env()}.zip")
         if self._per_env() >= self.validation_due:
-            self.validation_due = self._next(self.config.evaluation_episodes)
+            self.validation_due = self._next(self.config.agent.evaluation_episodes)
             self.validate()
 
     def validate(self) -> None:

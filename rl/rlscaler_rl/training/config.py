@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rlscaler_rl.decision.contract import ObservationContract
-from rlscaler_rl.simulation.objectives import OBJECTIVES
 from rlscaler_rl.simulation.randomisation import RANGES, Ranges
 
 
@@ -32,25 +31,32 @@ class EnvironmentConfig(_Part):
     """Of either pool; 5 to 20 by default."""
     envs: int = Field(default=1024, ge=1)
     """Episodes simulated side by side."""
-    objective: str = "slo_cost"
+    objective: Literal["slo_cost", "performance_cost"] = "slo_cost"
     residual: bool = False
     """The action is added to the forecast rule's replicas instead of the present ones."""
     stack_size: int = Field(default=4, ge=1, le=64)
     asymmetric: bool = True
     """Let the critic see the scenario's hidden facts and near future; the actor never does."""
+    namespace: str | None = None
+    """Of a cluster; no simulation reads it, nor the two addresses."""
+    prometheus_url: str | None = None
+    locust_url: str | None = None
     nominal_share: float = Field(default=RANGES.nominal_share, ge=0, le=1)
     one_pool_share: float = Field(default=RANGES.one_pool_share, ge=0, le=1)
 
+    @model_validator(mode="after")
+    def _whole_intervals(self) -> Self:
+        for duration in self.ranges().durations:
+            for interval in self.ranges().intervals:
+                if duration % interval:
+                    raise ValueError(f"episode_duration {duration} is no multiple of the action interval {interval} s")
+        return self
+
     def ranges(self) -> Ranges:
+        """What the scenarios are drawn from."""
         durations = (self.episode_duration,) if self.episode_duration else RANGES.durations
         intervals = (self.action_interval,) if self.action_interval else RANGES.intervals
         size = (self.max_replicas, self.max_replicas) if self.max_replicas else RANGES.max_replicas
-        for duration in durations:
-            for interval in intervals:
-                if duration % interval:
-                    raise ConfigError(
-                        f"environment.episode_duration: {duration} is no multiple of the action interval {interval} s"
-                    )
         return Ranges(
             intervals=intervals,
             durations=durations,
@@ -66,6 +72,14 @@ class EnvironmentConfig(_Part):
 class AgentConfig(_Part):
     """PPO. The defaults are those of the bundled policy."""
 
+    steps: int = Field(default=12_000_000, ge=1)
+    """Environment steps (action intervals)."""
+    seed: int = Field(default=1, ge=0)
+    checkpoint_episodes: int = Field(default=10, ge=1)
+    """Episodes per environment between two model_episode_N.zip."""
+    evaluation_episodes: int = Field(default=20, ge=1)
+    """Episodes per environment between two evaluations."""
+    torch_threads: int = Field(default=1, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""
@@ -86,20 +100,17 @@ class AgentConfig(_Part):
 
 
 class TrainingConfig(_Part):
+    """The two parts of the file."""
+
     environment: EnvironmentConfig = EnvironmentConfig()
     agent: AgentConfig = AgentConfig()
-    steps: int = Field(default=12_000_000, ge=1)
-    """Environment steps (action intervals)."""
-    seed: int = 1
-    torch_threads: int = Field(default=1, ge=1)
-    checkpoint_episodes: int = Field(default=10, ge=1)
-    """Episodes per environment between two model_episode_N.zip."""
-    evaluation_episodes: int = Field(default=20, ge=1)
-    """Episodes per environment between two evaluations."""
 
     @classmethod
-    def load(cls, path: str | Path | None, **overrides: Any) -> Self:
-        """From a JSON file (or the defaults); `overrides` that are not None win. Raises ConfigError."""
+    def load(cls, path: str | Path | None, **agent: Any) -> Self:
+        """From a JSON file (or the defaults); fields of the agent that are given and not None win.
+
+        Raises ConfigError.
+        """
         body: dict[str, Any] = {}
         if path is not None:
             try:
@@ -108,16 +119,11 @@ class TrainingConfig(_Part):
                 raise ConfigError(
                     f"{path}: {error}; a JSON file with the parts environment and agent is needed"
                 ) from error
-        body.update({name: value for name, value in overrides.items() if value is not None})
+        given = {name: value for name, value in agent.items() if value is not None}
         try:
             config = cls.model_validate(body)
+            return cls(environment=config.environment, agent=AgentConfig(**(config.agent.model_dump() | given)))
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
             raise ConfigError(f"{path or 'configuration'}: {field}: {first['msg']}") from error
-        if config.environment.objective not in OBJECTIVES:
-            raise ConfigError(
-                f"environment.objective: {config.environment.objective!r}; choose from {', '.join(OBJECTIVES)}"
-            )
-        config.environment.ranges()
-        return config

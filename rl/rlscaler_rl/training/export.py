@@ -95,7 +95,7 @@ def export(policy: Any, config: TrainingConfig, steps: int, name: str = "ppo") -
         digest=hashlib.sha256(content).hexdigest(),
         envelope=Envelope.model_validate(envelope(config.environment.ranges())),
         training=Training(
-            seed=config.seed,
+            seed=config.agent.seed,
             steps=steps,
             git_revision=_revision(),
             date=datetime.now(UTC).isoformat(timespec="seconds"),

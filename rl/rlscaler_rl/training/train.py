@@ -43,7 +43,7 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
     environment = config.environment
     return SimulatorVecEnv(
         environment.envs,
-        config.seed,
+        config.agent.seed,
         contract=environment.contract(),
         residual=environment.residual,
         objective=environment.objective,
@@ -73,7 +73,7 @@ def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None
             "critic_units": agent.critic_hidden_size,
         },
         tensorboard_log=str(folder / "tensorboard") if folder else None,
-        seed=config.seed,
+        seed=config.agent.seed,
         device="cpu",
     )
 
@@ -89,7 +89,7 @@ def train(config: TrainingConfig, folder: Path, *, resume: bool = False, progres
 
     Interrupted by Ctrl-C it saves a checkpoint to `resume` from, exports what it has, and returns as usual.
     """
-    torch.set_num_threads(config.torch_threads)
+    torch.set_num_threads(config.agent.torch_threads)
     torch.distributions.Distribution.set_default_validate_args(False)
     env = make_env(config)
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def train(config: TrainingConfig, folder: Path, *, resume: bool = False, progres
     entropy = EntropySchedule(config.agent.entropy, config.agent.final_entropy)
     callbacks: list[BaseCallback] = [entropy, TimeLimitBootstrap(), recorder]
     bar = ProgressBar(recorder)
-    left = config.steps - model.num_timesteps if resume else config.steps
+    left = config.agent.steps - model.num_timesteps if resume else config.agent.steps
     try:
         model.learn(
             max(left, 0),

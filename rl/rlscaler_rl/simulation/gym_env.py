@@ -1,0 +1,76 @@
+"""One simulated service as a gymnasium.Env: for tools that expect one, and for looking at single episodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_rl.decision.action import from_indices
+from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.simulation import ledger, objectives
+from rlscaler_rl.simulation.batch import Batch
+from rlscaler_rl.simulation.randomisation import PATTERNS
+from rlscaler_rl.simulation.scenario import nominal
+from rlscaler_rl.simulation.vec_env import spaces
+
+
+class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
+    """The nominal service under one pattern; observation (10 k,) float32, action MultiDiscrete([5, 5, 3]).
+
+    `pattern` None takes the patterns in turn. Episodes are truncated after `duration_seconds`, never terminated.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        pattern: str | None = None,
+        duration_seconds: int = 300,
+        interval_seconds: int = 30,
+        *,
+        contract: ObservationContract | None = None,
+        residual: bool = False,
+        objective: str = "slo_cost",
+        **overrides: Any,
+    ) -> None:
+        self.contract = contract or ObservationContract()
+        self.observation_space, self.action_space = spaces(self.contract)
+        self._patterns = PATTERNS if pattern is None else (pattern,)
+        self._timing = duration_seconds, float(interval_seconds)
+        self._residual, self._overrides = residual, overrides
+        self._objective = objectives.OBJECTIVES[objective]
+        self._episodes = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        pattern = self._patterns[self._episodes % len(self._patterns)]
+        self._episodes += 1
+        drawn = int(self.np_random.integers(2**31))
+        self.scenarios = nominal([pattern], [drawn], *self._timing, **self._overrides)
+        self.batch = Batch(self.scenarios, self.contract, residual=self._residual)
+        self._norms = objectives.norms(self.scenarios)
+        self._samples, self._observation, stacked = self.batch.observe()
+        return stacked[0], {"pattern": pattern}
+
+    def step(self, action: NDArray[np.int64]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        before = objectives.read(self.batch.cluster)
+        base = self._samples.spec_replicas
+        chosen = from_indices(np.asarray(action)[None])
+        made = self.batch.act(self._samples, self._observation, chosen)
+        self.batch.finish_interval()
+        after = objectives.read(self.batch.cluster)
+        changed = np.abs(made.desired - base).sum(1)
+        reward = float(self._objective(after.since(before), self._norms, changed)[0])
+        truncated = bool(after.time[0] >= self.scenarios.duration[0])
+        self._samples, self._observation, stacked = self.batch.observe()
+        info: dict[str, Any] = {"desired": made.desired[0].tolist(), "placement": int(made.placement[0])}
+        if truncated:
+            total = ledger.check(ledger.read(self.batch.cluster), self.scenarios)
+            info["cost"] = float(total.cost(self.scenarios.price_ratio)[0])
+            info["late_percent"] = float(total.late_percent()[0])
+        return stacked[0], reward, False, truncated, info
