@@ -1,8 +1,8 @@
 """What a contender without a network looks like to the simulator.
 
 A contender drives N episodes at once. It is called at every sensing tick and answers with absolute replica counts,
-exactly what `/scale` would receive, and a placement. The simulator's bounds, actuator, cold starts, routing and meter are the
-same for everybody; the shield and the floor are not applied, because nobody runs HPA or KEDA behind ours.
+exactly what `/scale` would receive, and a placement. Bounds, actuator, cold starts, routing and meter of the
+simulator are the same for everybody; shield and floor are not applied, because nobody runs HPA or KEDA behind ours.
 Contenders that are an actor behind the decision function are in `actors`.
 """
 
@@ -22,9 +22,7 @@ class Contender(Protocol):
     def reset(self, params: Params) -> None:
         """A new batch of N episodes starts at time 0."""
 
-    def __call__(
-        self, params: Params, state: State, samples: Samples, rng: np.random.Generator
-    ) -> tuple[Int, Int]:
+    def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]:
         """(N, 2) desired replicas and (N,) placement, from now until the next tick."""
 
 
@@ -57,9 +55,7 @@ class Periodic:
         self.desired: Int = np.array(params.min_replicas, dtype=np.int32)
         self.placement: Int = np.full(len(params), Placement.BALANCED, dtype=np.int32)
 
-    def __call__(
-        self, params: Params, state: State, samples: Samples, rng: np.random.Generator
-    ) -> tuple[Int, Int]:
+    def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]:
         self.watch(samples)
         if self.timer.fires(float(samples.time[0])):
             bounded = np.clip(self.size(samples, state), params.min_replicas, params.max_replicas)

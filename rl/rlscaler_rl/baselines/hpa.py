@@ -1,7 +1,8 @@
 """The HorizontalPodAutoscaler as Kubernetes ships it: one per pool, on its utilization.
 
 Source: https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/#algorithm-details and
-kubernetes/pkg/controller/podautoscaler/replica_calculator.go (`GetResourceReplicas`, `GetExternalPerPodMetricReplicas`).
+kubernetes/pkg/controller/podautoscaler/replica_calculator.go (`GetResourceReplicas`,
+`GetExternalPerPodMetricReplicas`).
 Not modelled: the `cpu-initialization-period`, during which a pod that just became ready is still counted as unready
 until its first full metrics window; it makes the real HPA a little slower on the CPU pool.
 """
@@ -12,7 +13,7 @@ import numpy as np
 
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rules
 from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.decision.types import Bool, Float, Int, Samples, State
+from rlscaler_rl.decision.types import Bool, Float, Int, Params, Samples, State
 
 TOLERANCE = 0.1
 SYNC_SECONDS = 15.0

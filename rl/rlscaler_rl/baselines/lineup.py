@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
+from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.baselines.keda import KedaRequestRate
 from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static
 from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import Float
 
 POLICY = "policy"
@@ -33,17 +34,17 @@ class Entry:
     """`policy`, `contender`, `sweep` (a variant drawn on the front only), `control` (must lose visibly) or
     `reference` (knows what nobody can know)."""
 
-    make: Callable[[Float, int], Any]
+    make: Callable[[Float, int], Contender | ActorLike]
     """(rate (N, T), seed) -> a fresh controller for that batch."""
 
 
-def lineup(actor: Any, label: str, *, sweep: bool = False) -> list[Entry]:
+def lineup(actor: ActorLike, label: str, *, sweep: bool = False) -> list[Entry]:
     """The policy first, then everybody it meets.
 
     `actor` is the model under evaluation; the controls run with its manifest: same stack, same residual mode. Only
     `frozen` always holds the present replicas, because a frozen residual policy would be the rule itself.
     """
-    manifest = actor.manifest
+    manifest = actor.manifest.model_copy(update={"envelope": None})
     held = manifest.model_copy(update={"residual": False})
     entries = [
         Entry(POLICY, label, "policy", lambda rate, seed: actor),

@@ -12,7 +12,7 @@ from rlscaler_rl.decision.types import CPU, GPU, Float, Int, Params, Samples, St
 
 
 class Static(Periodic):
-    """The same replicas from the first second to the last."""
+    """The same replicas, asked for in the first second and kept to the last."""
 
     def __init__(self, fraction: float) -> None:
         """`fraction` of the way from minReplicas (0) to maxReplicas (1)."""
@@ -59,20 +59,27 @@ class Hindsight(Periodic):
 
     def reset(self, params: Params) -> None:
         super().reset(params)
-        self.cold: Int = np.ceil(np.nan_to_num(params.cold_start_seconds)).astype(np.int32)
+        self.cold: Int = np.ceil(1.25 * np.nan_to_num(params.cold_start_seconds)).astype(np.int32)
 
     def size(self, samples: Samples, state: State) -> Int:
-        """GPU replicas for the highest rate until a GPU ordered now is ready; CPU replicas for the rest."""
-        now = int(samples.time[0])
+        """GPU replicas for the highest rate until a GPU ordered now is ready; CPU replicas for the rest.
+
+        A GPU replica goes only when the CPU replicas that take over are ready.
+        """
+        now, ready = int(samples.time[0]), samples.ready_replicas
         lead = self.cold + int(self.timer.period_seconds)
-        far = cheapest_mix(self.params, self._peak(now, lead[:, GPU]) / self.target)
+        far = cheapest_mix(self.params, self._peak(now, lead[:, GPU]) / self.target)[:, GPU]
+        need = self._peak(now, lead[:, CPU]) / self.target
         held = self.params.copy()
-        held.min_replicas[:, GPU] = held.max_replicas[:, GPU] = np.minimum(far[:, GPU], samples.ready_replicas[:, GPU])
-        near = cheapest_mix(held, self._peak(now, lead[:, CPU]) / self.target)
-        return np.stack([far[:, GPU], near[:, CPU]], axis=1)
+        held.min_replicas[:, GPU] = held.max_replicas[:, GPU] = np.minimum(far, ready[:, GPU])
+        cpu = cheapest_mix(held, need)[:, CPU]
+        rps = np.where(self.params.present, self.params.requests_per_second, np.inf)
+        uncovered = need - np.minimum(cpu, ready[:, CPU]) * np.where(np.isfinite(rps), rps, 0.0)[:, CPU]
+        bridging = np.minimum(np.ceil(uncovered / rps[:, GPU]), ready[:, GPU]).astype(np.int32)
+        return np.stack([np.maximum(far, bridging), cpu], axis=1)
 
     def _peak(self, now: int, lead: Int) -> Float:
         """(N,) highest rate in [now, now + lead)."""
         seconds = np.arange(self.rate.shape[1])[None, :]
         window = (seconds >= min(now, self.rate.shape[1] - 1)) & (seconds < np.maximum(now + lead, now + 1)[:, None])
-        return np.where(window, self.rate, 0.0).max(axis=1)
+        return np.asarray(np.where(window, self.rate, 0.0).max(axis=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_rl.decision.types import CPU, GPU, Float, Int, Params
+from rlscaler_rl.decision.types import CPU, GPU, Bool, Float, Int, Params
 
 
 def cheapest_mix(params: Params, need: Float) -> Int:
@@ -21,8 +21,8 @@ def cheapest_mix(params: Params, need: Float) -> Int:
     wanted = np.ceil(np.round(rest / np.where(params.present, rps, 1.0)[:, [CPU]], 9))
     cpu = np.clip(wanted, low[:, [CPU]], high[:, [CPU]])
     cost = gpu * price[:, [GPU]] + cpu * price[:, [CPU]]
-    allowed = (gpu >= low[:, [GPU]]) & (gpu <= high[:, [GPU]])
-    enough = allowed & (wanted <= high[:, [CPU]])
+    allowed: Bool = (gpu >= low[:, [GPU]]) & (gpu <= high[:, [GPU]])
+    enough: Bool = allowed & (wanted <= high[:, [CPU]])
     pick = np.argmin(np.where(enough, cost, np.inf), axis=1)
     mix = np.stack([pick, cpu[np.arange(len(params)), pick]], axis=1)
-    return np.where(enough.any(axis=1)[:, None], mix, high).astype(np.int32)
+    return np.where(np.any(enough, axis=1, keepdims=True), mix, high).astype(np.int32)

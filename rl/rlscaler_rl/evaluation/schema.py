@@ -5,6 +5,8 @@ The description of every key is the schema's: `rlscaler compare --schema` prints
 
 from __future__ import annotations
 
+import json
+
 from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = "rlscaler.io/comparison/v1"
@@ -124,3 +126,8 @@ class ResultFile(_Frozen):
     invariants: list[Invariant]
     digests: Digests
     files: list[str] = Field(description="beside this file")
+
+
+def json_schema(model: type[BaseModel]) -> str:
+    """The JSON Schema of the result file, descriptions included."""
+    return json.dumps(model.model_json_schema(), indent=2)

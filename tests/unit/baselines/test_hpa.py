@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rule, Rules
 from rlscaler_rl.baselines.hpa import average_value_replicas, utilization_replicas
 

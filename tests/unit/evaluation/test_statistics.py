@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from rlscaler_rl.evaluation.statistics import Interval, Verdict, interval, paired_difference
 
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
-    [(-2.0, -0.1, Verdict.WIN), (0.1, 2.0, Verdict.LOSS), (-0.1, 0.1, Verdict.UNDECIDED), (0.0, 0.0, Verdict.UNDECIDED)],
+    [
+        (-2.0, -0.1, Verdict.WIN),
+        (0.1, 2.0, Verdict.LOSS),
+        (-0.1, 0.1, Verdict.UNDECIDED),
+        (0.0, 0.0, Verdict.UNDECIDED),
+    ],
 )
 def test_an_interval_that_touches_zero_decides_nothing(low, high, verdict):
     assert Interval((low + high) / 2, low, high).verdict is verdict

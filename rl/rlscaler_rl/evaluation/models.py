@@ -1,0 +1,106 @@
+"""Find and load the model under evaluation.
+
+ONNX with its manifest is read by the operator's own loader. A `.zip` of stable-baselines3 is read by the training code,
+weights only. A pickled `.pt` is refused: opening one runs whatever code its author put into it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.actor import Actor, ActorLike
+from rlscaler_rl.decision.exceptions import ModelError
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.evaluation.errors import EvaluationError
+
+TRAININGS = "training_*"
+PICKLES = (".pt", ".pth", ".pkl", ".pickle")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model ready to act."""
+
+    actor: ActorLike
+    name: str
+    path: Path | None
+    digest: str
+    """SHA-256 of the file; of the name for a rule without one."""
+
+
+def load(model: str | None, folder: Path) -> Loaded:
+    """The model that `--model` names; without one the newest training under `folder`, else the bundled policy.
+
+    Raises EvaluationError naming the file and what to give instead.
+    """
+    if model is None:
+        newest = newest_training(folder)
+        model = str(newest) if newest else "ppo"
+    try:
+        if model in ("bundled", *bundled.NAMES):
+            return _bundled("ppo" if model == "bundled" else model)
+        return _from_path(Path(model))
+    except ModelError as error:
+        raise EvaluationError(f"--model {model}: {error}") from error
+
+
+def newest_training(folder: Path) -> Path | None:
+    """The last `training_YYYYMMDD_HHMMSS` that holds an exported policy; the names sort by time."""
+    finished = [path for path in folder.glob(TRAININGS) if (path / "policy.onnx").is_file()]
+    return max(finished, key=lambda path: path.name, default=None)
+
+
+def _bundled(name: str) -> Loaded:
+    actor = bundled.load(name)
+    label = f"bundled {name} ({actor.manifest.name})" if actor.manifest.name != name else f"bundled {name}"
+    return Loaded(actor, label, None, actor.manifest.digest or hashlib.sha256(name.encode()).hexdigest())
+
+
+def _from_path(path: Path) -> Loaded:
+    if path.suffix in PICKLES:
+        raise EvaluationError(
+            f"--model {path}: a {path.suffix} file is a Python pickle, and opening one runs whatever code is in it. "
+            "Give the training folder, its policy.onnx or its best_model.zip; `rlscaler train` writes all three."
+        )
+    if not path.exists():
+        raise EvaluationError(
+            f"--model {path}: no such file or folder; train one with `rlscaler train` or use `bundled`"
+        )
+    if path.is_dir():
+        return _from_folder(path)
+    if path.suffix == ".onnx":
+        return _from_onnx(path)
+    if path.suffix == ".zip":
+        return _from_zip(path)
+    raise EvaluationError(f"--model {path}: expected a training folder, a .onnx or a .zip")
+
+
+def _from_folder(path: Path) -> Loaded:
+    for name, load_file in (("policy.onnx", _from_onnx), ("best_model.zip", _from_zip)):
+        if (path / name).is_file():
+            return load_file(path / name)
+    raise EvaluationError(
+        f"--model {path}: neither policy.onnx nor best_model.zip is in it; has the training finished?"
+    )
+
+
+def _from_onnx(path: Path) -> Loaded:
+    beside = [path.with_suffix(".json"), path.with_name("manifest.json")]
+    manifest = next((candidate for candidate in beside if candidate.is_file()), None)
+    if manifest is None:
+        raise EvaluationError(f"--model {path}: its manifest is missing; expected {' or '.join(map(str, beside))}")
+    actor = Actor.load(path, Manifest.load(manifest))
+    return Loaded(actor, _name(path), path, actor.manifest.digest)
+
+
+def _from_zip(path: Path) -> Loaded:
+    from rlscaler_rl.training.archive import actor_from_zip
+
+    return Loaded(actor_from_zip(path), _name(path), path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}" if path.parent.name else path.name

@@ -1,0 +1,128 @@
+"""Play every workload with every contender and collect scores, counters and pictures' raw material."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from rlscaler_rl.baselines.lineup import Entry
+from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.decision.types import Float
+from rlscaler_rl.evaluation.board import Board
+from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
+from rlscaler_rl.evaluation.invariants import Audit
+from rlscaler_rl.evaluation.schema import Workload
+from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.simulation.episode import Run, run
+from rlscaler_rl.simulation.scenario import Scenarios, nominal
+
+INITIAL_UTILIZATION = 0.8
+"""Episodes begin with the cheapest replicas that carry the first second's rate at this utilization."""
+
+Progress = Callable[[str, str], None]
+
+
+@dataclass(slots=True)
+class Played:
+    """Everything that reports and plots are made of."""
+
+    settings: Settings
+    entries: list[Entry]
+    board: Board
+    audit: Audit
+    workloads: list[Workload] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+    timelines: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    """(workload, contender) -> second by second, of the first episode of the first run: never a chosen one."""
+
+    outside: dict[str, str] = field(default_factory=dict)
+    """workload -> why it is outside the model's trained envelope."""
+
+
+def scenarios_of(pattern: str, settings: Settings) -> Scenarios:
+    """runs x episodes rows of one pattern, run by run; the same for every contender."""
+    draws = [np.random.SeedSequence(settings.seed + r).generate_state(settings.episodes) for r in range(settings.runs)]
+    seeds = np.concatenate(draws).astype(np.int64)
+    made = nominal(
+        [pattern] * len(seeds),
+        seeds.tolist(),
+        settings.duration_seconds,
+        float(settings.interval_seconds),
+        low=settings.low_rps,
+        high=settings.high_rps,
+        min_replicas=settings.min_replicas,
+        max_replicas=settings.max_replicas,
+    )
+    made.initial[:] = cheapest_mix(made.params(), made.rate[:, 0].astype(np.float64) / INITIAL_UTILIZATION)
+    return made
+
+
+def play(
+    settings: Settings, entries: Sequence[Entry], progress: Progress, timelines: Sequence[str] | None = None
+) -> Played:
+    """All workloads with all contenders; `timelines` names those whose first episode is recorded (None: all)."""
+    played = Played(settings, list(entries), Board(entries), Audit())
+    for pattern in settings.patterns:
+        scenarios = scenarios_of(pattern, settings)
+        played.digests[pattern] = digest(scenarios)
+        played.workloads.append(describe(pattern, scenarios))
+        for reason in filter(None, _outside(scenarios, entries)):
+            played.outside[pattern] = reason
+        for entry in entries:
+            progress(pattern, entry.label)
+            finished = run(scenarios, entry.make(scenarios.rate.astype(np.float64), settings.seed), settings.seed)
+            played.audit.add(f"{pattern}/{entry.name}", finished.ledger, scenarios)
+            played.board.add(pattern, entry.name, _scores(finished, settings))
+            if timelines is None or entry.name in timelines:
+                played.timelines[pattern, entry.name] = _timeline(scenarios, entry, settings)
+    return played
+
+
+def _outside(scenarios: Scenarios, entries: Sequence[Entry]) -> list[str]:
+    policy = next(entry for entry in entries if entry.role == "policy")
+    actor = policy.make(scenarios.rate.astype(np.float64), 0)
+    manifest = getattr(actor, "manifest", None)
+    return [] if manifest is None else manifest.outside(scenarios.params())[1]
+
+
+def describe(pattern: str, scenarios: Scenarios) -> Workload:
+    """What was played, and what nobody can go below."""
+    params, mean_rate = scenarios.params(), scenarios.mean_rate()
+    return Workload(
+        name=pattern,
+        episodes=len(scenarios),
+        duration_seconds=int(scenarios.duration[0]),
+        mean_rps=float(mean_rate.mean()),
+        peak_rps=float(scenarios.rate.max(axis=1).mean()),
+        cost_floor=float(physical_floor(params, mean_rate).mean()),
+        minimum_cost=float(minimum_cost(params).mean()),
+    )
+
+
+def digest(scenarios: Scenarios) -> str:
+    """SHA-256 over every column: loads, seeds, cold starts, measurement. Equal digests, equal conditions."""
+    found = hashlib.sha256()
+    for column in fields(scenarios):
+        found.update(column.name.encode())
+        found.update(np.ascontiguousarray(getattr(scenarios, column.name)).tobytes())
+    return found.hexdigest()
+
+
+def _scores(finished: Run, settings: Settings) -> dict[str, Float]:
+    shape = settings.runs, settings.episodes
+    result = finished.result
+    scores = {column.name: np.asarray(getattr(result, column.name), np.float64) for column in fields(result)}
+    scores["goodput_per_cost"] = scores["goodput_rps"] / scores["cost"]
+    return {name: values.reshape(shape) for name, values in scores.items()}
+
+
+def _timeline(scenarios: Scenarios, entry: Entry, settings: Settings) -> dict[str, Any]:
+    first = scenarios.take(slice(0, 1))
+    finished = run(first, entry.make(first.rate.astype(np.float64), settings.seed), settings.seed, timeline=True)
+    recorded = {name: np.asarray(values)[0] for name, values in finished.timeline.items()}
+    shown = ("j", "cost", "late_percent")
+    return recorded | {name: float(getattr(finished.result, name)[0]) for name in shown} | {"rps": first.rps[0]}

@@ -1,0 +1,81 @@
+"""The evaluated policy beside its main rivals, metric by metric, with the spread over the runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from rlscaler_rl.evaluation.plots import look
+from rlscaler_rl.evaluation.schema import ResultFile, Row
+
+PANELS = (
+    ("j", "Score J (lower is better)"),
+    ("cost", "Cost, GPU replica equivalents"),
+    ("late_percent", "Late requests, %"),
+    ("goodput_rps", "Goodput, requests/s in time"),
+    ("p95_ms", "p95 latency, ms"),
+    ("scale_ups", "Scale-ups an episode"),
+)
+_LOG = {"late_percent": 1.0, "p95_ms": 1000.0}
+"""Metrics on a scale that is linear below the given value and logarithmic above."""
+
+SHOWN = ("policy", "hpa", "keda", "rule", "static_mid", "hindsight")
+
+
+def bars(result: ResultFile) -> Figure:
+    """Mean per workload; whiskers from the worst to the best run."""
+    with look.styled():
+        made = look.figure(15.5, 8.4)
+        axes = made.subplots(2, 3)
+        names = [item.name for item in result.workloads]
+        labels = [row for row in result.rows if row.workload == names[0] and row.contender in SHOWN]
+        for panel, (metric, title) in zip(axes.flat, PANELS, strict=True):
+            for index, like in enumerate(labels):
+                rows = [_find(result, name, like.contender) for name in names]
+                _group(panel, rows, metric, index, len(labels))
+            panel.set_xticks(range(len(names)), [name.capitalize() for name in names])
+            panel.set_title(title)
+            panel.grid(axis="x", visible=False)
+            if metric in _LOG:
+                panel.set_yscale("symlog", linthresh=_LOG[metric])
+                panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            if metric == "cost":
+                _floors(panel, result)
+        handles, texts = axes[0, 0].get_legend_handles_labels()
+        made.legend(handles, texts, loc="outside lower center", ncols=len(labels), fontsize=9.5)
+        first = labels[0]
+        played = f"{first.runs} runs x {first.episodes} episodes"
+        title = f"{result.model.name}: mean of {played}, whiskers from lowest to highest run"
+        made.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+    return made
+
+
+def _find(result: ResultFile, workload: str, contender: str) -> Row:
+    return next(row for row in result.rows if (row.workload, row.contender) == (workload, contender))
+
+
+def _group(panel: Any, rows: list[Row], metric: str, index: int, count: int) -> None:
+    width = 0.82 / count
+    places = np.arange(len(rows)) - 0.41 + width * (index + 0.5)
+    found = [row.metrics[metric] for row in rows]
+    mean = np.array([item.mean for item in found])
+    whiskers = np.array([[item.mean - item.min for item in found], [item.max - item.mean for item in found]])
+    row = rows[0]
+    panel.bar(
+        places,
+        mean,
+        width * 0.92,
+        color=look.colour(row.contender, row.role),
+        label=row.label,
+        alpha=1.0 if row.role == "policy" else 0.8,
+    )
+    panel.errorbar(places, mean, np.maximum(whiskers, 0), fmt="none", ecolor="#33373c", elinewidth=1, capsize=2)
+
+
+def _floors(panel: Any, result: ResultFile) -> None:
+    for place, workload in enumerate(result.workloads):
+        panel.plot([place - 0.43, place + 0.43], [workload.cost_floor] * 2, color=look.LATE, lw=1.6, ls="--")
+    panel.plot([], [], color=look.LATE, ls="--", label="physical floor")
+    panel.legend(handles=panel.lines[-1:], loc="upper right", fontsize=8.5)

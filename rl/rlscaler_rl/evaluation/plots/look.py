@@ -1,0 +1,62 @@
+"""One look for every picture: the same contender has the same colour and marker everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+COLOURS = {
+    "policy": "#0b5fd6",
+    "hpa": "#d55e00",
+    "keda": "#b5478f",
+    "rule": "#0f9d6b",
+    "max_of_recent": "#c58a00",
+    "static_max": "#6b7785",
+    "static_mid": "#98a3af",
+    "hindsight": "#111111",
+}
+SWEEP, CONTROL = "#f0a36b", "#b9b4ac"
+GPU, CPU, LOAD, LATE = "#4b7bbf", "#9fc3ea", "#1b1b1b", "#d1243c"
+VERDICTS = {"loss": "#d1243c", "undecided": "#8a929c", "win": "#1a8f4b"}
+MARKERS = {"policy": "D", "contender": "o", "sweep": "o", "control": "X", "reference": "*"}
+
+_RC = {
+    "font.size": 9.5,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#9aa0a6",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e8eb",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#4a4f55",
+    "ytick.color": "#4a4f55",
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
+
+
+def colour(name: str, role: str) -> str:
+    return COLOURS.get(name, {"sweep": SWEEP, "control": CONTROL}.get(role, "#7a6f9b"))
+
+
+def figure(width: float, height: float) -> Figure:
+    """An empty figure in inches, drawn with the house settings, without pyplot's global state."""
+    with mpl.rc_context(_RC):
+        return Figure(figsize=(width, height), layout="constrained")
+
+
+def styled() -> Any:
+    """Context in which axes are made: `with styled(): ...`."""
+    return mpl.rc_context(_RC)
+
+
+def save(made: Figure, path: Path) -> None:
+    made.savefig(path, dpi=130)

@@ -1,0 +1,81 @@
+"""Five qualities at a glance, one radar per workload; every axis is relative to the best contender shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from rlscaler_rl.evaluation.plots import look
+from rlscaler_rl.evaluation.schema import ResultFile, Row
+
+AXES = ("latency", "throughput", "efficiency", "stability", "SLO")
+SHOWN = ("policy", "hpa", "keda", "rule", "hindsight")
+
+
+def qualities(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """Contender -> (5,) in 0-1, 1 the best of `rows`: best p95 / p95, goodput / best, best cost / cost,
+    (fewest changes + 1) / (changes + 1), share within the SLO (absolute)."""
+    mean = {row.contender: {name: summary.mean for name, summary in row.metrics.items()} for row in rows}
+    p95 = min(values["p95_ms"] for values in mean.values())
+    goodput = max(values["goodput_rps"] for values in mean.values())
+    cost = min(values["cost"] for values in mean.values())
+    fewest = min(_changes(values) for values in mean.values())
+    return {
+        name: np.array(
+            [
+                p95 / values["p95_ms"],
+                values["goodput_rps"] / goodput,
+                cost / values["cost"],
+                (fewest + 1) / (_changes(values) + 1),
+                1 - values["late_percent"] / 100,
+            ]
+        )
+        for name, values in mean.items()
+    }
+
+
+def _changes(values: dict[str, float]) -> float:
+    return values["scale_ups"] + values["scale_downs"] + values["placement_changes"]
+
+
+def radar(result: ResultFile) -> Figure:
+    """Policy, HPA, KEDA, forecast rule and hindsight on every workload."""
+    with look.styled():
+        columns = len(result.workloads)
+        made = look.figure(max(4.4 * columns, 8.0), 5.0)
+        axes = made.subplots(1, columns, squeeze=False, subplot_kw={"projection": "polar"})[0]
+        angles = np.linspace(0, 2 * np.pi, len(AXES), endpoint=False)
+        for panel, workload in zip(axes, result.workloads, strict=True):
+            rows = [row for row in result.rows if row.workload == workload.name and row.contender in SHOWN]
+            for row, values in zip(rows, qualities(rows).values(), strict=True):
+                _outline(panel, angles, row, values)
+            panel.set_theta_offset(np.pi / 2)
+            panel.set_theta_direction(-1)
+            panel.set_xticks(angles, AXES, fontsize=9)
+            panel.tick_params(axis="x", pad=9)
+            panel.set_ylim(0, 1)
+            panel.set_yticks([0.25, 0.5, 0.75, 1.0], ["", "0.5", "", "1"], fontsize=7, color="#9aa0a6")
+            panel.spines["polar"].set_color("#d5d9dd")
+            panel.set_title(workload.name.capitalize(), loc="center", pad=14)
+        handles, labels = axes[0].get_legend_handles_labels()
+        made.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+        made.suptitle(
+            "Outward is better; each axis relative to the best shown, SLO absolute",
+            fontsize=12,
+            fontweight="bold",
+            x=0.01,
+            ha="left",
+        )
+    return made
+
+
+def _outline(panel: object, angles: np.ndarray, row: Row, values: np.ndarray) -> None:
+    closed = np.append(angles, angles[0]), np.append(values, values[0])
+    tint = look.colour(row.contender, row.role)
+    strong = row.role == "policy"
+    style = "--" if row.role == "reference" else "-"
+    panel.plot(*closed, style, color=tint, lw=2.4 if strong else 1.4, label=row.label, zorder=5 if strong else 3)  # type: ignore[attr-defined]
+    if strong:
+        panel.fill(*closed, color=tint, alpha=0.13, zorder=2)  # type: ignore[attr-defined]

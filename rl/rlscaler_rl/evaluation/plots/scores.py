@@ -1,0 +1,159 @@
+"""Where everybody stands: J with its interval per workload, and the cost-late front below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from rlscaler_rl.evaluation.board import ALL
+from rlscaler_rl.evaluation.plots import look
+from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
+
+_PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+
+
+def comparison(result: ResultFile) -> Figure:
+    """A column per workload: scores with intervals on top, cost against late requests below."""
+    with look.styled():
+        columns = [item.name for item in result.workloads]
+        made = look.figure(max(4.6 * len(columns), 9.0), 10.6)
+        axes = made.subplots(2, len(columns), squeeze=False, height_ratios=(1.15, 1))
+        for column, workload in enumerate(result.workloads):
+            rows = [row for row in result.rows if row.workload == workload.name]
+            _ladder(axes[0, column], rows, workload.name)
+            _front(axes[1, column], rows, workload)
+        made.suptitle(_title(result), fontsize=13, fontweight="bold", x=0.01, ha="left")
+        _front_legend(made, [row for row in result.rows if row.workload == ALL])
+    return made
+
+
+def _ladder(axes: Any, rows: list[Row], name: str) -> None:
+    """Contenders from best to worst; red ones beat the policy, grey ones are undecided."""
+    ranked = sorted(rows, key=lambda row: row.metrics["j"].mean, reverse=True)
+    policy = next(row.metrics["j"].mean for row in ranked if row.role == "policy")
+    axes.axvline(policy, color=look.COLOURS["policy"], lw=1.2, alpha=0.5, zorder=1)
+    for height, row in enumerate(ranked):
+        j = row.metrics["j"]
+        verdict = row.difference.verdict if row.difference else None
+        tint = look.COLOURS["policy"] if verdict is None else look.VERDICTS[verdict]
+        axes.plot([j.low, j.high], [height, height], color=tint, lw=2.6, alpha=0.55, solid_capstyle="round")
+        size = 11 if row.role == "reference" else 7
+        axes.plot(j.mean, height, look.MARKERS[row.role], color=tint, ms=size, mec="white", mew=0.7)
+        axes.annotate(
+            f"{j.mean:.2f}",
+            (j.high, height),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+            color="#4a4f55",
+        )
+    axes.set_yticks(range(len(ranked)), [row.label for row in ranked])
+    for tick, row in zip(axes.get_yticklabels(), ranked, strict=True):
+        tick.set_fontweight("bold" if row.role == "policy" else "normal")
+        tick.set_color(look.COLOURS["policy"] if row.role == "policy" else "#33373c")
+        tick.set_fontstyle("italic" if row.role in ("control", "reference") else "normal")
+        tick.set_fontsize(8.5)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+    axes.xaxis.set_major_formatter(_PLAIN)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    low, high = axes.get_xlim()
+    axes.set_xlim(low * 0.96, high * 1.18)
+    axes.grid(axis="y", visible=False)
+    axes.set_title(name.capitalize())
+    axes.set_xlabel("J = cost + 0.5 x late %, log scale")
+
+
+def _front(axes: Any, rows: list[Row], workload: Workload) -> None:
+    """Every contender's operating point; the line joins HPA's targets, the grey area nobody can reach."""
+    points = {row.contender: (row.metrics["cost"].mean, row.metrics["late_percent"].mean) for row in rows}
+    floor = max(workload.cost_floor, workload.minimum_cost)
+    right = max(cost for cost, _ in points.values()) * 1.08
+    axes.axvspan(0, floor, color="#eceef0", zorder=0)
+    axes.annotate(
+        "physical floor",
+        (floor, 0.5),
+        (-4, 0),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        rotation=90,
+        ha="right",
+        va="center",
+        fontsize=7.5,
+        color="#8a929c",
+    )
+    _equal_scores(axes, points, right)
+    hpa = sorted(points[row.contender] for row in rows if row.contender == "hpa" or row.role == "sweep")
+    if len(hpa) > 1:
+        axes.plot(*zip(*hpa, strict=True), "-", color=look.SWEEP, lw=1.4, zorder=2)
+    for row in rows:
+        mark = look.MARKERS[row.role]
+        small = row.role == "sweep"
+        size = {"reference": 13, "sweep": 4, "policy": 9}.get(row.role, 7.5)
+        axes.plot(
+            *points[row.contender],
+            mark,
+            ms=size,
+            color=look.colour(row.contender, row.role),
+            mec="white",
+            mew=0.3 if small else 0.8,
+            zorder=5 if row.role == "policy" else 4,
+        )
+    axes.set_yscale("symlog", linthresh=1.0, linscale=0.6)
+    axes.set_ylim(-0.08, 100)
+    axes.set_yticks([0, 0.5, 1, 2, 5, 10, 20, 50, 100])
+    axes.yaxis.set_major_formatter(_PLAIN)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(max(floor - 1.0, 0), right)
+    axes.set_xlabel("cost, GPU replica equivalents")
+    axes.set_ylabel("late requests, %")
+
+
+def _equal_scores(axes: Any, points: dict[str, tuple[float, float]], right: float) -> None:
+    """Faint lines of equal J through the plane."""
+    late = np.concatenate([np.linspace(0, 1, 20), np.geomspace(1, 100, 60)])
+    for j in (4, 6, 8, 10, 15, 20, 30, 40):
+        cost = j - 0.5 * late
+        keep = (cost > 0) & (cost < right)
+        if keep.any():
+            axes.plot(cost[keep], late[keep], ":", color="#c3c8ce", lw=0.9, zorder=1)
+            if j < right:
+                axes.annotate(
+                    f"J {j}", (j, 0), (0, 2), textcoords="offset points", fontsize=6.5, color="#9aa0a6", ha="center"
+                )
+
+
+def _front_legend(made: Figure, rows: list[Row]) -> None:
+    from matplotlib.lines import Line2D
+
+    shown = [row for row in rows if row.role != "sweep"]
+    handles = [
+        Line2D(
+            [],
+            [],
+            ls="",
+            marker=look.MARKERS[row.role],
+            color=look.colour(row.contender, row.role),
+            mec="white",
+            ms=8,
+            label=row.label,
+        )
+        for row in shown
+    ]
+    if len(shown) < len(rows):
+        handles.append(Line2D([], [], color=look.SWEEP, marker="o", ms=4, label="HPA, other targets"))
+    for verdict, text in (("loss", "beats the policy"), ("undecided", "undecided"), ("win", "beaten by the policy")):
+        handles.append(Line2D([], [], color=look.VERDICTS[verdict], lw=3, label=f"upper row: {text}"))
+    made.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8.5)
+
+
+def _title(result: ResultFile) -> str:
+    first = next(row for row in result.rows)
+    state = "" if result.valid else "   INVALID RUN"
+    return (
+        f"{result.model.name}: {first.runs} runs x {first.episodes} episodes per workload, 95 % paired bootstrap{state}"
+    )

@@ -1,0 +1,90 @@
+"""One episode of one workload, contender by contender: what it paid for, what the load needed, what came late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from rlscaler_rl.decision.types import GPU
+from rlscaler_rl.evaluation.plots import look
+
+COLUMNS = 3
+
+
+def timeline(workload: str, panels: Sequence[tuple[str, dict[str, Any]]]) -> Figure:
+    """`panels`: (label, record of `play.Played.timelines`), drawn in the given order, one scale for all."""
+    rows = -(-len(panels) // COLUMNS)
+    with look.styled():
+        made = look.figure(5.0 * min(len(panels), COLUMNS), 2.75 * rows + 0.9)
+        grid = made.subplots(
+            2 * rows, min(len(panels), COLUMNS), squeeze=False, sharex=True, height_ratios=[6, 1] * rows
+        )
+        top = 1.06 * max(np.percentile((record["desired"] * record["rps"]).sum(axis=1), 97) for _, record in panels)
+        top = max(top, 1.15 * max(float(_smooth(record["arrivals"]).max()) for _, record in panels))
+        for index, (label, record) in enumerate(panels):
+            row, column = divmod(index, COLUMNS)
+            _capacity(grid[2 * row, column], label, record, top)
+            _late(grid[2 * row + 1, column], record, last=row == rows - 1)
+        for unused in range(len(panels), rows * COLUMNS if rows > 1 else len(panels)):
+            for half in (0, 1):
+                grid[2 * (unused // COLUMNS) + half, unused % COLUMNS].set_axis_off()
+        made.suptitle(
+            f"{workload.capitalize()}: first episode of the first run, the same load for everybody",
+            fontsize=13,
+            fontweight="bold",
+            x=0.01,
+            ha="left",
+        )
+        _legend(made)
+    return made
+
+
+def _capacity(axes: Any, label: str, record: dict[str, Any], top: float) -> None:
+    seconds = np.arange(len(record["arrivals"]))
+    ready, ordered = record["ready"] * record["rps"], (record["desired"] * record["rps"]).sum(axis=1)
+    axes.fill_between(seconds, 0, ready[:, GPU], step="post", color=look.GPU, alpha=0.85, lw=0)
+    axes.fill_between(seconds, ready[:, GPU], ready.sum(axis=1), step="post", color=look.CPU, alpha=0.9, lw=0)
+    axes.plot(seconds, ordered, drawstyle="steps-post", color="#5a6572", lw=0.9, ls=(0, (2, 1.5)))
+    axes.plot(seconds, _smooth(record["arrivals"]), color=look.LOAD, lw=1.5)
+    axes.set_ylim(0, top)
+    axes.set_xlim(0, len(seconds))
+    strong = label == "policy" or record.get("is_policy")
+    axes.set_title(label, fontsize=10, color=look.COLOURS["policy"] if strong else "#1b1b1b")
+    figures = f"J {record['j']:.2f}   cost {record['cost']:.2f}   late {record['late_percent']:.2f} %"
+    axes.annotate(figures, (1, 1.03), xycoords="axes fraction", ha="right", va="bottom", fontsize=8.5, color="#4a4f55")
+    axes.tick_params(labelbottom=False)
+
+
+def _late(axes: Any, record: dict[str, Any], *, last: bool) -> None:
+    share = 100 * np.clip(record["late_share"], 0, 1)
+    seconds = np.arange(len(share))
+    axes.fill_between(seconds, 0, share, step="post", color=look.LATE, lw=0)
+    axes.set_ylim(0, 100)
+    axes.set_yticks([0, 100])
+    axes.tick_params(axis="y", labelsize=7)
+    axes.grid(visible=False)
+    if last:
+        axes.set_xlabel("seconds")
+
+
+def _smooth(arrivals: np.ndarray, window: int = 5) -> np.ndarray:
+    """Mean over `window` seconds; the Poisson noise of single seconds hides the shape."""
+    padded = np.pad(np.asarray(arrivals, np.float64), (window // 2, window - 1 - window // 2), mode="edge")
+    return np.convolve(padded, np.full(window, 1 / window), mode="valid")
+
+
+def _legend(made: Figure) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles = [
+        Line2D([], [], color=look.LOAD, lw=1.5, label="arrivals, requests/s"),
+        Patch(color=look.GPU, label="ready GPU capacity, requests/s"),
+        Patch(color=look.CPU, label="ready CPU capacity"),
+        Line2D([], [], color="#5a6572", lw=0.9, ls=(0, (2, 1.5)), label="ordered capacity (paid for)"),
+        Patch(color=look.LATE, label="late requests, % of that second"),
+    ]
+    made.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8.5)

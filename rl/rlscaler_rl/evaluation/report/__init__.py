@@ -1,0 +1,1 @@
+"""Reports for people: terminal, text and HTML say the same, losses first."""

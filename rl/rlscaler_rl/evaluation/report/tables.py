@@ -1,0 +1,184 @@
+"""What reports say, as plain rows of text: losses first. Used by the terminal, text and HTML alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlscaler_rl.evaluation.board import ALL
+from rlscaler_rl.evaluation.schema import ResultFile, Row
+
+SECTIONS = (
+    ("loss", "LOSSES", "contenders that scored better than the policy, interval off zero"),
+    ("undecided", "UNDECIDED", "the interval spans zero: neither win nor loss"),
+    ("win", "WINS", "contenders that the policy beat, interval off zero"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Header and rows of strings; the first column is text, the others are figures unless `text_columns` says."""
+
+    title: str
+    note: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    text_columns: int = 1
+
+
+def verdict_tables(result: ResultFile, *, short: bool = False) -> list[Table]:
+    """Losses, undecided rows and wins, the mean over the workloads first, then by size; references are left out.
+
+    `short` leaves the two scores out, so that a row fits 80 columns.
+    """
+    header = ("workload", "contender", "policy J", "its J", "difference", "95 % interval", "%")
+    keep = (0, 1, 4, 5, 6) if short else range(len(header))
+    return [
+        Table(
+            title,
+            note,
+            tuple(header[column] for column in keep),
+            [tuple(_verdict_row(result, row)[column] for column in keep) for row in _decided(result, verdict)],
+            2,
+        )
+        for verdict, title, note in SECTIONS
+    ]
+
+
+def score_tables(result: ResultFile) -> list[Table]:
+    """One table per workload and the mean over all, best score first."""
+    header = (
+        "contender",
+        "J",
+        "95 % interval",
+        "runs min-max",
+        "cost",
+        "late %",
+        "goodput/s",
+        "p95 ms",
+        "up/down",
+        "vs policy",
+    )
+    tables = []
+    for workload in [ALL, *(item.name for item in result.workloads)]:
+        chosen = [row for row in result.rows if row.workload == workload]
+        chosen.sort(key=lambda row: row.metrics["j"].mean)
+        tables.append(
+            Table(
+                _workload_title(result, workload),
+                _floor_note(result, workload),
+                header,
+                [_score_row(row) for row in chosen],
+            )
+        )
+    return tables
+
+
+def improvement_table(result: ResultFile) -> Table:
+    """The `weighted` objective of the policy against default HPA."""
+    names = ("latency", "throughput", "efficiency", "stability", "weighted")
+    rows = [
+        (row.workload, *(f"{row.improvement[name]:+.1f}" for name in names))
+        for row in result.rows
+        if row.role == "policy" and row.improvement is not None
+    ]
+    note = "% against default HPA; weights .4 p95 latency, .3 goodput, .2 cost, .1 number of changes; negative is worse"
+    return Table("Weighted improvement", note, ("workload", *names), rows)
+
+
+def dependence_table(result: ResultFile) -> Table:
+    rows = [
+        (
+            check.label,
+            f"{check.difference.mean:+.2f}",
+            f"[{check.difference.low:+.2f}, {check.difference.high:+.2f}]",
+            f"{check.difference.percent:+.1f}",
+            "yes" if check.passed else "NO",
+        )
+        for check in result.dependence
+    ]
+    note = "Policy minus control over all workloads; every control must score visibly worse, or the run says nothing."
+    return Table(
+        "Does the outcome depend on the network?", note, ("control", "difference", "95 % interval", "%", "worse"), rows
+    )
+
+
+def invariant_table(result: ResultFile) -> Table:
+    rows = [
+        (item.statement, f"{item.checked}", f"{max(item.worst, 0.0):.1e}", "yes" if item.holds else "NO")
+        for item in result.invariants
+    ]
+    return Table(
+        "Is the meter sound?",
+        "Recomputed from raw counters.",
+        ("invariant", "episodes", "worst deviation", "holds"),
+        rows,
+    )
+
+
+def headline(result: ResultFile) -> str:
+    """One sentence: how many contenders beat the policy, and over all workloads where it stands."""
+    count = {verdict: len(_decided(result, verdict)) for verdict, _, _ in SECTIONS}
+    policy = next(row for row in result.rows if row.role == "policy" and row.workload == ALL)
+    contenders = [row for row in result.rows if row.workload == ALL and row.role == "contender"]
+    ahead = [row.label for row in contenders if row.metrics["j"].mean < policy.metrics["j"].mean]
+    place = f"mean J {policy.metrics['j'].mean:.2f}, place {len(ahead) + 1} of {len(contenders) + 1}"
+    behind = f" behind {', '.join(ahead)}" if ahead else ""
+    return f"{place}{behind}. Rows: {count['loss']} lost, {count['undecided']} undecided, {count['win']} won."
+
+
+def _decided(result: ResultFile, verdict: str) -> list[Row]:
+    found = [
+        row for row in result.rows if row.difference and row.difference.verdict == verdict and row.role != "reference"
+    ]
+    size = {id(row): abs(row.difference.percent) for row in found if row.difference}
+    return sorted(found, key=lambda row: (row.workload != ALL, -size[id(row)]))
+
+
+def _verdict_row(result: ResultFile, row: Row) -> tuple[str, ...]:
+    assert row.difference is not None
+    policy = next(item for item in result.rows if item.role == "policy" and item.workload == row.workload)
+    mark = {"sweep": " (sweep)", "control": " (control)"}.get(row.role, "")
+    return (
+        row.workload,
+        row.label + mark,
+        f"{policy.metrics['j'].mean:.2f}",
+        f"{row.metrics['j'].mean:.2f}",
+        f"{row.difference.mean:+.2f}",
+        f"[{row.difference.low:+.2f}, {row.difference.high:+.2f}]",
+        f"{row.difference.percent:+.0f}",
+    )
+
+
+def _score_row(row: Row) -> tuple[str, ...]:
+    metrics = row.metrics
+    j = metrics["j"]
+    return (
+        row.label + {"reference": " *", "control": " (control)", "policy": " <--"}.get(row.role, ""),
+        f"{j.mean:.2f}",
+        f"[{j.low:.2f}, {j.high:.2f}]",
+        f"{j.min:.2f}-{j.max:.2f}",
+        f"{metrics['cost'].mean:.2f}",
+        f"{metrics['late_percent'].mean:.2f}",
+        f"{metrics['goodput_rps'].mean:.1f}",
+        f"{metrics['p95_ms'].mean:.0f}",
+        f"{metrics['scale_ups'].mean:.1f}/{metrics['scale_downs'].mean:.1f}",
+        row.difference.verdict if row.difference else "",
+    )
+
+
+def _workload_title(result: ResultFile, workload: str) -> str:
+    return f"All workloads (mean of {len(result.workloads)})" if workload == ALL else workload.capitalize()
+
+
+def _floor_note(result: ResultFile, workload: str) -> str:
+    chosen = [item for item in result.workloads if workload in (ALL, item.name)]
+
+    def mean(name: str) -> float:
+        return float(sum(getattr(item, name) for item in chosen)) / len(chosen)
+
+    played = f"{sum(item.episodes for item in chosen)} episodes of {chosen[0].duration_seconds} s"
+    return (
+        f"{played}, mean {mean('mean_rps'):.1f} requests/s, peak {mean('peak_rps'):.0f}. Nobody can pay less than "
+        f"{mean('cost_floor'):.2f} (arrivals x service time x price); minReplicas cost {mean('minimum_cost'):.2f}."
+    )

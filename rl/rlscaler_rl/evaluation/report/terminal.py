@@ -1,0 +1,79 @@
+"""What the terminal shows at the end: losses, the standing over all workloads, and where the files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from rlscaler_rl.evaluation.board import ALL
+from rlscaler_rl.evaluation.report import tables
+from rlscaler_rl.evaluation.report.tables import Table
+from rlscaler_rl.evaluation.report.text import validity
+from rlscaler_rl.evaluation.schema import ResultFile, Row
+
+_COLOURS = {"loss": "red", "win": "green", "undecided": "yellow"}
+_STYLE: dict[str, Any] = {
+    "title_justify": "left",
+    "caption_justify": "left",
+    "title_style": "bold",
+    "caption_style": "dim",
+    "header_style": "dim",
+    "box": None,
+    "pad_edge": False,
+}
+
+
+def show(result: ResultFile, folder: Path, console: Console) -> None:
+    """Print the essentials in 80 columns; the reports have the rest."""
+    losses, undecided, _ = tables.verdict_tables(result, short=True)
+    console.print(_rich(losses, "bold red" if losses.rows else "bold green"))
+    if undecided.rows:
+        console.print(_rich(undecided, "bold yellow"))
+    console.print(_matrix(result))
+    for line in validity(result):
+        console.print(escape(line), style="bold green" if result.valid else "bold red", highlight=False)
+    console.print(escape(tables.headline(result)), highlight=False)
+    console.print(f"\n{escape(str(folder))}/", style="bold", highlight=False, soft_wrap=True)
+    for name in result.files:
+        console.print(f"  {escape(name)}", highlight=False, soft_wrap=True)
+
+
+def _matrix(result: ResultFile) -> RichTable:
+    """Contenders by mean J; red beats the policy, green is beaten by it, yellow is undecided."""
+    names = [*(item.name for item in result.workloads), ALL]
+    made = RichTable(
+        title="J PER WORKLOAD",
+        caption="red beats the policy, green is beaten by it, yellow is undecided; * knows the future",
+        **_STYLE,
+    )
+    made.add_column("contender", no_wrap=True)
+    for name in [*names, "cost", "late %"]:
+        made.add_column(name, justify="right", no_wrap=True)
+    cells = {(row.contender, row.workload): row for row in result.rows}
+    ranking = [row for row in result.rows if row.workload == ALL and row.role != "sweep"]
+    for row in sorted(ranking, key=lambda row: row.metrics["j"].mean):
+        scores = [_score(cells[row.contender, name]) for name in names]
+        figures = [f"{row.metrics[name].mean:.2f}" for name in ("cost", "late_percent")]
+        label = escape(row.label + (" *" if row.role == "reference" else ""))
+        made.add_row(label, *scores, *figures, style="bold" if row.role == "policy" else None)
+    return made
+
+
+def _score(row: Row) -> str:
+    text = f"{row.metrics['j'].mean:.2f}"
+    if row.difference is None:
+        return f"[blue]{text}[/]"
+    return f"[{_COLOURS[row.difference.verdict]}]{text}[/]"
+
+
+def _rich(table: Table, style: str) -> RichTable:
+    made = RichTable(title=escape(f"{table.title}: {table.note}"), **_STYLE | {"title_style": style})
+    for column, name in enumerate(table.header):
+        made.add_column(name, justify="left" if column < table.text_columns else "right", no_wrap=True)
+    for row in table.rows:
+        made.add_row(*map(escape, row))
+    return made

@@ -1,0 +1,84 @@
+"""The text report: validity and losses on the first page, everything else after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlscaler_rl.evaluation.report import tables
+from rlscaler_rl.evaluation.report.tables import Table
+from rlscaler_rl.evaluation.schema import ResultFile
+
+WIDTH = 110
+
+
+def text_report(result: ResultFile) -> str:
+    """The whole report as one string."""
+    return "\n".join(_lines(result)) + "\n"
+
+
+def render(table: Table) -> list[str]:
+    """A table in fixed-width columns, figures to the right."""
+    title = [table.title, "-" * len(table.title)] + ([table.note] if table.note else [])
+    if not table.rows:
+        return [*title, "  none", ""]
+    every = [table.header, *table.rows]
+    widths = [max(len(row[column]) for row in every) for column in range(len(table.header))]
+
+    def line(row: tuple[str, ...]) -> str:
+        cells = (
+            cell.ljust(width) if column < table.text_columns else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        return ("  " + "  ".join(cells)).rstrip()
+
+    return [*title, line(table.header), *(line(row) for row in table.rows), ""]
+
+
+def _lines(result: ResultFile) -> Iterator[str]:
+    yield f"rlscaler {result.kind}: {result.model.name}"
+    yield "=" * WIDTH
+    yield from validity(result)
+    yield tables.headline(result)
+    yield ""
+    for table in tables.verdict_tables(result):
+        yield from render(table)
+    for table in tables.score_tables(result):
+        yield from render(table)
+    yield "* knows the future: a reference, not counted."
+    yield "Differences are policy - contender in J; below 0 the policy is better."
+    yield ""
+    for table in (
+        tables.improvement_table(result),
+        tables.dependence_table(result),
+        tables.invariant_table(result),
+    ):
+        yield from render(table)
+    yield from _provenance(result)
+
+
+def validity(result: ResultFile) -> list[str]:
+    """VALID, or INVALID with every reason."""
+    if result.valid:
+        return ["VALID: every invariant of the meter holds and every control scored visibly worse.", ""]
+    return ["INVALID: the figures below decide nothing.", *(f"  - {reason}" for reason in result.reasons), ""]
+
+
+def _provenance(result: ResultFile) -> Iterator[str]:
+    yield "How it was made"
+    yield "---------------"
+    settings = ", ".join(f"{name} {_short(value)}" for name, value in result.settings.items())
+    yield f"settings: {settings}"
+    yield "every contender met the same arrivals and the same cold starts; run r uses seed + r"
+    yield f"model: {result.model.name}, stack {result.model.stack_size}, residual {result.model.residual}"
+    yield f"       sha256 {result.digests.model}"
+    yield f"digests: rows {result.digests.rows}"
+    for name, digest in result.digests.scenarios.items():
+        yield f"         {name} {digest}"
+    yield f"{result.created}, {result.wall_seconds:.0f} s on {result.machine}; " + ", ".join(
+        f"{name} {number}" for name, number in result.versions.items()
+    )
+    yield f"files: {', '.join(result.files)}"
+
+
+def _short(value: object) -> str:
+    return "/".join(map(str, value)) if isinstance(value, list) else str(value)

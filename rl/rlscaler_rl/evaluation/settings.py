@@ -1,0 +1,104 @@
+"""What is played: options of the command line over the user's JSON file over the defaults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from rlscaler_rl.evaluation.errors import EvaluationError
+
+DEFAULT_PATTERNS = ("ramp", "spike", "periodic", "random")
+SENSE_SECONDS = 5
+
+
+class Environment(BaseModel):
+    """The `environment` part of a configuration file, as the earlier research code wrote it.
+
+    The cluster's addresses are accepted and not used by a simulation; the reward weights belong to training.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    episode_duration: int = 600
+    action_interval: int = 30
+    min_replicas: int = Field(1, ge=0, le=64)
+    max_replicas: int = Field(10, ge=1, le=64)
+
+
+class Settings(BaseModel):
+    """Everything that decides which episodes are played; its digest is in the result."""
+
+    model_config = ConfigDict(frozen=True)
+
+    patterns: tuple[str, ...] = DEFAULT_PATTERNS
+    runs: int = Field(5, ge=1, le=1000)
+    """Seeds; run r uses seed + r."""
+
+    episodes: int = Field(16, ge=1, le=10_000)
+    """Per run and pattern."""
+
+    seed: int = Field(0, ge=0)
+    interval_seconds: int = Field(30, ge=SENSE_SECONDS, le=300, multiple_of=SENSE_SECONDS)
+    duration_seconds: int = Field(600, ge=60, le=86_400, multiple_of=SENSE_SECONDS)
+    min_replicas: int = Field(1, ge=0)
+    max_replicas: int = Field(10, ge=1)
+    low_rps: float = Field(10.0, gt=0)
+    high_rps: float = Field(100.0, gt=0)
+
+    @field_validator("patterns")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from rlscaler_loadgen.patterns import PATTERNS
+
+        unknown = [name for name in value if name not in PATTERNS]
+        if unknown or not value:
+            raise ValueError(f"{', '.join(unknown) or 'nothing'}: choose from {', '.join(PATTERNS)}")
+        return tuple(dict.fromkeys(value))
+
+
+_FROM_FILE = {
+    "episode_duration": "duration_seconds",
+    "action_interval": "interval_seconds",
+    "min_replicas": "min_replicas",
+    "max_replicas": "max_replicas",
+}
+
+
+def read_settings(config: Path | None, **options: Any) -> Settings:
+    """Defaults, then the file's `environment` part, then every option that is not None. Raises EvaluationError."""
+    values: dict[str, Any] = {}
+    if config is not None:
+        environment = _environment(config)
+        values = {ours: getattr(environment, theirs) for theirs, ours in _FROM_FILE.items()}
+    values |= {name: value for name, value in options.items() if value is not None}
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise EvaluationError(_explain(error, "options")) from error
+    if settings.min_replicas > settings.max_replicas:
+        raise EvaluationError(f"min_replicas {settings.min_replicas} is above max_replicas {settings.max_replicas}")
+    return settings
+
+
+def _environment(path: Path) -> Environment:
+    try:
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise EvaluationError(f"--config {path}: {error.strerror}") from error
+    except json.JSONDecodeError as error:
+        raise EvaluationError(f"--config {path}: not JSON: {error}") from error
+    unknown = sorted(set(content) - {"environment", "agent"}) if isinstance(content, dict) else ["not an object"]
+    if unknown:
+        raise EvaluationError(f"--config {path}: {', '.join(unknown)}: the parts are `environment` and `agent`")
+    try:
+        return Environment(**content.get("environment", {}))
+    except ValidationError as error:
+        raise EvaluationError(_explain(error, f"--config {path}: environment")) from error
+
+
+def _explain(error: ValidationError, where: str) -> str:
+    parts = (f"{'.'.join(map(str, item['loc']))} = {item['input']!r}: {item['msg']}" for item in error.errors())
+    return f"{where}: " + "; ".join(parts)
