@@ -17,6 +17,18 @@ class Replicas(NamedTuple):
     starting: int
 
 
+class Condition(NamedTuple):
+    """Of a policy or an autoscaler."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return "True" if self.status == "True" else f"{self.status} ({self.reason})"
+
+
 class PodState(NamedTuple):
     ready: bool
     terminating: bool
@@ -63,6 +75,12 @@ def route_weights(route: Json, gpu_backend: str, cpu_backend: str) -> tuple[int,
     backends = route["spec"]["rules"][0].get("backendRefs", [])
     weights = {backend["name"]: int(backend.get("weight", 1)) for backend in backends}
     return weights.get(gpu_backend, 0), weights.get(cpu_backend, 0)
+
+
+def read_conditions(thing: Json) -> list[Condition]:
+    """`status.conditions`, empty where there are none yet."""
+    found = thing.get("status", {}).get("conditions") or []
+    return [Condition(c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in found]
 
 
 def _is_ready(pod: Json) -> bool:

@@ -1,11 +1,10 @@
-"""The API server as the demo needs it: plain JSON, server-side apply, a ServiceAccount's kubeconfig, watches."""
+"""The API server as the demo needs it: plain JSON, server-side apply, a ServiceAccount's kubeconfig."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,10 +20,10 @@ Json = dict[str, Any]
 
 FIELD_MANAGER = "rlscaler-demo"
 TIMEOUT_SECONDS = 15.0
-WATCH_SECONDS = 240
-RETRY_SECONDS = 0.5
+LONGEST_READ_SECONDS = 300.0
+"""A watch may be silent for that long."""
+POLL_SECONDS = 0.1
 TOKEN_SECONDS = 24 * 3600
-GONE = 410
 
 PLURALS = {
     "CustomResourceDefinition": "customresourcedefinitions",
@@ -83,7 +82,7 @@ class Kube:
         )
         try:
             response = self._client.call_api(
-                *arguments, _request_timeout=(TIMEOUT_SECONDS, WATCH_SECONDS + 30)
+                *arguments, _request_timeout=(TIMEOUT_SECONDS, LONGEST_READ_SECONDS)
             ).response
             if response.status >= 400:
                 raise KubeError(f"{method} {path}: {_message(response.data, response.reason)}", response.status)
@@ -116,6 +115,24 @@ class Kube:
             if error.status != 404:
                 raise
 
+    def exists(self, manifest: Json) -> Json | None:
+        """The object as it is; None when there is none."""
+        try:
+            return self.get(path_of(manifest))
+        except KubeError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def wait_condition(self, path: str, condition: str, timeout_seconds: float) -> None:
+        """Wait until the object's condition is True."""
+
+        def holds() -> bool:
+            conditions = self.get(path).get("status", {}).get("conditions") or []
+            return any(c["type"] == condition and c["status"] == "True" for c in conditions)
+
+        wait_until(holds, f"{path}: {condition}", timeout_seconds)
+
     def account_kubeconfig(self, namespace: str, account: str, path: Path) -> None:
         """Write a kubeconfig, readable by the user only, with a token of the ServiceAccount."""
         request = {
@@ -142,81 +159,17 @@ class Kube:
         path.write_text(yaml.safe_dump(content))
 
 
+def wait_until(holds: Callable[[], bool], what: str, timeout_seconds: float) -> None:
+    """Poll until it holds. Raises DemoError that names `what` when the time is over."""
+    deadline = time.monotonic() + timeout_seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise DemoError(f"{what} did not come true within {timeout_seconds:.0f} s")
+        time.sleep(POLL_SECONDS)
+
+
 def _message(data: bytes, reason: str | None) -> str:
     try:
         return str(json.loads(data)["message"])
     except (ValueError, KeyError, TypeError):
         return data.decode(errors="replace").strip() or str(reason)
-
-
-class Watch(threading.Thread):
-    """Follows one collection until stopped; reconnects and lists again as needed.
-
-    `replace` gets all objects after every list, `change` every event (ADDED, MODIFIED or DELETED, object) after that.
-    Both run in this thread, one at a time.
-    """
-
-    def __init__(
-        self, kube: Kube, path: str, replace: Callable[[list[Json]], None], change: Callable[[str, Json], None]
-    ) -> None:
-        super().__init__(name=f"watch {path}", daemon=True)
-        self._kube, self._path = kube, path
-        self._replace, self._change = replace, change
-        self._stopping = threading.Event()
-        self._response: Any = None
-        self.synced = threading.Event()
-        self.error: KubeError | None = None
-
-    def run(self) -> None:
-        version = ""
-        while not self._stopping.is_set():
-            try:
-                if not version:
-                    version = self._list()
-                for event in self._events(version):
-                    version = self._handle(event)
-                self.error = None
-            except KubeError as error:
-                self.error = error
-                version = "" if error.status == GONE else version
-                self._stopping.wait(RETRY_SECONDS)
-
-    def stop(self) -> None:
-        """End the thread, also out of a blocked read."""
-        self._stopping.set()
-        response = self._response
-        if response is not None:
-            with contextlib.suppress(ValueError, OSError):  # the read has ended by itself
-                response.shutdown()
-        if self.is_alive():
-            self.join(TIMEOUT_SECONDS)
-
-    def _list(self) -> str:
-        answer = self._kube.get(self._path)
-        self._replace(answer["items"])
-        self.synced.set()
-        return str(answer["metadata"]["resourceVersion"])
-
-    def _events(self, version: str) -> Iterator[Json]:
-        query = urlencode({"watch": "true", "resourceVersion": version, "timeoutSeconds": WATCH_SECONDS})
-        response = self._response = self._kube.open("GET", f"{self._path}?{query}&allowWatchBookmarks=true")
-        buffer = b""
-        try:
-            for chunk in response.stream(65536):
-                *lines, buffer = (buffer + chunk).split(b"\n")
-                yield from (json.loads(line) for line in lines if line)
-                if self._stopping.is_set():
-                    return
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubeError(f"watch {self._path}: {error}") from error
-        finally:
-            self._response = None
-            response.close()
-
-    def _handle(self, event: Json) -> str:
-        kind, thing = event["type"], event["object"]
-        if kind == "ERROR":
-            raise KubeError(f"watch {self._path}: {thing.get('message')}", int(thing.get("code", 0)))
-        if kind != "BOOKMARK":
-            self._change(kind, thing)
-        return str(thing["metadata"]["resourceVersion"])

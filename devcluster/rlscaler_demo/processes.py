@@ -69,10 +69,10 @@ class Supervisor:
         self._children[name] = child
         return child
 
-    def check(self) -> None:
+    def check(self, apart_from: Child | None = None) -> None:
         """Raise ChildError when a child has ended by itself."""
         for child in self._children.values():
-            if not child.running:
+            if child is not apart_from and not child.running:
                 raise child.failure("ended unexpectedly")
 
     def wait_until(self, child: Child, ready: Callable[[], bool], timeout_seconds: float) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .books import PoolBook, Replicas, route_weights
+from .books import Condition, PoolBook, Replicas, read_conditions, route_weights
 from .decisions import DecisionLine, read_decision
-from .kube import Kube, Watch, collection
+from .kube import Kube, collection
 from .records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
 from .settings import NAMESPACE, POOLS, SERVICE, Settings
 from .tails import Tail
+from .watch import Watch
 
 Json = dict[str, Any]
 
@@ -36,8 +37,12 @@ class Recorder:
         self._audit = None if audit is None else Tail(audit)
         self.weights: tuple[int, int] | None = None
         """Of the HTTPRoute: GPU, CPU."""
-        self.conditions: dict[str, str] = {}
-        """Of the policy: type -> `True`, or `False Reason`."""
+        self.conditions: dict[str, Condition] = {}
+        """Of the policy by type, or of the autoscalers by pool and type."""
+        self.autoscalers: dict[str, Json] = {}
+        """Status of the HorizontalPodAutoscalers, by pool."""
+        self.last_change = ""
+        """The last change of spec.replicas, as `gpu 1→3`."""
         self.last: DecisionLine | None = None
         self.last_action: DecisionLine | None = None
         self.last_guards: DecisionLine | None = None
@@ -47,8 +52,10 @@ class Recorder:
             self._watch(kube, "v1", "Pod", self._pod, self._forget_pods),
             self._watch(kube, "gateway.networking.k8s.io/v1", "HTTPRoute", self._http_route),
         ]
-        if audit is not None:
+        if settings.contender == "rl":
             self._watches.append(self._watch(kube, "rlscaler.io/v1alpha1", "RLScalingPolicy", self._policy))
+        else:
+            self._watches.append(self._watch(kube, "autoscaling/v2", "HorizontalPodAutoscaler", self._autoscaler))
 
     def __enter__(self) -> Recorder:
         for watch in self._watches:
@@ -133,14 +140,21 @@ class Recorder:
 
     def _policy(self, event: str, policy: Json) -> None:
         if policy["metadata"]["name"] == SERVICE:
-            self.conditions = {
-                c["type"]: "True" if c["status"] == "True" else f"{c['status']} {c['reason']}"
-                for c in policy.get("status", {}).get("conditions", [])
-            }
+            self.conditions = {c.type: c for c in read_conditions(policy)}
+
+    def _autoscaler(self, event: str, autoscaler: Json) -> None:
+        pool = self._pool_of.get(autoscaler["metadata"]["name"])
+        if pool and event != "DELETED":
+            self.autoscalers = {**self.autoscalers, pool: autoscaler.get("status", {})}
+            found = {f"{pool} {c.type}": c for c in read_conditions(autoscaler)}
+            self.conditions = {**self.conditions, **found}
 
     def _write_replicas(self, now: float) -> None:
         for pool, book in self._books.items():
             replicas = book.replicas
-            if replicas and replicas != self._written[pool]:
+            before = self._written[pool]
+            if replicas and replicas != before:
+                if before and before.spec != replicas.spec:
+                    self.last_change = f"{pool} {before.spec}→{replicas.spec}"
                 self._written[pool] = replicas
                 self._replicas.row(f"{now:.3f}", pool, *replicas)

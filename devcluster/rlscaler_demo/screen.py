@@ -13,13 +13,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .books import Replicas
+from .books import Condition, Replicas
 from .settings import POOLS, Settings
 from .tails import LoadFigures
 
 LINE_SECONDS = 10.0
 """Distance of the lines, and of the rows that the live table keeps."""
 KEPT_ROWS = 14
+
+GOOD_WHEN_TRUE = {"Ready", "Active", "AbleToScale", "ScalingActive"}
+"""Other conditions need attention when they are True."""
 
 COLUMNS = (("time", "right"), ("offered", "right"), ("done/s", "right"), ("p95 ms", "right"), ("late", "right"))
 POOL_COLUMNS = (("GPU", "left"), ("CPU", "left"), ("traffic", "left"), ("last action", "left"), ("shield", "left"))
@@ -37,7 +40,7 @@ class Snapshot:
     placement: str
     action: str
     guards: tuple[str, ...]
-    conditions: Mapping[str, str]
+    conditions: Mapping[str, Condition]
     problem: str = ""
     """Why some of this may be out of date."""
 
@@ -65,10 +68,13 @@ class Snapshot:
 
     @property
     def state(self) -> str:
-        """The conditions, those that need attention first."""
-        good = {"Ready", "Active", "ScalingActive", "AbleToScale"}
-        shown = sorted(self.conditions.items(), key=lambda item: (item[1] == "True") == (item[0].split()[-1] in good))
-        return "  ".join(f"{name}={value}" for name, value in shown)
+        """Whether it is Ready, and every other condition that needs attention."""
+        shown = [
+            f"{name}={condition}"
+            for name, condition in self.conditions.items()
+            if name == "Ready" or (condition.status == "True") != (condition.type in GOOD_WHEN_TRUE)
+        ]
+        return "  ".join(shown)
 
 
 def _number(value: float, digits: int = 0, unit: str = "") -> str:
@@ -137,17 +143,19 @@ class Screen:
 
 
 def _line(snapshot: Snapshot) -> Text:
-    names = [name for name, _ in (*COLUMNS, *POOL_COLUMNS)]
-    cells = dict(zip(names, snapshot.cells, strict=True))
-    text = (
-        f"{cells['time']:>6}  {cells['offered']:>4} offered {cells['done/s']:>4} done/s  p95 {cells['p95 ms']:>5} ms  "
-        f"late {cells['late']:>7}  gpu {cells['GPU']:<7} cpu {cells['CPU']:<7} {cells['traffic']:<16} {cells['last action']}"
-    )
-    if cells["shield"]:
-        text += f"  [{cells['shield']}]"
-    if snapshot.state:
-        text += f"  {snapshot.state}"
-    return Text(text + (f"  ({snapshot.problem})" if snapshot.problem else ""))
+    time, offered, done, p95, late, gpu, cpu, traffic, action, guards = snapshot.cells
+    parts = [
+        f"{time:>6}",
+        f"{offered:>4} offered {done:>4} done/s",
+        f"p95 {p95:>5} ms",
+        f"late {late:>7}",
+        f"gpu {gpu:<7} cpu {cpu:<7} {traffic:<16}",
+        action,
+        f"[{guards}]" if guards else "",
+        snapshot.state,
+        f"({snapshot.problem})" if snapshot.problem else "",
+    ]
+    return Text("  ".join(part for part in parts if part))
 
 
 def summary_table(summary: Mapping[str, object]) -> Table:

@@ -1,0 +1,158 @@
+"""`rlscaler demo`: the whole product under load on one machine; `rlscaler demo report` draws a run again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from .settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, Pool, Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Seconds(click.ParamType):
+    """A range of seconds, as 35-55, or one number."""
+
+    name = "SECONDS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        if isinstance(value, tuple):
+            return value
+        parts = str(value).removesuffix("s").split("-")
+        try:
+            low, high = float(parts[0]), float(parts[-1])
+        except ValueError:
+            self.fail(f"{value!r} is not a range of seconds such as 35-55", param, ctx)
+        if len(parts) > 2 or not 0 <= low <= high:
+            self.fail(f"{value!r} is not a range of seconds from low to high, such as 35-55", param, ctx)
+        return low, high
+
+
+def _cold_start(pool: Pool) -> Callable[[F], F]:
+    return click.option(
+        f"--{pool.name}-cold-start",
+        type=Seconds(),
+        default=pool.cold_start_seconds,
+        show_default="{:g}-{:g}".format(*pool.cold_start_seconds),
+        help=f"How long a {pool.name.upper()} pod takes from creation to ready.",
+    )
+
+
+@click.group(invoke_without_command=True)
+@click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
+@click.option("--duration", type=click.IntRange(10, 86_400), default=300, show_default=True, help="Seconds of load.")
+@click.option(
+    "--interval",
+    type=click.IntRange(10, 300),
+    default=15,
+    show_default=True,
+    help="Action interval of the policy in seconds. The product's default is 30.",
+)
+@click.option(
+    "--contender",
+    type=click.Choice(CONTENDERS),
+    default="rl",
+    show_default=True,
+    help="What scales: the RLScalingPolicy, or the HorizontalPodAutoscaler on CPU and on GPU utilization.",
+)
+@click.option("--mode", type=click.Choice(MODES), default="Auto", show_default=True, help="spec.mode of the policy.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of pattern, arrivals and service.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Result folder.  [default: results/demo-CONTENDER-PATTERN]",
+)
+@click.option(
+    "--trace",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="CSV of time_s,requests_per_s for --pattern trace.  [default: a sample of LLM chat traffic]",
+)
+@click.option("--slo-ms", type=click.FloatRange(10, 5000), default=1000.0, show_default=True, help="Latency objective.")
+@_cold_start(GPU_POOL)
+@_cold_start(CPU_POOL)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run on this cluster instead of starting a control plane.",
+)
+@click.option("--cluster-name", default="demo", show_default=True, help="Name of the control plane that is started.")
+@click.option("--keep-cluster", is_flag=True, help="Leave the cluster and the service's objects for a closer look.")
+def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float], **options: Any) -> None:
+    """Scale a service on a local Kubernetes control plane under Locust load.
+
+    Starts the control plane, an emulated inference service with a GPU and a CPU Deployment, Prometheus, the operator
+    and Locust; shows what happens; stops everything and writes summary.json, timeline.csv and timeline.png. Ctrl-C
+    stops it at any time and leaves nothing running.
+
+    \b
+    rlscaler demo --pattern spike --duration 300
+    rlscaler demo --pattern spike --duration 300 --contender hpa
+    rlscaler demo report results/demo-rl-spike
+    """
+    if click.get_current_context().invoked_subcommand:
+        return
+    settings = _settings(gpu_cold_start, cpu_cold_start, **options)
+    from .interrupts import Interrupted
+    from .run import Demo
+    from .screen import Screen, summary_table
+
+    screen = Screen(settings)
+    try:
+        summary = Demo(settings, screen).run()
+    except Interrupted as interrupt:
+        screen.step(f"{interrupt}: everything is stopped; the logs so far are in {settings.out}")
+        sys.exit(interrupt.exit_code)
+    except click.ClickException:
+        screen.step(f"it failed; the logs are in {settings.out / 'logs'}")
+        raise
+    screen.console.print(summary_table(summary))
+    _say_where(screen.console, settings.out)
+
+
+@demo.command()
+@click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def report(out: Path) -> None:
+    """Write the summary, the timeline and the picture of the run in OUT again from its raw records."""
+    from rich.console import Console
+
+    from .results import ResultFolder
+    from .screen import summary_table
+
+    console = Console(highlight=False)
+    console.print(summary_table(ResultFolder(out).write()))
+    _say_where(console, out)
+
+
+def _settings(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float], **options: Any) -> Settings:
+    """Raises UsageError for options that contradict each other."""
+    if options["trace"] and options["pattern"] != "trace":
+        raise click.UsageError(f"--trace is for --pattern trace, not for --pattern {options['pattern']}")
+    if options["contender"] == "hpa" and options["mode"] != "Auto":
+        raise click.UsageError(f"--mode {options['mode']} is for the policy: leave it out with --contender hpa")
+    out = options["out"] or Path("results") / f"demo-{options['contender']}-{options['pattern']}"
+    return Settings(
+        out=out.absolute(),
+        pattern=options["pattern"],
+        duration_seconds=options["duration"],
+        interval_seconds=options["interval"],
+        mode=options["mode"],
+        contender=options["contender"],
+        seed=options["seed"],
+        slo_ms=options["slo_ms"],
+        gpu=replace(GPU_POOL, cold_start_seconds=gpu_cold_start),
+        cpu=replace(CPU_POOL, cold_start_seconds=cpu_cold_start),
+        trace=options["trace"] and options["trace"].absolute(),
+        cluster_name=options["cluster_name"],
+        kubeconfig=options["kubeconfig"] and options["kubeconfig"].absolute(),
+        keep_cluster=options["keep_cluster"],
+    )
+
+
+def _say_where(console: Any, out: Path) -> None:
+    for name in ("summary.json", "timeline.csv", "timeline.png"):
+        console.print(f"  {out / name}", soft_wrap=True)

@@ -1,0 +1,73 @@
+"""The load of a run: Locust as a process of its own, open loop, on the pattern's schedule."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rlscaler_loadgen.patterns import Float
+from rlscaler_loadgen.runner import LoadRun
+from rlscaler_loadgen.settings import LoadSettings
+
+from .exceptions import DemoError
+from .processes import Child, Supervisor
+from .records import OFFERED_COLUMNS, CsvWriter
+from .settings import CLIENT_TIMEOUT_MS, HIGH_USERS, LOW_USERS, SERVICE, Settings
+
+START_SECONDS = 60.0
+LATE_GENERATOR = "generator_late"
+
+
+class Load:
+    """Sends the requests and leaves `requests.csv`, `load.csv` and `load.json` in the data folder."""
+
+    def __init__(self, settings: Settings, data: Path) -> None:
+        self._data = data
+        self._options = {
+            "pattern": settings.pattern,
+            "duration": settings.duration_seconds,
+            "seed": settings.seed,
+            "low": LOW_USERS,
+            "peak": HIGH_USERS,
+            "trace": settings.trace,
+            "model": SERVICE,
+            "slo_ms": settings.slo_ms,
+            "timeout": CLIENT_TIMEOUT_MS / 1000,
+            "arrivals": "open",
+            "started": data / "started.json",
+        }
+        self.rate = offered(self._options)
+
+    @property
+    def requests(self) -> Path:
+        return self._data / "requests.csv"
+
+    def start(self, supervisor: Supervisor, url: str) -> tuple[Child, float]:
+        """Start Locust and wait for its first moment: the process, and Unix seconds of t = 0."""
+        with_offered = CsvWriter(self._data / "offered.csv", OFFERED_COLUMNS)
+        for second, rate in enumerate(self.rate):
+            with_offered.row(second, f"{rate:.4f}")
+        with_offered.close()
+        run = LoadRun(url, self._data, True, self._options)
+        child = supervisor.start("locust", run.command(), run.environment())
+        started = Path(str(self._options["started"]))
+        supervisor.wait_until(child, started.exists, START_SECONDS)
+        return child, float(json.loads(started.read_text())["started_at"])
+
+    def warning(self) -> str:
+        """Was the load generator itself too slow? Empty = no."""
+        result = json.loads((self._data / "load.json").read_text())
+        if not result.get(LATE_GENERATOR):
+            return ""
+        return (
+            f"the load generator was late itself (1 % of the requests left {result['dispatch_lag_p99_ms']:.0f} ms or "
+            "more after their time): the latencies include that; run it on an idle machine"
+        )
+
+
+def offered(options: dict[str, object]) -> Float:
+    """(seconds,) requests/s that the pattern asks for. Raises DemoError for a trace that cannot be read."""
+    try:
+        return LoadSettings(**options).rate()  # type: ignore[arg-type]
+    except (ValueError, OSError) as error:
+        raise DemoError(f"the pattern {options['pattern']} cannot be made: {error}") from error

@@ -1,0 +1,185 @@
+"""One demo run from an empty machine to the result folder."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.metadata import version
+from typing import Any
+
+from rlscaler_devcluster import api
+
+from .contenders import Contender, make_contender
+from .exceptions import DemoError
+from .interrupts import interruptible
+from .leftovers import Journal, end_processes
+from .load import Load
+from .processes import GRACE_SECONDS, Supervisor
+from .recorder import Recorder
+from .records import Run
+from .results import ResultFolder
+from .screen import Screen, Snapshot
+from .settings import Settings
+from .stage import Cluster, Service
+from .tails import LiveLoad, Tail
+
+REFRESH_SECONDS = 0.25
+FIRST_REPLICAS_SECONDS = 180.0
+CONTENDER_SECONDS = 120.0
+
+
+class Demo:
+    """Runs once. Everything that it starts ends with it, whatever ends it."""
+
+    def __init__(self, settings: Settings, screen: Screen) -> None:
+        self._settings, self._screen = settings, screen
+        self._results = ResultFolder(settings.out)
+        self._supervisor: Supervisor
+
+    def run(self) -> dict[str, Any]:
+        """The summary. Raises DemoError, or Interrupted when a signal ended it; then there is no summary."""
+        with ExitStack() as stack:
+            journal = stack.enter_context(Journal(self._settings.cluster_name))
+            stack.enter_context(interruptible(lambda: self._screen.step("still stopping; one moment")))
+            self._clean_up_after_a_killed_demo(journal)
+            self._results.prepare()
+            load = Load(self._settings, self._results.data)
+            journal.begin(own_cluster=True)
+            stack.callback(journal.end)
+            self._supervisor = Supervisor(self._results.logs, journal.mark)
+            cluster = stack.enter_context(Cluster(self._settings))
+            stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
+            stack.callback(self._supervisor.stop_all)
+            stack.callback(lambda: self._screen.step("stopping"))
+            self._play(cluster, load)
+        summary = self._results.write()
+        if warning := load.warning():
+            self._screen.step(f"warning: {warning}")
+        return summary
+
+    def _clean_up_after_a_killed_demo(self, journal: Journal) -> None:
+        remains = journal.leftover_processes()
+        if remains:
+            self._screen.step(f"ending {len(remains)} processes of a demo that was killed")
+            end_processes(remains, GRACE_SECONDS)
+        if journal.leftover_cluster:
+            self._screen.step("removing the cluster of a demo that was killed")
+            api.down(self._settings.cluster_name)
+
+    def _play(self, cluster: Cluster, load: Load) -> None:
+        settings, screen, supervisor = self._settings, self._screen, self._supervisor
+        screen.step(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version} at {cluster.info.server}")
+        contender = make_contender(settings, cluster.kube, cluster.info, supervisor, self._results)
+        cluster.create_workload()
+        contender.install()
+        service = Service(settings, cluster.info, supervisor)
+        service.start()
+        screen.step(f"emulated service at {service.url}, scraped by {cluster.info.prometheus_url}")
+        audit = self._results.audit if settings.contender == "rl" else None
+        with Recorder(cluster.kube, settings, self._results.data, audit) as recorder:
+            screen.step("waiting for the first replicas: " + _cold_starts(settings))
+            self._wait(lambda: _missing_replicas(settings, recorder), FIRST_REPLICAS_SECONDS)
+            screen.step(_introduction(settings))
+            contender.start()
+            self._wait(lambda: contender.waiting_for(recorder), CONTENDER_SECONDS)
+            self._drive(cluster, load, service, recorder)
+            self._end_of_load(contender, service)
+
+    def _drive(self, cluster: Cluster, load: Load, service: Service, recorder: Recorder) -> None:
+        """Send the load and show what happens until its end."""
+        settings, supervisor = self._settings, self._supervisor
+        self._screen.step(f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, open loop")
+        child, started_at = load.start(supervisor, service.url)
+        self._describe(cluster, started_at).write(self._results.data / "run.json")
+        live = LiveLoad(Tail(load.requests), settings.slo_ms)
+        with self._screen.table():
+            while child.running:
+                recorder.read_audit()
+                self._screen.show(self._snapshot(time.time() - started_at, load, live, recorder))
+                supervisor.check(apart_from=child)
+                time.sleep(REFRESH_SECONDS)
+        if child.process.returncode:
+            raise child.failure("ended before the load was over")
+        supervisor.finish("locust")
+
+    def _end_of_load(self, contender: Contender, service: Service) -> None:
+        self._screen.step("load is over: stopping operator, service and cluster in this order")
+        contender.stop()
+        service.stop()
+
+    def _snapshot(self, elapsed: float, load: Load, live: LiveLoad, recorder: Recorder) -> Snapshot:
+        second = min(max(int(elapsed), 0), len(load.rate) - 1)
+        last, action, guarded = recorder.last, recorder.last_action, recorder.last_guards
+        recent = guarded is not None and time.time() - guarded.time < self._settings.interval_seconds
+        return Snapshot(
+            elapsed_seconds=elapsed,
+            offered_rps=float(load.rate[second]) if elapsed < len(load.rate) else 0.0,
+            load=live.figures(time.time()),
+            replicas=recorder.replicas,
+            weights=recorder.weights,
+            placement=last.placement if last else "",
+            action=action.action_text if action else recorder.last_change,
+            guards=guarded.guards if guarded and recent else (),
+            conditions=recorder.conditions,
+            problem=recorder.error or "",
+        )
+
+    def _describe(self, cluster: Cluster, started_at: float) -> Run:
+        settings = self._settings
+        return Run(
+            contender=settings.contender,
+            pattern=settings.pattern,
+            seed=settings.seed,
+            duration_s=float(settings.duration_seconds),
+            interval_seconds=float(settings.interval_seconds),
+            slo_ms=settings.slo_ms,
+            started_at=started_at,
+            server_version=cluster.info.server_version,
+            versions=versions(),
+            cost_per_hour={pool.name: pool.cost_per_hour for pool in settings.pools},
+            mode=settings.mode if settings.contender == "rl" else "Auto",
+        )
+
+    def _wait(self, missing: Callable[[], str], timeout_seconds: float) -> None:
+        """Until nothing is missing; a child that ends is noticed at once. Raises DemoError that names what is."""
+        deadline = time.monotonic() + timeout_seconds
+        while what := missing():
+            self._supervisor.check()
+            if time.monotonic() > deadline:
+                raise DemoError(f"waited {timeout_seconds:.0f} s for {what}; the logs are in {self._results.logs}")
+            time.sleep(REFRESH_SECONDS)
+
+
+def versions() -> dict[str, str]:
+    """What the figures of a run depend on."""
+    packages = {name: version(name) for name in ("rlscaler", "locust", "kopf", "onnxruntime")}
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
+    return {**packages, "python": platform.python_version(), "machine": machine}
+
+
+def _missing_replicas(settings: Settings, recorder: Recorder) -> str:
+    if recorder.error:
+        return recorder.error
+    replicas = recorder.replicas
+    for pool in settings.pools:
+        found = replicas[pool.name]
+        if found is None or found.ready < pool.min_replicas or recorder.weights is None:
+            return f"ready replicas of {pool.deployment}"
+    return ""
+
+
+def _cold_starts(settings: Settings) -> str:
+    spans = (f"{pool.name} {pool.cold_start_seconds[0]:g}-{pool.cold_start_seconds[1]:g} s" for pool in settings.pools)
+    return f"a cold start takes {', '.join(spans)}"
+
+
+def _introduction(settings: Settings) -> str:
+    if settings.contender == "hpa":
+        return "contender: HorizontalPodAutoscalers at 80 % CPU and 80 % GPU utilization, upstream's default behavior"
+    note = (
+        "" if settings.interval_seconds == 30 else " (the product's default is 30 s; shorter so that a run shows more)"
+    )
+    return f"contender: RLScalingPolicy in {settings.mode}, action interval {settings.interval_seconds} s{note}"

@@ -1,0 +1,135 @@
+"""Everything a contender meets: the cluster, the service's objects, and the process that answers for its pods."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+
+from rlscaler_devcluster import api
+from rlscaler_devcluster.api import ClusterInfo
+from rlscaler_devcluster.ports import HOST, pick
+from rlscaler_devcluster.progress import ConsoleReporter
+
+from . import manifests
+from .access import access
+from .contenders import RLSCALER, answers
+from .exceptions import DemoError
+from .kube import Json, Kube, KubeError, wait_until
+from .processes import Supervisor
+from .settings import NAMESPACE, SERVICE, Settings
+
+GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
+CLEAR_SECONDS = 120.0
+SERVICE_SECONDS = 30.0
+OWN_NAMESPACES = (NAMESPACE, manifests.OPERATOR_NAMESPACE)
+
+
+class Cluster(AbstractContextManager["Cluster"]):
+    """The demo's own control plane, or the user's cluster; as it was before when the context ends."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.info: ClusterInfo
+        self.kube: Kube
+
+    def __enter__(self) -> Cluster:
+        settings = self._settings
+        try:
+            with ConsoleReporter() as progress:
+                self.info = api.up(
+                    settings.cluster_name,
+                    settings.kubeconfig,
+                    progress=progress,
+                    adapter=settings.contender == "hpa" and settings.kubeconfig is None,
+                )
+            self.kube = Kube(self.info.kubeconfig)
+            self._clear()
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._settings.kubeconfig and not self._settings.keep_cluster:
+                self._clear()
+        finally:
+            self._leave()
+
+    def create_workload(self) -> None:
+        """The Deployments, Services and the route. Raises DemoError where the cluster lacks the Gateway API."""
+        try:
+            self.kube.get(GATEWAY_API)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            raise DemoError(
+                "the cluster has no Gateway API v1: install its CRDs "
+                "(https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api), or leave --kubeconfig out"
+            ) from error
+        self.kube.apply(manifests.workload(self._settings))
+
+    def _leave(self) -> None:
+        if not self._settings.keep_cluster:
+            api.down(self._settings.cluster_name)
+
+    def _clear(self) -> None:
+        """Delete what an earlier demo created. Raises DemoError for a namespace that is not a demo's."""
+        ours = [found for name in OWN_NAMESPACES if (found := self._own_namespace(name))]
+        if not ours:
+            return
+        for thing in [*ours, manifests.gateway_class(), *(t for t in access() if t["kind"].startswith("ClusterRole"))]:
+            self.kube.delete(thing)
+        names = " and ".join(thing["metadata"]["name"] for thing in ours)
+        wait_until(
+            lambda: not any(self.kube.exists(thing) for thing in ours), f"deletion of namespace {names}", CLEAR_SECONDS
+        )
+
+    def _own_namespace(self, name: str) -> Json | None:
+        wanted = manifests.namespace(name)
+        found = self.kube.exists(wanted)
+        if found is None:
+            return None
+        if manifests.PART_OF.items() <= (found["metadata"].get("labels") or {}).items():
+            return wanted
+        raise DemoError(
+            f"the cluster has a namespace {name} already, which is not a demo's: delete it or choose another cluster"
+        )
+
+
+class Service:
+    """The emulated inference service in fleet mode, scraped by Prometheus."""
+
+    def __init__(self, settings: Settings, cluster: ClusterInfo, supervisor: Supervisor) -> None:
+        self._settings, self._cluster, self._supervisor = settings, cluster, supervisor
+        self._port, self._metrics_port = pick(2)
+        self._target: Path | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._port}"
+
+    def start(self) -> None:
+        child = self._supervisor.start("service", self._command())
+        self._supervisor.wait_until(child, lambda: answers(f"{self.url}/v2/health/live"), SERVICE_SECONDS)
+        self._target = self._cluster.add_scrape_target("rlscaler-demo", f"{HOST}:{self._metrics_port}")
+
+    def stop(self) -> None:
+        if self._target:
+            self._target.unlink(missing_ok=True)
+        self._supervisor.stop("service")
+
+    def _command(self) -> list[str]:
+        settings = self._settings
+        return [
+            *(*RLSCALER, "service", "fleet", "--kubeconfig", str(self._cluster.kubeconfig), "--namespace", NAMESPACE),
+            *("--name", SERVICE, "--http-route", SERVICE),
+            *("--gpu-deployment", settings.gpu.deployment, "--cpu-deployment", settings.cpu.deployment),
+            *("--gpu-ms", f"{1000 / settings.gpu.requests_per_second:g}"),
+            *("--cpu-ms", f"{1000 / settings.cpu.requests_per_second:g}"),
+            *("--port", str(self._port), "--metrics-port", str(self._metrics_port)),
+            *("--seed", str(settings.seed), "--slo-ms", f"{settings.slo_ms:g}"),
+        ]
