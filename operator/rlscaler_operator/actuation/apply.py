@@ -1,0 +1,136 @@
+"""Bringing one decision into the cluster: originals, then traffic weights, then replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rlscaler_operator.actuation.ownership import ForeignWrites
+from rlscaler_operator.actuation.restore import FINALIZER, ensure_finalizer
+from rlscaler_operator.actuation.routes import (
+    ANNOTATION,
+    Placed,
+    annotate,
+    current_weights,
+    format_weights,
+    write_weights,
+)
+from rlscaler_operator.actuation.scale import Write, write_replicas
+from rlscaler_operator.api import PLURAL
+from rlscaler_operator.api.status import Originals, PoolCounts
+from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.kube import Kube, object_path
+from rlscaler_operator.lease import Lease
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.reporting.findings import Problem
+from rlscaler_operator.sensing.cache import WatchCache
+from rlscaler_operator.settings import Settings
+from rlscaler_rl.decision.types import POOLS, Decision
+
+
+@dataclass(slots=True)
+class Applied:
+    """What became of one decision's writes."""
+
+    writes: dict[str, Write] = field(default_factory=dict)
+    """By pool; only pools whose replicas had to change."""
+    placement_problem: Problem | None = None
+
+    @property
+    def complete(self) -> bool:
+        return all(write.applied for write in self.writes.values())
+
+    def result(self) -> str:
+        return "; ".join(f"{write.outcome}: {write.message}" for write in self.writes.values())
+
+
+class Actuator:
+    """Writes decisions. Not more than `write_concurrency` requests at once."""
+
+    def __init__(self, kube: Kube, lease: Lease, cache: WatchCache, settings: Settings) -> None:
+        self._kube, self._lease, self._cache = kube, lease, cache
+        self._timeout = settings.write_timeout_seconds
+        self._slots = asyncio.Semaphore(settings.write_concurrency)
+
+    async def apply(self, policy: Policy, decision: Decision) -> Applied:
+        """Weights move before replicas: a pool that shrinks has already handed its traffic over.
+
+        Where that could not be done, the shrinking of that pool waits; growing never does.
+        """
+        applied = Applied()
+        changes = {
+            pool: (int(decision.base[0, i]), int(decision.desired[0, i]))
+            for i, pool in enumerate(POOLS)
+            if policy.deployments[i] and decision.base[0, i] != decision.desired[0, i]
+        }
+        weights = (int(decision.weights[0, 0]), int(decision.weights[0, 1]))
+        async with self._slots:
+            try:
+                await self._prepare(policy, bool(changes))
+                placed = await self._place(policy, weights)
+            except (KubeError, LeaseLostError) as error:
+                lost: Write = Write("LeaseLost" if isinstance(error, LeaseLostError) else "Failed", str(error))
+                applied.writes = dict.fromkeys(changes, lost)
+                return applied
+            applied.placement_problem = placed.problem
+            now = {pool: change for pool, change in changes.items() if placed.settled or change[1] > change[0]}
+            writes = await asyncio.gather(*(self._scale(policy, pool, *change) for pool, change in now.items()))
+        waiting = Write("Conflict", "not scaled down before the traffic weights are in force")
+        applied.writes = dict.fromkeys(changes, waiting) | dict(zip(now, writes, strict=True))
+        return applied
+
+    async def _prepare(self, policy: Policy, changes: bool) -> None:
+        """Before the first change: the finalizer, and the originals where a restart finds them."""
+        if policy.spec.restore_on_delete != (FINALIZER in policy.finalizers):
+            await ensure_finalizer(self._kube, self._lease, policy, self._timeout)
+        if policy.originals is not None or not changes:
+            return
+        found = policy.found(self._cache)
+        originals = Originals(
+            time=datetime.now(UTC),
+            replicas=PoolCounts(**{pool: d.replicas for pool, d in found.items() if d is not None}),
+            weights=self._original_weights(policy),
+        )
+        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
+        body = {"status": {"originals": originals.to_dict()}}
+        await self._kube.patch(path, body, timeout_seconds=self._lease.write_timeout(self._timeout))
+        policy.originals = originals
+        policy.status["originals"] = originals.to_dict()
+
+    def _original_weights(self, policy: Policy) -> PoolCounts | None:
+        backends = route_backends(policy)
+        if backends is None:
+            return None
+        route = self._cache.routes.get(backends[0])
+        weights = current_weights(route, backends[1]) if route else None
+        return PoolCounts(gpu=weights[0], cpu=weights[1]) if weights else None
+
+    async def _place(self, policy: Policy, weights: tuple[int, int]) -> Placed:
+        backends = route_backends(policy)
+        if backends is not None:
+            return await write_weights(self._kube, self._lease, self._cache, *backends, weights, self._timeout)
+        if policy.spec.placement.http_route is None and policy.annotations.get(ANNOTATION) != format_weights(weights):
+            await annotate(self._kube, self._lease, policy.key, weights, self._timeout)
+            policy.annotations[ANNOTATION] = format_weights(weights)
+        return Placed()
+
+    async def _scale(self, policy: Policy, pool: str, base: int, desired: int) -> Write:
+        name = policy.deployments[POOLS.index(pool)]
+        assert name is not None
+        key = (policy.key[0], name)
+        write = await write_replicas(self._kube, self._lease, self._cache, key, base, desired, self._timeout)
+        if write.applied:
+            deployment = self._cache.deployments.get(key)
+            at = deployment.written_at if deployment else 0.0
+            policy.foreign.setdefault(name, ForeignWrites()).wrote(desired, at)
+        return write
+
+
+def route_backends(policy: Policy) -> tuple[tuple[str, str], tuple[str, str]] | None:
+    """((namespace, route), (GPU Service, CPU Service)); None without a route or with one target only."""
+    route = policy.spec.placement.http_route
+    gpu, cpu = policy.spec.backend("gpu"), policy.spec.backend("cpu")
+    if route is None or gpu is None or cpu is None:
+        return None
+    return (policy.key[0], route.name), (gpu, cpu)

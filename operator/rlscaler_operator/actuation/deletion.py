@@ -1,0 +1,80 @@
+"""A policy that is being deleted: put things back where it asks for it, then let it go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from rlscaler_operator.actuation.apply import route_backends
+from rlscaler_operator.actuation.restore import FINALIZER, restore, write_finalizer
+from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.kube import Kube
+from rlscaler_operator.lease import Lease
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.reporting.events import Events
+from rlscaler_operator.sensing.cache import WatchCache
+from rlscaler_operator.sensing.measure import to_samples
+from rlscaler_operator.settings import Settings
+from rlscaler_rl.decision.shield import floor_tick
+from rlscaler_rl.decision.types import POOLS
+
+log = logging.getLogger("rlscaler.deletion")
+
+RETRY_SECONDS = 2.0
+
+
+class Deletion:
+    """Restores the originals of policies with our finalizer."""
+
+    def __init__(self, kube: Kube, lease: Lease, cache: WatchCache, events: Events, settings: Settings) -> None:
+        self._kube, self._lease, self._cache, self._events = kube, lease, cache, events
+        self._timeout = settings.write_timeout_seconds
+        self._epoch = time.time() - time.monotonic()
+
+    async def run(self, policy: Policy) -> None:
+        """Once more at the next look where it did not work."""
+        if FINALIZER not in policy.finalizers:
+            await asyncio.sleep(RETRY_SECONDS)
+            return
+        try:
+            if policy.parsed is not None and policy.originals is not None and policy.spec.restore_on_delete:
+                done = await restore(
+                    self._kube,
+                    self._lease,
+                    self._cache,
+                    policy,
+                    self._replicas(policy),
+                    route_backends(policy),
+                    self._timeout,
+                )
+                await self._events.post(
+                    policy.reference, "Normal", "Restored", "; ".join(done) or "nothing had changed"
+                )
+            await write_finalizer(self._kube, self._lease, policy, False, self._timeout)
+        except (KubeError, LeaseLostError) as error:
+            log.warning("%s/%s: not restored yet: %s", *policy.key, error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _replicas(self, policy: Policy) -> dict[str, int]:
+        """The originals, raised to what the floor asks for while the load is known."""
+        assert policy.originals is not None
+        original = policy.originals.replicas
+        wanted = {pool: n for pool in POOLS if (n := getattr(original, pool)) is not None}
+        found = policy.found(self._cache)
+        if policy.state is None or any(deployment is None for deployment in found.values()):
+            return wanted
+        now = time.monotonic()
+        ready = [d.ready if (d := found.get(pool)) else 0 for pool in POOLS]
+        samples = to_samples(
+            policy.readings,
+            now - policy.read_at,
+            self._epoch + now,
+            (wanted.get("gpu", 0), wanted.get("cpu", 0)),
+            (ready[0], ready[1]),
+            {},
+        )
+        decision, _ = floor_tick(
+            policy.params(policy.parsed.status.learned if policy.parsed else None), policy.state, samples
+        )
+        return {pool: max(n, int(decision.desired[0, POOLS.index(pool)])) for pool, n in wanted.items()}

@@ -1,0 +1,153 @@
+"""Everything that lives as long as the operator: started before the handlers, stopped after them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Self
+
+from rlscaler_operator.api import GROUP, PLURAL, VERSION
+from rlscaler_operator.engine import Engine
+from rlscaler_operator.exceptions import KubeError, OperatorError
+from rlscaler_operator.kube import Kube, load_configuration
+from rlscaler_operator.lease import Lease
+from rlscaler_operator.reporting.server import serve
+from rlscaler_operator.settings import Settings
+
+log = logging.getLogger("rlscaler")
+
+PAGE = 500
+STOP_SECONDS = 3.0
+"""Time for the writes under way to end; the lease is handed back after it."""
+
+Body = Mapping[str, Any]
+
+
+class Context:
+    """Cluster, lease and engine of one process; the handlers call its `put_*`."""
+
+    def __init__(self, settings: Settings, kube: Kube) -> None:
+        self.settings, self.kube = settings, kube
+        self.lease = Lease(kube, settings)
+        self.engine = Engine(settings, kube, self.lease)
+        self.stop = asyncio.Event()
+        """Set where a part of the operator has failed; everything ends then."""
+        self.failure: BaseException | None = None
+
+    def __copy__(self) -> Self:
+        """kopf copies its memo for every object; there is one context for all."""
+        return self
+
+    def put_policy(self, body: Body, deleted: bool) -> None:
+        registry = self.engine.registry
+        if not deleted:
+            registry.put(body)
+        elif (policy := registry.drop(_key(body), body["metadata"].get("uid", ""))) is not None:
+            self.engine.events.forget(policy.reference)
+            self.engine.metrics.forget(*policy.key)
+        self.engine.wake()
+
+    def put_deployment(self, body: Body, deleted: bool) -> None:
+        if deleted:
+            self.engine.cache.deployments.pop(_key(body), None)
+            self.engine.wake(_key(body))
+        elif self.engine.cache.put_deployment(body):
+            self.engine.wake(_key(body))
+
+    def put_pod(self, body: Body, deleted: bool) -> None:
+        if deleted:
+            self.engine.cache.drop_pod(body)
+        else:
+            self.engine.cache.put_pod(body)
+
+    def put_autoscaler(self, kind: str, body: Body, deleted: bool) -> None:
+        if deleted:
+            self.engine.cache.drop_autoscaler(kind, _key(body))
+        else:
+            self.engine.cache.put_autoscaler(kind, body)
+
+    def put_route(self, body: Body, deleted: bool) -> None:
+        if deleted:
+            self.engine.cache.routes.pop(_key(body), None)
+        else:
+            self.engine.cache.put_route(body)
+
+    async def prime(self) -> None:
+        """Read everything once: nothing is written before it is known who else scales the targets.
+
+        Raises KubeError.
+        """
+        async for body in self._list("apps/v1", "deployments"):
+            self.put_deployment(body, deleted=False)
+        async for body in self._list("autoscaling/v2", "horizontalpodautoscalers"):
+            self.put_autoscaler("HorizontalPodAutoscaler", body, deleted=False)
+        async for body in self._list("keda.sh/v1alpha1", "scaledobjects", optional=True):
+            self.put_autoscaler("ScaledObject", body, deleted=False)
+        async for body in self._list("gateway.networking.k8s.io/v1", "httproutes", optional=True):
+            self.put_route(body, deleted=False)
+        async for body in self._list(f"{GROUP}/{VERSION}", PLURAL):
+            self.put_policy(body, deleted=False)
+
+    async def _list(self, api_version: str, plural: str, optional: bool = False) -> AsyncIterator[Body]:
+        root = f"/apis/{api_version}"
+        namespaces = self.settings.namespaces
+        for path in [f"{root}/namespaces/{n}/{plural}" for n in namespaces] or [f"{root}/{plural}"]:
+            query = {"limit": str(PAGE)}
+            while True:
+                try:
+                    page = await self.kube.request("GET", path, timeout_seconds=30.0, **query)
+                except KubeError as error:
+                    if error.status == 404 and optional:
+                        return
+                    what = f"cannot list {plural}: {error}"
+                    hint = "; apply crds/ first" if error.status == 404 else ""
+                    raise OperatorError(what + hint) from error
+                for body in page.get("items", ()):
+                    yield body
+                token = page.get("metadata", {}).get("continue")
+                if not token:
+                    break
+                query["continue"] = token
+
+    def ready(self) -> bool:
+        return self.lease.held and self.failure is None
+
+    def watch(self, task: asyncio.Task[None]) -> None:
+        """End everything where `task` fails."""
+
+        def done(finished: asyncio.Task[None]) -> None:
+            if not finished.cancelled() and (error := finished.exception()) is not None:
+                self.failure = error
+                log.error("%s failed", finished.get_name(), exc_info=error)
+                self.stop.set()
+
+        task.add_done_callback(done)
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Context]:
+    """A context whose lease and engine run. Raises OperatorError where it cannot start, or where a part failed."""
+    async with contextlib.AsyncExitStack() as stack:
+        kube = Kube(await load_configuration(settings))
+        stack.push_async_callback(kube.close)
+        context = Context(settings, kube)
+        await serve(settings, context.engine.metrics, context.ready, stack)
+        await context.prime()
+        for name, work in (("lease", context.lease.run()), ("engine", context.engine.run())):
+            task = asyncio.create_task(work, name=name)
+            context.watch(task)
+            stack.push_async_callback(_stop, task)
+        yield context
+    if context.failure is not None:
+        raise OperatorError(f"a part of the operator failed: {context.failure!r}") from context.failure
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=STOP_SECONDS)
+
+
+def _key(body: Body) -> tuple[str, str]:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]

@@ -1,0 +1,227 @@
+"""The loop: collect the policies that are due, sense once per Prometheus, decide once, write concurrently, report."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Coroutine
+from typing import Any
+
+from rlscaler_operator.actors import Actors
+from rlscaler_operator.actuation.apply import Actuator
+from rlscaler_operator.actuation.deletion import Deletion
+from rlscaler_operator.actuation.ownership import Claim
+from rlscaler_operator.decisions import Entry, Outcome, decide_all, fresh_state, with_stack
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.judge import Judge
+from rlscaler_operator.kube import Kube
+from rlscaler_operator.lease import Lease
+from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.reporting.events import Events
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.report import Reporter
+from rlscaler_operator.reporting.stabilization import restore
+from rlscaler_operator.schedule import Due, Schedule, earliest
+from rlscaler_operator.sensing.cache import Key, WatchCache
+from rlscaler_operator.sensing.learn import learned
+from rlscaler_operator.sensing.measure import measure, to_samples
+from rlscaler_operator.sensing.prometheus import Access, Answers, Prometheus
+from rlscaler_operator.sensing.queries import batch
+from rlscaler_operator.settings import Settings
+from rlscaler_rl.decision.types import POOLS
+
+log = logging.getLogger("rlscaler.engine")
+
+IDLE_SECONDS = 1.0
+"""Longest sleep of the loop: a lease that was lost or won is noticed within this time."""
+
+STOP_SECONDS = 2.0
+
+Item = tuple[Policy, Due]
+
+
+class Engine:
+    """Runs all policies while this process holds the lease."""
+
+    def __init__(self, settings: Settings, kube: Kube, lease: Lease) -> None:
+        self.settings, self.lease = settings, lease
+        self.cache, self.registry, self.metrics = WatchCache(), Registry(), Metrics()
+        self.events = Events(kube, settings.identity)
+        self.reporter = Reporter(kube, lease, settings, self.events, self.metrics)
+        self._actors = Actors(settings)
+        self._judge = Judge(kube, self.cache, self.registry)
+        self._actuator = Actuator(kube, lease, self.cache, settings)
+        self._deletion = Deletion(kube, lease, self.cache, self.events, settings)
+        self._prometheus: dict[Access, Prometheus] = {}
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._epoch = time.time() - time.monotonic()
+        self.metrics.window.set(settings.window_seconds)
+
+    def wake(self, deployment: Key | None = None) -> None:
+        """Something changed: look at the due times again; policies of `deployment` are due for a sensing tick."""
+        for policy in self.registry.of_deployment(deployment) if deployment else ():
+            if policy.schedule is not None:
+                policy.schedule.hurry(time.monotonic())
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled; then wait a little for the ticks under way."""
+        leading = False
+        try:
+            while True:
+                self._wake.clear()
+                if self.lease.held and not leading:
+                    self._start_over()
+                leading = self.lease.held
+                self.metrics.leader.set(leading)
+                self.metrics.policies.set(len(self.registry))
+                if leading:
+                    self._launch_due()
+                await self._sleep()
+        finally:
+            if self._tasks:
+                _, hanging = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+                for task in hanging:
+                    task.cancel()
+            for prometheus in self._prometheus.values():
+                prometheus.close()
+            self.reporter.close()
+
+    def _start_over(self) -> None:
+        """Taking over: nothing that was remembered from an earlier term counts any more."""
+        log.info("acting: %d policies", len(self.registry))
+        for policy in self.registry:
+            policy.schedule = policy.state = None
+
+    def _launch_due(self) -> None:
+        now = time.monotonic()
+        groups: dict[Access, list[Item]] = defaultdict(list)
+        for policy in self.registry:
+            if policy.busy:
+                continue
+            if policy.deleting:
+                self._launch([policy], self._deletion.run(policy))
+            elif not policy.running:
+                if self.reporter.stale(policy):
+                    self._launch([policy], self._idle(policy))
+            elif (due := self._due(policy, now)) is not Due.NOTHING:
+                groups[self._access(policy)].append((policy, due))
+        for access, items in groups.items():
+            self._launch([policy for policy, _ in items], self._tick(access, items))
+
+    def _due(self, policy: Policy, now: float) -> Due:
+        interval, sense = float(policy.spec.interval_seconds), float(policy.spec.sense_seconds)
+        if policy.schedule is None:
+            policy.schedule = Schedule.starting(interval, sense, now)
+        policy.schedule = policy.schedule.retimed(interval, sense, now)
+        return policy.schedule.due(now, self.settings.gather_seconds)
+
+    def _launch(self, policies: list[Policy], work: Coroutine[Any, Any, None]) -> None:
+        """Run in the background; the policies are busy until it is done."""
+        for policy in policies:
+            policy.busy = True
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+
+        def done(finished: asyncio.Task[None]) -> None:
+            self._tasks.discard(finished)
+            for policy in policies:
+                policy.busy = False
+            if not finished.cancelled() and (error := finished.exception()) is not None:
+                log.error("a tick failed", exc_info=error)
+            self._wake.set()
+
+        task.add_done_callback(done)
+
+    async def _sleep(self) -> None:
+        now = time.monotonic()
+        schedules = [p.schedule for p in self.registry if p.schedule is not None and p.running and not p.busy]
+        pause = min(IDLE_SECONDS, max(0.0, earliest(schedules, now + IDLE_SECONDS) - now))
+        try:
+            async with asyncio.timeout(max(pause, self.settings.gather_seconds)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _access(self, policy: Policy) -> Access:
+        return Access(policy.spec.metrics.prometheus.url or self.settings.prometheus_url)
+
+    async def _tick(self, access: Access, items: list[Item]) -> None:
+        """One batch: all of it shares a Prometheus, so a dead one holds up nobody else."""
+        answers = await self._ask(access, [policy for policy, _ in items])
+        claims = self.registry.claims()
+        prepared = [(policy, due, self._prepare(policy, due, answers)) for policy, due in items]
+        entries = [(policy, entry) for policy, _, entry in prepared if entry is not None]
+        with self.metrics.decide_seconds.time():
+            outcomes = decide_all([entry for _, entry in entries])
+        decided = {policy.key: outcome for (policy, _), outcome in zip(entries, outcomes, strict=True)}
+        for policy, due, _ in prepared:
+            if policy.schedule is not None:
+                policy.schedule.done(due, time.monotonic())
+        await asyncio.gather(*(self._finish(policy, decided.get(policy.key), claims) for policy, _, _ in prepared))
+
+    async def _ask(self, access: Access, policies: list[Policy]) -> Answers:
+        queries = batch(
+            [p.subject for p in policies], self.settings.window_seconds, self.settings.resource_window_seconds
+        )
+        if not self.settings.may_query(access.url):
+            text = (
+                f"{access.url} is not an allowed Prometheus: ask the operator's administrator for allowedPrometheusUrls"
+            )
+            return dict.fromkeys((q.name for q in queries), MetricsError(text, "PrometheusNotAllowed"))
+        if access not in self._prometheus:
+            self._prometheus[access] = Prometheus(access, self.settings.prometheus_timeout_seconds)
+        with self.metrics.sense_seconds.time():
+            return await self._prometheus[access].ask(queries)
+
+    def _prepare(self, policy: Policy, due: Due, answers: Answers) -> Entry | None:
+        """The policy's row of the batch; None where a target does not exist."""
+        found = policy.found(self.cache)
+        present = [found.get(pool) for pool in POOLS]
+        if any(deployment is None for deployment in found.values()):
+            return None
+        replicas = tuple(d.replicas if d else 0 for d in present)
+        ready = tuple(d.ready if d else 0 for d in present)
+        now = time.monotonic()
+        policy.readings, policy.read_at = measure(answers, policy.subject, (ready[0], ready[1])), now
+        samples = to_samples(
+            policy.readings,
+            0.0,
+            self._epoch + now,
+            (replicas[0], replicas[1]),
+            (ready[0], ready[1]),
+            policy.annotations,
+        )
+        params = policy.params(learned(policy, self.cache))
+        policy.actor, policy.actor_error = self._actors.get(policy.spec)
+        if policy.state is None:
+            remembered = policy.parsed.status.stabilization if policy.parsed else None
+            state = fresh_state(policy.actor, (replicas[0], replicas[1]), self._epoch + now)
+            policy.state = restore(state, params, remembered, self._epoch + now)
+        state = with_stack(policy.state, policy.actor)
+        return Entry(params, state, samples, "action" if due is Due.ACTION else "floor", policy.actor)
+
+    async def _finish(self, policy: Policy, outcome: Outcome | None, claims: dict[Key, list[Claim]]) -> None:
+        """Write and report for one policy; its failure stays its own."""
+        try:
+            findings = await self._judge.look(policy, outcome, claims)
+            applied = None
+            if outcome is not None and outcome.error is not None:
+                raise outcome.error
+            if outcome is not None and outcome.decision is not None:
+                policy.state = outcome.state
+                if findings.mode == "Auto" and findings.conflict is None and self.lease.held:
+                    applied = await self._actuator.apply(policy, outcome.decision)
+                    findings.placement_problem = applied.placement_problem
+            await self.reporter.report(policy, findings, outcome, applied, policy.found(self.cache))
+        except Exception:
+            log.exception("%s/%s: the tick failed", *policy.key)
+            self.metrics.errors.labels(*policy.key).inc()
+
+    async def _idle(self, policy: Policy) -> None:
+        """A policy that is switched off or invalid: say so once."""
+        findings = await self._judge.look(policy, None, {})
+        await self.reporter.report(policy, findings, None, None, {})

@@ -1,0 +1,137 @@
+"""Finding out how a policy stands: what is missing, who else scales its targets, whether it is paused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, Conflict, find_conflict
+from rlscaler_operator.api import unsupported
+from rlscaler_operator.decisions import Outcome
+from rlscaler_operator.exceptions import KubeError
+from rlscaler_operator.kube import FIELD_MANAGER, Kube, object_path
+from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.reporting.findings import Findings, Problem
+from rlscaler_operator.sensing.cache import Key, WatchCache
+from rlscaler_operator.sensing.measure import missing_signals, pauses
+from rlscaler_rl.decision.types import POOLS, Flag
+
+HOLDERS = {
+    "HorizontalPodAutoscaler": ("autoscaling/v2", "horizontalpodautoscalers"),
+    "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
+    "RLScalingPolicy": ("rlscaler.io/v1alpha1", "rlscalingpolicies"),
+}
+"""Where the objects that hold a target are found."""
+
+
+class Judge:
+    """Makes the findings that conditions are built from."""
+
+    def __init__(self, kube: Kube, cache: WatchCache, registry: Registry) -> None:
+        self._kube, self._cache, self._registry = kube, cache, registry
+
+    async def look(self, policy: Policy, outcome: Outcome | None, claims: Mapping[Key, list[Claim]]) -> Findings:
+        """How the policy stands at this tick. `outcome` None = nothing was decided."""
+        if policy.parsed is None:
+            return Findings(mode="Auto", problems=[Problem("InvalidSpec", policy.invalid)])
+        findings = Findings(mode=policy.spec.mode, unsupported=unsupported(policy.spec))
+        if not policy.running:
+            return findings
+        findings.problems = self._problems(policy)
+        findings.conflict = await self._conflict(policy, claims, findings)
+        findings.paused = pauses(policy.annotations)[3]
+        if outcome is not None:
+            self._judge_outcome(policy, outcome, findings)
+        if policy.actor is not None and policy.actor_error is not None:
+            text = f"{policy.actor_error}; the model that was loaded before goes on"
+            findings.warnings.append(Problem(policy.actor_error.reason, text))
+        return findings
+
+    def _problems(self, policy: Policy) -> list[Problem]:
+        found = policy.found(self._cache)
+        problems = [
+            Problem(
+                "DeploymentMissing",
+                f"Deployment {policy.deployments[POOLS.index(pool)]} (spec.targets.{pool}.deployment) does not exist: "
+                "create it, or correct the name",
+            )
+            for pool, deployment in found.items()
+            if deployment is None
+        ]
+        if problems:
+            return problems
+        if policy.actor is None and policy.actor_error is not None:
+            problems.append(Problem(policy.actor_error.reason, str(policy.actor_error)))
+        present = (found.get("gpu") is not None, found.get("cpu") is not None)
+        replicas = tuple(d.replicas if (d := found.get(pool)) else 0 for pool in POOLS)
+        missing = missing_signals(
+            policy.readings, present, (replicas[0], replicas[1]), policy.spec.metrics.max_age_seconds
+        )
+        problems += [Problem(reading.reason, f"{signal} is unknown: {reading.message}") for signal, reading in missing]
+        return problems
+
+    async def _conflict(self, policy: Policy, claims: Mapping[Key, list[Claim]], findings: Findings) -> Conflict | None:
+        claim = policy.claim()
+        if policy.spec.mode != "Auto":
+            claim = claim._replace(created=NOT_ACTING)
+        conflict = find_conflict(claim, claims, self._cache)
+        if conflict is not None and not _is_true(policy, "Conflicted") and await self._is_gone(policy.key[0], conflict):
+            conflict = find_conflict(claim, self._registry.claims(), self._cache)
+        return conflict or self._foreign(policy, findings)
+
+    async def _is_gone(self, namespace: str, conflict: Conflict) -> bool:
+        """A watch that was interrupted may have missed a deletion: ask before saying Conflicted."""
+        if conflict.holder is None:
+            return False
+        kind, name = conflict.holder
+        try:
+            await self._kube.get(object_path(*HOLDERS[kind], namespace, name))
+        except KubeError as error:
+            if error.status != 404:
+                return False
+            if kind == "RLScalingPolicy":
+                self._registry.drop((namespace, name))
+            else:
+                self._cache.drop_autoscaler(kind, (namespace, name))
+            return True
+        return False
+
+    def _foreign(self, policy: Policy, findings: Findings) -> Conflict | None:
+        now = time.time()
+        for name, writes in policy.foreign.items():
+            deployment = self._cache.deployments.get((policy.key[0], name))
+            if deployment is None:
+                continue
+            manager = writes.look(deployment, FIELD_MANAGER, policy.spec.interval_seconds, now)
+            if manager is not None:
+                text = f"{manager} set {deployment.replicas} replicas of Deployment {name}: taken as the new base"
+                findings.warnings.append(Problem("ReplicasAdopted", text))
+            if (conflict := writes.conflict(name, now)) is not None:
+                return conflict
+        return None
+
+    def _judge_outcome(self, policy: Policy, outcome: Outcome, findings: Findings) -> None:
+        params = outcome.entry.params
+        unknown = np.isnan(params.requests_per_second[0]) & params.present[0]
+        findings.capacity_unknown = tuple(pool for i, pool in enumerate(POOLS) if unknown[i])
+        if outcome.decision is not None and outcome.entry.kind == "action":
+            policy.fallback_flags, policy.outside = int(outcome.decision.flags[0]), outcome.outside
+        if policy.fallback_flags & Flag.FALLBACK:
+            findings.fallback = self._why_fallback(policy, findings)
+        findings.holding = bool(policy.fallback_flags & Flag.HELD_UNKNOWN)
+
+    def _why_fallback(self, policy: Policy, findings: Findings) -> Problem:
+        behavior = policy.spec.fallback.behavior
+        if policy.fallback_flags & Flag.OUT_OF_ENVELOPE:
+            return Problem(
+                "OutOfEnvelope", f"fallback {behavior}: {policy.outside or 'not what the actor was trained for'}"
+            )
+        if findings.problems:
+            return Problem(findings.problems[0].reason, f"fallback {behavior}: see the condition Ready")
+        return Problem("ActorFailed", f"fallback {behavior}: until the next action")
+
+
+def _is_true(policy: Policy, type_: str) -> bool:
+    return any(c.type == type_ and c.status == "True" for c in policy.conditions)

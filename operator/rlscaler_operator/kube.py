@@ -1,0 +1,142 @@
+"""The API server: one generic client over plain JSON objects.
+
+The typed classes of the `kubernetes` package cost more memory than the rest of the operator together
+(docs/decisions/ has the figures), so only its transport, credentials and token renewal are used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import kopf
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from rlscaler_operator.exceptions import KubeError, OperatorError
+from rlscaler_operator.settings import Settings
+
+FIELD_MANAGER = "rlscaler"
+"""Owner of what the operator writes, in managedFields."""
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+
+Json = dict[str, Any]
+
+
+async def load_configuration(settings: Settings) -> Configuration:
+    """Address and credentials of the API server.
+
+    Raises OperatorError that names the file when there are none.
+    """
+    configuration = Configuration()
+    try:
+        if settings.kubeconfig is None:
+            try:
+                load_incluster_config(client_configuration=configuration)
+            except ConfigException:
+                await load_kube_config(client_configuration=configuration)
+        else:
+            await load_kube_config(config_file=str(settings.kubeconfig), client_configuration=configuration)
+    except (ConfigException, OSError, TypeError) as error:
+        source = settings.kubeconfig or "service account, $KUBECONFIG or ~/.kube/config"
+        raise OperatorError(
+            f"cannot find a cluster in {source}: {error}; name a kubeconfig with --kubeconfig"
+        ) from error
+    configuration.connection_pool_maxsize = 2 * settings.write_concurrency + 4
+    return configuration
+
+
+async def connection(configuration: Configuration) -> kopf.ConnectionInfo:
+    """The same credentials for kopf; asked for again when the API server refuses them."""
+    token = await configuration.get_api_key_with_prefix("BearerToken")
+    return kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        username=configuration.username or None,
+        password=configuration.password or None,
+        token=token.removeprefix("Bearer ") if token else None,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+        proxy_url=configuration.proxy,
+    )
+
+
+class Kube:
+    """Requests to the API server as plain JSON. Raises KubeError on every failure, never retries by itself."""
+
+    def __init__(self, configuration: Configuration, timeout_seconds: float = 5.0) -> None:
+        self.configuration = configuration
+        self.timeout_seconds = timeout_seconds
+        self._client = ApiClient(configuration)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        timeout_seconds: float | None = None,
+        **query: str,
+    ) -> Json:
+        """The answer's object. `timeout_seconds` bounds the whole request, connecting included."""
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        try:
+            async with asyncio.timeout(timeout):
+                arguments = await self._client.param_serialize(
+                    method=method,
+                    resource_path=f"{path}?{urlencode(query)}" if query else path,
+                    header_params=headers,
+                    body=body,
+                    auth_settings=["BearerToken"],
+                )
+                response = await self._client.call_api(*arguments, _request_timeout=timeout)
+                data = await response.read()
+        except ApiException as error:
+            raise KubeError(error.status or 0, _message(error.body, error.reason)) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise KubeError(0, f"{method} {path}: {error or type(error).__name__}") from error
+        if not 200 <= response.status < 300:
+            raise KubeError(response.status, _message(data, response.reason))
+        return json.loads(data) if data else {}
+
+    async def get(self, path: str) -> Json:
+        return await self.request("GET", path)
+
+    async def patch(self, path: str, body: Any, *, timeout_seconds: float | None = None) -> Json:
+        """A list is a JSON patch, an object a merge patch; both under the operator's field manager."""
+        kind = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
+        return await self.request(
+            "PATCH", path, body, content_type=kind, timeout_seconds=timeout_seconds, fieldManager=FIELD_MANAGER
+        )
+
+    async def create(self, path: str, body: Json) -> Json:
+        return await self.request("POST", path, body, fieldManager=FIELD_MANAGER)
+
+    async def replace(self, path: str, body: Json, *, timeout_seconds: float | None = None) -> Json:
+        return await self.request("PUT", path, body, timeout_seconds=timeout_seconds, fieldManager=FIELD_MANAGER)
+
+
+def object_path(api_version: str, plural: str, namespace: str, name: str = "", subresource: str = "") -> str:
+    """`/apis/apps/v1/namespaces/ns/deployments/name/scale` and its like."""
+    root = "/api" if "/" not in api_version else "/apis"
+    parts = [root, api_version, "namespaces", namespace, plural, name, subresource]
+    return "/".join(part for part in parts if part)
+
+
+def _message(body: Any, reason: Any) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(reason)

@@ -1,0 +1,130 @@
+"""A coordination.k8s.io Lease: of several operators one acts, and it knows until when it may.
+
+client-go's algorithm (a lease is free when its record was not seen to change for its duration, by the observer's own
+monotonic clock), with two additions: the holder keeps a deadline against which every write is checked right before it
+is sent, and it hands the lease back on shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.kube import Json, Kube, object_path
+from rlscaler_operator.settings import Settings
+
+log = logging.getLogger("rlscaler.lease")
+
+API_VERSION = "coordination.k8s.io/v1"
+MARGIN = 0.2
+"""Share of the lease's duration that the holder leaves unused: clocks may run at different speeds."""
+
+
+class Lease:
+    """Holding, renewing and handing back one Lease."""
+
+    def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube, self._clock = kube, clock
+        self.identity = settings.identity
+        self.seconds = settings.lease_seconds
+        self._collection = object_path(API_VERSION, "leases", settings.lease_namespace)
+        self._name, self._namespace = settings.lease_name, settings.lease_namespace
+        self._deadline = float("-inf")
+        self._seen: tuple[Any, ...] | None = None
+        self._seen_at = float("-inf")
+        self._held: Json | None = None
+        self.acquired = asyncio.Event()
+
+    @property
+    def held(self) -> bool:
+        """May this process act now?"""
+        return self._clock() < self._deadline
+
+    def remaining_seconds(self) -> float:
+        """Time left to act; <= 0 when not held."""
+        return self._deadline - self._clock()
+
+    def write_timeout(self, at_most: float) -> float:
+        """Timeout of a write that is about to be sent: it ends before the lease may pass on.
+
+        Raises LeaseLostError when there is no time left.
+        """
+        remaining = self.remaining_seconds()
+        if remaining <= 0:
+            raise LeaseLostError(f"the lease {self._namespace}/{self._name} is not held any more: nothing is written")
+        return min(at_most, remaining)
+
+    async def run(self) -> None:
+        """Acquire and renew until cancelled; then hand the lease back."""
+        try:
+            while True:
+                try:
+                    await self._step()
+                except KubeError as error:
+                    log.warning("lease %s/%s: %s", self._namespace, self._name, error)
+                if not self.held:
+                    self.acquired.clear()
+                await asyncio.sleep(self.seconds / 5)
+        finally:
+            await asyncio.shield(self._release())
+
+    async def _step(self) -> None:
+        path = f"{self._collection}/{self._name}"
+        try:
+            lease = await self._kube.request("GET", path, timeout_seconds=self.seconds / 3)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            await self._write("POST", self._collection, self._body({}))
+            return
+        spec = lease.get("spec") or {}
+        record = (spec.get("holderIdentity"), spec.get("renewTime"), lease["metadata"].get("resourceVersion"))
+        if record != self._seen:
+            self._seen, self._seen_at = record, self._clock()
+        holder = spec.get("holderIdentity")
+        expired = self._clock() >= self._seen_at + float(spec.get("leaseDurationSeconds") or self.seconds)
+        if holder in (self.identity, "", None) or expired:
+            await self._write("PUT", path, self._body(lease))
+
+    def _body(self, lease: Json) -> Json:
+        spec = dict(lease.get("spec") or {})
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        if spec.get("holderIdentity") != self.identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if lease else 0)
+        spec |= {"holderIdentity": self.identity, "leaseDurationSeconds": round(self.seconds), "renewTime": now}
+        metadata = lease.get("metadata") or {"name": self._name, "namespace": self._namespace}
+        return {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    async def _write(self, method: str, path: str, body: Json) -> None:
+        """A PUT carries the resourceVersion that was read, so of two candidates one gets a conflict."""
+        sent = self._clock()
+        try:
+            self._held = await self._kube.request(
+                method, path, body, timeout_seconds=self.seconds / 3, fieldManager="rlscaler"
+            )
+        except KubeError as error:
+            if error.status == 409:
+                return
+            raise
+        if not self.held:
+            log.info("%s holds the lease %s/%s", self.identity, self._namespace, self._name)
+        self._deadline = sent + self.seconds * (1 - MARGIN)
+        self.acquired.set()
+
+    async def _release(self) -> None:
+        if self._held is None or not self.held:
+            return
+        self._deadline = float("-inf")
+        self.acquired.clear()
+        body = dict(self._held, spec=dict(self._held["spec"], holderIdentity=""))
+        with contextlib.suppress(KubeError):
+            path = f"{self._collection}/{self._name}"
+            await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager="rlscaler")
+            log.info("handed the lease %s/%s back", self._namespace, self._name)

@@ -1,0 +1,83 @@
+"""The operator's kopf handlers: declarations only.
+
+Run it with `rlscaler operator run`. Only watch handlers are registered, so that kopf never writes to the objects:
+status, finalizer and lease are the engine's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+
+from rlscaler_operator.api import GROUP, PLURAL, VERSION
+from rlscaler_operator.context import Context, running
+from rlscaler_operator.kube import connection
+from rlscaler_operator.settings import Settings
+
+SERVER_TIMEOUT_SECONDS = 270
+CLIENT_TIMEOUT_SECONDS = 300
+"""A watch ends and is renewed within this time, even where a proxy has silently dropped it."""
+
+HPA, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
+
+
+@kopf.on.login()
+async def login(memo: Any, **_: Any) -> kopf.ConnectionInfo:
+    return await connection(_context(memo).kube.configuration)
+
+
+@kopf.on.startup()
+async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
+    settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
+    settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
+    settings.watching.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.posting.enabled = False
+    settings.process.ultimate_exiting_timeout = 30
+
+
+@kopf.on.event(GROUP, VERSION, PLURAL)
+async def policy(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_policy(body, type == "DELETED")
+
+
+@kopf.on.event("apps", "v1", "deployments")
+async def deployment(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_deployment(body, type == "DELETED")
+
+
+@kopf.on.event("", "v1", "pods")
+async def pod(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_pod(body, type == "DELETED")
+
+
+@kopf.on.event("autoscaling", "v2", "horizontalpodautoscalers")
+async def autoscaler(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_autoscaler(HPA, body, type == "DELETED")
+
+
+@kopf.on.event("keda.sh", "v1alpha1", "scaledobjects")
+async def scaled_object(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_autoscaler(SCALED_OBJECT, body, type == "DELETED")
+
+
+@kopf.on.event("gateway.networking.k8s.io", "v1", "httproutes")
+async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_route(body, type == "DELETED")
+
+
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT. Raises OperatorError where it cannot start or go on."""
+    async with running(settings) as context:
+        await kopf.operator(
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            stop_flag=context.stop,
+            memo=context,
+        )
+
+
+def _context(memo: Any) -> Context:
+    return memo  # type: ignore[no-any-return]

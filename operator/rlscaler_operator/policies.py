@@ -1,0 +1,194 @@
+"""What the operator keeps about each policy between two ticks, and the registry of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlscaler_operator.actuation.ownership import Claim, ForeignWrites
+from rlscaler_operator.api import Condition, InvalidPolicy, RLScalingPolicy, Spec, Status, parse, to_params
+from rlscaler_operator.api.status import DecisionStatus, LastDecision, Learned, ObservationStatus, Originals
+from rlscaler_operator.exceptions import ModelUnavailableError
+from rlscaler_operator.reporting.events import Reference
+from rlscaler_operator.schedule import Schedule
+from rlscaler_operator.sensing.cache import Deployment, Key, WatchCache
+from rlscaler_operator.sensing.measure import Readings, nothing_measured
+from rlscaler_operator.sensing.queries import Subject
+from rlscaler_rl.decision.actor import ActorLike
+from rlscaler_rl.decision.types import POOLS, Params, State
+
+
+@dataclass(slots=True)
+class Policy:
+    """One RLScalingPolicy as it runs."""
+
+    key: Key
+    uid: str
+    created: str
+    generation: int
+    annotations: dict[str, str]
+    finalizers: list[str]
+    deleting: bool
+    parsed: RLScalingPolicy | None
+    invalid: str
+    """Why the spec cannot be used; empty = it can."""
+    status: dict[str, Any]
+    """As last written."""
+    conditions: list[Condition]
+    history: list[DecisionStatus]
+    last: LastDecision | None
+    originals: Originals | None
+    schedule: Schedule | None = None
+    state: State | None = None
+    actor: ActorLike | None = None
+    actor_error: ModelUnavailableError | None = None
+    readings: Readings = field(default_factory=nothing_measured)
+    read_at: float = 0.0
+    """Monotonic time of the readings."""
+    foreign: dict[str, ForeignWrites] = field(default_factory=dict)
+    """By Deployment."""
+    fallback_flags: int = 0
+    """Flags of the last action."""
+    outside: str = ""
+    """Why the last action fell outside the actor's envelope."""
+    desired: dict[str, int] = field(default_factory=dict)
+    """Replicas by pool as last decided upon."""
+    observation: ObservationStatus | None = None
+    busy: bool = False
+    written_at: float = float("-inf")
+    """Monotonic time of the last status write."""
+    _params: tuple[object, Params] | None = None
+
+    @property
+    def spec(self) -> Spec:
+        assert self.parsed is not None
+        return self.parsed.spec
+
+    @property
+    def reference(self) -> Reference:
+        return Reference(*self.key, self.uid)
+
+    @property
+    def deployments(self) -> tuple[str | None, str | None]:
+        gpu, cpu = self.spec.targets.gpu, self.spec.targets.cpu
+        return (gpu.deployment if gpu else None, cpu.deployment if cpu else None)
+
+    @property
+    def subject(self) -> Subject:
+        assert self.parsed is not None
+        return Subject(self.key[0], self.parsed.service, self.deployments)
+
+    @property
+    def running(self) -> bool:
+        """Is there anything to sense and decide?"""
+        return self.parsed is not None and not self.deleting and self.spec.mode != "Off"
+
+    def claim(self) -> Claim:
+        return Claim(self.created, *self.key, tuple(name for name in self.deployments if name))
+
+    def found(self, cache: WatchCache) -> dict[str, Deployment | None]:
+        """The Deployments by pool; None where one does not exist or is going."""
+        found: dict[str, Deployment | None] = {}
+        for pool, name in zip(POOLS, self.deployments, strict=True):
+            if name is not None:
+                deployment = cache.deployments.get((self.key[0], name))
+                found[pool] = None if deployment is None or deployment.deleting else deployment
+        return found
+
+    def params(self, learned: Learned | None) -> Params:
+        """One row, made again when the spec or what was learned changes."""
+        version = (self.generation, learned)
+        if self._params is None or self._params[0] != version:
+            self._params = version, to_params(self.spec, learned)
+        return self._params[1]
+
+
+class Registry:
+    """All policies by (namespace, name)."""
+
+    def __init__(self) -> None:
+        self._policies: dict[Key, Policy] = {}
+        self._targets: dict[Key, list[Policy]] | None = None
+
+    def __iter__(self) -> Iterator[Policy]:
+        return iter(list(self._policies.values()))
+
+    def __len__(self) -> int:
+        return len(self._policies)
+
+    def get(self, key: Key) -> Policy | None:
+        return self._policies.get(key)
+
+    def drop(self, key: Key, uid: str = "") -> Policy | None:
+        """Forget a policy; with `uid` only that very object."""
+        policy = self._policies.get(key)
+        if policy is None or (uid and policy.uid != uid):
+            return None
+        self._targets = None
+        return self._policies.pop(key)
+
+    def put(self, body: Mapping[str, Any]) -> Policy:
+        """Take in a policy; an edit keeps what was remembered, a new object of the same name starts anew."""
+        metadata = body["metadata"]
+        key = (metadata.get("namespace", ""), metadata["name"])
+        self._targets = None
+        old = self._policies.get(key)
+        if old is None or old.uid != metadata.get("uid", ""):
+            old = self._policies[key] = _adopt(key, body)
+        elif old.generation != metadata.get("generation", 0):
+            old.generation = metadata.get("generation", 0)
+            old.parsed, old.invalid = _parse(body)
+        old.annotations = dict(metadata.get("annotations") or {})
+        old.finalizers = list(metadata.get("finalizers") or ())
+        old.deleting = "deletionTimestamp" in metadata
+        return old
+
+    def of_deployment(self, key: Key) -> list[Policy]:
+        """The policies that name a Deployment."""
+        if self._targets is None:
+            self._targets = {}
+            for policy in self._policies.values():
+                for name in policy.deployments if policy.parsed else ():
+                    if name:
+                        self._targets.setdefault((policy.key[0], name), []).append(policy)
+        return self._targets.get(key, [])
+
+    def claims(self) -> dict[Key, list[Claim]]:
+        """Who acts on which Deployment, by (namespace, Deployment)."""
+        claims: dict[Key, list[Claim]] = {}
+        for policy in self._policies.values():
+            if policy.running and policy.spec.mode == "Auto":
+                claim = policy.claim()
+                for name in claim.deployments:
+                    claims.setdefault((claim.namespace, name), []).append(claim)
+        return claims
+
+
+def _adopt(key: Key, body: Mapping[str, Any]) -> Policy:
+    metadata = body["metadata"]
+    parsed, invalid = _parse(body)
+    status = parsed.status if parsed else Status()
+    return Policy(
+        key=key,
+        uid=metadata.get("uid", ""),
+        created=metadata.get("creationTimestamp", ""),
+        generation=metadata.get("generation", 0),
+        annotations={},
+        finalizers=[],
+        deleting=False,
+        parsed=parsed,
+        invalid=invalid,
+        status=status.to_dict(),
+        conditions=list(status.conditions),
+        history=list(status.history),
+        last=status.last_decision,
+        originals=status.originals,
+    )
+
+
+def _parse(body: Mapping[str, Any]) -> tuple[RLScalingPolicy | None, str]:
+    try:
+        return parse(body), ""
+    except InvalidPolicy as error:
+        return None, str(error)

@@ -1,0 +1,106 @@
+"""Kubernetes Events on a policy, never more than a few a minute."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+from uuid import uuid4
+
+from rlscaler_operator.api import KIND
+from rlscaler_operator.exceptions import KubeError
+from rlscaler_operator.kube import Kube, object_path
+
+log = logging.getLogger("rlscaler.events")
+
+REPEAT_SECONDS = 600.0
+"""The same Event is not posted again within this time."""
+
+BURST = 10
+REFILL_SECONDS = 20.0
+"""A policy may post `BURST` Events at once and one more each `REFILL_SECONDS`."""
+
+
+@dataclass(slots=True)
+class Limiter:
+    """Which Events of one policy are posted: no repetitions, and a token bucket."""
+
+    tokens: float = BURST
+    _at: float = 0.0
+    _posted: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def allows(self, reason: str, message: str, now: float) -> bool:
+        self._posted = {what: at for what, at in self._posted.items() if now - at < REPEAT_SECONDS}
+        self.tokens = min(BURST, self.tokens + (now - self._at) / REFILL_SECONDS) if self._at else self.tokens
+        self._at = now
+        if (reason, message) in self._posted or self.tokens < 1:
+            return False
+        self.tokens -= 1
+        self._posted[reason, message] = now
+        return True
+
+    def forget(self, reason: str) -> None:
+        """The cause has gone: its return is news."""
+        self._posted = {what: at for what, at in self._posted.items() if what[0] != reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The policy that an Event is about."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Events:
+    """Posts Events; a failure to post is logged and nothing else."""
+
+    def __init__(self, kube: Kube, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube, self._identity, self._clock = kube, identity, clock
+        self._limiters: dict[str, Limiter] = {}
+
+    def forget(self, reference: Reference, reason: str | None = None) -> None:
+        """Drop what is remembered about a policy, or about one reason."""
+        if reason is None:
+            self._limiters.pop(reference.uid, None)
+        elif reference.uid in self._limiters:
+            self._limiters[reference.uid].forget(reason)
+
+    async def post(self, about: Reference, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        if not self._limiters.setdefault(about.uid, Limiter()).allows(reason, message, self._clock()):
+            return
+        log.info("%s/%s: %s: %s", about.namespace, about.name, reason, message)
+        try:
+            await self._kube.create(
+                object_path("v1", "events", about.namespace), self._body(about, type_, reason, message)
+            )
+        except KubeError as error:
+            log.warning("Event %s for %s/%s was not posted: %s", reason, about.namespace, about.name, error)
+
+    def _body(self, about: Reference, type_: str, reason: str, message: str) -> dict[str, object]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{about.name}.{uuid4().hex[:16]}", "namespace": about.namespace},
+            "involvedObject": {
+                "apiVersion": "rlscaler.io/v1alpha1",
+                "kind": KIND,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+            },
+            "type": type_,
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": "rlscaler"},
+            "reportingComponent": "rlscaler.io/operator",
+            "reportingInstance": self._identity[:128],
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }

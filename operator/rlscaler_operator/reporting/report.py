@@ -1,0 +1,249 @@
+"""Reporting one tick of one policy: conditions and Events, status, audit line, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlscaler_operator.actors import describe
+from rlscaler_operator.api import PLURAL, Condition, Status
+from rlscaler_operator.decisions import Outcome
+from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.kube import Kube, object_path
+from rlscaler_operator.lease import Lease
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.reporting import audit, findings, status
+from rlscaler_operator.reporting.events import Events
+from rlscaler_operator.reporting.findings import Findings
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.stabilization import to_status
+from rlscaler_operator.sensing.cache import Deployment
+from rlscaler_operator.sensing.measure import missing_signals
+from rlscaler_operator.settings import Settings
+from rlscaler_rl.decision.types import OBSERVATIONS, POOLS, Decision
+
+if TYPE_CHECKING:
+    from rlscaler_operator.actuation.apply import Applied
+
+log = logging.getLogger("rlscaler.report")
+
+Found = Mapping[str, Deployment | None]
+
+GOOD_WHEN_TRUE = {"Ready", "Active"}
+"""Other conditions are bad news when True."""
+
+QUIET_REASONS = {"ModeShadow", "ModeOff", "NotNeeded", "NotPaused", "NoConflict", "Holding"}
+"""Reasons that are no news by themselves."""
+
+
+class Reporter:
+    """Writes what people and tools see. Keeps nothing but what is in the Policy."""
+
+    def __init__(self, kube: Kube, lease: Lease, settings: Settings, events: Events, metrics: Metrics) -> None:
+        self._kube, self._lease, self._settings = kube, lease, settings
+        self._events, self._metrics = events, metrics
+        self._audit = audit.AuditLog(settings)
+        self._slots = asyncio.Semaphore(settings.write_concurrency)
+
+    def close(self) -> None:
+        self._audit.close()
+
+    def stale(self, policy: Policy) -> bool:
+        """Does a policy that is not running need a report?"""
+        return policy.status.get("observedGeneration") != policy.generation or policy.written_at == float("-inf")
+
+    async def report(
+        self, policy: Policy, found: Findings, outcome: Outcome | None, applied: Applied | None, deployments: Found
+    ) -> None:
+        """Report one tick. A status that cannot be written is tried again at the next one."""
+        now = datetime.now(UTC)
+        before = policy.conditions
+        policy.conditions, changed = findings.update(before, found, policy.generation, now)
+        if outcome is not None and outcome.decision is not None:
+            self._record(policy, found, outcome, outcome.decision, applied, now.timestamp())
+        self._measure(policy, outcome, deployments)
+        await self._post(policy, found, before, changed, applied)
+        await self._write(policy, outcome, deployments)
+
+    def _record(
+        self,
+        policy: Policy,
+        found: Findings,
+        outcome: Outcome,
+        decision: Decision,
+        applied: Applied | None,
+        now: float,
+    ) -> None:
+        """Keep and log every action, and what the floor changed between actions."""
+        kind, changes = outcome.entry.kind, bool((decision.desired != decision.base).any())
+        self._metrics.decisions.labels(*policy.key, kind).inc()
+        auto = policy.spec.mode == "Auto"
+        if kind == "action" or changes or auto or not policy.desired:
+            policy.desired = {pool: int(decision.desired[0, i]) for i, pool in enumerate(POOLS)}
+        if outcome.observation is not None:
+            policy.observation = status.observation_status(outcome.observation, now)
+        if kind != "action" and not changes:
+            return
+        decision_id = audit.uuid7(now)
+        in_force = applied is not None and applied.complete
+        result = applied.result() if applied else ""
+        params = outcome.entry.params
+        policy.last = status.decision_status(decision_id, now, decision, params, in_force, result)
+        policy.history = status.with_history(policy.history, policy.last)
+        if self._audit.enabled:
+            self._audit.write(self._line(policy, found, outcome, decision, applied, decision_id, now))
+
+    def _line(
+        self,
+        policy: Policy,
+        found: Findings,
+        outcome: Outcome,
+        decision: Decision,
+        applied: Applied | None,
+        decision_id: str,
+        now: float,
+    ) -> dict[str, Any]:
+        entry = outcome.entry
+        ran = entry.kind == "action" and decision.action[0, 2] >= 0
+        return {
+            "schema": audit.SCHEMA,
+            "decision_id": decision_id,
+            "time": now,
+            "kind": entry.kind,
+            "namespace": policy.key[0],
+            "name": policy.key[1],
+            "uid": policy.uid,
+            "generation": policy.generation,
+            "mode": policy.spec.mode,
+            "actor": describe(entry.actor),
+            "params": audit.row(entry.params),
+            "state": audit.compact_state(entry.state),
+            "samples": audit.row(entry.samples),
+            "observation": None if outcome.observation is None else audit.observation_record(outcome.observation),
+            "unknown_required": [signal for signal, _ in self._missing(policy, outcome)],
+            "probabilities": audit.plain(decision.probabilities[0]) if ran else None,
+            "action": audit.plain(decision.action[0]) if ran else None,
+            "base": audit.by_pool(decision.base[0]),
+            "guards": audit.guards_record(decision.base[0], decision.trail[0]),
+            "flags": audit.flag_names(int(decision.flags[0])),
+            "outside_envelope": outcome.outside,
+            "desired": audit.by_pool(decision.desired[0]),
+            "placement": status.PLACEMENTS[int(decision.placement[0])],
+            "weights": audit.by_pool(decision.weights[0]),
+            "conflict": found.conflict.reason if found.conflict else None,
+            "applied": applied is not None and applied.complete,
+            "writes": {p: w.outcome for p, w in applied.writes.items()} if applied else {},
+        }
+
+    def _missing(self, policy: Policy, outcome: Outcome) -> list[Any]:
+        replicas = outcome.entry.samples.spec_replicas[0]
+        present = outcome.entry.params.present[0]
+        return missing_signals(
+            policy.readings,
+            (bool(present[0]), bool(present[1])),
+            (int(replicas[0]), int(replicas[1])),
+            policy.spec.metrics.max_age_seconds,
+        )
+
+    def _measure(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> None:
+        key, metrics = policy.key, self._metrics
+        for signal, reading in policy.readings.items():
+            metrics.age.labels(*key, signal).set(reading.age_seconds)
+        for condition in policy.conditions:
+            metrics.condition.labels(*key, condition.type).set(condition.status == "True")
+        for pool, deployment in deployments.items():
+            if deployment is not None:
+                metrics.replicas.labels(*key, pool, "current").set(deployment.replicas)
+                metrics.replicas.labels(*key, pool, "ready").set(deployment.ready)
+                metrics.replicas.labels(*key, pool, "desired").set(policy.desired.get(pool, deployment.replicas))
+        if outcome is None or outcome.decision is None:
+            return
+        for i, pool in enumerate(POOLS):
+            metrics.weight.labels(*key, pool).set(int(outcome.decision.weights[0, i]))
+        for signal, _ in self._missing(policy, outcome):
+            metrics.unknown.labels(*key, signal).inc()
+        if outcome.observation is not None:
+            for name, value in zip(OBSERVATIONS, outcome.observation.values[0], strict=True):
+                metrics.observation.labels(*key, name).set(float(value))
+
+    async def _post(
+        self,
+        policy: Policy,
+        found: Findings,
+        before: list[Condition],
+        changed: list[Condition],
+        applied: Applied | None,
+    ) -> None:
+        known = {condition.type for condition in before}
+        for condition in changed:
+            bad = (condition.status == "True") != (condition.type in GOOD_WHEN_TRUE)
+            if not bad:
+                if condition.type in known and condition.reason not in QUIET_REASONS:
+                    await self._events.post(policy.reference, "Normal", condition.reason, condition.message)
+                for old in before:
+                    if old.type == condition.type:
+                        self._events.forget(policy.reference, old.reason)
+                self._events.forget(policy.reference, condition.reason)
+            elif condition.reason not in QUIET_REASONS and condition.type != "Active":
+                await self._events.post(policy.reference, "Warning", condition.reason, condition.message)
+        problems = [*found.warnings, *([found.placement_problem] if found.placement_problem else [])]
+        for problem in problems:
+            await self._events.post(policy.reference, "Warning", problem.reason, problem.message)
+        for pool, write in applied.writes.items() if applied else ():
+            self._metrics.writes.labels(*policy.key, write.outcome).inc()
+            if write.applied:
+                await self._events.post(policy.reference, "Normal", "Scaled", f"{pool} {write.message}")
+            elif write.outcome == "Failed":
+                await self._events.post(policy.reference, "Warning", "ScaleFailed", f"{pool} {write.message}")
+
+    def _build(self, policy: Policy, outcome: Outcome | None, deployments: Found, now: float) -> dict[str, Any]:
+        parts: dict[str, Any] = {"observed_generation": policy.generation, "conditions": policy.conditions}
+        parts |= {"observation": policy.observation, "last_decision": policy.last, "history": policy.history}
+        parts |= {"originals": policy.originals}
+        if policy.parsed is not None and deployments:
+            names = {pool: name for pool, name in zip(POOLS, policy.deployments, strict=True) if name}
+            parts["targets"] = status.targets_status(names, deployments, policy.desired)
+        if outcome is not None and outcome.decision is not None:
+            params, decision = outcome.entry.params, outcome.decision
+            current = outcome.entry.samples.spec_replicas[0] * params.present[0]
+            if applied_now := [d.replicas for d in deployments.values() if d is not None]:
+                current = np.array(applied_now) if len(applied_now) == 2 else current
+            route = policy.spec.placement.http_route
+            parts["cost_per_hour"] = round(float(current @ params.cost_per_hour[0]), 4)
+            parts["placement"] = status.placement_status(
+                int(decision.placement[0]), decision.weights[0], route.name if route else None
+            )
+            parts["stabilization"] = to_status(outcome.state, params, now)
+        built = Status(**{name: value for name, value in parts.items() if value is not None}).to_dict()
+        kept = ("costPerHour", "placement", "stabilization", "learned", "targets") if outcome is None else ("learned",)
+        for name in kept:
+            if name in policy.status and name not in built:
+                built[name] = policy.status[name]
+        return built
+
+    async def _write(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> None:
+        now = time.monotonic()
+        built = self._build(policy, outcome, deployments, time.time())
+        due = now - policy.written_at >= self._settings.status_interval_seconds
+        if not due and status.significant(built) == status.significant(policy.status):
+            return
+        patch = status.merge_patch(policy.status, built)
+        if not patch:
+            policy.written_at = now
+            return
+        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
+        try:
+            async with self._slots:
+                timeout = self._lease.write_timeout(self._settings.write_timeout_seconds)
+                await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
+        except (KubeError, LeaseLostError) as error:
+            if not (isinstance(error, KubeError) and error.status == 404):
+                log.warning("%s/%s: status was not written: %s", *policy.key, error)
+            return
+        policy.status, policy.written_at = built, now

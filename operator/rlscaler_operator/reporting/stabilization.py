@@ -1,0 +1,58 @@
+"""What `behavior` and the floor remember across restarts: between decision state and status. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+
+from rlscaler_operator.api.status import EXPIRIES, Expiry, Stabilization, StabilizationPool
+from rlscaler_rl.decision.types import EVENTS, POOLS, Float, Int, Params, State
+
+
+def to_status(state: State, params: Params, now: float) -> Stabilization | None:
+    """The first row; None where there is no `behavior` and the floor holds nothing."""
+    pools = {}
+    keep = float(params.stabilization_seconds[0].max())
+    period = float(params.rules[0, :, :, 2].max())
+    for i, pool in enumerate(POOLS):
+        recommendations = changes = []
+        if params.has_behavior[0]:
+            recommendations = _expiries(state.recommendation_time[0, i], state.recommendation[0, i], keep, now)
+            changes = _expiries(state.event_time[0, i], state.event_change[0, i], period, now)
+        floor = int(state.floor_hold[0, i]) or None
+        if recommendations or changes or floor:
+            pools[pool] = StabilizationPool(recommendations=recommendations, changes=changes, floor=floor)
+    return Stabilization(**pools) if pools else None
+
+
+def restore(state: State, params: Params, remembered: Stabilization | None, now: float) -> State:
+    """`state` with what a former process remembered, in place; entries that have expired are left out."""
+    keep = float(params.stabilization_seconds[0].max())
+    period = float(params.rules[0, :, :, 2].max())
+    for i, pool in enumerate(POOLS):
+        entry = getattr(remembered, pool, None)
+        if entry is None:
+            continue
+        free = int(np.isnan(state.recommendation_time[0, i]).argmax())
+        _fill(
+            state.recommendation_time[0, i, free:], state.recommendation[0, i, free:], entry.recommendations, keep, now
+        )
+        _fill(state.event_time[0, i], state.event_change[0, i], entry.changes, period, now)
+        state.floor_hold[0, i] = entry.floor or 0
+    return state
+
+
+def _expiries(times: Float, values: Int, keep_seconds: float, now: float) -> list[Expiry]:
+    alive = np.flatnonzero(times + keep_seconds > now)
+    newest = alive[np.argsort(-times[alive])][:EXPIRIES]
+    return [
+        Expiry(value=int(values[i]), expires=datetime.fromtimestamp(float(times[i]) + keep_seconds, UTC))
+        for i in newest
+    ]
+
+
+def _fill(times: Float, values: Int, entries: list[Expiry], keep_seconds: float, now: float) -> None:
+    alive = [e for e in entries if now < e.expires.timestamp() <= now + keep_seconds]
+    for i, entry in enumerate(alive[: min(EVENTS, len(times))]):
+        times[i], values[i] = entry.expires.timestamp() - keep_seconds, entry.value

@@ -1,0 +1,75 @@
+"""When a policy is due: action intervals and the sensing ticks between them. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+HURRY_SECONDS = 1.0
+
+
+class Due(IntEnum):
+    """What a policy is due for; an action includes a sensing tick."""
+
+    NOTHING = 0
+    SENSE = 1
+    ACTION = 2
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Due times of one policy on the monotonic clock."""
+
+    interval_seconds: float
+    sense_seconds: float
+    next_sense: float
+    next_action: float
+    last: float = float("-inf")
+
+    @classmethod
+    def starting(cls, interval_seconds: float, sense_seconds: float, now: float) -> Schedule:
+        """Sense at once, act after one interval: by then the history of the load is more than one sample."""
+        first = _grid(now, sense_seconds)
+        return cls(interval_seconds, sense_seconds, now, first + interval_seconds)
+
+    def retimed(self, interval_seconds: float, sense_seconds: float, now: float) -> Schedule:
+        """The same after an edit of the spec: a shorter interval shortens the wait, never restarts it."""
+        if (interval_seconds, sense_seconds) == (self.interval_seconds, self.sense_seconds):
+            return self
+        action = min(self.next_action, _grid(now, sense_seconds) + interval_seconds)
+        return Schedule(interval_seconds, sense_seconds, now, action, self.last)
+
+    def due(self, now: float, within: float = 0.0) -> Due:
+        """What is due at `now`, or within the given seconds after it."""
+        if self.next_action <= now + within:
+            return Due.ACTION
+        return Due.SENSE if self.next_sense <= now + within else Due.NOTHING
+
+    def hurry(self, now: float) -> None:
+        """Be due for a sensing tick soon, yet not twice within a second."""
+        self.next_sense = min(self.next_sense, max(now, self.last + HURRY_SECONDS))
+
+    def next(self) -> float:
+        return min(self.next_sense, self.next_action)
+
+    def done(self, what: Due, now: float) -> None:
+        """Set the next due times. Missed ones are skipped, not caught up with."""
+        self.last = now
+        self.next_sense = _grid(now, self.sense_seconds)
+        if what is Due.ACTION:
+            missed = max(0, math.floor((now - self.next_action) / self.interval_seconds))
+            self.next_action += (1 + missed) * self.interval_seconds
+        if self.next_action - self.next_sense < self.sense_seconds / 2:
+            self.next_sense = self.next_action
+
+
+def earliest(schedules: Iterable[Schedule], default: float) -> float:
+    """When the next policy is due."""
+    return min((schedule.next() for schedule in schedules), default=default)
+
+
+def _grid(now: float, step: float) -> float:
+    """The next multiple of `step` that is at least half a step away: policies with one step share their ticks."""
+    return step * math.ceil(now / step + 0.5)

@@ -1,0 +1,193 @@
+"""What the API server says about the objects around the policies, kept by the watch streams.
+
+Plain dictionaries of a few numbers per object: an index in kopf or whole bodies would cost seconds and hundreds of
+MiB in a large cluster.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+Key = tuple[str, str]
+"""(namespace, name)."""
+
+COLD_STARTS_KEPT = 20
+COLD_STARTS_NEEDED = 3
+"""Pods that must have started before their cold start counts as learned."""
+
+
+@dataclass(slots=True)
+class Deployment:
+    """What is read of a Deployment."""
+
+    uid: str
+    resource_version: str
+    replicas: int
+    ready: int
+    manager: str
+    """Who wrote `spec.replicas` last, by managedFields; empty = nobody known."""
+    written_at: float
+    """When, unix seconds; 0 where the manager is not known."""
+    deleting: bool = False
+
+
+@dataclass(slots=True)
+class Autoscaler:
+    """A foreign scaler: a HorizontalPodAutoscaler or a ScaledObject."""
+
+    kind: str
+    name: str
+    target: str
+    """The Deployment that it scales."""
+
+
+@dataclass(slots=True)
+class WatchCache:
+    """Objects by (namespace, name); fed by `put_*` and `drop`, read by everybody."""
+
+    deployments: dict[Key, Deployment] = field(default_factory=dict)
+    routes: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    """HTTPRoutes: `{"metadata": {"resourceVersion", "annotations"}, "spec": {"rules"}}`."""
+    _autoscalers: dict[tuple[str, str, str], Autoscaler] = field(default_factory=dict)
+    """By (kind, namespace, name)."""
+    _scaled: dict[Key, list[Autoscaler]] = field(default_factory=dict)
+    """By the Deployment that they scale."""
+    _starts: dict[Key, deque[float]] = field(default_factory=dict)
+    _counted_pods: dict[str, Key] = field(default_factory=dict)
+
+    def put_deployment(self, body: Mapping[str, Any]) -> bool:
+        """Take in a Deployment; False where it says nothing new about replicas."""
+        key = _key(body)
+        new = parse_deployment(body)
+        old = self.deployments.get(key)
+        if old is not None and old.uid == new.uid and older(new.resource_version, old.resource_version):
+            return False
+        self.deployments[key] = new
+        return old is None or (old.replicas, old.ready, old.uid) != (new.replicas, new.ready, new.uid)
+
+    def wrote_replicas(self, key: Key, replicas: int, resource_version: str, manager: str, now: float) -> None:
+        """Remember a write of ours before the watch reports it."""
+        deployment = self.deployments.get(key)
+        if deployment is not None and not older(resource_version, deployment.resource_version):
+            deployment.replicas, deployment.resource_version = replicas, resource_version
+            deployment.manager, deployment.written_at = manager, now
+
+    def put_autoscaler(self, kind: str, body: Mapping[str, Any]) -> None:
+        key = _key(body)
+        self.drop_autoscaler(kind, key)
+        reference = body.get("spec", {}).get("scaleTargetRef", {})
+        if (reference.get("kind") or "Deployment") == "Deployment":
+            autoscaler = Autoscaler(kind, key[1], reference.get("name", ""))
+            self._autoscalers[kind, *key] = autoscaler
+            self._scaled.setdefault((key[0], autoscaler.target), []).append(autoscaler)
+
+    def drop_autoscaler(self, kind: str, key: Key) -> None:
+        autoscaler = self._autoscalers.pop((kind, *key), None)
+        if autoscaler is not None:
+            self._scaled[key[0], autoscaler.target].remove(autoscaler)
+
+    def autoscaler_of(self, namespace: str, deployment: str) -> Autoscaler | None:
+        """The HPA or ScaledObject that scales a Deployment."""
+        return next(iter(self._scaled.get((namespace, deployment), ())), None)
+
+    def put_route(self, body: Mapping[str, Any]) -> None:
+        metadata = body.get("metadata", {})
+        key = _key(body)
+        old = self.routes.get(key)
+        version = metadata.get("resourceVersion", "")
+        if old is not None and older(version, old["metadata"]["resourceVersion"]):
+            return
+        self.routes[key] = {
+            "metadata": {"resourceVersion": version},
+            "spec": {"rules": [dict(rule) for rule in body.get("spec", {}).get("rules", [])]},
+        }
+
+    def put_pod(self, body: Mapping[str, Any]) -> None:
+        """Learn from a pod that has become ready how long it took from being scheduled."""
+        uid = body.get("metadata", {}).get("uid", "")
+        deployment = deployment_of_pod(body)
+        if deployment is None or uid in self._counted_pods:
+            return
+        seconds = start_seconds(body)
+        if seconds is not None:
+            self._counted_pods[uid] = deployment
+            self._starts.setdefault(deployment, deque(maxlen=COLD_STARTS_KEPT)).append(seconds)
+
+    def drop_pod(self, body: Mapping[str, Any]) -> None:
+        self._counted_pods.pop(body.get("metadata", {}).get("uid", ""), None)
+
+    def cold_start_seconds(self, key: Key) -> float | None:
+        """Median time from scheduled to ready of the newest pods; None before enough were seen."""
+        starts = self._starts.get(key, ())
+        return float(median(starts)) if len(starts) >= COLD_STARTS_NEEDED else None
+
+
+def parse_deployment(body: Mapping[str, Any]) -> Deployment:
+    metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
+    manager, written_at = replicas_manager(metadata.get("managedFields") or ())
+    replicas = spec.get("replicas")
+    return Deployment(
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        replicas=1 if replicas is None else int(replicas),
+        ready=int(status.get("readyReplicas") or 0),
+        manager=manager,
+        written_at=written_at,
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def replicas_manager(managed_fields: Any) -> tuple[str, float]:
+    """Who owns `spec.replicas` since when: (manager, unix seconds), ("", 0) where nobody is recorded."""
+    newest = ("", 0.0)
+    for entry in managed_fields:
+        fields = entry.get("fieldsV1") or {}
+        if "f:replicas" in (fields.get("f:spec") or {}):
+            at = unix(entry.get("time"))
+            if at >= newest[1]:
+                newest = (entry.get("manager", ""), at)
+    return newest
+
+
+def deployment_of_pod(body: Mapping[str, Any]) -> Key | None:
+    """The Deployment behind a pod, through its ReplicaSet's name."""
+    metadata = body.get("metadata", {})
+    template = (metadata.get("labels") or {}).get("pod-template-hash")
+    for owner in metadata.get("ownerReferences") or ():
+        name = owner.get("name", "")
+        if owner.get("kind") == "ReplicaSet" and template and name.endswith(f"-{template}"):
+            return metadata.get("namespace", ""), name[: -len(template) - 1]
+    return None
+
+
+def start_seconds(body: Mapping[str, Any]) -> float | None:
+    """Seconds from scheduled to ready; None where the pod is not ready or was restarted since."""
+    conditions = {c.get("type"): c for c in body.get("status", {}).get("conditions") or ()}
+    ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
+    if ready.get("status") != "True":
+        return None
+    if any(c.get("restartCount") for c in body.get("status", {}).get("containerStatuses") or ()):
+        return None
+    begin = unix(scheduled.get("lastTransitionTime")) or unix(body["metadata"].get("creationTimestamp"))
+    end = unix(ready.get("lastTransitionTime"))
+    return max(0.0, end - begin) if begin and end else None
+
+
+def older(version: str, than: str) -> bool:
+    """Is a resourceVersion older? Unknown formats never are."""
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
+
+
+def unix(text: str | None) -> float:
+    """Unix seconds of an RFC 3339 time; 0 for none."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _key(body: Mapping[str, Any]) -> Key:
+    metadata = body["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,126 @@
+"""From answers of Prometheus and the watch cache to one policy's samples. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from rlscaler_operator.sensing.prometheus import Answers
+from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.sensing.results import Reading, absent, per_replica, pick, ratio, unknown
+from rlscaler_rl.decision.samples import make_samples
+from rlscaler_rl.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
+
+Readings = dict[str, Reading]
+"""By the names of `SIGNALS`, replicas left out."""
+
+PAUSED = "rlscaler.io/paused"
+PAUSED_REPLICAS = "rlscaler.io/paused-replicas-"
+PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
+
+
+def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readings:
+    """The signals of one policy."""
+    service = (subject.namespace, subject.service)
+
+    def of(query: str, pool: int) -> Reading:
+        name = subject.deployments[pool]
+        return pick(answers[query], (subject.namespace, name)) if name else absent("a pool that is not there")
+
+    pools = [pool for pool in (GPU, CPU) if subject.deployments[pool]]
+    here = [ready[pool] for pool in pools]
+    return {
+        "arrival_rate": pick(answers["arrival_rate"], service),
+        "cpu_utilization": ratio([of("cpu_usage", CPU)], [of("cpu_request", CPU)], [ready[CPU]]),
+        "memory_utilization": ratio(
+            [of("memory_usage", pool) for pool in pools], [of("memory_request", pool) for pool in pools], here
+        ),
+        "gpu_utilization": per_replica(of("gpu_utilization", GPU), ready[GPU]),
+        "p95_latency": pick(answers["p95_ms"], service),
+    }
+
+
+def nothing_measured() -> Readings:
+    """Before the first tick."""
+    return {signal: absent("this policy yet") for signal in SIGNALS if signal != "replicas"}
+
+
+def to_samples(
+    readings: Readings,
+    elapsed_seconds: float,
+    time: float,
+    replicas: tuple[int, int],
+    ready: tuple[int, int],
+    annotations: Mapping[str, str],
+) -> Samples:
+    """One row. `elapsed_seconds` since the readings were taken is added to their ages."""
+    paused, paused_replicas, paused_scale_down, _ = pauses(annotations)
+    ages = [readings[signal].age_seconds + elapsed_seconds for signal in SIGNALS if signal != "replicas"]
+    return make_samples(
+        1,
+        time=time,
+        arrival_rate=readings["arrival_rate"].value,
+        cpu_utilization=readings["cpu_utilization"].value,
+        memory_utilization=readings["memory_utilization"].value,
+        gpu_utilization=readings["gpu_utilization"].value,
+        p95_ms=readings["p95_latency"].value,
+        age_seconds=np.array([[*ages, 0.0]]),
+        spec_replicas=replicas,
+        ready_replicas=ready,
+        paused=paused,
+        paused_replicas=paused_replicas,
+        paused_scale_down=paused_scale_down,
+    )
+
+
+def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool, str]:
+    """(paused, replicas to keep with -1 = as they are, scale-down paused, what is set in words).
+
+    A value that is no number pauses all the same: whoever wrote it wanted no change.
+    """
+    wanted, words = [], []
+    paused = annotations.get(PAUSED) == "true"
+    if paused:
+        words.append(f"{PAUSED} holds the replicas")
+    for pool in POOLS:
+        text = annotations.get(PAUSED_REPLICAS + pool)
+        wanted.append(int(text) if text is not None and text.isdecimal() else -1)
+        if text is not None:
+            paused = True
+            valid = "sets" if text.isdecimal() else f"= {text!r} is not a whole number and holds"
+            words.append(f"{PAUSED_REPLICAS}{pool} {valid} the {pool} replicas")
+    scale_down = annotations.get(PAUSED_SCALE_DOWN) == "true"
+    if scale_down:
+        words.append(f"{PAUSED_SCALE_DOWN} forbids scaling down")
+    return paused, (wanted[0], wanted[1]), scale_down, "; ".join(words)
+
+
+def missing_signals(
+    readings: Readings, present: tuple[bool, bool], replicas: tuple[int, int], max_age_seconds: float
+) -> list[tuple[str, Reading]]:
+    """Signals without which nothing may be scaled down, and why they are unknown; empty = all there.
+
+    Required are the arrival rate, and for each pool with replicas its utilization or the latency. The latency
+    does not apply while nothing arrives.
+    """
+    checked = {signal: _dated(signal, reading, max_age_seconds) for signal, reading in readings.items()}
+    missing = [("arrival_rate", checked["arrival_rate"])] if not checked["arrival_rate"].known else []
+    if checked["p95_latency"].known or checked["arrival_rate"].value == 0:
+        return missing
+    utilizations = ("gpu_utilization", "cpu_utilization")
+    blind = [u for u, here, n in zip(utilizations, present, replicas, strict=True) if here and n > 0]
+    blind = [signal for signal in blind if not checked[signal].known]
+    if blind:
+        missing += [(signal, checked[signal]) for signal in ("p95_latency", *blind)]
+    return missing
+
+
+def _dated(signal: str, reading: Reading, max_age_seconds: float) -> Reading:
+    if reading.known and reading.age_seconds > max_age_seconds:
+        text = f"the newest sample of {signal} is older than maxAgeSeconds = {max_age_seconds:g}"
+        return unknown("SampleStale", text, reading.age_seconds)
+    if reading.known and (reading.value < 0 or math.isnan(reading.age_seconds)):
+        return unknown("NotANumber", f"{signal} is negative", reading.age_seconds)
+    return reading

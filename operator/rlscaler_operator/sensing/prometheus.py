@@ -1,0 +1,105 @@
+"""Asking one Prometheus: prometheus-api-client in a thread, with timeouts and no retries of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+from urllib3.util.retry import Retry
+
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing.queries import Query
+from rlscaler_operator.sensing.results import Key, Reading, group
+
+Answer = dict[Key, Reading] | MetricsError
+Answers = dict[str, Answer]
+"""By the query's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A Prometheus and the credential it is asked with; policies with equal access share their queries."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    basic: tuple[str, str] | None = None
+
+
+class Prometheus:
+    """Queries to one Prometheus. A new tick is tried each time: the tick itself is the retry."""
+
+    def __init__(self, access: Access, timeout_seconds: float) -> None:
+        session = requests.Session()
+        session.trust_env = False
+        self._client = PrometheusConnect(
+            url=access.url.rstrip("/"),
+            headers=dict(access.headers) or None,
+            auth=access.basic,
+            retry=Retry(total=0, redirect=0),
+            session=session,
+        )
+        self._timeout_seconds = timeout_seconds
+        self._thread: asyncio.Future[Answers] | None = None
+
+    def close(self) -> None:
+        self._client.close()
+
+    async def ask(self, queries: list[Query]) -> Answers:
+        """All answers within the timeout of one query each; never raises.
+
+        While a thread from an earlier call still hangs, no further one is started.
+        """
+        if self._thread is not None and not self._thread.done():
+            return dict.fromkeys(
+                (q.name for q in queries), MetricsError("Prometheus has not answered the last query yet")
+            )
+        self._thread = asyncio.ensure_future(asyncio.to_thread(self._ask_all, queries))
+        deadline = 2 * self._timeout_seconds
+        done, _ = await asyncio.wait({self._thread}, timeout=deadline)
+        if not done:
+            error = MetricsError(f"Prometheus did not answer within {deadline:g} s")
+            return dict.fromkeys((q.name for q in queries), error)
+        return self._thread.result()
+
+    def _ask_all(self, queries: list[Query]) -> Answers:
+        answers: Answers = {}
+        unreachable: MetricsError | None = None
+        deadline = time.monotonic() + self._timeout_seconds
+        for query in queries:
+            if unreachable is None and time.monotonic() > deadline:
+                unreachable = MetricsError("Prometheus takes too long: the rest of the batch was left out")
+            if unreachable is None:
+                try:
+                    answers[query.name] = group(self._ask(query.promql), query.by)
+                    continue
+                except requests.RequestException as error:
+                    unreachable = MetricsError(f"Prometheus cannot be reached: {_shorten(error)}")
+                except MetricsError as error:
+                    answers[query.name] = error
+                    continue
+            answers[query.name] = unreachable
+        return answers
+
+    def _ask(self, promql: str) -> list[dict[str, Any]]:
+        parameters = {"timeout": f"{math.ceil(self._timeout_seconds)}s"}
+        try:
+            result = self._client.custom_query(promql, parameters, timeout=self._timeout_seconds)
+        except PrometheusApiClientException as error:
+            raise MetricsError(f"Prometheus refused the query: {_shorten(error)}", "PrometheusError") from error
+        except (requests.exceptions.JSONDecodeError, KeyError, TypeError) as error:
+            raise MetricsError("the answer is not Prometheus's: check the URL", "PrometheusError") from error
+        if not isinstance(result, list):
+            raise MetricsError("the query does not return a vector", "PrometheusError")
+        return result
+
+
+def _shorten(error: Exception) -> str:
+    """Without addresses in memory, which differ each time and would make every message news."""
+    text = re.sub(r"<[^<>]* object at 0x[0-9a-f]+>:? ?", "", " ".join(str(error).split()))
+    return text if len(text) <= 300 else text[:299] + "…"

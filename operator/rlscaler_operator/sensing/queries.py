@@ -1,0 +1,130 @@
+"""PromQL: one query per signal, for all policies that share a Prometheus.
+
+Every query returns two kinds of series, told apart by the label `_`: `v` the value, `t` the time (unix seconds) of the
+newest raw sample behind it. Without the second, an instant query answers for minutes with what a dead exporter said
+last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+By = Literal["service", "deployment"]
+
+MATCHED_NAMES = 200
+"""Above this number of names a query selects everything and the answer is filtered: a longer URL costs more."""
+
+POD_OF_DEPLOYMENT = "(.+)-[a-z0-9]+-[a-z0-9]{5}"
+"""`<deployment>-<hash of the ReplicaSet>-<suffix>`: how the pods of a Deployment are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What one policy wants measured."""
+
+    namespace: str
+    service: str
+    deployments: tuple[str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One request to Prometheus."""
+
+    name: str
+    by: By
+    promql: str
+
+
+def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seconds: int) -> list[Query]:
+    """The queries that answer for all `subjects`; their number does not grow with the number of subjects."""
+    subjects = list(subjects)
+    namespaces = _matcher("namespace", {s.namespace for s in subjects})
+    services = _join(namespaces, _matcher("service", {s.service for s in subjects}))
+    deployments = {name for s in subjects for name in s.deployments if name is not None}
+    pods = _join(namespaces, _matcher("pod", deployments, suffix="-[a-z0-9]+-[a-z0-9]{5}"))
+    containers = _join(pods, 'container!="",container!="POD"')
+    window, resource_window = f"[{window_seconds}s]", f"[{resource_window_seconds}s]"
+
+    received = f"inference_requests_received_total{{{services}}}"
+    buckets = f"inference_request_duration_seconds_bucket{{{services}}}"
+    finished = f"inference_request_duration_seconds_count{{{services}}}"
+    cpu = f"container_cpu_usage_seconds_total{{{containers}}}"
+    memory = f"container_memory_working_set_bytes{{{containers}}}"
+    gpu = f"DCGM_FI_DEV_GPU_UTIL{{{pods}}}"
+    by_service, by_deployment = "by (namespace, service)", "by (namespace, deployment)"
+
+    def times_of_pods(series: str) -> str:
+        return f"max {by_deployment} ({_deployment_of(f'timestamp({series})')})"
+
+    return [
+        Query(
+            "arrival_rate",
+            "service",
+            _pair(
+                f"sum {by_service} (rate({received}{window}))",
+                # A pool whose exporter died hides behind the other pool's samples in a plain max.
+                f"min {by_service} (max by (namespace, service, pool) (timestamp({received})))",
+            ),
+        ),
+        Query(
+            "p95_ms",
+            "service",
+            _pair(
+                f"1000 * histogram_quantile(0.95, sum by (namespace, service, le) (rate({buckets}{window})))",
+                f"max {by_service} (timestamp({finished}))",
+            ),
+        ),
+        Query(
+            "cpu_usage",
+            "deployment",
+            _pair(f"sum {by_deployment} ({_deployment_of(f'rate({cpu}{resource_window})')})", times_of_pods(cpu)),
+        ),
+        Query(
+            "memory_usage",
+            "deployment",
+            _pair(f"sum {by_deployment} ({_deployment_of(memory)})", times_of_pods(memory)),
+        ),
+        Query("cpu_request", "deployment", _request_per_pod(containers, "cpu")),
+        Query("memory_request", "deployment", _request_per_pod(containers, "memory")),
+        Query(
+            "gpu_utilization",
+            "deployment",
+            _pair(
+                f"sum {by_deployment} ({_deployment_of(f'avg by (namespace, pod) ({gpu})')})",
+                times_of_pods(gpu),
+            ),
+        ),
+    ]
+
+
+def _request_per_pod(containers: str, resource: str) -> str:
+    requests = f'kube_pod_container_resource_requests{{{containers},resource="{resource}"}}'
+    per_pod = f"sum by (namespace, pod) ({requests})"
+    return _pair(
+        f"avg by (namespace, deployment) ({_deployment_of(per_pod)})",
+        f"max by (namespace, deployment) ({_deployment_of(f'timestamp({requests})')})",
+    )
+
+
+def _deployment_of(vector: str) -> str:
+    return f'label_replace({vector}, "deployment", "$1", "pod", "{POD_OF_DEPLOYMENT}")'
+
+
+def _pair(value: str, time: str) -> str:
+    return f'label_replace({value}, "_", "v", "", "") or label_replace({time}, "_", "t", "", "")'
+
+
+def _matcher(label: str, names: set[str], suffix: str = "") -> str:
+    if len(names) > MATCHED_NAMES:
+        return ""
+    quoted = "|".join(name.replace(".", r"\\.") for name in sorted(names))
+    if len(names) == 1 and not suffix:
+        return f'{label}="{next(iter(names))}"'
+    return f'{label}=~"({quoted}){suffix}"'
+
+
+def _join(*matchers: str) -> str:
+    return ",".join(matcher for matcher in matchers if matcher)

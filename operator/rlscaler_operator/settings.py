@@ -1,0 +1,121 @@
+"""Every setting of the operator: from the command line, or from the environment as `RLSCALER_<NAME>`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+SCRAPES_PER_WINDOW = 4
+"""A rate over fewer scrapes swings with their timing and goes blind when a single one is missed."""
+
+
+class Settings(BaseSettings):
+    """Settings of one operator process. Durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="RLSCALER_", frozen=True, use_attribute_docstrings=True)
+
+    kubeconfig: Path | None = None
+    """Kubeconfig of the cluster; default: the service account of the pod, else `$KUBECONFIG` or `~/.kube/config`."""
+
+    namespaces: Annotated[tuple[str, ...], NoDecode] = ()
+    """Namespaces whose policies are served, comma-separated in the environment; empty = the whole cluster."""
+
+    prometheus_url: str = Field(default="http://127.0.0.1:9090", pattern=r"^https?://[^\s/]+")
+    """Prometheus of the policies that name none in `spec.metrics.prometheus.url`."""
+
+    allowed_prometheus_urls: Annotated[tuple[str, ...], NoDecode] = ()
+    """Prefixes of the URLs that policies may name besides `prometheus_url`; `*` allows any. Policies make the operator
+    send requests and credentials to that address, so the default allows none."""
+
+    scrape_interval_seconds: float = Field(default=15.0, gt=0)
+    """How often Prometheus scrapes the service's metrics; rate windows span four scrapes or more."""
+
+    resource_scrape_interval_seconds: float | None = Field(default=None, gt=0)
+    """How often Prometheus scrapes container and GPU metrics; default: as often as the service's."""
+
+    minimum_window_seconds: float = Field(default=10.0, ge=1)
+    """Shortest rate window, however often Prometheus scrapes."""
+
+    prometheus_timeout_seconds: float = Field(default=4.0, gt=0)
+    """Longest wait for one query; a Prometheus that misses it counts as unreachable until the next tick."""
+
+    gather_seconds: float = Field(default=0.05, ge=0)
+    """Policies that fall due within this time of one another are sensed and decided in one batch."""
+
+    model_dir: Path | None = None
+    """Folder with `ppo.onnx` and `ppo.json` in place of the bundled ones."""
+
+    metrics_host: str = "127.0.0.1"
+    """Address that the operator's own metrics are served on."""
+
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    """Port of the operator's own metrics; default: not served."""
+
+    health_host: str = "127.0.0.1"
+    """Address of the health endpoint."""
+
+    health_port: int | None = Field(default=None, ge=0, le=65535)
+    """Port of `/healthz` (alive) and `/readyz` (alive and holding the lease); default: not served."""
+
+    audit_log: Path | None = None
+    """File of one JSON line per decision; default: none."""
+
+    audit_max_bytes: int = Field(default=256 * 2**20, ge=0)
+    """Size at which the audit log is rotated (one old file is kept); 0 = never."""
+
+    lease_name: str = "rlscaler"
+    """Name of the coordination.k8s.io Lease; operators with the same Lease never act at the same time."""
+
+    lease_namespace: str = "default"
+    """Namespace of the Lease."""
+
+    lease_seconds: float = Field(default=15.0, ge=2, le=300)
+    """How long a holder that says nothing keeps the Lease. It renews every fifth of that."""
+
+    identity: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    """Name of this process in the Lease."""
+
+    write_timeout_seconds: float = Field(default=5.0, gt=0)
+    """Longest wait for one write to the API server; shorter when the lease runs out before."""
+
+    write_concurrency: int = Field(default=8, ge=1, le=256)
+    """Writes under way at the same time."""
+
+    status_interval_seconds: float = Field(default=300.0, ge=1)
+    """How often a status in which only measured values moved is written; changes of replicas, conditions or guards are
+    written at once."""
+
+    verbose: bool = False
+    """Log every tick."""
+
+    @field_validator("namespaces", "allowed_prometheus_urls", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @property
+    def window_seconds(self) -> int:
+        """Rate window of the service's metrics."""
+        return round(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * self.scrape_interval_seconds))
+
+    @property
+    def resource_window_seconds(self) -> int:
+        """Rate window of container metrics."""
+        scrape = self.resource_scrape_interval_seconds or self.scrape_interval_seconds
+        return round(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * scrape))
+
+    def may_query(self, url: str) -> bool:
+        """Is a policy allowed to name this Prometheus?"""
+        allowed = (self.prometheus_url, *self.allowed_prometheus_urls)
+        return "*" in allowed or any(_within(url, prefix) for prefix in allowed)
+
+
+def _within(url: str, prefix: str) -> bool:
+    prefix = prefix.rstrip("/")
+    return url.rstrip("/") == prefix or url.startswith(prefix + "/")

@@ -1,0 +1,81 @@
+from rlscaler_operator.sensing.cache import WatchCache, deployment_of_pod, parse_deployment, start_seconds
+
+
+def body(replicas=2, ready=1, version="10", uid="u", managers=()):
+    fields = [
+        {"manager": name, "time": time, "fieldsV1": {"f:spec": {"f:replicas": {}}}, "subresource": "scale"}
+        for name, time in managers
+    ]
+    return {
+        "metadata": {
+            "namespace": "ns",
+            "name": "chat",
+            "uid": uid,
+            "resourceVersion": version,
+            "managedFields": fields,
+        },
+        "spec": {"replicas": replicas},
+        "status": {"readyReplicas": ready},
+    }
+
+
+def pod(uid="p", ready="2026-01-01T00:00:50Z", restarts=0):
+    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}]
+    if ready:
+        conditions.append({"type": "Ready", "status": "True", "lastTransitionTime": ready})
+    return {
+        "metadata": {
+            "namespace": "ns",
+            "name": "chat-6b7f-abcde",
+            "uid": uid,
+            "labels": {"pod-template-hash": "6b7f"},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "chat-6b7f"}],
+        },
+        "status": {"conditions": conditions, "containerStatuses": [{"restartCount": restarts}]},
+    }
+
+
+def test_replicas_default_to_one_as_in_the_api():
+    deployment = parse_deployment({"metadata": {"name": "chat"}, "spec": {}})
+    assert (deployment.replicas, deployment.ready) == (1, 0)
+
+
+def test_the_newest_owner_of_replicas_is_the_writer():
+    deployment = parse_deployment(
+        body(managers=[("helm", "2026-01-01T00:00:00Z"), ("kubectl", "2026-01-02T00:00:00Z")])
+    )
+    assert deployment.manager == "kubectl"
+
+
+def test_an_older_version_is_ignored():
+    cache = WatchCache()
+    assert cache.put_deployment(body(replicas=2))
+    cache.wrote_replicas(("ns", "chat"), 5, "12", "rlscaler", 0.0)
+    assert not cache.put_deployment(body(replicas=2, version="11"))
+    assert cache.deployments["ns", "chat"].replicas == 5
+    assert not cache.put_deployment(body(replicas=5, version="12"))
+
+
+def test_a_new_object_of_the_same_name_is_taken_whatever_its_version():
+    cache = WatchCache()
+    cache.put_deployment(body(version="10"))
+    assert cache.put_deployment(body(version="9", uid="other"))
+
+
+def test_cold_start_is_the_median_of_enough_pods():
+    cache = WatchCache()
+    for i, second in enumerate((45, 50, 55)):
+        assert cache.cold_start_seconds(("ns", "chat")) is None
+        cache.put_pod(pod(uid=f"p{i}", ready=f"2026-01-01T00:00:{second}Z"))
+        cache.put_pod(pod(uid=f"p{i}", ready=f"2026-01-01T00:00:{second}Z"))
+    assert cache.cold_start_seconds(("ns", "chat")) == 45.0
+
+
+def test_pods_that_are_not_ready_or_were_restarted_teach_nothing():
+    assert start_seconds(pod(ready=None)) is None
+    assert start_seconds(pod(restarts=1)) is None
+
+
+def test_the_deployment_of_a_pod():
+    assert deployment_of_pod(pod()) == ("ns", "chat")
+    assert deployment_of_pod({"metadata": {"namespace": "ns", "name": "lonely"}}) is None

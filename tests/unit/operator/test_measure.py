@@ -1,0 +1,95 @@
+import math
+
+import pytest
+
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing.measure import measure, missing_signals, nothing_measured, pauses, to_samples
+from rlscaler_operator.sensing.queries import Subject, batch
+from rlscaler_operator.sensing.results import Reading
+
+SUBJECT = Subject("ns", "chat", ("chat-gpu", "chat-cpu"))
+SERVICE, GPU, CPU = ("ns", "chat"), ("ns", "chat-gpu"), ("ns", "chat-cpu")
+
+
+def answers(**changed):
+    return {
+        "arrival_rate": {SERVICE: Reading(20.0, 2.0)},
+        "p95_ms": {SERVICE: Reading(300.0, 2.0)},
+        "cpu_usage": {GPU: Reading(1.0, 3.0), CPU: Reading(3.0, 3.0)},
+        "cpu_request": {GPU: Reading(4.0, 3.0), CPU: Reading(2.0, 3.0)},
+        "memory_usage": {GPU: Reading(10.0, 3.0), CPU: Reading(5.0, 3.0)},
+        "memory_request": {GPU: Reading(20.0, 3.0), CPU: Reading(5.0, 3.0)},
+        "gpu_utilization": {GPU: Reading(120.0, 4.0)},
+    } | changed
+
+
+def missing(readings, present=(True, True), replicas=(2, 2)):
+    return [(signal, reading.reason) for signal, reading in missing_signals(readings, present, replicas, 60)]
+
+
+def test_utilization_is_of_the_cpu_pool_memory_of_both():
+    readings = measure(answers(), SUBJECT, (2, 2))
+    assert readings["cpu_utilization"].value == 75.0
+    assert readings["memory_utilization"].value == pytest.approx(30.0)
+    assert readings["gpu_utilization"].value == 60.0
+
+
+def test_samples_carry_values_and_ages():
+    samples = to_samples(measure(answers(), SUBJECT, (2, 2)), 1.5, 100.0, (2, 3), (2, 2), {})
+    assert samples.arrival_rate[0] == 20.0
+    assert samples.age_seconds[0].tolist() == [3.5, 4.5, 4.5, 5.5, 3.5, 0.0]
+    assert samples.spec_replicas.tolist() == [[2, 3]]
+
+
+def test_nothing_is_missing_where_all_is_known():
+    assert missing(measure(answers(), SUBJECT, (2, 2))) == []
+
+
+def test_an_unreachable_prometheus_misses_everything_required():
+    error = MetricsError("refused")
+    readings = measure(dict.fromkeys((q.name for q in batch([SUBJECT], 10, 10)), error), SUBJECT, (2, 2))
+    assert missing(readings) == [
+        (signal, "PrometheusUnreachable")
+        for signal in ("arrival_rate", "p95_latency", "gpu_utilization", "cpu_utilization")
+    ]
+    assert math.isnan(to_samples(readings, 0.0, 0.0, (1, 1), (1, 1), {}).arrival_rate[0])
+
+
+def test_either_latency_or_utilization_is_enough():
+    assert missing(measure(answers(p95_ms={}), SUBJECT, (2, 2))) == []
+    assert missing(measure(answers(cpu_usage={}), SUBJECT, (2, 2))) == []
+    both = measure(answers(cpu_usage={}, p95_ms={}), SUBJECT, (2, 2))
+    assert missing(both) == [("p95_latency", "SeriesAbsent"), ("cpu_utilization", "SeriesAbsent")]
+    assert missing(both, replicas=(2, 0)) == []
+    assert missing(both, present=(True, False)) == []
+
+
+def test_latency_does_not_apply_while_nothing_arrives():
+    idle = answers(arrival_rate={SERVICE: Reading(0.0, 1.0)}, p95_ms={}, cpu_usage={}, gpu_utilization={})
+    assert missing(measure(idle, SUBJECT, (1, 1))) == []
+
+
+def test_a_stale_sample_is_missing():
+    stale = measure(answers(arrival_rate={SERVICE: Reading(20.0, 61.0)}), SUBJECT, (2, 2))
+    assert missing(stale) == [("arrival_rate", "SampleStale")]
+
+
+def test_nothing_measured_yet_is_all_missing():
+    assert len(missing(nothing_measured())) == 4
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, (False, (-1, -1), False)),
+        ({"rlscaler.io/paused": "true"}, (True, (-1, -1), False)),
+        ({"rlscaler.io/paused": "false"}, (False, (-1, -1), False)),
+        ({"rlscaler.io/paused-replicas-cpu": "4"}, (True, (-1, 4), False)),
+        ({"rlscaler.io/paused-replicas-gpu": "many"}, (True, (-1, -1), False)),
+        ({"rlscaler.io/paused-scale-down": "true"}, (False, (-1, -1), True)),
+    ],
+)
+def test_pause_annotations(annotations, expected):
+    *values, words = pauses(annotations)
+    assert tuple(values) == expected
+    assert bool(words) == (expected != (False, (-1, -1), False))

@@ -1,0 +1,87 @@
+from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, ForeignWrites, find_conflict
+from rlscaler_operator.sensing.cache import Deployment, WatchCache
+
+OLD = Claim("2026-01-01T00:00:00Z", "ns", "old", ("chat-gpu", "chat-cpu"))
+NEW = Claim("2026-01-02T00:00:00Z", "ns", "new", ("chat-cpu",))
+
+
+def claims(*all_claims):
+    found = {}
+    for claim in all_claims:
+        for name in claim.deployments:
+            found.setdefault((claim.namespace, name), []).append(claim)
+    return found
+
+
+def hpa(target="chat-cpu", namespace="ns", kind="Deployment"):
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": target}
+    return {"metadata": {"namespace": namespace, "name": "h"}, "spec": {"scaleTargetRef": reference}}
+
+
+def test_an_hpa_on_a_target_is_a_conflict():
+    cache = WatchCache()
+    cache.put_autoscaler("HorizontalPodAutoscaler", hpa())
+    conflict = find_conflict(NEW, claims(NEW), cache)
+    assert conflict.reason == "HorizontalPodAutoscalerExists"
+    assert "chat-cpu" in conflict.message
+
+
+def test_an_hpa_elsewhere_is_none():
+    cache = WatchCache()
+    cache.put_autoscaler("HorizontalPodAutoscaler", hpa(namespace="other"))
+    cache.put_autoscaler("HorizontalPodAutoscaler", hpa(kind="StatefulSet"))
+    assert find_conflict(NEW, claims(NEW), cache) is None
+
+
+def test_an_hpa_that_is_pointed_elsewhere_or_deleted_frees_the_target():
+    cache = WatchCache()
+    cache.put_autoscaler("HorizontalPodAutoscaler", hpa())
+    cache.put_autoscaler("HorizontalPodAutoscaler", hpa(target="else"))
+    assert find_conflict(NEW, claims(NEW), cache) is None
+    cache.put_autoscaler("HorizontalPodAutoscaler", hpa())
+    cache.drop_autoscaler("HorizontalPodAutoscaler", ("ns", "h"))
+    assert find_conflict(NEW, claims(NEW), cache) is None
+
+
+def test_the_older_policy_holds_the_target():
+    others = claims(OLD, NEW)
+    assert find_conflict(NEW, others, WatchCache()).holder == ("RLScalingPolicy", "old")
+    assert find_conflict(OLD, others, WatchCache()) is None
+
+
+def test_whoever_acts_goes_before_a_policy_in_shadow():
+    shadow = OLD._replace(created=NOT_ACTING)
+    assert find_conflict(shadow, claims(NEW), WatchCache()).holder == ("RLScalingPolicy", "new")
+    assert find_conflict(NEW, claims(NEW), WatchCache()) is None
+
+
+def deployment(replicas, manager, at):
+    return Deployment("u", "1", replicas, replicas, manager, at)
+
+
+def test_one_foreign_write_is_adopted_and_reported_once():
+    writes = ForeignWrites()
+    writes.wrote(3, 100.0)
+    scaled = deployment(5, "kubectl", 110.0)
+    assert writes.look(scaled, "rlscaler", 30, 111.0) == "kubectl"
+    assert writes.look(scaled, "rlscaler", 30, 112.0) is None
+    assert writes.conflict("chat-cpu", 112.0) is None
+
+
+def test_the_same_manager_twice_is_a_conflict_for_a_while():
+    writes = ForeignWrites()
+    writes.wrote(3, 100.0)
+    writes.look(deployment(5, "kubectl", 110.0), "rlscaler", 30, 111.0)
+    writes.wrote(4, 130.0)
+    writes.look(deployment(5, "kubectl", 140.0), "rlscaler", 30, 141.0)
+    assert writes.conflict("chat-cpu", 142.0).reason == "ForeignWriter"
+    assert writes.conflict("chat-cpu", 141.0 + 151.0) is None
+
+
+def test_our_own_writes_and_manifests_with_the_same_value_are_no_foreign_writes():
+    writes = ForeignWrites()
+    assert writes.look(deployment(5, "kubectl", 110.0), "rlscaler", 30, 111.0) is None
+    writes.wrote(5, 120.0)
+    assert writes.look(deployment(5, "kubectl", 130.0), "rlscaler", 30, 131.0) is None
+    assert writes.look(deployment(6, "rlscaler", 130.0), "rlscaler", 30, 131.0) is None
+    assert writes.look(deployment(4, "kubectl", 110.0), "rlscaler", 30, 131.0) is None

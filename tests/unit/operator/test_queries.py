@@ -1,0 +1,41 @@
+from rlscaler_operator.sensing.queries import MATCHED_NAMES, Subject, batch
+
+
+def by_name(subjects):
+    return {query.name: query.promql for query in batch(subjects, 10, 60)}
+
+
+def test_the_number_of_queries_does_not_grow_with_the_policies():
+    one = [Subject("ns", "chat", ("chat-gpu", "chat-cpu"))]
+    many = [Subject(f"ns-{i}", f"s-{i}", (f"g-{i}", f"c-{i}")) for i in range(1000)]
+    assert len(batch(one, 10, 10)) == len(batch(many, 10, 10))
+    assert max(len(query.promql) for query in batch(many, 10, 10)) < 2_000
+
+
+def test_load_is_what_arrives_summed_over_pools():
+    promql = by_name([Subject("ns", "chat", ("chat-gpu", None))])["arrival_rate"]
+    assert "sum by (namespace, service) (rate(inference_requests_received_total" in promql
+    assert 'namespace="ns",service="chat"' in promql
+    assert "[10s]" in promql
+
+
+def test_every_query_asks_for_the_time_of_the_newest_raw_sample():
+    for promql in by_name([Subject("ns", "chat", ("chat-gpu", "chat-cpu"))]).values():
+        assert "timestamp(" in promql
+        assert '"_", "t"' in promql
+
+
+def test_container_metrics_have_their_own_window():
+    queries = by_name([Subject("ns", "chat", ("chat-gpu", "chat-cpu"))])
+    assert "[60s]" in queries["cpu_usage"]
+    assert 'pod=~"(chat-cpu|chat-gpu)-[a-z0-9]+-[a-z0-9]{5}"' in queries["cpu_usage"]
+
+
+def test_names_are_matched_literally():
+    promql = by_name([Subject("ns", "chat.v1", (None, None)), Subject("ns", "b", (None, None))])["arrival_rate"]
+    assert r'service=~"(b|chat\\.v1)"' in promql
+
+
+def test_many_names_are_not_matched_at_all():
+    subjects = [Subject("ns", f"s-{i}", (None, None)) for i in range(MATCHED_NAMES + 1)]
+    assert "service=" not in by_name(subjects)["arrival_rate"]

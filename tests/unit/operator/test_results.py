@@ -1,0 +1,65 @@
+import math
+
+import pytest
+
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing.results import Reading, group, per_replica, pick, ratio, unknown
+
+
+def series(kind, value, name="chat", at=1000.0):
+    return {"metric": {"namespace": "ns", "service": name, "_": kind}, "value": [at, str(value)]}
+
+
+def test_a_value_has_the_age_of_its_newest_raw_sample():
+    readings = group([series("v", 12.5), series("t", 997)], "service")
+    assert readings["ns", "chat"] == Reading(12.5, 3.0)
+
+
+def test_services_are_told_apart():
+    readings = group([series("v", 1), series("v", 2, "search"), series("t", 999)], "service")
+    assert readings["ns", "search"] == Reading(2.0, math.inf)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf"])
+def test_what_is_no_number_is_unknown_never_zero(value):
+    reading = group([series("v", value), series("t", 999)], "service")["ns", "chat"]
+    assert not reading.known
+    assert math.isnan(reading.value)
+    assert reading.reason == "NotANumber"
+
+
+def test_a_window_with_one_sample_is_unknown():
+    assert group([series("t", 999)], "service")["ns", "chat"].reason == "WindowEmpty"
+
+
+def test_no_series_is_unknown():
+    assert pick({}, ("ns", "chat")).reason == "SeriesAbsent"
+
+
+def test_an_error_is_the_reason_of_every_reading():
+    reading = pick(MetricsError("connection refused"), ("ns", "chat"))
+    assert (reading.known, reading.reason) == (False, "PrometheusUnreachable")
+
+
+def test_utilization_is_of_the_ready_replicas_of_both_pools():
+    usage = [Reading(30.0, 2.0), Reading(20.0, 7.0)]
+    assert ratio(usage, [Reading(20.0, 0.0), Reading(10.0, 0.0)], [2, 6]) == Reading(50.0, 7.0)
+
+
+def test_a_pool_without_ready_replicas_is_left_out():
+    assert ratio([Reading(5.0, 1.0), unknown("SeriesAbsent", "")], [Reading(10.0, 0.0)] * 2, [1, 0]).value == 50.0
+
+
+def test_one_unknown_part_makes_the_ratio_unknown():
+    result = ratio([Reading(5.0, 1.0), unknown("NotANumber", "")], [Reading(10.0, 0.0)] * 2, [1, 1])
+    assert result.reason == "NotANumber"
+
+
+def test_nothing_ready_is_unknown():
+    assert ratio([Reading(5.0, 1.0)], [Reading(10.0, 0.0)], [0]).reason == "NoReadyReplicas"
+    assert per_replica(Reading(50.0, 1.0), 0).reason == "NoReadyReplicas"
+
+
+def test_gpu_utilization_is_the_mean_of_ready_replicas():
+    assert per_replica(Reading(150.0, 1.0), 2).value == 75.0
+    assert per_replica(Reading(150.0, 1.0), 1).value == 100.0

@@ -1,0 +1,128 @@
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlscaler_operator.api import Status
+from rlscaler_operator.decisions import decide_all
+from rlscaler_operator.reporting.stabilization import restore, to_status
+from rlscaler_operator.reporting.status import (
+    decision_status,
+    merge_patch,
+    observation_status,
+    significant,
+    targets_status,
+    with_history,
+)
+from rlscaler_operator.sensing.cache import Deployment
+from rlscaler_rl.decision.params import make_params
+from rlscaler_rl.decision.state import initial_state
+
+json_objects = st.recursive(
+    st.one_of(st.integers(), st.text(max_size=3), st.booleans(), st.lists(st.integers(), max_size=2)),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+).filter(lambda value: isinstance(value, dict))
+
+
+def apply(target, patch):
+    result = dict(target)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            inner = result.get(name)
+            result[name] = apply(inner if isinstance(inner, dict) else {}, value)
+        else:
+            result[name] = value
+    return result
+
+
+@given(json_objects, json_objects)
+def test_the_patch_leads_from_the_old_status_to_the_new(old, new):
+    assert apply(old, merge_patch(old, new)) == new
+    assert merge_patch(new, new) == {}
+
+
+@pytest.fixture
+def decided(entry):
+    def make(**changes):
+        outcome = decide_all([entry(rate=70.0, **changes)])[0]
+        return outcome, decision_status("id", 0.0, outcome.decision, outcome.entry.params, True, "Applied")
+
+    return make
+
+
+def test_a_decision_says_what_each_guard_did(decided):
+    outcome, status = decided()
+    assert next(step.name for step in status.guards) == "proposal"
+    assert status.guards[-1].after == status.desired
+    assert status.desired.gpu == outcome.decision.desired[0, 0]
+
+
+def test_an_absent_pool_is_left_out(decided):
+    _, status = decided(present=(True, False))
+    assert status.desired.cpu is None
+    assert "cpu" not in status.to_dict()["desired"]
+
+
+def test_history_keeps_the_last_five_that_changed_something(decided):
+    _, status = decided()
+    history = []
+    for number in range(7):
+        history = with_history(history, status.model_copy(update={"id": str(number)}))
+    assert [one.id for one in history] == ["6", "5", "4", "3", "2"]
+    assert with_history(history, status.model_copy(update={"desired": status.base})) is history
+
+
+def test_unknown_values_are_absent_never_zero(entry):
+    outcome = decide_all([entry(rate=math.nan)])[0]
+    shown = observation_status(outcome.observation, 0.0).to_dict()
+    assert shown["throughput"]["state"] == "Unknown"
+    assert "value" not in shown["throughput"]
+
+
+def test_a_deployment_that_does_not_exist_has_only_its_name():
+    shown = targets_status(
+        {"gpu": "chat-gpu", "cpu": "chat-cpu"}, {"gpu": None, "cpu": Deployment("u", "1", 3, 2, "", 0.0)}, {"cpu": 4}
+    ).to_dict()
+    assert shown["gpu"] == {"deployment": "chat-gpu"}
+    assert shown["cpu"] == {
+        "deployment": "chat-cpu",
+        "current": 3,
+        "ready": 2,
+        "starting": 1,
+        "desired": 4,
+        "summary": "2/4",
+    }
+
+
+def test_measured_values_are_not_worth_a_write_replicas_and_guards_are(decided):
+    outcome, last = decided()
+    status = Status(last_decision=last, observation=observation_status(outcome.observation, 0.0)).to_dict()
+    later = Status(last_decision=last.model_copy(update={"id": "other", "time": datetime.now(UTC)})).to_dict()
+    assert significant(status) == significant(later)
+    guarded = Status(last_decision=last.model_copy(update={"reasons": ["Floor"]})).to_dict()
+    assert significant(status) != significant(guarded)
+
+
+def test_stabilization_survives_a_restart():
+    params = make_params(1, stabilization_seconds=(0.0, 300.0), rules=np.full((2, 4, 3), (1.0, 4.0, 60.0)))
+    state = initial_state(1, 4)
+    state.recommendation_time[0, 0, :2], state.recommendation[0, 0, :2] = (1000.0, 600.0), (7, 9)
+    state.event_time[0, 1, 0], state.event_change[0, 1, 0] = 990.0, 3
+    state.floor_hold[0] = (0, 5)
+    status = to_status(state, params, 1010.0)
+    assert [e.value for e in status.gpu.recommendations] == [7]
+    restored = restore(initial_state(1, 4), params, status, 1020.0)
+    assert restored.recommendation_time[0, 0, 0] == 1000.0
+    assert (restored.event_time[0, 1, 0], restored.event_change[0, 1, 0]) == (990.0, 3)
+    assert restored.floor_hold[0].tolist() == [0, 5]
+    assert np.isnan(restore(initial_state(1, 4), params, status, 2000.0).event_time).all()
+
+
+def test_nothing_to_remember_is_no_status():
+    assert to_status(initial_state(1, 4), make_params(1), 0.0) is None
