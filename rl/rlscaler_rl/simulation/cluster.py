@@ -41,7 +41,7 @@ ROW_FACTS = np.dtype(
     [
         ("slo", "f8"),  # seconds
         ("cv", "i8"),  # index into tables.CVS
-        ("memory_seconds", "f8"),  # time constant of the load average that utilization rho is taken from
+        ("memory_seconds", "f8"),  # time constant of the averages of load and of utilization rho
         ("queue_limit", "f8"),  # requests a ready pod can hold waiting
         ("timeout", "f8"),  # seconds a client waits
         ("routing", "f8"),  # factor on the probability of waiting: how far routing is from one central queue
@@ -72,6 +72,7 @@ ROW = np.dtype(
 POOL = np.dtype(
     [
         ("weight", "f8"),  # fraction of the arrivals this pool gets
+        ("rho", "f8"),  # moving average of arrivals over capacity
         ("target", "i8"),  # replicas asked for
         ("ready", "i8"),
         ("waiting", "i8"),  # pods that exist and are not ready
@@ -149,7 +150,8 @@ def begin(cluster: Cluster, rows: Int, ready: Int, rate: Float, rps: Float) -> N
     capacity = np.maximum((ready * rps).sum(1), 1e-9)
     weight = ready * rps / capacity[:, None]
     cluster.row[rows] = records(ROW, rate.shape, load=rate)
-    cluster.pool[rows] = records(POOL, ready.shape, ready=ready, target=ready, created=ready, weight=weight)
+    rho = np.minimum(rate[:, None] / capacity[:, None], 1.0)
+    cluster.pool[rows] = records(POOL, ready.shape, ready=ready, target=ready, created=ready, weight=weight, rho=rho)
     cluster.histogram[rows] = 0
     past = np.arange(RING) - RING + 1.0  # second i is kept at index i % RING; second -1 ended at 0
     served = np.minimum(rate, capacity)
@@ -295,11 +297,13 @@ def _waits(erlang_c: Float32, servers: int, rho: float) -> float:
 @_inner
 def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arrived: float) -> float:
     """One second of one pool; the wait in seconds that a backlog causes, -1 when nothing was served."""
+    capacity = pool.ready * fact.rps
+    present = min(arrived / capacity, 1.0) if capacity > 0.0 else 1.0
+    pool.rho += (present - pool.rho) / row_fact.memory_seconds
     waited = pool.queue
     queue = waited + arrived
     if queue <= 0.0:
         return -1.0
-    capacity = pool.ready * fact.rps
     served = min(queue, capacity)
     queue -= served
     share, wait = pool.tail, 0.0
@@ -333,11 +337,15 @@ def _steady_tail(
 
 @_inner
 def _waiting(row: Any, pool: Any, row_fact: Any, fact: Any, erlang_c: Float32) -> tuple[float, float]:
-    """Probability of waiting, and the rate (1/s) at which the wait's tail decays."""
+    """Probability of waiting, and the rate (1/s) at which the wait's tail decays.
+
+    The average of rho keeps what was the case when load and capacity fall together, the average load over the
+    present capacity gives relief as soon as capacity arrives; the lower one counts. Real overload is the queue's.
+    """
     capacity = pool.ready * fact.rps
     if capacity <= 0.0:
         return 1.0, 0.0
-    rho = min(row.load * pool.weight / capacity, 0.999)
+    rho = min(pool.rho, row.load * pool.weight / capacity, 0.999)
     probability = min(1.0, _waits(erlang_c, pool.ready, rho) * row_fact.routing)
     return probability, _VARIABILITY[row_fact.cv] * (1.0 - rho) * capacity
 
