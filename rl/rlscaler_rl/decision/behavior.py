@@ -149,28 +149,26 @@ def expect_write(params: Params, state: State, samples: Samples, desired: Int) -
     )
 
 
-def remember(params: Params, state: State, samples: Samples, recommendation: Int, rows: Bool) -> State:
-    """Add the recommendation (N, 2) of the given rows, before stabilization.
+def remember(params: Params, state: State, samples: Samples, recommendation: Int, given: Bool) -> State:
+    """Add the recommendations (N, 2) where `given` (N, 2), as they were before stabilization.
 
     One slot a value suffices: of two equal recommendations the older never decides. When more values than slots
     are in the windows, the oldest that is neither the lowest nor the highest goes.
     """
-    index = np.flatnonzero(rows & params.has_behavior)
-    if not index.size:
+    given = given & params.has_behavior[:, None]
+    row, pool = np.nonzero(given)
+    if not row.size:
         return state
     times, values = state.recommendation_time.copy(), state.recommendation.copy()
-    now = samples.time[index, None, None]
-    time, value, new = times[index], values[index], recommendation[index][:, :, None]
-    live = (now - time) < MAX_WINDOW_SECONDS
-    lowest = np.where(live, value, UNLIMITED).min(axis=2, keepdims=True)
-    highest = np.where(live, value, -UNLIMITED).max(axis=2, keepdims=True)
-    priority = np.where(live, now - time, np.inf)
+    new = recommendation[row, pool]
+    age, value = samples.time[row, None] - times[row, pool], values[row, pool]
+    live = age < MAX_WINDOW_SECONDS
+    lowest = np.where(live, value, UNLIMITED).min(axis=1, keepdims=True)
+    highest = np.where(live, value, -UNLIMITED).max(axis=1, keepdims=True)
+    priority = np.where(live, age, MAX_WINDOW_SECONDS)
     priority = np.where(live & ((value == lowest) | (value == highest)), -1.0, priority)
-    priority = np.where(live & (value == new), np.inf, priority)
-    same = live & (value == new)
-    priority = np.where(same.any(axis=2, keepdims=True), np.where(same, np.inf, -np.inf), priority)
-    slot = priority.argmax(axis=2)[:, :, None]
-    np.put_along_axis(time, slot, np.broadcast_to(now, slot.shape), axis=2)
-    np.put_along_axis(value, slot, new, axis=2)
-    times[index], values[index] = time, value
+    priority = np.where(live & (value == new[:, None]), np.inf, priority)
+    slot = priority.argmax(axis=1)
+    times[row, pool, slot] = samples.time[row]
+    values[row, pool, slot] = new
     return replace(state, recommendation_time=times, recommendation=values)

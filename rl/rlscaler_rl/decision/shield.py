@@ -141,12 +141,12 @@ def _guard(
     bounded = np.clip(bounded, params.min_replicas, params.max_replicas) * params.present
     desired = _paused(params, samples, base, bounded)
 
-    raised = (floored != behaved).any(axis=1)
-    recorded = np.maximum(guarded.allowed, floored)
-    state = behavior.remember(params, state, samples, recorded, raised | guarded.acting)
+    lifted = floored != behaved
+    recommended = np.where(lifted, np.maximum(guarded.allowed, floored), guarded.allowed)
+    state = behavior.remember(params, state, samples, recommended, lifted | guarded.acting)
     state = behavior.expect_write(params, state, samples, desired)
 
-    flags = guarded.flags | _bit(behaved != guarded.allowed, Flag.BEHAVIOR) | _bit(floored != behaved, Flag.FLOOR)
+    flags = guarded.flags | _bit(behaved != guarded.allowed, Flag.BEHAVIOR) | _bit(lifted, Flag.FLOOR)
     flags |= _bit(bounded != floored, Flag.LIMITED) | _bit(desired != bounded, Flag.PAUSED)
     staying = np.minimum(samples.ready_replicas, desired)
     weights = traffic_weights(staying, params.requests_per_second, guarded.placement, state.weights)

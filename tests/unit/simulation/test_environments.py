@@ -1,0 +1,120 @@
+"""The environments as learning algorithms see them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
+
+from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.types import OBSERVATIONS
+from rlscaler_rl.simulation import privileged
+from rlscaler_rl.simulation.gym_env import SimulatorEnv
+from rlscaler_rl.simulation.randomisation import Ranges, envelope, randomised
+from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
+
+N = 24
+SHORT = Ranges(durations=(60, 120))
+
+
+@pytest.mark.filterwarnings("ignore:.*render.*")
+def test_the_single_environment_passes_the_checkers():
+    check_env(SimulatorEnv("spike"), skip_render_check=True)
+    check_env_for_sb3(SimulatorEnv())
+
+
+def test_the_single_environment_ends_by_time_limit_with_its_figures():
+    env = SimulatorEnv("periodic", 120, 30)
+    env.reset(seed=1)
+    for step in range(4):
+        _, reward, terminated, truncated, info = env.step(np.array([2, 3, 1]))
+        assert np.isfinite(reward)
+        assert (terminated, truncated) == (False, step == 3)
+    assert info["cost"] > 0
+    assert 0 <= info["late_percent"] <= 100
+
+
+def test_equal_seeds_give_equal_trajectories_and_others_do_not():
+    def rewards(seed: int) -> np.ndarray:
+        env = SimulatorVecEnv(N, seed, ranges=SHORT)
+        env.reset()
+        rng = np.random.default_rng(0)
+        return np.stack([env.step(rng.integers(0, [5, 5, 3], (N, 3)))[1] for _ in range(12)])
+
+    assert np.array_equal(rewards(5), rewards(5))
+    assert not np.array_equal(rewards(5), rewards(6))
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_ended_episodes_restart_and_hand_over_their_last_observation(asymmetric):
+    env = SimulatorVecEnv(N, 0, ranges=SHORT, asymmetric=asymmetric)
+    width = 40 + (privileged.WIDTH if asymmetric else 0)
+    assert env.observation_space.shape == (width,)
+    before = env.reset()
+    ended = 0
+    for _ in range(10):
+        observations, rewards, dones, infos = env.step(np.tile([2, 2, 1], (N, 1)))
+        assert observations.shape == before.shape == (N, width)
+        assert observations.dtype == rewards.dtype == np.float32
+        assert np.isfinite(observations).all()
+        assert np.isfinite(rewards).all()
+        for row in np.flatnonzero(dones):
+            assert infos[row]["TimeLimit.truncated"]
+            assert infos[row]["terminal_observation"].shape == (width,)
+            newest = observations[row, 30:40]
+            assert np.array_equal(newest, observations[row, :10]), "a fresh stack repeats its only observation"
+            ended += 1
+        assert all(not infos[row] for row in np.flatnonzero(~dones))
+    assert ended > N
+
+
+def test_one_row_behaves_as_it_does_alone_in_its_batch():
+    """Rows do not touch each other: every duration, one interval, actions by row."""
+    contract = ObservationContract(stack_size=1)
+    ranges = Ranges(intervals=(15,), durations=(60,))
+    many = SimulatorVecEnv(N, 3, contract=contract, ranges=ranges)
+    many.reset()
+    rng = np.random.default_rng(1)
+    actions = rng.integers(0, [5, 5, 3], (3, N, 3))
+    group = many.groups[0]
+    scenarios = group.batch.scenarios.copy()
+    together = [many.step(action)[1] for action in actions]
+    alone = SimulatorVecEnv(1, 0, contract=contract, ranges=ranges)
+    alone.reset()
+    single = alone.groups[0]
+    single.source = lambda n: scenarios.take(slice(4, 5))
+    alone.reset()
+    for step, action in enumerate(actions):
+        assert alone.step(action[4:5])[1][0] == pytest.approx(together[step][4], rel=1e-6)
+
+
+def test_randomisation_stays_within_the_envelope_it_states():
+    stated = envelope()
+    drawn = randomised(4000, np.random.default_rng(0), 15, 60)
+    ratio = drawn.rps[:, 0] / drawn.rps[:, 1]
+    mean = (drawn.cold_start_low + drawn.cold_start_high) / 2
+    for values, (low, high) in (
+        (drawn.slo_ms, stated["slo_ms"]),
+        (1 / drawn.price_ratio, stated["price_ratio"]),
+        (ratio, stated["rps_ratio"]),
+        (mean[:, 0], stated["cold_start_seconds"]["gpu"]),
+        (mean[:, 1], stated["cold_start_seconds"]["cpu"]),
+    ):
+        assert values.min() >= low - 1e-9
+        assert values.max() <= high + 1e-9
+    single = ~drawn.present.all(1)
+    assert 0.1 < single.mean() < 0.2
+    assert (drawn.max_replicas[~drawn.present] == 0).all()
+    assert (drawn.initial[~drawn.present] == 0).all()
+
+
+def test_the_absent_pool_is_fed_as_zero_replicas():
+    """What the training policy recognises absence by."""
+    env = SimulatorVecEnv(300, 0, ranges=Ranges(durations=(60,), one_pool_share=0.5))
+    observations = env.reset()
+    columns = [30 + OBSERVATIONS.index(name) for name in ("gpu_replicas", "cpu_replicas")]
+    present = np.concatenate([group.batch.scenarios.present for group in env.groups])
+    assert np.array_equal(observations[:, columns] > 0, present)
+    observations = env.step(np.tile([0, 0, 1], (300, 1)))[0]
+    assert np.array_equal(observations[:, columns] > 0, present)
