@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 PATTERN_NAMES = ("ramp", "spike", "periodic", "random", "trace")
 
 
@@ -217,3 +219,5 @@ def run(host: str, out: Path, requests: bool, **options: Any) -> None:
         raise click.ClickException(str(error)) from error
     for line in summary_lines(result):
         click.echo(line)
+    if result["interrupted"]:
+        sys.exit(INTERRUPTED)

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import random
+import signal
 import time
 from typing import Any
 
@@ -40,6 +41,7 @@ class Run:
         self.rate = settings.rate()
         self.recorder: Recorder | None = None
         self.stopping = False
+        self.terminated = False
         self._began = 0.0
         self._files: list[Any] = []
 
@@ -66,6 +68,10 @@ class Run:
             return False
         drained = self.recorder.outstanding == 0 or settings.arrivals == "closed"
         return drained or self.now() > settings.duration + settings.timeout + 1
+
+    def terminate(self) -> None:
+        """End at the shape's next tick, with the results so far."""
+        self.terminated = self.stopping = True
 
     def end(self) -> None:
         """Write the results."""
@@ -180,9 +186,8 @@ class PatternShape(LoadTestShape):
     abstract = True
 
     def tick(self) -> tuple[int, float] | None:
-        if run.over:
-            return None
-        if settings.parent is not None and os.getppid() != settings.parent:
+        orphaned = settings.parent is not None and os.getppid() != settings.parent
+        if run.over or run.terminated or orphaned:
             return None
         if settings.arrivals == "open":
             return 1, 1
@@ -210,11 +215,20 @@ class Trace(PatternShape):
     abstract = settings.pattern != "trace"
 
 
+@events.init.add_listener
+def _init(**_: Any) -> None:
+    # Locust itself handles SIGTERM only after a shape has ended.
+    gevent.signal_handler(signal.SIGTERM, run.terminate)
+
+
 @events.test_stopping.add_listener
 def _stopping(**_: Any) -> None:
     run.stopping = True
 
 
 @events.quitting.add_listener
-def _quitting(**_: Any) -> None:
+def _quitting(environment: Any, **_: Any) -> None:
     run.end()
+    # Failed requests are a result, not a failure of the run.
+    if environment.process_exit_code is None:
+        environment.process_exit_code = 0
