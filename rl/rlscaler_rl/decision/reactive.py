@@ -24,40 +24,38 @@ def floor_replicas(
     cold_start_seconds: Float,
     cost_per_hour: Float,
     limit: Int,
+    running: Int | None = None,
 ) -> Int:
     """(N, 2) `desired` raised until arrivals / (replicas * rps) is within the target utilization.
 
-    The deficit goes, in whole replicas, to the pool that is ready soonest up to its `limit`, the rest to the
-    other; equally quick pools are taken by cost per capacity. Never below `desired`. A NaN in `arrivals`
-    (N,) raises nothing; a pool whose `rps` (N, 2) is 0 or NaN gets nothing. `limit` is (N, 2).
+    What is missing is taken in whole replicas: first from those that `running` (N, 2) says are there and `desired`
+    would remove, cheapest capacity first; then new ones in the pool that is ready soonest, up to its `limit` (N, 2);
+    the rest in the other pool. Equally quick pools are taken by cost of their capacity. Never below `desired`.
+    A NaN in `arrivals` (N,) raises nothing; a pool whose `rps` (N, 2) is 0 or NaN gets nothing.
     """
     capacity = np.nan_to_num(rps * target_utilization)
-    deficit = arrivals - (desired * capacity).sum(axis=1)
-    short = np.flatnonzero(deficit > ROUNDING)
+    short = np.flatnonzero(arrivals - (desired * capacity).sum(axis=1) > ROUNDING)
     if not short.size:
         return desired
+    cheapest, soonest = _orders(capacity[short], cold_start_seconds[short], cost_per_hour[short])
+    plan = [] if running is None else [(cheapest, running), (1 - cheapest, running)]
     raised = desired.copy()
-    soonest = _soonest_first(capacity[short], cold_start_seconds[short], cost_per_hour[short])
-    missing = deficit[short]
-    for pool in (soonest, 1 - soonest):
+    for pool, bound in [*plan, (soonest, limit), (1 - soonest, limit)]:
+        missing = arrivals[short] - (raised[short] * capacity[short]).sum(axis=1)
         unit = capacity[short, pool]
         usable = unit > 0
         wanted = np.where(usable, np.ceil(missing / np.where(usable, unit, 1.0) - ROUNDING), 0.0)
-        room = np.maximum(limit[short, pool] - raised[short, pool], 0)
-        added = np.clip(wanted, 0, room).astype(np.int32)
-        raised[short, pool] += added
-        missing = missing - added * unit
+        room = np.minimum(bound[short, pool], limit[short, pool]) - raised[short, pool]
+        raised[short, pool] += np.clip(wanted, 0, np.maximum(room, 0)).astype(np.int32)
     return raised
 
 
-def _soonest_first(capacity: Float, cold_start_seconds: Float, cost_per_hour: Float) -> Int:
-    """(R,) the index of the pool to fill first."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        price = np.where(capacity > 0, cost_per_hour / capacity, np.inf)
-    later = cold_start_seconds[:, 1] > cold_start_seconds[:, 0]
-    equal = cold_start_seconds[:, 1] == cold_start_seconds[:, 0]
-    gpu_first = later | (equal & (price[:, 0] <= price[:, 1]))
-    return np.where(gpu_first, 0, 1).astype(np.int32)
+def _orders(capacity: Float, cold_start_seconds: Float, cost_per_hour: Float) -> tuple[Int, Int]:
+    """(R,) the pool whose capacity is cheapest and (R,) the pool to fill first."""
+    price = np.where(capacity > 0, cost_per_hour / np.where(capacity > 0, capacity, 1.0), np.inf)
+    cheapest = np.where(price[:, 0] <= price[:, 1], 0, 1).astype(np.int32)
+    lead = cold_start_seconds[:, 1] - cold_start_seconds[:, 0]
+    return cheapest, np.where(lead == 0, cheapest, np.where(lead > 0, 0, 1)).astype(np.int32)
 
 
 def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization: Float) -> Int:
@@ -68,7 +66,7 @@ def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization
     Source: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
     """
     ratio = utilization / (100 * target_utilization)
-    measured = np.isfinite(ratio) & (ready > 0) & (np.abs(ratio - 1) > HPA_TOLERANCE)
+    measured = np.isfinite(ratio) & (ready > 0) & (np.abs(ratio - 1) > HPA_TOLERANCE + ROUNDING)
     wanted = np.where(measured, whole_replicas(np.where(measured, ready * ratio, 0.0)), current)
     contrary = np.where(ratio > 1, wanted < current, wanted > current)
     return np.where(contrary, current, wanted)

@@ -40,7 +40,7 @@ def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
     slow = upper_forecast(state.rate_time, state.rate_value, samples.time, horizon.max(axis=1))
     load = np.maximum(slow, samples.arrival_rate)
     sized = np.isfinite(load) & ~np.isnan(capacity).any(axis=1)
-    load = np.where(sized, load, 0.0)
+    load, capacity = np.where(sized, load, 0.0), np.nan_to_num(capacity)
     usable = capacity > 0
     unit_price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)
     base = np.where(unit_price[:, 0] <= unit_price[:, 1], 0, 1).astype(np.int32)

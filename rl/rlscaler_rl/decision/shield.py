@@ -190,6 +190,7 @@ def _floored(params: Params, state: State, samples: Samples, base: Int, desired:
         params.cold_start_seconds,
         params.cost_per_hour,
         limit,
+        base,
     )
     if unmeasured.any():
         utilization = pool_utilization(samples, known(params, samples))
