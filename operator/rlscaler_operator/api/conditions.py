@@ -13,6 +13,8 @@ ACTIVE = "Active"
 FALLBACK = "Fallback"
 PAUSED = "Paused"
 CONFLICTED = "Conflicted"
+CAPACITY_UNKNOWN = "CapacityUnknown"
+UNSUPPORTED = "Unsupported"
 
 MEANING = {
     READY: "the policy is valid, its Deployments and metrics are there, and it can decide",
@@ -20,6 +22,8 @@ MEANING = {
     FALLBACK: "the fallback acts instead of the actor",
     PAUSED: "an annotation holds the replicas",
     CONFLICTED: "somebody else scales a target, so it is not touched",
+    CAPACITY_UNKNOWN: "nobody knows what one replica can answer: nothing is scaled down, the floor goes by utilization",
+    UNSUPPORTED: "the spec sets fields that have no effect in this version",
 }
 """Condition type -> what it means when it is True."""
 

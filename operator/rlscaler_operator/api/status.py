@@ -31,7 +31,7 @@ class Condition(Reported):
     """One aspect of the policy's state, as `metav1.Condition`."""
 
     type: Annotated[str, Field(max_length=316)]
-    """Name of the aspect: `Ready`, `Active`, `Fallback`, `Paused` or `Conflicted`."""
+    """Name of the aspect, such as `Ready`, `Active`, `Fallback`, `Paused` or `Conflicted`."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
     reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
