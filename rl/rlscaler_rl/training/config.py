@@ -83,14 +83,14 @@ class AgentConfig(_Part):
     learning_rate: float = Field(default=1e-3, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""
-    hidden_size: int = Field(default=64, ge=1)
+    hidden_size: int = Field(default=128, ge=1)
     """Units of each of the actor's two tanh layers."""
     critic_hidden_size: int = Field(default=128, ge=1)
     buffer_size: int = Field(default=24, ge=1)
     """Steps of every environment between two updates."""
     batch_size: int = Field(default=6144, ge=1)
     ppo_epochs: int = Field(default=4, ge=1)
-    gamma: float = Field(default=0.96, ge=0, le=1)
+    gamma: float = Field(default=0.97, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     clip_epsilon: float = Field(default=0.2, gt=0)
     entropy: float = Field(default=0.01, ge=0)

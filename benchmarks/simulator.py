@@ -1,0 +1,108 @@
+"""How fast the simulator is: action intervals of 30 one-second ticks a second and core.
+
+    python benchmarks/simulator.py [--envs 512] [--seconds 5] [--out FILE]
+
+Three figures: the clusters alone; with the decision function around them (six sensing ticks with floor and weights,
+one observation and one shielded action an interval), as training and evaluation run it; and the VecEnv with its
+randomised scenarios and restarts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+
+import click
+import numpy as np
+
+from rlscaler_rl.decision.action import from_indices
+from rlscaler_rl.simulation.batch import Batch
+from rlscaler_rl.simulation.randomisation import Ranges
+from rlscaler_rl.simulation.scenario import nominal
+from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
+
+INTERVAL, DURATION = 30, 3600
+PATTERNS = ("ramp", "spike", "periodic", "random")
+
+
+def batch_of(envs: int) -> Batch:
+    return Batch(nominal([PATTERNS[i % 4] for i in range(envs)], list(range(envs)), DURATION, float(INTERVAL)))
+
+
+def clusters_alone(envs: int) -> Callable[[], None]:
+    batch = batch_of(envs)
+    batch.scale(np.full((envs, 2), 5), np.full((envs, 2), 500))
+
+    def step() -> None:
+        for _ in range(INTERVAL // 5):
+            batch.advance(5)
+        rewind(batch)
+
+    return step
+
+
+def with_decisions(envs: int) -> Callable[[], None]:
+    batch, rng = batch_of(envs), np.random.default_rng(0)
+
+    def step() -> None:
+        samples, observation, _ = batch.observe()
+        batch.act(samples, observation, from_indices(rng.integers(0, [5, 5, 3], (envs, 3))))
+        batch.finish_interval()
+        rewind(batch)
+
+    return step
+
+
+def rewind(batch: Batch) -> None:
+    """Begin again when the load is over."""
+    if batch.cluster.row["time"][0] >= DURATION:
+        batch.restart(batch.rows, batch.scenarios.copy())
+
+
+def vec_env(envs: int) -> Callable[[], None]:
+    env = SimulatorVecEnv(envs, 0, ranges=Ranges(intervals=(INTERVAL,)), asymmetric=True)
+    env.reset()
+    rng = np.random.default_rng(0)
+
+    def step() -> None:
+        env.step(rng.integers(0, [5, 5, 3], (envs, 3)))
+
+    return step
+
+
+def intervals_per_second(step: Callable[[], None], envs: int, seconds: float) -> float:
+    """The median of ten stretches, after compilation and a warm-up."""
+    for _ in range(5):
+        step()
+    rates = []
+    for _ in range(10):
+        begin, steps = time.perf_counter(), 0
+        while time.perf_counter() - begin < seconds / 10:
+            step()
+            steps += 1
+        rates.append(envs * steps / (time.perf_counter() - begin))
+    return float(np.median(rates))
+
+
+@click.command()
+@click.option("--envs", default=512, show_default=True)
+@click.option("--seconds", default=5.0, show_default=True, help="For each figure.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+def main(envs: int, seconds: float, out: str | None) -> None:
+    """Print env-steps/s of 30 ticks each, on one core."""
+    figures: dict[str, object] = {"envs": envs, "ticks_a_step": INTERVAL}
+    for make in (clusters_alone, with_decisions, vec_env):
+        rate = intervals_per_second(make(envs), envs, seconds)
+        figures[make.__name__] = round(rate)
+        click.echo(f"{make.__name__:>16}: {rate:10,.0f} env-steps/s   {1e9 / rate / INTERVAL:6.1f} ns a tick")
+    figures |= {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "python": platform.python_version()}
+    if out:
+        with open(out, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Training's configuration file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rlscaler_rl.training.config import ConfigError, TrainingConfig
+
+
+def load(tmp_path, body, **given):
+    path = tmp_path / "config.json"
+    path.write_text(body if isinstance(body, str) else json.dumps(body))
+    return TrainingConfig.load(path, **given)
+
+
+def test_defaults_need_no_file():
+    config = TrainingConfig.load(None)
+    assert config.agent.batch_size > 1000, "batches of 64 rows would make an update slower than the simulation"
+    assert config.environment.ranges().intervals == (15, 20, 30)
+
+
+def test_the_two_parts_set_what_they_name_and_the_command_line_wins(tmp_path):
+    body = {"environment": {"action_interval": 30, "episode_duration": 300}, "agent": {"seed": 3, "gamma": 0.9}}
+    config = load(tmp_path, body, seed=4, steps=None)
+    assert config.environment.ranges().intervals == (30,)
+    assert config.environment.ranges().durations == (300,)
+    assert (config.agent.seed, config.agent.gamma) == (4, 0.9)
+
+
+def test_the_file_that_evaluation_reads_is_accepted(tmp_path):
+    body = {"environment": {"namespace": "default", "prometheus_url": "http://127.0.0.1:9090", "locust_url": "x"}}
+    load(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"agent": {"gama": 0.9}}, "agent.gama"),
+        ({"agent": {"gamma": 1.5}}, "agent.gamma"),
+        ({"environment": {"objective": "speed"}}, "environment.objective"),
+        ({"environment": {"action_interval": 17}}, "environment.action_interval"),
+        ({"environment": {"action_interval": 35, "episode_duration": 300}}, "no multiple"),
+        ({"steps": 3}, "steps"),
+        ("{", "JSON"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(tmp_path, body, named):
+    with pytest.raises(ConfigError, match=named):
+        load(tmp_path, body)
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ConfigError, match=r"nowhere\.json"):
+        TrainingConfig.load("nowhere.json")

@@ -1,0 +1,159 @@
+"""A small run from begin to end, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from stable_baselines3 import PPO
+
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.actor import Actor
+from rlscaler_rl.decision.exceptions import ModelError
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.scenario import nominal
+from rlscaler_rl.training import validation
+from rlscaler_rl.training.cli import train as command
+from rlscaler_rl.training.config import TrainingConfig
+from rlscaler_rl.training.export import TorchActor, bare_manifest, export, layers
+from rlscaler_rl.training.train import install, make_env, make_model, newest_checkpoint, summary, train
+
+SMALL = {
+    "environment": {"envs": 12, "episode_duration": 60, "action_interval": 30},
+    "agent": {
+        "steps": 12 * 8 * 4,
+        "buffer_size": 8,
+        "batch_size": 48,
+        "hidden_size": 16,
+        "critic_hidden_size": 16,
+        "checkpoint_episodes": 4,
+        "evaluation_episodes": 8,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _brief_validation(monkeypatch):
+    monkeypatch.setattr(validation, "SETTINGS", ((30.0, 60),))
+
+
+@pytest.fixture(scope="module")
+def small() -> TrainingConfig:
+    return TrainingConfig.model_validate(SMALL)
+
+
+@pytest.fixture(scope="module")
+def model(small) -> PPO:
+    return make_model(small, make_env(small), None)
+
+
+def test_a_run_leaves_what_it_promises_and_can_go_on(tmp_path, small):
+    folder = train(small, tmp_path / "run", progress=False)
+    names = {path.name for path in folder.iterdir()}
+    assert {"best_model.zip", "policy.onnx", "manifest.json", "config.json", "tensorboard"} <= names
+    assert {"training_progress.json", "training_progress.png"} <= names
+    assert any(name.startswith("model_episode_") for name in names)
+    assert any(name.startswith("evaluation_episode_") for name in names)
+    rows = json.loads((folder / "training_progress.json").read_text())
+    assert rows[-1]["steps"] == small.agent.steps
+    assert "ramp" in summary(folder)
+
+    before = newest_checkpoint(folder)
+    more = TrainingConfig.load(folder / "config.json", steps=small.agent.steps * 2)
+    train(more, folder, resume=True, progress=False)
+    again = json.loads((folder / "training_progress.json").read_text())
+    assert again[: len(rows)] == rows
+    assert again[-1]["steps"] == more.agent.steps
+    assert again[-1]["episodes"] > rows[-1]["episodes"]
+    assert newest_checkpoint(folder) != before
+
+
+def test_the_exported_graph_says_what_the_network_says(model, small):
+    content, manifest = export(model.policy, small, 1)
+    actor = Actor.load(content, manifest)
+    stacked = np.random.default_rng(0).normal(size=(64, 40)).astype(np.float32)
+    inside = TorchActor(layers(model.policy), bare_manifest(small)).probabilities(stacked)
+    assert np.allclose(actor.probabilities(stacked), inside, atol=1e-5)
+    with torch.no_grad():
+        logits = model.policy.action_net(model.policy.mlp_extractor.forward_actor(torch.as_tensor(stacked)))
+    first = torch.softmax(logits[:, :5], 1).numpy()
+    assert np.allclose(inside[:, :5], first, atol=1e-5)
+
+
+def test_the_manifest_states_contract_envelope_and_origin(model, small):
+    _, manifest = export(model.policy, small, 77)
+    again = Manifest.parse(manifest.model_dump_json())
+    assert again == manifest
+    assert again.training.steps == 77
+    assert again.envelope is not None
+    assert again.envelope.interval_seconds == (30, 30)
+    assert again.training.hyperparameters["agent"]["hidden_size"] == 16
+
+
+def test_the_head_of_an_absent_pool_is_masked_in_actions_and_loss(model):
+    width = model.observation_space.shape[0]
+    observation = torch.full((200, width), 0.3)
+    observation[:100, 35] = 0.0
+    with torch.no_grad():
+        actions, _, _ = model.policy(observation)
+        _, log_probability, entropy = model.policy.evaluate_actions(observation, actions)
+    assert (actions[:100, 0] == 2).all()
+    assert len(actions[100:, 0].unique()) > 1
+    assert torch.isfinite(log_probability).all()
+    assert entropy[:100].mean() < entropy[100:].mean() - 1
+
+
+def test_an_installed_pair_must_belong_together(tmp_path, model, small):
+    content, manifest = export(model.policy, small, 1)
+    source = tmp_path / "run"
+    source.mkdir()
+    (source / "manifest.json").write_text(manifest.model_dump_json())
+    (source / "policy.onnx").write_bytes(content + b"x")
+    with pytest.raises(ModelError, match="digest"):
+        install(source, tmp_path / "models")
+    (source / "policy.onnx").write_bytes(content)
+    install(source, tmp_path / "models")
+    Actor.load(tmp_path / "models" / "ppo.onnx", Manifest.load(tmp_path / "models" / "ppo.json"))
+
+
+def test_the_command_trains_and_refuses_what_it_cannot_do(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(SMALL))
+    out = tmp_path / "out"
+    done = CliRunner().invoke(command, ["--config", str(config), "--out", str(out), "--steps", "96", "--quiet"])
+    assert done.exit_code == 0, done.output
+    assert "mean" in done.output
+    for arguments, said in (
+        (["--env", "cluster"], "not supported"),
+        (["--resume"], "--out"),
+        (["--resume", "--out", str(tmp_path / "empty")], "no model_episode"),
+    ):
+        refused = CliRunner().invoke(command, arguments)
+        assert refused.exit_code != 0
+        assert said in refused.output
+
+
+def test_the_bundled_policy_beats_holding_still_in_every_pattern():
+    """A smoke test on a few episodes; `rlscaler evaluate` gives the figures."""
+    actor = bundled.load("ppo")
+    frozen = Frozen(actor.manifest)
+    patterns = ["ramp", "spike", "periodic", "random"]
+    scenarios = nominal(patterns * 4, list(range(16)), 600, 30.0, initial_replicas=(2, 1))
+    ours, still = run(scenarios, actor).result.j, run(scenarios, frozen).result.j
+    assert ours.mean() < 0.7 * still.mean()
+
+
+class Frozen:
+    """Always (0, 0, balanced)."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest.model_copy(update={"residual": False})
+
+    def probabilities(self, stacked):
+        probabilities = np.zeros((len(stacked), 13), np.float32)
+        probabilities[:, [2, 7, 11]] = 1
+        return probabilities
