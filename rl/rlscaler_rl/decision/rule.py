@@ -13,6 +13,10 @@ from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.reactive import MANY, ROUNDING, whole_replicas
 from rlscaler_rl.decision.types import Float, Float32, Int, Params, Placement, Samples, State
 
+FORECAST_LOADING = 1.15
+"""The rule loads replicas this much above `targetUtilization` at the forecast, which is an upper one already. Tuned on
+simulated episodes of the load patterns and the sample trace: 1.1 to 1.25 score alike, 1 costs 4 % more."""
+
 
 class Rule:
     """The forecast rule behind the interface of an actor: no change asked for, on top of the rule's replicas.
@@ -35,7 +39,8 @@ def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
     The pool with the cheaper capacity (the base) carries whole replicas' worth of the forecast, the other the
     remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet.
     """
-    capacity = np.where(params.present, params.requests_per_second * params.target_utilization, 0.0)
+    utilization = np.minimum(FORECAST_LOADING * params.target_utilization, 1.0)
+    capacity = np.where(params.present, params.requests_per_second * utilization, 0.0)
     horizon = 2 * np.where(params.present, params.cold_start_seconds, 0.0)
     slow = upper_forecast(state.rate_time, state.rate_value, samples.time, horizon.max(axis=1))
     load = np.maximum(slow, samples.arrival_rate)

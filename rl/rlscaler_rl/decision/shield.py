@@ -157,8 +157,8 @@ def _guard(
         base=base,
         trail=np.stack(stages, axis=1),
         desired=desired,
-        placement=guarded.placement,
-        weights=weights,
+        placement=guarded.placement.copy(),
+        weights=weights.copy(),
         flags=flags,
     )
     return decision, replace(state, placement=guarded.placement, weights=weights, floor_hold=hold)
