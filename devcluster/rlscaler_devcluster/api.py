@@ -20,7 +20,7 @@ from rlscaler_devcluster.launcher import Options, cluster_lock, healthy, layout_
 from rlscaler_devcluster.processes import supported
 from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.state import ClusterState
-from rlscaler_devcluster.versions import CONTROL_PLANE
+from rlscaler_devcluster.versions import ADAPTER, CONTROL_PLANE
 
 DEFAULT_NAME = "rlscaler"
 
@@ -41,8 +41,8 @@ class ClusterInfo:
     state_dir: Path
     managed: bool
     """False for a cluster of the user's: it is neither changed nor stopped."""
-    external_metrics: bool
-    """Whether external.metrics.k8s.io is served from Prometheus."""
+    adapter: bool
+    """Whether custom.metrics.k8s.io and external.metrics.k8s.io are served from Prometheus."""
     processes: dict[str, int]
     """Component -> pid."""
     start_seconds: float
@@ -60,7 +60,7 @@ class ClusterInfo:
             "prometheus_targets_dir": str(targets) if targets else None,
             "state_dir": str(self.state_dir),
             "managed": self.managed,
-            "external_metrics": self.external_metrics,
+            "adapter": self.adapter,
             "processes": self.processes,
             "start_seconds": round(self.start_seconds, 2),
         }
@@ -96,7 +96,7 @@ def up(
 
     kubeconfig: a cluster of the user's; then nothing is started except Prometheus beside it (`prometheus`).
     cold_start_seconds: flavour -> (shortest, longest).
-    adapter: serve Prometheus as external metrics, for a HorizontalPodAutoscaler on GPU utilization.
+    adapter: serve GPU utilization from Prometheus to HorizontalPodAutoscalers (built the first time it is asked for).
     source: 'path', 'release' or 'build' to narrow where binaries come from.
     Raises DevClusterError with a remedy.
     """
@@ -116,6 +116,8 @@ def up(
             provided = binaries.provide(CONTROL_PLANE, reporter, source)
             definitions = gateway.manifests(reporter) if gateway_api else []
             cluster = launcher.start(name, options, provided, definitions, reporter.say)
+        if adapter and cluster.process(ADAPTER) is None:
+            launcher.start_adapter(cluster, binaries.provide([ADAPTER], reporter, source), reporter.say)
         if merge_kubeconfig:
             _merge(cluster)
         return _info(cluster)
@@ -181,7 +183,7 @@ def _info(cluster: ClusterState) -> ClusterInfo:
         layout.targets_dir if with_prometheus else None,
         cluster.directory,
         cluster.managed,
-        cluster.process("external-metrics") is not None,
+        cluster.process(ADAPTER) is not None,
         {record.name: record.pid for record in cluster.processes},
         cluster.start_seconds,
     )

@@ -35,7 +35,7 @@ def module_dir(modules: str) -> Path:
     target = paths.go_dir() / "modules" / modules
     target.mkdir(parents=True, exist_ok=True)
     for entry in source.iterdir():
-        if entry.name in ("go.mod", "go.sum", "modules.go"):
+        if entry.name.endswith((".go", ".mod", ".sum")):
             content = entry.read_bytes()
             copy = target / entry.name
             if not copy.exists() or copy.read_bytes() != content:
@@ -69,9 +69,10 @@ def announce(tools: Sequence[Tool], reporter: Reporter) -> None:
     needed = disk_needed_mb(tools)
     paths.cache_root().mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(paths.cache_root()).free >> 20
-    minutes = sum(tool.build_seconds for tool in tools) / 60
+    seconds = sum(tool.build_seconds for tool in tools)
+    duration = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds} s"
     reporter.say(
-        f"building {', '.join(tool.name for tool in tools)} once into {paths.cache_root()}: about {minutes:.0f} min on "
+        f"building {', '.join(tool.name for tool in tools)} once into {paths.cache_root()}: about {duration} on "
         f"two cores and {needed / 1000:.1f} GB of disk (`rlscaler cluster clean --go` frees all but the binaries)"
     )
     if free < needed + DISK_RESERVE_MB:

@@ -18,7 +18,7 @@ PORTS = (
     "kwok",
     "metrics-server",
     "prometheus",
-    "adapter",
+    "prometheus-adapter",
 )
 """One port each; chosen together, so that none is chosen twice."""
 
@@ -72,6 +72,11 @@ class Layout:
     def prometheus_config(self) -> Path:
         """Prometheus's configuration file."""
         return self.directory / "prometheus.yml"
+
+    @property
+    def adapter_rules(self) -> Path:
+        """Which series prometheus-adapter serves."""
+        return self.directory / "adapter-rules.yaml"
 
 
 def etcd(layout: Layout) -> list[str]:
@@ -189,6 +194,24 @@ def metrics_server(layout: Layout) -> list[str]:
         f"--authorization-kubeconfig={layout.kubeconfig}",
         f"--tls-cert-file={layout.pki.admin_cert}",
         f"--tls-private-key-file={layout.pki.admin_key}",
+    ]
+
+
+def prometheus_adapter(layout: Layout) -> list[str]:
+    """Serves custom.metrics.k8s.io and external.metrics.k8s.io from Prometheus."""
+    return [
+        layout.binaries["prometheus-adapter"],
+        f"--prometheus-url={layout.prometheus_url}",
+        f"--config={layout.adapter_rules}",
+        f"--bind-address={HOST}",
+        f"--secure-port={layout.ports['prometheus-adapter']}",
+        f"--lister-kubeconfig={layout.kubeconfig}",
+        f"--authentication-kubeconfig={layout.kubeconfig}",
+        f"--authorization-kubeconfig={layout.kubeconfig}",
+        f"--tls-cert-file={layout.pki.admin_cert}",
+        f"--tls-private-key-file={layout.pki.admin_key}",
+        "--metrics-relist-interval=5s",
+        "--metrics-max-age=30s",
     ]
 
 

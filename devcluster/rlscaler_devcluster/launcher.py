@@ -14,16 +14,30 @@ from typing import Any
 
 from filelock import FileLock
 
-from rlscaler_devcluster import components, kubeconfig, nodes, paths, pki, ports, processes, prometheus, stages, state
+from rlscaler_devcluster import (
+    components,
+    kubeconfig,
+    manifests,
+    nodes,
+    paths,
+    pki,
+    ports,
+    processes,
+    prometheus,
+    stages,
+    state,
+)
 from rlscaler_devcluster.components import Layout
 from rlscaler_devcluster.exceptions import DevClusterError, StartError
 from rlscaler_devcluster.kube import KubeClient, wait_until
-from rlscaler_devcluster.readiness import nodes_schedulable, prometheus_ready, ready_api, settled
+from rlscaler_devcluster.readiness import api_available, nodes_schedulable, prometheus_ready, ready_api, settled
 from rlscaler_devcluster.state import ClusterState
+from rlscaler_devcluster.versions import ADAPTER
 
 START_TIMEOUT_SECONDS = 90.0
 ATTEMPTS = 3
 """A port may be taken by somebody else between choice and use; then everything starts again on other ports."""
+ADAPTER_APIS = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
 
 Say = Callable[[str], None]
 
@@ -154,7 +168,7 @@ def _start_once(
             client.create(manifest)
         if options.metrics_server:
             run("metrics-server", components.metrics_server(layout))
-            client.apply_all(stages.metrics_server_manifests(cluster.ports["metrics-server"]))
+            client.apply_all(manifests.documents("metrics-server.yaml", cluster.ports["metrics-server"]))
         if options.gateway_api:
             client.apply_all(gateway_manifests)
         say("waiting for nodes and controllers")
@@ -176,6 +190,33 @@ def alive(cluster: ClusterState) -> bool:
     for record in cluster.dead():
         raise StartError(f"{record.name} ended; the last lines of {record.log}:\n{record.log_tail()}")
     return True
+
+
+def start_adapter(cluster: ClusterState, binary: Mapping[str, Mapping[str, str]], say: Say) -> None:
+    """Start prometheus-adapter beside a running cluster and register the APIs it serves."""
+    say("starting prometheus-adapter")
+    cluster.binaries |= {tool: dict(content) for tool, content in binary.items()}
+    layout = layout_of(cluster)
+    layout.adapter_rules.write_text(manifests.text("adapter-rules.yaml"))
+    cluster.record(processes.spawn(ADAPTER, components.prometheus_adapter(layout), cluster.directory))
+    try:
+        _register_adapter(cluster, layout)
+    except BaseException:
+        cluster.forget(ADAPTER)
+        with KubeClient.from_kubeconfig(layout.kubeconfig) as client:
+            for name in ADAPTER_APIS:
+                client.delete(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+        raise
+
+
+def _register_adapter(cluster: ClusterState, layout: Layout) -> None:
+    with KubeClient.from_kubeconfig(layout.kubeconfig) as client:
+        client.apply_all(manifests.documents("adapter.yaml", cluster.ports[ADAPTER]))
+        wait_until(
+            lambda: alive(cluster) and all(api_available(client, name) for name in ADAPTER_APIS),
+            "prometheus-adapter's readiness",
+            START_TIMEOUT_SECONDS,
+        )
 
 
 def reconcile(cluster: ClusterState, options: Options, say: Say) -> None:

@@ -35,10 +35,10 @@ def settled(client: KubeClient) -> bool:
     )
 
 
-def metrics_available(client: KubeClient, group_version: str = "v1beta1.metrics.k8s.io") -> bool:
-    """Whether the aggregated API is available."""
+def api_available(client: KubeClient, name: str) -> bool:
+    """Whether the aggregated API, e.g. "v1beta1.metrics.k8s.io", is available."""
     try:
-        service = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{group_version}")
+        service = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
     except ApiError as error:
         if error.status == 404:
             return False

@@ -41,8 +41,8 @@ def architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-def locate(tool: Tool) -> Release:
-    """The release of the pinned version for Linux on this architecture."""
+def locate(tool: Tool) -> Release | None:
+    """The release of the pinned version for Linux on this architecture; None when upstream publishes images only."""
     version, arch = text(pinned(tool)), architecture()
     if tool.module == "k8s.io/kubernetes":
         url = f"https://dl.k8s.io/release/v{version}/bin/linux/{arch}/{tool.name}"
@@ -55,8 +55,10 @@ def locate(tool: Tool) -> Release:
         base = f"{_GITHUB}/prometheus/prometheus/releases/download/v{version}"
         folder = f"prometheus-{version}.linux-{arch}"
         return Release(f"{base}/{folder}.tar.gz", f"{base}/sha256sums.txt", f"{folder}/prometheus")
-    repository = {"kwok": "kubernetes-sigs/kwok", "metrics-server": "kubernetes-sigs/metrics-server"}[tool.name]
-    return Release(f"{_GITHUB}/{repository}/releases/download/v{version}/{tool.name}-linux-{arch}", None)
+    if tool.name in ("kwok", "metrics-server"):
+        base = f"{_GITHUB}/kubernetes-sigs/{tool.name}/releases/download/v{version}"
+        return Release(f"{base}/{tool.name}-linux-{arch}", None)
+    return None
 
 
 @cache
@@ -71,11 +73,11 @@ def host_reachable(host: str) -> bool:
 
 def reachable(tool: Tool) -> bool:
     """Whether the tool's release exists and can be downloaded from here."""
-    url = locate(tool).url
-    if not host_reachable(urlsplit(url).netloc):
+    release = locate(tool)
+    if release is None or not host_reachable(urlsplit(release.url).netloc):
         return False
     try:
-        return requests.head(url, timeout=PROBE_TIMEOUT_SECONDS, allow_redirects=True).ok
+        return requests.head(release.url, timeout=PROBE_TIMEOUT_SECONDS, allow_redirects=True).ok
     except requests.RequestException:
         return False
 
@@ -83,6 +85,8 @@ def reachable(tool: Tool) -> bool:
 def download(tool: Tool, reporter: Reporter) -> stamps.Stamp:
     """Download, verify and install the release; raises BuildError."""
     release = locate(tool)
+    if release is None:
+        raise BuildError(f"upstream publishes no {tool.name} binary: use --source build")
     target = paths.bin_dir() / f".{tool.name}.{os.getpid()}.download"
     try:
         digest = _fetch(release.url, target, tool.name, reporter)

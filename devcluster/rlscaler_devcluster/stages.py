@@ -7,11 +7,12 @@ A pod without the label is ready at once.
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from rlscaler_devcluster import manifests
 
 FLAVOUR_LABEL = "rlscaler.io/flavour"
 COLD_START_MIN = "rlscaler.io/cold-start-min"
@@ -91,11 +92,4 @@ def write_config(path: Path, cold_start_seconds: dict[str, tuple[float, float]] 
     """Write the file that kwok reads with --config."""
     ranges = COLD_START_SECONDS | (cold_start_seconds or {})
     stages = [pod_ready_stage(None), *(pod_ready_stage(flavour, seconds) for flavour, seconds in ranges.items())]
-    upstream = resources.files("rlscaler_devcluster").joinpath("manifests/kwok.yaml").read_text()
-    path.write_text(yaml.safe_dump_all(stages, sort_keys=False) + "\n" + upstream)
-
-
-def metrics_server_manifests(port: int) -> list[dict[str, Any]]:
-    """Service and APIService that lead the aggregator to metrics-server on loopback."""
-    text = resources.files("rlscaler_devcluster").joinpath("manifests/metrics-server.yaml").read_text()
-    return list(yaml.safe_load_all(text.replace("PORT", str(port))))
+    path.write_text(yaml.safe_dump_all(stages, sort_keys=False) + "\n" + manifests.text("kwok.yaml"))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
+from importlib import resources
 from pathlib import Path
 
 from rlscaler_devcluster import paths
@@ -27,8 +28,10 @@ class Stamp:
 
 
 def key(tool: Tool) -> str:
-    """Changes with the tool's version, tags or linker flags."""
-    content = json.dumps([tool.package, text(pinned(tool)), tool.tags, linker_flags(tool)])
+    """Changes with the tool's version, tags or linker flags, and with its source where that is ours."""
+    main = resources.files("rlscaler_devcluster").joinpath("tools", tool.modules, "main.go")
+    source = main.read_text() if main.is_file() else ""
+    content = json.dumps([tool.package, text(pinned(tool)), tool.tags, linker_flags(tool), source])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

@@ -56,6 +56,16 @@ class ClusterState:
         self.processes.append(process)
         self.save()
 
+    def forget(self, name: str) -> None:
+        """Kill one component and strike it from the records."""
+        if (known := self.process(name)) is None:
+            return
+        if process := known.process():
+            process.kill()
+            process.wait(timeout=10)
+        self.processes = [record for record in self.processes if record.name != name]
+        self.save()
+
     def process(self, name: str) -> ProcessRecord | None:
         """The record of the component `name`."""
         return next((known for known in self.processes if known.name == name), None)

