@@ -26,18 +26,20 @@ class Sensors(NamedTuple):
     cpu_factor: Float  # (N,) CPU used by a busy replica over its CPU request
     memory_base: Float  # (N,) % of the memory requests used when idle
     memory_slope: Float  # (N,) % more when all replicas are busy
-    present: NDArray[np.bool_]  # (N, 2)
 
 
 class Readings(NamedTuple):
-    """Output of `measure`; M rows, NaN where nothing was measured."""
+    """The measured columns of `Samples`, to be filled by `measure`; M rows."""
 
     time: Float  # (M,)
-    arrival_rate: Float  # (M,) requests/s
-    utilization: Float  # (M, 2) busy fraction of the ready replicas
-    noise: Float  # (M, 2) factor to apply to it
+    arrival_rate: Float  # (M,)
+    cpu_utilization: Float  # (M,)
+    memory_utilization: Float  # (M,)
+    gpu_utilization: Float  # (M,)
     p95_ms: Float  # (M,)
-    age: Float  # (M,) seconds
+    age_seconds: Float  # (M, len(SIGNALS))
+    spec_replicas: NDArray[np.int32]  # (M, 2)
+    ready_replicas: NDArray[np.int32]  # (M, 2)
 
 
 def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latency: bool = True) -> Samples:
@@ -45,24 +47,15 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
     nothing reads it.
     """
     m = len(rows)
-    blank = Readings(*(np.full((m, 2) if name in ("utilization", "noise") else m, np.nan) for name in Readings._fields))
-    measure(facts, sensors, cluster, rows, latency, blank)
-    busy = blank.utilization
-    gpu, cpu = np.clip(busy * blank.noise * 100, 0, None).T
-    served = np.where(sensors.present[rows], np.nan_to_num(busy), 0.0)
-    memory = sensors.memory_base[rows] + sensors.memory_slope[rows] * served.max(1)
-    age = np.repeat(blank.age[:, None], len(SIGNALS), axis=1)
-    age[:, SIGNALS.index("replicas")] = 0.0
+    readings = Readings(
+        *(np.empty(m) for _ in range(6)),
+        np.empty((m, len(SIGNALS))),
+        np.empty((m, 2), np.int32),
+        np.empty((m, 2), np.int32),
+    )
+    measure(facts, sensors, cluster, rows, latency, readings)
     return Samples(
-        time=blank.time,
-        arrival_rate=blank.arrival_rate,
-        cpu_utilization=np.minimum(cpu * sensors.cpu_factor[rows], 100 * sensors.cpu_factor[rows]),
-        memory_utilization=memory,
-        gpu_utilization=np.minimum(gpu, 100.0),
-        p95_ms=blank.p95_ms,
-        age_seconds=age,
-        spec_replicas=cluster.pool["target"][rows].astype(np.int32),
-        ready_replicas=cluster.pool["ready"][rows].astype(np.int32),
+        **readings._asdict(),
         time_in_episode=np.zeros(m),
         paused=np.zeros(m, dtype=np.bool_),
         paused_replicas=np.full((m, 2), -1, dtype=np.int32),
@@ -72,27 +65,37 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
 
 @njit(cache=True, nogil=True)
 def measure(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, latency: bool, out: Readings) -> None:
-    """Fill `out` from the counters as they were at the newest scrape that can be queried."""
+    """Fill `out` from the counters as they were at the newest scrape that can be queried; NaN where nothing was
+    measured.
+    """
+    busy = np.empty(2)
     for m in range(len(rows)):
         n = rows[m]
         now = cluster.row[n].time
         visible = now - sensors.delay[n] + sensors.phase[n]
         end = int(np.floor(visible / sensors.scrape[n]) * sensors.scrape[n] - sensors.phase[n])
         begin = end - int(sensors.window[n])
-        out.time[m] = now
-        out.age[m] = now - end
         last, first = (end - 1) % RING, (begin - 1) % RING
         requests = cluster.ring_requests[n, last] - cluster.ring_requests[n, first]
-        out.arrival_rate[m] = requests / (end - begin)
+        busiest = 0.0
         for p in range(2):
             replica_seconds = cluster.ring_ready[n, p, last] - cluster.ring_ready[n, p, first]
+            busy[p] = np.nan
             if replica_seconds > 0.0:
-                busy = cluster.ring_busy[n, p, last] - cluster.ring_busy[n, p, first]
-                out.utilization[m, p] = busy / replica_seconds
-            draw = uniform(facts.row[n].key, 4 + p, now)
-            out.noise[m, p] = 1.0 + sensors.noise[n] * (2.0 * draw - 1.0) * 1.7320508
-        if latency:
-            out.p95_ms[m] = 1000.0 * quantile(cluster, n, end, begin, 0.95)
+                busy[p] = (cluster.ring_busy[n, p, last] - cluster.ring_busy[n, p, first]) / replica_seconds
+                busiest = max(busiest, busy[p])
+                draw = uniform(facts.row[n].key, 4 + p, now)
+                busy[p] = min(busy[p] * (1.0 + sensors.noise[n] * (2.0 * draw - 1.0) * _UNIT_DEVIATION), 1.0)
+            out.spec_replicas[m, p] = cluster.pool[n, p].target
+            out.ready_replicas[m, p] = cluster.pool[n, p].ready
+        out.time[m] = now
+        out.arrival_rate[m] = requests / (end - begin)
+        out.gpu_utilization[m] = 100.0 * busy[0]
+        out.cpu_utilization[m] = 100.0 * sensors.cpu_factor[n] * busy[1]
+        out.memory_utilization[m] = sensors.memory_base[n] + sensors.memory_slope[n] * busiest
+        out.p95_ms[m] = 1000.0 * quantile(cluster, n, end, begin, 0.95) if latency else np.nan
+        out.age_seconds[m, :] = now - end
+        out.age_seconds[m, _REPLICAS] = 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -118,3 +121,6 @@ def quantile(cluster: Cluster, n: int, end: int, begin: int, level: float) -> fl
 
 
 _BOUNDS = BUCKETS_SECONDS
+_REPLICAS = SIGNALS.index("replicas")
+_UNIT_DEVIATION = 3**0.5
+"""Half the width of a uniform distribution of standard deviation 1."""
