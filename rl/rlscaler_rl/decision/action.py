@@ -29,11 +29,11 @@ def to_indices(action: Int) -> Int:
 
 def head_probabilities(logits: Float32) -> Float32:
     """(N, 13) softmax within each head."""
-    out = np.empty_like(logits)
+    columns = np.array(logits.T, order="C")
     for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD):
-        part = np.exp(logits[:, head] - logits[:, head].max(axis=1, keepdims=True))
-        out[:, head] = part / part.sum(axis=1, keepdims=True)
-    return out
+        part = np.exp(columns[head] - columns[head].max(axis=0))
+        columns[head] = part / part.sum(axis=0)
+    return np.ascontiguousarray(columns.T)
 
 
 def mask_absent(probabilities: Float32, present: Bool) -> Float32:
@@ -48,11 +48,9 @@ def mask_absent(probabilities: Float32, present: Bool) -> Float32:
 
 def most_likely(probabilities: Float32) -> Int:
     """(N, 3) the live choice: the argmax of each head, as deltas and Placement; the first of equals."""
-    action = np.empty((len(probabilities), 3), np.int32)
-    action[:, 0] = probabilities[:, _GPU_HEAD].argmax(axis=1) - REACH
-    action[:, 1] = probabilities[:, _CPU_HEAD].argmax(axis=1) - REACH
-    action[:, 2] = probabilities[:, _PLACEMENT_HEAD].argmax(axis=1)
-    return action
+    columns = np.ascontiguousarray(probabilities.T)
+    chosen = [columns[head].argmax(axis=0) for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD)]
+    return from_indices(np.stack(chosen, axis=1))
 
 
 def one_hot(action: Int) -> Float32:

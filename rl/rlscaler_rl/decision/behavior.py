@@ -28,20 +28,6 @@ MAX_WINDOW_SECONDS = 3600.0
 Rows = NDArray[np.intp]
 
 
-def limited(params: Params, state: State, samples: Samples, desired: Int) -> Int:
-    """(N, 2) `desired` after the stabilization windows and the rate limits of its row."""
-    rows = np.flatnonzero(params.has_behavior)
-    if not rows.size:
-        return desired
-    current = samples.spec_replicas[rows]
-    stable = _stabilized(params, state, samples, rows, current, desired[rows])
-    highest = np.maximum(_rate_limit(params, state, samples, rows, UP), current)
-    lowest = np.minimum(_rate_limit(params, state, samples, rows, DOWN), current)
-    result = desired.copy()
-    result[rows] = np.clip(stable, lowest, highest)
-    return result
-
-
 def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
     """(N, 2) the most replicas that `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
     limit = np.full(samples.spec_replicas.shape, UNLIMITED)
@@ -50,6 +36,19 @@ def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
         highest = _rate_limit(params, state, samples, rows, UP)
         limit[rows] = np.maximum(highest, samples.spec_replicas[rows])
     return limit
+
+
+def limited(params: Params, state: State, samples: Samples, desired: Int, highest: Int) -> Int:
+    """(N, 2) `desired` after the stabilization windows and the rate limits; `highest` from `scale_up_limit`."""
+    rows = np.flatnonzero(params.has_behavior)
+    if not rows.size:
+        return desired
+    current = samples.spec_replicas[rows]
+    stable = _stabilized(params, state, samples, rows, current, desired[rows])
+    lowest = np.minimum(_rate_limit(params, state, samples, rows, DOWN), current)
+    result = desired.copy()
+    result[rows] = np.clip(stable, lowest, highest[rows])
+    return result
 
 
 def steady_arrivals(params: Params, state: State, samples: Samples, arrivals: Float) -> Float:

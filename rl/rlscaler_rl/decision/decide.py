@@ -44,5 +44,4 @@ def _ask(actor: ActorLike, stacked: Float32) -> tuple[Float32, Bool]:
         probabilities = actor.probabilities(stacked)
     except ModelError:
         probabilities = np.full((len(stacked), LOGITS), np.nan, np.float32)
-    usable: Bool = np.all(np.isfinite(probabilities), axis=1)
-    return probabilities, usable
+    return probabilities, np.isfinite(np.einsum("ij->i", probabilities))

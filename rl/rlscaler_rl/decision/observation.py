@@ -9,6 +9,8 @@ import numpy as np
 from rlscaler_rl.decision import forecast
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.exceptions import ContractMismatchError
+from rlscaler_rl.decision.pairs import both, either, total
+from rlscaler_rl.decision.params import capacity_unknown
 from rlscaler_rl.decision.samples import arrivals_known, known
 from rlscaler_rl.decision.types import (
     CPU,
@@ -90,11 +92,10 @@ def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
     status = np.empty((len(samples.time), len(OBSERVATIONS)), np.int32)
     status[:, :9] = np.where(signal_known[:, _AGE_OF], SignalState.KNOWN, SignalState.UNKNOWN)
     status[:, 9] = SignalState.KNOWN
-    capacity_unknown = (np.isnan(params.requests_per_second) & params.present).any(axis=1)
-    status[capacity_unknown, 4] = SignalState.UNKNOWN
+    status[either(capacity_unknown(params)), 4] = SignalState.UNKNOWN
     serving = params.present & ((samples.ready_replicas > 0) | ~signal_known[:, 5:6])
     status[~serving[:, CPU], 0] = SignalState.NOT_APPLICABLE
-    status[~serving.any(axis=1), 1] = SignalState.NOT_APPLICABLE
+    status[~either(serving), 1] = SignalState.NOT_APPLICABLE
     status[~serving[:, GPU], 2] = SignalState.NOT_APPLICABLE
     status[signal_known[:, 0] & (samples.arrival_rate == 0), 3] = SignalState.NOT_APPLICABLE
     status[:, 5:7][~params.present] = SignalState.NOT_APPLICABLE
@@ -106,8 +107,7 @@ def _required_unknown(params: Params, samples: Samples, signal_known: Bool, stat
     latency = status[:, 3] != SignalState.UNKNOWN
     idle = ~params.present | (samples.spec_replicas <= 0)
     informed = idle | signal_known[:, [3, 1]] | latency[:, None]
-    sufficient: Bool = np.all(informed, axis=1) & signal_known[:, 0] & signal_known[:, 5]
-    return ~sufficient
+    return ~(both(informed) & signal_known[:, 0] & signal_known[:, 5])
 
 
 def _values(params: Params, state: State, samples: Samples) -> Float:
@@ -117,8 +117,8 @@ def _values(params: Params, state: State, samples: Samples) -> Float:
     values[:, 1] = samples.memory_utilization
     values[:, 2] = samples.gpu_utilization
     values[:, 3] = samples.p95_ms
-    capacity = np.where(params.present, params.max_replicas * params.requests_per_second, 0.0).sum(axis=1)
-    values[:, 4] = samples.arrival_rate / np.maximum(capacity, 1e-9) * 100
+    capacity = np.where(params.present, params.max_replicas * params.requests_per_second, 0.0)
+    values[:, 4] = samples.arrival_rate / np.maximum(total(capacity), 1e-9) * 100
     values[:, 5:7] = samples.spec_replicas
     history = forecast.recent(state.rate_time, state.rate_value, samples.time)
     upper = forecast.upper_of(history, horizon_seconds(params))
@@ -132,8 +132,8 @@ def _values(params: Params, state: State, samples: Samples) -> Float:
 
 def horizon_seconds(params: Params) -> Float:
     """(N,) two cold starts of the slowest pool there is."""
-    slowest: Float = np.where(params.present, params.cold_start_seconds, 0.0).max(axis=1)
-    return 2 * slowest
+    cold = np.where(params.present, params.cold_start_seconds, 0.0)
+    return 2 * np.maximum(cold[:, 0], cold[:, 1])
 
 
 def _fed(params: Params, samples: Samples, values: Float, contract: ObservationContract) -> Float32:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlscaler_rl.decision.columns import Column, fill
-from rlscaler_rl.decision.types import BEHAVIOR_RULES, FallbackBehavior, Params
+from rlscaler_rl.decision.types import BEHAVIOR_RULES, Bool, FallbackBehavior, Params
 
 _COLUMNS = {
     "present": Column((2,), np.bool_, True),
@@ -52,3 +52,8 @@ def make_params(n: int, **columns: Any) -> Params:
         rules = (filled["rules"][..., 0] > 0).any(axis=(1, 2))
         filled["has_behavior"] = windows | rules | (filled["select_policy"] == 2).any(axis=1)
     return Params(**filled)
+
+
+def capacity_unknown(params: Params) -> Bool:
+    """(N, 2): the pool is there and nobody knows yet what one replica of it carries."""
+    return np.isnan(params.requests_per_second) & params.present

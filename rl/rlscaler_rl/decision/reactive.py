@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_rl.decision.types import Bool, Float, Int, Params, Samples
+from rlscaler_rl.decision.pairs import total
+from rlscaler_rl.decision.types import Bool, Float, Int, Samples
 
 HPA_TOLERANCE = 0.1
 """Kubernetes' --horizontal-pod-autoscaler-tolerance default."""
@@ -34,14 +35,14 @@ def floor_replicas(
     A NaN in `arrivals` (N,) raises nothing; a pool whose `rps` (N, 2) is 0 or NaN gets nothing.
     """
     capacity = np.nan_to_num(rps * target_utilization)
-    short = np.flatnonzero(arrivals - (desired * capacity).sum(axis=1) > ROUNDING)
+    short = np.flatnonzero(arrivals - total(desired * capacity) > ROUNDING)
     if not short.size:
         return desired
     cheapest, soonest = _orders(capacity[short], cold_start_seconds[short], cost_per_hour[short])
     plan = [] if running is None else [(cheapest, running), (1 - cheapest, running)]
     raised = desired.copy()
     for pool, bound in [*plan, (soonest, limit), (1 - soonest, limit)]:
-        missing = arrivals[short] - (raised[short] * capacity[short]).sum(axis=1)
+        missing = arrivals[short] - total(raised[short] * capacity[short])
         unit = capacity[short, pool]
         usable = unit > 0
         wanted = np.where(usable, np.ceil(missing / np.where(usable, unit, 1.0) - ROUNDING), 0.0)
@@ -82,8 +83,3 @@ def pool_utilization(samples: Samples, signal_known: Bool) -> Float:
     """(N, 2) in %, NaN where not known; `signal_known` as `samples.known` gives it."""
     utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
     return np.where(signal_known[:, [3, 1]], utilization, np.nan)
-
-
-def capacity_unknown(params: Params) -> Bool:
-    """(N, 2): the pool is there and nobody knows yet what one replica of it carries."""
-    return np.isnan(params.requests_per_second) & params.present

@@ -10,6 +10,7 @@ import numpy as np
 from rlscaler_rl.decision.action import one_hot
 from rlscaler_rl.decision.forecast import upper_forecast
 from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.reactive import MANY, ROUNDING, whole_replicas
 from rlscaler_rl.decision.types import Float, Float32, Int, Params, Placement, Samples, State
 
@@ -42,9 +43,9 @@ def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
     utilization = np.minimum(FORECAST_LOADING * params.target_utilization, 1.0)
     capacity = np.where(params.present, params.requests_per_second * utilization, 0.0)
     horizon = 2 * np.where(params.present, params.cold_start_seconds, 0.0)
-    slow = upper_forecast(state.rate_time, state.rate_value, samples.time, horizon.max(axis=1))
+    slow = upper_forecast(state.rate_time, state.rate_value, samples.time, np.maximum(horizon[:, 0], horizon[:, 1]))
     load = np.maximum(slow, samples.arrival_rate)
-    sized = np.isfinite(load) & ~np.isnan(capacity).any(axis=1)
+    sized = np.isfinite(load) & ~either(np.isnan(capacity))
     load, capacity = np.where(sized, load, 0.0), np.nan_to_num(capacity)
     usable = capacity > 0
     unit_price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)

@@ -12,7 +12,9 @@ import numpy as np
 
 from rlscaler_rl.decision import behavior
 from rlscaler_rl.decision.action import LOGITS
-from rlscaler_rl.decision.reactive import capacity_unknown, floor_replicas, hpa_formula, pool_utilization
+from rlscaler_rl.decision.pairs import either
+from rlscaler_rl.decision.params import capacity_unknown
+from rlscaler_rl.decision.reactive import floor_replicas, hpa_formula, pool_utilization
 from rlscaler_rl.decision.rule import rule_replicas
 from rlscaler_rl.decision.samples import arrivals_known, known
 from rlscaler_rl.decision.traffic import traffic_weights
@@ -81,7 +83,7 @@ def act(
     flags = (
         np.where(failed & ~falls_back, Flag.HELD_UNKNOWN, 0)
         | np.where(falls_back, Flag.FALLBACK, 0)
-        | np.where(no_capacity.any(axis=1), Flag.CAPACITY_UNKNOWN, 0)
+        | np.where(either(no_capacity), Flag.CAPACITY_UNKNOWN, 0)
         | np.where(outside, Flag.OUT_OF_ENVELOPE, 0)
     ).astype(np.int32)
     placement = np.where(failed | samples.paused, state.placement, action[:, 2]).astype(np.int32)
@@ -95,7 +97,7 @@ def floor_tick(params: Params, state: State, samples: Samples) -> tuple[Decision
     """Between action intervals: only floor, limits and pause may move replicas; weights follow readiness."""
     n = len(samples.time)
     base = _base(params, samples)
-    no_capacity = np.where(capacity_unknown(params).any(axis=1), Flag.CAPACITY_UNKNOWN, 0).astype(np.int32)
+    no_capacity = np.where(either(capacity_unknown(params)), Flag.CAPACITY_UNKNOWN, 0).astype(np.int32)
     guarded = _Guarded(base, base, no_capacity, state.placement, acting=False)
     return _guard(params, state, samples, base, guarded, np.broadcast_to(NO_ACTION, (n, 3)), _or_unknown(None, n))
 
@@ -135,8 +137,11 @@ def _guard(
 ) -> tuple[Decision, State]:
     """Everything after the unknown guard."""
     state = behavior.note_writes(params, state, samples)
-    behaved = behavior.limited(params, state, samples, guarded.allowed) if guarded.acting else guarded.allowed
-    floored, hold = _floored(params, state, samples, base, behaved)
+    highest = behavior.scale_up_limit(params, state, samples)
+    behaved = guarded.allowed
+    if guarded.acting:
+        behaved = behavior.limited(params, state, samples, behaved, highest)
+    floored, hold = _floored(params, state, samples, base, behaved, np.minimum(highest, params.max_replicas))
     bounded = np.where(params.present, floored, 0)
     bounded = np.clip(bounded, params.min_replicas, params.max_replicas) * params.present
     desired = _paused(params, samples, base, bounded)
@@ -165,21 +170,20 @@ def _guard(
 
 
 def _bit(changed: Bool, flag: Flag) -> Int:
-    return np.where(changed.any(axis=1), int(flag), 0).astype(np.int32)
+    return np.where(either(changed), int(flag), 0).astype(np.int32)
 
 
-def _floored(params: Params, state: State, samples: Samples, base: Int, desired: Int) -> tuple[Int, Int]:
+def _floored(params: Params, state: State, samples: Samples, base: Int, desired: Int, limit: Int) -> tuple[Int, Int]:
     """(N, 2) `desired` raised to what the load needs now, and the replicas to hold until they were ready once.
 
     A hold ends when so many were ready, or when `spec_replicas` is below it: then it was never written, or
     somebody took it back.
     """
     held = np.where((samples.ready_replicas >= state.floor_hold) | (base < state.floor_hold), 0, state.floor_hold)
-    limit = np.minimum(params.max_replicas, behavior.scale_up_limit(params, state, samples))
     arrivals = np.where(arrivals_known(params, samples) & params.reactive_floor, samples.arrival_rate, np.nan)
     arrivals = behavior.steady_arrivals(params, state, samples, arrivals)
     rps = np.where(params.present, params.requests_per_second, 0.0)
-    unmeasured = np.isnan(rps).any(axis=1)
+    unmeasured = either(np.isnan(rps))
     if unmeasured.any():
         arrivals = np.where(unmeasured, np.nan, arrivals)
     wanted = floor_replicas(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.types import Float, Int
 
 PREFERENCE = np.array([[4.0, 1.0], [1.0, 1.0], [1.0, 4.0]])
@@ -18,7 +19,7 @@ def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int) -> Int:
     A pool with no ready pod gets 0 and one with a ready pod at least 1; with none ready at all, `last` stays.
     Where the capacity of a pool is not known (NaN), every pod counts the same.
     """
-    capacity = np.where(np.isnan(rps).any(axis=1, keepdims=True), 1.0, rps)
+    capacity = np.where(either(np.isnan(rps))[:, None], 1.0, rps)
     share = np.maximum(ready, 0) * capacity * PREFERENCE[placement]
     total = share[:, 0] + share[:, 1]
     served = total > 0
