@@ -33,6 +33,9 @@ OBJECTIVE_WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stab
 """The `weighted` objective: improvement against default HPA on the same workload."""
 
 ALL = "all"
+ONE_POOL = "one_pool"
+"""Episodes of services that have only one of the two pools; a row of its own, not part of `all`."""
+
 BASELINE = "hpa"
 REQUIRED_MARGIN_PERCENT = 3.0
 """By how much a control must lose for the outcome to depend visibly on the network."""
@@ -65,8 +68,13 @@ class Board:
     def metric(self, workload: str, contender: str, name: str) -> Float:
         """(runs, episodes); for `all`, (workloads, runs, episodes)."""
         if workload == ALL:
-            return np.stack([self.scores[one, contender][name] for one in self.workloads])
+            return np.stack([self.scores[one, contender][name] for one in self.averaged])
         return self.scores[workload, contender][name]
+
+    @property
+    def averaged(self) -> list[str]:
+        """What `all` is the mean of: the patterns; one-pool episodes only where nothing else was played."""
+        return [name for name in self.workloads if name != ONE_POOL] or self.workloads
 
     @property
     def policy(self) -> Named:

@@ -38,6 +38,9 @@ _OPTIONS = (
         type=click.Path(path_type=Path, file_okay=False),
         help="Result folder. [default: rl/<kind>_YYYYMMDD_HHMMSS]",
     ),
+    click.option(
+        "--one-pool/--no-one-pool", default=None, help="Also play services with one pool only. [default: yes]"
+    ),
     click.option("--accept-invalid", is_flag=True, help="Exit 0 even when a control scores as well as the model."),
     click.option("--schema", is_flag=True, help="Print the JSON Schema of the result file and exit."),
 )

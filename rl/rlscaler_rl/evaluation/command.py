@@ -37,7 +37,7 @@ def execute(kind: str, model: str | None, config: Path | None, out: Path | None,
     entries = everybody if kind == "comparison" else [entry for entry in everybody if entry.name in EVALUATED]
     portrayed = None if kind == "comparison" else PORTRAYED
     with _progress(console) as progress:
-        task = progress.add_task("", total=len(entries) * len(settings.patterns))
+        task = progress.add_task("", total=len(entries) * (len(settings.patterns) + settings.one_pool))
 
         def step(workload: str, label: str) -> None:
             progress.update(task, advance=1, description=f"{workload}: {label}")

@@ -41,6 +41,7 @@ class Layout:
 def write_all(layout: Layout, result: ResultFile, played: Played) -> None:
     """JSON first: figures survive even when a picture fails."""
     from rlscaler_rl.evaluation.plots import bars, look, radar, scores, timeline
+    from rlscaler_rl.evaluation.report import tables
     from rlscaler_rl.evaluation.report.html import html_report
     from rlscaler_rl.evaluation.report.text import text_report
 
@@ -59,6 +60,6 @@ def write_all(layout: Layout, result: ResultFile, played: Played) -> None:
         look.save(timeline.timeline(workload, panels), layout.folder / name)
     caption = "Scores metric by metric" if result.kind == "evaluation" else "Scores and the cost-late front"
     pictures = [(caption, layout.main_picture), ("Qualities at a glance", layout.radar)]
-    pictures += [(f"{workload.capitalize()}, second by second", name) for workload, name in layout.timelines.items()]
+    pictures += [(f"{tables.title(workload)}, second by second", name) for workload, name in layout.timelines.items()]
     page = html_report(result, [(title, layout.folder / name) for title, name in pictures])
     (layout.folder / layout.html).write_text(page)

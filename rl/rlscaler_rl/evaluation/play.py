@@ -8,17 +8,18 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_rl.baselines.lineup import Entry
 from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.decision.types import Float
-from rlscaler_rl.evaluation.board import Board
+from rlscaler_rl.decision.types import CPU, GPU, Float
+from rlscaler_rl.evaluation.board import ONE_POOL, Board
 from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.evaluation.schema import Workload
-from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.evaluation.settings import SYNTHETIC, Settings
 from rlscaler_rl.simulation.episode import Run, run
-from rlscaler_rl.simulation.scenario import Scenarios, nominal
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, nominal
 
 INITIAL_UTILIZATION = 0.8
 """Episodes begin with the cheapest replicas that carry the first second's rate at this utilization."""
@@ -43,22 +44,38 @@ class Played:
     """workload -> why it is outside the model's trained envelope."""
 
 
-def scenarios_of(pattern: str, settings: Settings) -> Scenarios:
-    """runs x episodes rows of one pattern, run by run; the same for every contender."""
+def scenarios_of(workload: str, settings: Settings) -> Scenarios:
+    """runs x episodes rows of one workload, run by run; the same for every contender."""
     draws = [np.random.SeedSequence(settings.seed + r).generate_state(settings.episodes) for r in range(settings.runs)]
     seeds = np.concatenate(draws).astype(np.int64)
-    made = nominal(
-        [pattern] * len(seeds),
-        seeds.tolist(),
-        settings.duration_seconds,
-        float(settings.interval_seconds),
-        low=settings.low_rps,
-        high=settings.high_rps,
-        min_replicas=settings.min_replicas,
-        max_replicas=settings.max_replicas,
-    )
+    rows = np.arange(len(seeds))
+    if workload == ONE_POOL:
+        patterns = np.array(SYNTHETIC)[rows // 2 % len(SYNTHETIC)]
+        halves = [_one_pool(pool, patterns[rows % 2 == pool], seeds[rows % 2 == pool], settings) for pool in (GPU, CPU)]
+        made = Scenarios.concat([half for half in halves if half is not None]).take(
+            np.argsort(rows % 2, kind="stable").argsort()
+        )
+    else:
+        made = _scenarios([workload] * len(seeds), seeds, settings, settings.low_rps, settings.high_rps)
     made.initial[:] = cheapest_mix(made.params(), made.rate[:, 0].astype(np.float64) / INITIAL_UTILIZATION)
     return made
+
+
+def _one_pool(pool: int, patterns: NDArray[Any], seeds: NDArray[np.int64], settings: Settings) -> Scenarios | None:
+    """Episodes with this pool alone; the load shrinks by as much as the service's capacity."""
+    if not len(seeds):
+        return None
+    share = NOMINAL["rps"][pool] / sum(NOMINAL["rps"])
+    low, high = settings.low_rps * share, settings.high_rps * share
+    return _scenarios(patterns.tolist(), seeds, settings, low, high, present=(pool == GPU, pool == CPU))
+
+
+def _scenarios(
+    patterns: list[str], seeds: NDArray[np.int64], settings: Settings, low: float, high: float, **overrides: Any
+) -> Scenarios:
+    length, interval = settings.duration_seconds, float(settings.interval_seconds)
+    overrides |= {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
+    return nominal(patterns, seeds.tolist(), length, interval, low=low, high=high, **overrides)
 
 
 def play(
@@ -66,7 +83,7 @@ def play(
 ) -> Played:
     """All workloads with all contenders; `timelines` names those whose first episode is recorded (None: all)."""
     played = Played(settings, list(entries), Board(entries), Audit())
-    for pattern in settings.patterns:
+    for pattern in [*settings.patterns, *([ONE_POOL] if settings.one_pool else [])]:
         scenarios = scenarios_of(pattern, settings)
         played.digests[pattern] = digest(scenarios)
         played.workloads.append(describe(pattern, scenarios))

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from rlscaler_rl.evaluation.errors import EvaluationError
 
 DEFAULT_PATTERNS = ("ramp", "spike", "periodic", "random")
+SYNTHETIC = DEFAULT_PATTERNS
+"""What one-pool episodes rotate through."""
+
 SENSE_SECONDS = 5
 
 
@@ -39,6 +42,9 @@ class Settings(BaseModel):
 
     episodes: int = Field(16, ge=1, le=10_000)
     """Per run and pattern."""
+
+    one_pool: bool = True
+    """Also play services that have only one of the two pools; reported apart."""
 
     seed: int = Field(0, ge=0)
     interval_seconds: int = Field(30, ge=SENSE_SECONDS, le=300, multiple_of=SENSE_SECONDS)

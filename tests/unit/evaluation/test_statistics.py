@@ -41,9 +41,9 @@ def test_runs_that_disagree_widen_the_interval():
 
 def test_coverage_is_near_the_nominal_level():
     generator = np.random.default_rng(3)
-    trials = [interval(generator.normal(1, 1, (8, 10)), seed) for seed in range(60)]
+    trials = [interval(generator.normal(1, 1, (8, 10)), seed) for seed in range(30)]
     covered = sum(found.low <= 1 <= found.high for found in trials)
-    assert covered >= 51
+    assert covered >= 25
 
 
 def test_one_run_uses_its_episodes():

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rlscaler_rl.evaluation.plots import look
+from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row
 
 PANELS = (
@@ -35,7 +36,7 @@ def bars(result: ResultFile) -> Figure:
             for index, like in enumerate(labels):
                 rows = [_find(result, name, like.contender) for name in names]
                 _group(panel, rows, metric, index, len(labels))
-            panel.set_xticks(range(len(names)), [name.capitalize() for name in names])
+            panel.set_xticks(range(len(names)), [tables.title(name) for name in names])
             panel.set_title(title)
             panel.grid(axis="x", visible=False)
             if metric in _LOG:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -47,10 +47,10 @@ def colour(name: str, role: str) -> str:
     return COLOURS.get(name, {"sweep": SWEEP, "control": CONTROL}.get(role, "#7a6f9b"))
 
 
-def figure(width: float, height: float) -> Figure:
+def figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
     """An empty figure in inches, drawn with the house settings, without pyplot's global state."""
     with mpl.rc_context(_RC):
-        return Figure(figsize=(width, height), layout="constrained")
+        return Figure(figsize=(width, height), layout=layout)
 
 
 def styled() -> Any:

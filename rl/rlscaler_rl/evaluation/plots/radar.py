@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rlscaler_rl.evaluation.plots import look
+from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row
 
 AXES = ("latency", "throughput", "efficiency", "stability", "SLO")
@@ -58,7 +59,7 @@ def radar(result: ResultFile) -> Figure:
             panel.set_ylim(0, 1)
             panel.set_yticks([0.25, 0.5, 0.75, 1.0], ["", "0.5", "", "1"], fontsize=7, color="#9aa0a6")
             panel.spines["polar"].set_color("#d5d9dd")
-            panel.set_title(workload.name.capitalize(), loc="center", pad=14)
+            panel.set_title(tables.title(workload.name), loc="center", pad=14)
         handles, labels = axes[0].get_legend_handles_labels()
         made.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
         made.suptitle(

@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.plots import look
+from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
 
 _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
@@ -64,7 +65,7 @@ def _ladder(axes: Any, rows: list[Row], name: str) -> None:
     low, high = axes.get_xlim()
     axes.set_xlim(low * 0.96, high * 1.18)
     axes.grid(axis="y", visible=False)
-    axes.set_title(name.capitalize())
+    axes.set_title(tables.title(name))
     axes.set_xlabel("J = cost + 0.5 x late %, log scale")
 
 

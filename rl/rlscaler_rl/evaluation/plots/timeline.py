@@ -10,39 +10,41 @@ from matplotlib.figure import Figure
 
 from rlscaler_rl.decision.types import GPU
 from rlscaler_rl.evaluation.plots import look
+from rlscaler_rl.evaluation.report import tables
 
 COLUMNS = 3
 
 
 def timeline(workload: str, panels: Sequence[tuple[str, dict[str, Any]]]) -> Figure:
-    """`panels`: (label, record of `play.Played.timelines`), drawn in the given order, one scale for all."""
-    rows = -(-len(panels) // COLUMNS)
+    """`panels`: (label, record of `play.Played.timelines`), the policy first, one scale for all."""
+    rows, columns = -(-len(panels) // COLUMNS), min(len(panels), COLUMNS)
     with look.styled():
-        made = look.figure(5.0 * min(len(panels), COLUMNS), 2.75 * rows + 0.9)
-        grid = made.subplots(
-            2 * rows, min(len(panels), COLUMNS), squeeze=False, sharex=True, height_ratios=[6, 1] * rows
-        )
+        made = look.figure(5.0 * columns, 2.75 * rows + 0.9, layout=None)
+        grid = _grid(made, rows, columns)
         top = 1.06 * max(np.percentile((record["desired"] * record["rps"]).sum(axis=1), 97) for _, record in panels)
         top = max(top, 1.15 * max(float(_smooth(record["arrivals"]).max()) for _, record in panels))
         for index, (label, record) in enumerate(panels):
-            row, column = divmod(index, COLUMNS)
-            _capacity(grid[2 * row, column], label, record, top)
-            _late(grid[2 * row + 1, column], record, last=row == rows - 1)
-        for unused in range(len(panels), rows * COLUMNS if rows > 1 else len(panels)):
-            for half in (0, 1):
-                grid[2 * (unused // COLUMNS) + half, unused % COLUMNS].set_axis_off()
-        made.suptitle(
-            f"{workload.capitalize()}: first episode of the first run, the same load for everybody",
-            fontsize=13,
-            fontweight="bold",
-            x=0.01,
-            ha="left",
-        )
+            row, column = divmod(index, columns)
+            upper = made.add_subplot(grid[3 * row, column])
+            _capacity(upper, label, record, top, policy=index == 0)
+            _late(
+                made.add_subplot(grid[3 * row + 1, column], sharex=upper), record, last=index + columns >= len(panels)
+            )
+        title = f"{tables.title(workload)}: first episode of the first run, the same load for everybody"
+        made.suptitle(title, fontsize=13, fontweight="bold", x=0.01, y=1 - 0.12 / made.get_figheight(), ha="left")
         _legend(made)
     return made
 
 
-def _capacity(axes: Any, label: str, record: dict[str, Any], top: float) -> None:
+def _grid(made: Figure, rows: int, columns: int) -> Any:
+    """Three grid rows a panel: capacity, late share, and air. Fixed margins: a layout engine takes seconds here."""
+    width, height = made.get_size_inches()
+    margins = {"left": 0.45 / width, "right": 1 - 0.15 / width, "top": 1 - 0.75 / height, "bottom": 0.85 / height}
+    ratios = ([6.0, 1.0, 2.0] * rows)[:-1]
+    return made.add_gridspec(len(ratios), columns, height_ratios=ratios, hspace=0.14, wspace=0.13, **margins)
+
+
+def _capacity(axes: Any, label: str, record: dict[str, Any], top: float, *, policy: bool) -> None:
     seconds = np.arange(len(record["arrivals"]))
     ready, ordered = record["ready"] * record["rps"], (record["desired"] * record["rps"]).sum(axis=1)
     axes.fill_between(seconds, 0, ready[:, GPU], step="post", color=look.GPU, alpha=0.85, lw=0)
@@ -51,8 +53,7 @@ def _capacity(axes: Any, label: str, record: dict[str, Any], top: float) -> None
     axes.plot(seconds, _smooth(record["arrivals"]), color=look.LOAD, lw=1.5)
     axes.set_ylim(0, top)
     axes.set_xlim(0, len(seconds))
-    strong = label == "policy" or record.get("is_policy")
-    axes.set_title(label, fontsize=10, color=look.COLOURS["policy"] if strong else "#1b1b1b")
+    axes.set_title(label, fontsize=10, color=look.COLOURS["policy"] if policy else "#1b1b1b")
     figures = f"J {record['j']:.2f}   cost {record['cost']:.2f}   late {record['late_percent']:.2f} %"
     axes.annotate(figures, (1, 1.03), xycoords="axes fraction", ha="right", va="bottom", fontsize=8.5, color="#4a4f55")
     axes.tick_params(labelbottom=False)
@@ -62,12 +63,14 @@ def _late(axes: Any, record: dict[str, Any], *, last: bool) -> None:
     share = 100 * np.clip(record["late_share"], 0, 1)
     seconds = np.arange(len(share))
     axes.fill_between(seconds, 0, share, step="post", color=look.LATE, lw=0)
+    axes.plot(seconds, 100 * record["weights_gpu"], drawstyle="steps-post", color=look.GPU, lw=0.9)
     axes.set_ylim(0, 100)
     axes.set_yticks([0, 100])
     axes.tick_params(axis="y", labelsize=7)
     axes.grid(visible=False)
+    axes.tick_params(axis="x", labelsize=8)
     if last:
-        axes.set_xlabel("seconds")
+        axes.set_xlabel("seconds", fontsize=9)
 
 
 def _smooth(arrivals: np.ndarray, window: int = 5) -> np.ndarray:
@@ -85,6 +88,7 @@ def _legend(made: Figure) -> None:
         Patch(color=look.GPU, label="ready GPU capacity, requests/s"),
         Patch(color=look.CPU, label="ready CPU capacity"),
         Line2D([], [], color="#5a6572", lw=0.9, ls=(0, (2, 1.5)), label="ordered capacity (paid for)"),
+        Line2D([], [], color=look.GPU, lw=0.9, label="traffic to GPU, %"),
         Patch(color=look.LATE, label="late requests, % of that second"),
     ]
-    made.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8.5)
+    made.legend(handles=handles, loc="lower center", ncols=6, fontsize=8.5)

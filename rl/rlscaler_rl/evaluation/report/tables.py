@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlscaler_rl.evaluation.board import ALL
-from rlscaler_rl.evaluation.schema import ResultFile, Row
+from rlscaler_rl.evaluation.board import ALL, ONE_POOL
+from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
 
 SECTIONS = (
     ("loss", "LOSSES", "contenders that scored better than the policy, interval off zero"),
@@ -97,7 +97,7 @@ def dependence_table(result: ResultFile) -> Table:
         )
         for check in result.dependence
     ]
-    note = "Policy minus control over all workloads; every control must score visibly worse, or the run says nothing."
+    note = "Policy minus control over all patterns; every control must score visibly worse, or the run says nothing."
     return Table(
         "Does the outcome depend on the network?", note, ("control", "difference", "95 % interval", "%", "worse"), rows
     )
@@ -168,11 +168,21 @@ def _score_row(row: Row) -> tuple[str, ...]:
 
 
 def _workload_title(result: ResultFile, workload: str) -> str:
-    return f"All workloads (mean of {len(result.workloads)})" if workload == ALL else workload.capitalize()
+    return f"All patterns (mean of {len(_averaged(result))})" if workload == ALL else title(workload)
+
+
+def title(workload: str) -> str:
+    """A workload's name for people."""
+    return workload.replace("_", " ").capitalize()
+
+
+def _averaged(result: ResultFile) -> list[Workload]:
+    """What `all` is the mean of."""
+    return [item for item in result.workloads if item.name != ONE_POOL] or result.workloads
 
 
 def _floor_note(result: ResultFile, workload: str) -> str:
-    chosen = [item for item in result.workloads if workload in (ALL, item.name)]
+    chosen = _averaged(result) if workload == ALL else [item for item in result.workloads if item.name == workload]
 
     def mean(name: str) -> float:
         return float(sum(getattr(item, name) for item in chosen)) / len(chosen)

@@ -57,17 +57,21 @@ def _matrix(result: ResultFile) -> RichTable:
     ranking = [row for row in result.rows if row.workload == ALL and row.role != "sweep"]
     for row in sorted(ranking, key=lambda row: row.metrics["j"].mean):
         scores = [_score(cells[row.contender, name]) for name in names]
-        figures = [f"{row.metrics[name].mean:.2f}" for name in ("cost", "late_percent")]
+        figures = [_three_digits(row.metrics[name].mean) for name in ("cost", "late_percent")]
         label = escape(row.label + (" *" if row.role == "reference" else ""))
-        made.add_row(label, *scores, *figures, style="bold" if row.role == "policy" else None)
+        made.add_row(label, *scores, *figures, style="bold" if row.role == "policy" else "")
     return made
 
 
 def _score(row: Row) -> str:
-    text = f"{row.metrics['j'].mean:.2f}"
+    text = _three_digits(row.metrics["j"].mean)
     if row.difference is None:
         return f"[blue]{text}[/]"
     return f"[{_COLOURS[row.difference.verdict]}]{text}[/]"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
 def _rich(table: Table, style: str) -> RichTable:

@@ -1,0 +1,73 @@
+"""The two commands, from options to exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from rlscaler_rl.evaluation.cli import compare, evaluate
+from rlscaler_rl.evaluation.settings import read_settings
+
+QUICK = "--model rule --runs 2 --episodes 1 --patterns ramp --duration 120 --no-one-pool".split()  # noqa: SIM905
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda command, *options: CliRunner().invoke(command, options, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "options"),
+    [(evaluate, "comprehensive_evaluation", ["--accept-invalid"]), (compare, "rl_comparison_data", [])],
+)
+def test_a_quick_run_writes_its_folder_and_says_whether_it_is_valid(invoke, tmp_path, command, name, options):
+    done = invoke(command, *QUICK, "--out", "here", *options)
+    content = json.loads((tmp_path / "here" / f"{name}.json").read_text())
+    assert done.exit_code == (0 if content["valid"] or options else 3), done.output
+    assert content["settings"]["runs"] == 2
+    assert {row["workload"] for row in content["rows"]} == {"ramp", "all"}
+    assert "here" in done.output
+
+
+def test_the_cluster_comes_later(invoke):
+    done = invoke(evaluate, "--env", "cluster")
+    assert done.exit_code == 2
+    assert "comes later" in done.output
+    assert "rlscaler demo" in done.output
+
+
+def test_options_win_over_the_file_and_the_file_over_the_defaults(tmp_path):
+    environment = {"episode_duration": 180, "action_interval": 15, "namespace": "chat", "prometheus_url": "http://x"}
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"environment": environment, "agent": {"gamma": 0.9}}))
+    settings = read_settings(path, duration_seconds=120, runs=None)
+    assert (settings.duration_seconds, settings.interval_seconds, settings.runs) == (120, 15, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "message"),
+    [
+        (["--patterns", "ramp,sawtooth"], None, "sawtooth: choose from ramp"),
+        (["--runs", "0"], None, "runs = 0"),
+        (["--interval", "7"], None, "interval_seconds = 7"),
+        (["--config", "c.json"], "{", "not JSON"),
+        (["--config", "c.json"], '{"env": {}}', "the parts are `environment` and `agent`"),
+        (["--config", "c.json"], '{"environment": {"action_interval": "often"}}', "action_interval = 'often'"),
+        (["--config", "c.json"], '{"environment": {"min_replicas": 5, "max_replicas": 2}}', "min_replicas 5 is above"),
+        (["--config", "absent.json"], None, "No such file"),
+    ],
+)
+def test_bad_input_names_the_field_and_plays_nothing(invoke, tmp_path, options, content, message):
+    if content is not None:
+        (tmp_path / "c.json").write_text(content)
+    done = invoke(compare, "--model", "rule", *options)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert not (tmp_path / "rl").exists()
+
+
+def test_the_schema_is_printed(invoke):
+    assert "rows" in json.loads(invoke(compare, "--schema").output)["properties"]

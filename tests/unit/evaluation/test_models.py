@@ -1,0 +1,105 @@
+"""Which model is meant, and what is refused with which remedy."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.evaluation import models
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.training.export import to_onnx, write
+
+STACK, WIDTH = 4, 40
+
+
+def training(folder, units=8):
+    """A training folder as `rlscaler train` leaves it: ONNX, manifest, archive of the same weights."""
+    torch.manual_seed(1)
+    layers = [nn.Linear(WIDTH, units), nn.Tanh(), nn.Linear(units, units), nn.Tanh(), nn.Linear(units, 13)]
+    content = to_onnx(layers, WIDTH)
+    import hashlib
+
+    manifest = Manifest(name="test", stack_size=STACK, digest=hashlib.sha256(content).hexdigest())
+    write(folder, "policy", "manifest.json", content, manifest)
+    names = {0: "mlp_extractor.policy_net.0", 2: "mlp_extractor.policy_net.2", 4: "action_net"}
+    weights = {f"{name}.{key}": value for i, name in names.items() for key, value in layers[i].state_dict().items()}
+    buffer = io.BytesIO()
+    torch.save(weights, buffer)
+    with zipfile.ZipFile(folder / "best_model.zip", "w") as archive:
+        archive.writestr("policy.pth", buffer.getvalue())
+    return folder
+
+
+def test_folder_onnx_and_zip_are_the_same_network(tmp_path):
+    folder = training(tmp_path / "training_20260101_000000")
+    stacked = np.random.default_rng(0).standard_normal((5, WIDTH)).astype(np.float32)
+    loaded = [models.load(str(path), tmp_path) for path in (folder, folder / "policy.onnx", folder / "best_model.zip")]
+    found = [item.actor.probabilities(stacked) for item in loaded]
+    np.testing.assert_allclose(found[0], found[1])
+    np.testing.assert_allclose(found[0], found[2], atol=1e-5)
+
+
+def test_the_newest_finished_training_is_the_default(tmp_path):
+    training(tmp_path / "training_20260101_000000")
+    newest = training(tmp_path / "training_20260102_000000")
+    (tmp_path / "training_20260103_000000").mkdir()
+    assert models.load(None, tmp_path).path == newest / "policy.onnx"
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth", ".pkl"])
+def test_a_pickle_is_refused_before_it_is_opened(tmp_path, suffix):
+    bomb = tmp_path / f"model{suffix}"
+    with pytest.raises(EvaluationError, match=r"runs whatever code is in it.*policy\.onnx"):
+        models.load(str(bomb), tmp_path)
+
+
+def test_code_in_an_archive_does_not_run(tmp_path):
+    folder = training(tmp_path / "training_1")
+
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "ran"), "w"))
+
+    buffer = io.BytesIO()
+    torch.save({"action_net.weight": Bomb()}, buffer)
+    with zipfile.ZipFile(folder / "best_model.zip", "w") as archive:
+        archive.writestr("policy.pth", buffer.getvalue())
+    with pytest.raises(EvaluationError, match="not a stable-baselines3 archive"):
+        models.load(str(folder / "best_model.zip"), tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.onnx", None, "no such file"),
+        ("alone.onnx", b"x", "manifest is missing"),
+        ("notes.txt", b"x", "expected a training folder"),
+    ],
+)
+def test_a_wrong_model_names_itself_and_the_remedy(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(EvaluationError, match=message) as caught:
+        models.load(str(tmp_path / name), tmp_path)
+    assert name in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_an_empty_folder_is_not_a_model(tmp_path):
+    with pytest.raises(EvaluationError, match="has the training finished"):
+        models.load(str(tmp_path), tmp_path)
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    folder = training(tmp_path / "training_1")
+    path = folder / "policy.onnx"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(EvaluationError, match="damaged"):
+        models.load(str(path), tmp_path)
