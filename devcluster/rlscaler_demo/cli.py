@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import click
 
-from .settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, Pool, Settings
+from .settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, POLICIES, Pool, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Seconds(click.ParamType):
+class Seconds(click.ParamType[tuple[float, float]]):
     """A range of seconds, as 35-55, or one number."""
 
     name = "SECONDS"
@@ -61,6 +61,13 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
     help="What scales: the RLScalingPolicy, or the HorizontalPodAutoscaler on CPU and on GPU utilization.",
 )
 @click.option("--mode", type=click.Choice(MODES), default="Auto", show_default=True, help="spec.mode of the policy.")
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    default="ppo",
+    show_default=True,
+    help="Bundled policy: the trained network, or the forecast rule without one.",
+)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of pattern, arrivals and service.")
 @click.option(
     "--out",
@@ -141,6 +148,7 @@ def _settings(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, 
         duration_seconds=options["duration"],
         interval_seconds=options["interval"],
         mode=options["mode"],
+        policy=options["policy"],
         contender=options["contender"],
         seed=options["seed"],
         slo_ms=options["slo_ms"],

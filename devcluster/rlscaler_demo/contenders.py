@@ -44,7 +44,10 @@ class Contender(ABC):
 
     @abstractmethod
     def waiting_for(self, recorder: Recorder) -> str:
-        """What is still missing before the load may begin; empty = nothing."""
+        """What is still missing before the load may begin; empty = nothing.
+
+        The load begins right after a decision, so that runs on one seed meet it at the same phase of the interval.
+        """
 
     @abstractmethod
     def stop(self) -> None:
@@ -90,7 +93,9 @@ class Policy(Contender):
         ready = recorder.conditions.get("Ready")
         if ready is None:
             return "the operator's first report"
-        return "" if ready.status == "True" else f"the policy to be Ready: {ready.message}"
+        if ready.status != "True":
+            return f"the policy to be Ready: {ready.message}"
+        return "" if recorder.last_action else "the first decision"
 
     def stop(self) -> None:
         self._supervisor.stop("operator")

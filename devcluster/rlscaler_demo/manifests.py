@@ -130,6 +130,7 @@ def policy(settings: Settings) -> Manifest:
             "mode": settings.mode,
             "intervalSeconds": settings.interval_seconds,
             "targets": {pool.name: _target(pool) for pool in settings.pools},
+            "policy": {"bundled": settings.policy},
             "slo": {"latencyMilliseconds": round(settings.slo_ms)},
             "placement": {
                 "httpRoute": {

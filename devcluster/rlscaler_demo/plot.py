@@ -170,12 +170,12 @@ def _placement(axes: Axes, timeline: Timeline) -> None:
     axes.set_ylim(0, 100)
     axes.set_yticks([0, 50, 100])
     axes.set_ylabel("traffic (%)")
+    before = -1
     for start, end, index in runs(timeline.placement):
-        if index < 0:
-            continue
-        if start > 0:
+        if before >= 0:
             axes.axvline(start, color=INK, linewidth=0.8, linestyle=":")
-        if (end - start) / len(timeline) > NARROWEST_LABEL:
+        before = index
+        if index >= 0 and (end - start) / len(timeline) > NARROWEST_LABEL:
             axes.text((start + end) / 2, 50, PLACEMENT_LABELS[index], ha="center", va="center", fontsize=9, color=INK)
     _legend(axes)
 

@@ -53,7 +53,6 @@ class Demo:
             cluster = stack.enter_context(Cluster(self._settings))
             stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
             stack.callback(self._supervisor.stop_all)
-            stack.callback(lambda: self._screen.step("stopping"))
             self._play(cluster, load)
         summary = self._results.write()
         if warning := load.warning():
@@ -84,9 +83,10 @@ class Demo:
             self._wait(lambda: _missing_replicas(settings, recorder), FIRST_REPLICAS_SECONDS)
             screen.step(_introduction(settings))
             contender.start()
-            self._wait(lambda: contender.waiting_for(recorder), CONTENDER_SECONDS)
+            self._wait(lambda: _contender_lacks(contender, recorder), CONTENDER_SECONDS)
             self._drive(cluster, load, service, recorder)
-            self._end_of_load(contender, service)
+            contender.stop()
+            service.stop()
 
     def _drive(self, cluster: Cluster, load: Load, service: Service, recorder: Recorder) -> None:
         """Send the load and show what happens until its end."""
@@ -104,11 +104,7 @@ class Demo:
         if child.process.returncode:
             raise child.failure("ended before the load was over")
         supervisor.finish("locust")
-
-    def _end_of_load(self, contender: Contender, service: Service) -> None:
-        self._screen.step("load is over: stopping operator, service and cluster in this order")
-        contender.stop()
-        service.stop()
+        self._screen.step("the load is over: stopping the contender, the service and the cluster")
 
     def _snapshot(self, elapsed: float, load: Load, live: LiveLoad, recorder: Recorder) -> Snapshot:
         second = min(max(int(elapsed), 0), len(load.rate) - 1)
@@ -151,6 +147,11 @@ class Demo:
             if time.monotonic() > deadline:
                 raise DemoError(f"waited {timeout_seconds:.0f} s for {what}; the logs are in {self._results.logs}")
             time.sleep(REFRESH_SECONDS)
+
+
+def _contender_lacks(contender: Contender, recorder: Recorder) -> str:
+    recorder.read_audit()
+    return recorder.error or contender.waiting_for(recorder)
 
 
 def versions() -> dict[str, str]:

@@ -107,7 +107,6 @@ class Screen:
     def table(self) -> Iterator[None]:
         """The live part, while the load runs."""
         if not self.console.is_terminal:
-            self.console.print("  ".join(name for name, _ in (*COLUMNS, *POOL_COLUMNS)))
             yield
             return
         with Live(console=self.console, refresh_per_second=4, transient=False) as self._live:

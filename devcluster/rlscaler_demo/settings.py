@@ -9,6 +9,7 @@ POOLS = ("gpu", "cpu")
 PATTERNS = ("spike", "ramp", "periodic", "random", "trace")
 MODES = ("Auto", "Shadow", "Off")
 CONTENDERS = ("rl", "hpa")
+POLICIES = ("ppo", "rule")
 
 NAMESPACE = "workloads"
 SERVICE = "chat"
@@ -20,9 +21,6 @@ LOW_USERS, HIGH_USERS = 10.0, 100.0
 CLIENT_TIMEOUT_MS = 5000.0
 """After this time a client gives up. A failure enters latency percentiles with it, so that rejecting requests never
 makes a service look faster."""
-
-WARM_UP_SECONDS = 20.0
-"""How long the operator watches the idle service before the load starts, so that its rate window is filled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,8 @@ class Settings:
     interval_seconds: int = 15
     """Action interval of the policy. The product's default is 30 s; the demo is shorter so that a run shows more."""
     mode: str = "Auto"
+    policy: str = "ppo"
+    """The bundled policy that decides."""
     contender: str = "rl"
     seed: int = 1
     slo_ms: float = 1000.0

@@ -1,0 +1,119 @@
+"""The demo as its users run it: a real control plane, operator, service and Locust in processes of their own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rlscaler_demo.leftovers import Journal
+from rlscaler_devcluster.api import down
+from rlscaler_devcluster.paths import cluster_dir
+
+NAME = f"pytest-demo-{os.getpid()}"
+DEADLINE_SECONDS = 240
+QUICK = ["--policy", "rule", "--interval", "10", "--gpu-cold-start", "2-3", "--cpu-cold-start", "0.5-1", "--cluster-name", NAME]
+KEYS = {
+    *("contender", "pattern", "seed", "requests", "failures", "goodput_rps", "p50_ms", "p95_ms", "p99_ms"),
+    *("slo_violation_ratio", "gpu_replica_seconds", "cpu_replica_seconds", "cost", "decisions", "scale_ups"),
+    *("scale_downs", "placement_changes", "unknown_observations", "server_version"),
+    *("duration_s", "interval_seconds", "slo_ms", "versions"),
+}
+
+
+def demo(out: Path, *options: str) -> subprocess.Popen[str]:
+    """Start `rlscaler demo`; its output is a pipe."""
+    command = [sys.executable, "-m", "rlscaler_operator.cli", "demo", "--out", str(out), *QUICK, *options]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """The output up to the line that holds `text`; fails when the output ends without it."""
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if text in line:
+            return "".join(seen)
+    pytest.fail(f"{text!r} was not said:\n{''.join(seen)}")
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """The rest of the output, when the process has ended."""
+    output, _ = process.communicate(timeout=DEADLINE_SECONDS)
+    return output
+
+
+def left_running() -> list[psutil.Process]:
+    """Processes of the demo and of its cluster."""
+    of_cluster = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(cluster_dir(NAME)) in argument for argument in process.info["cmdline"] or [])
+    ]
+    return [*Journal(NAME).leftover_processes(), *of_cluster]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    remains = left_running()
+    for process in remains:
+        process.kill()
+    down(NAME)
+    assert remains == []
+
+
+def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_path: Path) -> None:
+    with demo(tmp_path / "killed", "--duration", "60") as killed:
+        read_until(killed, "load: spike")
+        killed.kill()
+    assert left_running()
+
+    out = tmp_path / "out"
+    with demo(out, "--duration", "40") as process:
+        assert "of a demo that was killed" in read_until(process, "emulated service")
+        output = finish(process)
+    assert process.returncode == 0, output
+
+    summary = json.loads((out / "summary.json").read_text())
+    assert set(summary) == KEYS
+    assert summary["unknown_observations"] == 0
+    assert summary["requests"] > 1000
+    assert summary["goodput_rps"] > 0
+    assert summary["scale_ups"] > 0
+    assert summary["decisions"] >= 3
+    assert summary["gpu_replica_seconds"] + summary["cpu_replica_seconds"] > 2 * 40
+    with (out / "timeline.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 40
+    assert float(rows[-1]["cost"]) == pytest.approx(summary["cost"], abs=1e-4)
+    assert max(int(row["gpu_ready"]) + int(row["cpu_ready"]) for row in rows) > 2
+    assert (out / "timeline.png").stat().st_size > 50_000
+    assert (out / "audit.jsonl").stat().st_size > 0
+    assert {path.name for path in (out / "logs").iterdir()} == {"locust.log", "operator.log", "service.log"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
+    out = tmp_path / "out"
+    with demo(out, "--duration", "300") as process:
+        read_until(process, "load: spike")
+        began = time.monotonic()
+        process.send_signal(number)
+        output = finish(process)
+    assert process.returncode == 128 + number, output
+    assert "everything is stopped" in output
+    assert time.monotonic() - began < 60
+    assert left_running() == []
+    assert not (out / "summary.json").exists()
