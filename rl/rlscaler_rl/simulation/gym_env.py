@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -23,7 +23,7 @@ class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
     `pattern` None takes the patterns in turn. Episodes are truncated after `duration_seconds`, never terminated.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ evaluation ends with `check`, and its figures are void when it raises.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +95,7 @@ def _equal(name: str, left: Float, right: Float) -> None:
     _holds(name, close.reshape(len(close), -1).all(1), np.stack([left, right], axis=-1))
 
 
-def _holds(name: str, good: NDArray[np.bool_], shown: Float) -> None:
+def _holds(name: str, good: Any, shown: Float) -> None:
     if not np.all(good):
         row = int(np.flatnonzero(~good)[0])
         raise LedgerError(

@@ -48,10 +48,15 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
     """
     m = len(rows)
     readings = Readings(
-        *(np.empty(m) for _ in range(6)),
-        np.empty((m, len(SIGNALS))),
-        np.empty((m, 2), np.int32),
-        np.empty((m, 2), np.int32),
+        time=np.empty(m),
+        arrival_rate=np.empty(m),
+        cpu_utilization=np.empty(m),
+        memory_utilization=np.empty(m),
+        gpu_utilization=np.empty(m),
+        p95_ms=np.empty(m),
+        age_seconds=np.empty((m, len(SIGNALS))),
+        spec_replicas=np.empty((m, 2), np.int32),
+        ready_replicas=np.empty((m, 2), np.int32),
     )
     measure(facts, sensors, cluster, rows, latency, readings)
     return Samples(
