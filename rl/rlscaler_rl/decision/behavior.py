@@ -38,11 +38,16 @@ def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
     return limit
 
 
-def limited(params: Params, state: State, samples: Samples, desired: Int, highest: Int) -> Int:
-    """(N, 2) `desired` after the stabilization windows and the rate limits; `highest` from `scale_up_limit`."""
+def limited(params: Params, state: State, samples: Samples, desired: Int, highest: Int | None = None) -> Int:
+    """(N, 2) `desired` after the stabilization windows and the rate limits.
+
+    `highest` is the answer of `scale_up_limit`, where the caller has it already.
+    """
     rows = np.flatnonzero(params.has_behavior)
     if not rows.size:
         return desired
+    if highest is None:
+        highest = scale_up_limit(params, state, samples)
     current = samples.spec_replicas[rows]
     stable = _stabilized(params, state, samples, rows, current, desired[rows])
     lowest = np.minimum(_rate_limit(params, state, samples, rows, DOWN), current)
