@@ -75,15 +75,20 @@ class Follower:
 
     async def _list_patiently(self) -> tuple[dict[str, Any], str]:
         def report(state: tenacity.RetryCallState) -> None:
+            level = logging.WARNING if state.attempt_number == 1 else logging.INFO
             error = state.outcome.exception() if state.outcome else None
-            logger.warning("%s: %s; trying again in %.1f s", self.what, error, state.upcoming_sleep)
+            logger.log(level, "%s: %s; asking again until it answers", self.what, error)
 
+        first, longest = PAUSE_SECONDS
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TRANSIENT),
-            wait=tenacity.wait_random_exponential(multiplier=PAUSE_SECONDS[0], max=PAUSE_SECONDS[1]),
+            wait=tenacity.wait_exponential(multiplier=first, max=longest) + tenacity.wait_random(0, first),
             before_sleep=report,
         )
-        return await retrying(self._list)
+        result: tuple[dict[str, Any], str] = await retrying(self._list)
+        if retrying.statistics["attempt_number"] > 1:
+            logger.warning("%s: known again", self.what)
+        return result
 
     async def _list(self) -> tuple[dict[str, Any], str]:
         arguments = await self.prepare()
