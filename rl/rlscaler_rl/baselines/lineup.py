@@ -9,7 +9,7 @@ from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActo
 from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.baselines.keda import KedaRequestRate
-from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static
+from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static, StaticForPeak
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import Float
@@ -55,8 +55,9 @@ def lineup(actor: ActorLike, label: str, *, sweep: bool = False) -> list[Entry]:
         Entry("static_max", "Static, all max", "contender", lambda rate, seed: Static(1.0)),
         Entry("static_mid", "Static, mid", "contender", lambda rate, seed: Static(0.5)),
         Entry("random", "Random actions", "control", lambda rate, seed: RandomActor(manifest, seed)),
-        Entry("frozen", "Frozen (0, 0, balanced)", "control", lambda rate, seed: FrozenActor(held)),
+        Entry("frozen", "Frozen (0,0,balanced)", "control", lambda rate, seed: FrozenActor(held)),
         Entry("untrained", "Untrained network", "control", lambda rate, seed: UntrainedActor(manifest, seed)),
+        Entry("static_peak", "Static, known peak", "reference", lambda rate, seed: StaticForPeak(rate)),
         Entry("hindsight", "Hindsight rule", "reference", lambda rate, seed: Hindsight(rate)),
     ]
     return entries + [_hpa_variant(target) for target in HPA_TARGETS] if sweep else entries

@@ -23,6 +23,17 @@ class Static(Periodic):
         return np.ceil(low + self.fraction * (high - low)).astype(np.int32)
 
 
+class StaticForPeak(Periodic):
+    """The cheapest constant replicas for the highest rate of the episode: what a user who knows the peak provisions."""
+
+    def __init__(self, rate: Float, target: float = 0.8) -> None:
+        """`rate` (N, T): the mean arrivals of every second of the episodes that it will play."""
+        self.peak, self.target = rate.max(axis=1), target
+
+    def size(self, samples: Samples, state: State) -> Int:
+        return cheapest_mix(self.params, self.peak / self.target)
+
+
 class MaxOfRecent(Periodic):
     """The cheapest replicas for the highest sensed rate of the last `window_seconds`."""
 

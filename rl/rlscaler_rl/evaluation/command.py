@@ -19,7 +19,7 @@ from rlscaler_rl.evaluation.result import result_file
 from rlscaler_rl.evaluation.settings import read_settings
 
 RESULTS = Path("rl")
-EVALUATED = ("policy", "hpa", "keda", "rule", "static_mid", "random", "frozen", "untrained", "hindsight")
+EVALUATED = ("policy", "hpa", "keda", "rule", "static_mid", "static_peak", "random", "frozen", "untrained", "hindsight")
 """Who is played by `evaluate`; `compare` plays everybody and sweeps HPA's target."""
 
 PORTRAYED = ("policy", "hpa", "rule")

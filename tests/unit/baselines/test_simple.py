@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
 from rlscaler_rl.baselines.keda import KedaRequestRate
-from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static
+from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static, StaticForPeak
 from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.params import make_params
@@ -64,6 +64,12 @@ def test_static_stays_put():
     params = make_params(1, requests_per_second=RPS)
     assert play(Static(1.0), params, [10.0] * 8) == [[10, 10]] * 8
     assert play(Static(0.5), params, [10.0] * 8) == [[6, 6]] * 8
+
+
+def test_static_for_peak_carries_the_peak():
+    params = make_params(1, requests_per_second=RPS)
+    rate = np.array([[10.0, 80.0, 10.0]])
+    assert play(StaticForPeak(rate), params, [10.0] * 3) == [[4, 5]] * 3
 
 
 def test_max_of_recent_remembers_a_peak_for_its_window():

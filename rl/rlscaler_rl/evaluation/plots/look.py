@@ -16,6 +16,7 @@ COLOURS = {
     "max_of_recent": "#c58a00",
     "static_max": "#6b7785",
     "static_mid": "#98a3af",
+    "static_peak": "#4c5561",
     "hindsight": "#111111",
 }
 SWEEP, CONTROL = "#f0a36b", "#b9b4ac"

@@ -117,14 +117,21 @@ def invariant_table(result: ResultFile) -> Table:
 
 
 def headline(result: ResultFile) -> str:
-    """One sentence: how many contenders beat the policy, and over all workloads where it stands."""
+    """Where the policy stands over all patterns, how many rows it lost, and which references are ahead."""
     count = {verdict: len(_decided(result, verdict)) for verdict, _, _ in SECTIONS}
     policy = next(row for row in result.rows if row.role == "policy" and row.workload == ALL)
     contenders = [row for row in result.rows if row.workload == ALL and row.role == "contender"]
-    ahead = [row.label for row in contenders if row.metrics["j"].mean < policy.metrics["j"].mean]
-    place = f"mean J {policy.metrics['j'].mean:.2f}, place {len(ahead) + 1} of {len(contenders) + 1}"
+    ahead = [row.label for row in contenders if _scores_below(row, policy)]
+    place = f"Mean J {policy.metrics['j'].mean:.2f}, place {len(ahead) + 1} of {len(contenders) + 1}"
     behind = f" behind {', '.join(ahead)}" if ahead else ""
-    return f"{place}{behind}. Rows: {count['loss']} lost, {count['undecided']} undecided, {count['win']} won."
+    rows = f"Rows: {count['loss']} lost, {count['undecided']} undecided, {count['win']} won."
+    known = [row for row in result.rows if row.workload == ALL and row.role == "reference"]
+    better = [f"{row.label} {row.metrics['j'].mean:.2f}" for row in known if _scores_below(row, policy)]
+    return f"{place}{behind}. {rows} References ahead (not counted): {', '.join(better) or 'none'}."
+
+
+def _scores_below(row: Row, policy: Row) -> bool:
+    return row.metrics["j"].mean < policy.metrics["j"].mean
 
 
 def _decided(result: ResultFile, verdict: str) -> list[Row]:

@@ -47,12 +47,12 @@ def _matrix(result: ResultFile) -> RichTable:
     names = [*(item.name for item in result.workloads), ALL]
     made = RichTable(
         title="J PER WORKLOAD",
-        caption="red beats the policy, green is beaten by it, yellow is undecided; * knows the future",
+        caption="red beats the policy, green is beaten by it, yellow is undecided; * knows load or peak beforehand",
         **_STYLE,
     )
     made.add_column("contender", no_wrap=True)
-    for name in [*names, "cost", "late %"]:
-        made.add_column(name, justify="right", no_wrap=True)
+    for name in [*names, "cost", "late%"]:
+        made.add_column(name.replace("one_pool", "1 pool"), justify="right", no_wrap=True)
     cells = {(row.contender, row.workload): row for row in result.rows}
     ranking = [row for row in result.rows if row.workload == ALL and row.role != "sweep"]
     for row in sorted(ranking, key=lambda row: row.metrics["j"].mean):

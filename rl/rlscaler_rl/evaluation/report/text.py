@@ -44,7 +44,7 @@ def _lines(result: ResultFile) -> Iterator[str]:
         yield from render(table)
     for table in tables.score_tables(result):
         yield from render(table)
-    yield "* knows the future: a reference, not counted."
+    yield "* knows the load or its peak beforehand: a reference, not counted."
     yield "Differences are policy - contender in J; below 0 the policy is better."
     yield ""
     for table in (
