@@ -18,6 +18,7 @@ def test_operator_folder_is_not_a_package() -> None:
 @pytest.mark.parametrize("point", sorted(entry_points(group="rlscaler.commands"), key=lambda p: p.name), ids=str)
 def test_every_command_has_help_and_a_summary(point) -> None:
     from click.testing import CliRunner
+
     from rlscaler_operator.cli import SUMMARY, main
 
     assert point.name in SUMMARY
