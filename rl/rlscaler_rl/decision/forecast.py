@@ -1,8 +1,8 @@
 """What the arrival rate will be, from its history only; numpy, vectorised over N.
 
 Every sample is weighted by its age; NaN slots and samples older than `MEMORY_LIMIT_SECONDS` count for nothing.
-The constants minimise the pinball loss of the 90 % quantile over the load patterns and the first part of recorded
-traces, each relative to the best linear forecast for that load alone.
+The gains were fitted to the pinball loss of the 90 % quantile over the load patterns and the first part of recorded
+traces; `benchmarks/forecast.py` shows loss and coverage for every load and fits again.
 """
 
 from __future__ import annotations
