@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, Conflict, find_conflict
+from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, Conflict, ForeignWrites, find_conflict
 from rlscaler_operator.api import unsupported
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.exceptions import KubeError
@@ -100,10 +100,11 @@ class Judge:
 
     def _foreign(self, policy: Policy, findings: Findings) -> Conflict | None:
         now = time.time()
-        for name, writes in policy.foreign.items():
+        for name in filter(None, policy.deployments) if policy.spec.mode == "Auto" else ():
             deployment = self._cache.deployments.get((policy.key[0], name))
             if deployment is None:
                 continue
+            writes = policy.foreign.setdefault(name, ForeignWrites(deployment.replicas))
             manager = writes.look(deployment, FIELD_MANAGER, policy.spec.interval_seconds, now)
             if manager is not None:
                 text = f"{manager} set {deployment.replicas} replicas of Deployment {name}: taken as the new base"

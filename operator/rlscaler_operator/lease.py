@@ -39,7 +39,6 @@ class Lease:
         self._seen: tuple[Any, ...] | None = None
         self._seen_at = float("-inf")
         self._held: Json | None = None
-        self.acquired = asyncio.Event()
 
     @property
     def held(self) -> bool:
@@ -68,8 +67,6 @@ class Lease:
                     await self._step()
                 except KubeError as error:
                     log.warning("lease %s/%s: %s", self._namespace, self._name, error)
-                if not self.held:
-                    self.acquired.clear()
                 await asyncio.sleep(self.seconds / 5)
         finally:
             await asyncio.shield(self._release())
@@ -116,13 +113,11 @@ class Lease:
         if not self.held:
             log.info("%s holds the lease %s/%s", self.identity, self._namespace, self._name)
         self._deadline = sent + self.seconds * (1 - MARGIN)
-        self.acquired.set()
 
     async def _release(self) -> None:
         if self._held is None or not self.held:
             return
         self._deadline = float("-inf")
-        self.acquired.clear()
         body = dict(self._held, spec=dict(self._held["spec"], holderIdentity=""))
         with contextlib.suppress(KubeError):
             path = f"{self._collection}/{self._name}"

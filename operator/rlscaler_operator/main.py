@@ -6,6 +6,9 @@ status, finalizer and lease are the engine's.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import signal
 from typing import Any
 
 import kopf
@@ -70,13 +73,20 @@ async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises OperatorError where it cannot start or go on."""
     async with running(settings) as context:
-        await kopf.operator(
-            standalone=True,
-            clusterwide=not settings.namespaces,
-            namespaces=settings.namespaces,
-            stop_flag=context.stop,
-            memo=context,
+        # kopf takes the signals over; until then they must not cut a start short that already holds the lease.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
+        failed = asyncio.create_task(context.stop.wait(), name="stop")
+        operator = kopf.operator(
+            standalone=True, clusterwide=not settings.namespaces, namespaces=settings.namespaces, memo=context
         )
+        handlers = asyncio.create_task(operator, name="kopf")
+        await asyncio.wait({failed, handlers}, return_when=asyncio.FIRST_COMPLETED)
+        failed.cancel()
+        if not handlers.done():
+            handlers.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await handlers
 
 
 def _context(memo: Any) -> Context:

@@ -121,9 +121,7 @@ class Actuator:
         key = (policy.key[0], name)
         write = await write_replicas(self._kube, self._lease, self._cache, key, base, desired, self._timeout)
         if write.applied:
-            deployment = self._cache.deployments.get(key)
-            at = deployment.written_at if deployment else 0.0
-            policy.foreign.setdefault(name, ForeignWrites()).wrote(desired, at)
+            policy.foreign.setdefault(name, ForeignWrites(desired)).written = desired
         return write
 
 

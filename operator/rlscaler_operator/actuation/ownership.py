@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rlscaler_operator.sensing.cache import Deployment, Key, WatchCache
@@ -62,35 +62,27 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
 
 @dataclass(slots=True)
 class ForeignWrites:
-    """Watches one Deployment for replicas that somebody else set after our own last write."""
+    """Watches one Deployment for replicas that somebody else set after our own last write, or since we took over."""
 
-    written: int | None = None
-    written_at: float = 0.0
-    last_manager: str = ""
-    last_at: float = 0.0
-    conflict_until: float = 0.0
-    _reported: tuple[str, float] = field(default=("", 0.0))
-
-    def wrote(self, replicas: int, now: float) -> None:
-        """We set the replicas ourselves."""
-        self.written, self.written_at = replicas, now
+    written: int
+    """Replicas that we set, found or adopted last."""
+    manager: str = ""
+    """Who set another value last."""
+    seen_at: float = float("-inf")
+    conflict_until: float = float("-inf")
 
     def look(self, deployment: Deployment, own_manager: str, interval_seconds: float, now: float) -> str | None:
         """The manager that has just set another value than we did, once per write; else None.
 
-        Times in managedFields have whole seconds, so a write in the second of our own counts as later than ours.
+        The watch cache never goes back in time, so another value is always a later one. A manifest that merely owns
+        `replicas` without changing them is none.
         """
-        manager, at = deployment.manager, deployment.written_at
-        if self.written is None or deployment.replicas == self.written or not manager or manager == own_manager:
+        if deployment.replicas == self.written or deployment.manager in ("", own_manager):
             return None
-        if at < int(self.written_at) or (manager, at) == self._reported:
-            return None
-        self._reported = (manager, at)
-        if manager == self.last_manager and at - self.last_at <= FOREIGN_INTERVALS * interval_seconds:
+        if deployment.manager == self.manager and now - self.seen_at <= FOREIGN_INTERVALS * interval_seconds:
             self.conflict_until = now + FOREIGN_INTERVALS * interval_seconds
-        self.last_manager, self.last_at = manager, at
-        self.written = deployment.replicas
-        return manager
+        self.manager, self.seen_at, self.written = deployment.manager, now, deployment.replicas
+        return deployment.manager
 
     def conflict(self, name: str, now: float) -> Conflict | None:
         """A foreign manager that keeps setting the replicas holds them for a while."""
@@ -98,7 +90,7 @@ class ForeignWrites:
             return None
         return Conflict(
             "ForeignWriter",
-            f"{self.last_manager} keeps setting spec.replicas of Deployment {name}: stop it, or keep this policy in "
+            f"{self.manager} keeps setting spec.replicas of Deployment {name}: stop it, or keep this policy in "
             "mode Shadow",
             None,
         )

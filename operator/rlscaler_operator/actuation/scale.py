@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
-from rlscaler_operator.kube import FIELD_MANAGER, Kube, object_path
+from rlscaler_operator.kube import Kube, object_path
 from rlscaler_operator.lease import Lease
 from rlscaler_operator.sensing.cache import Key, WatchCache
 
@@ -54,7 +53,7 @@ async def write_replicas(
     except KubeError as error:
         return await _failed(kube, cache, key, path, base, error)
     version = scale.get("metadata", {}).get("resourceVersion", "")
-    cache.wrote_replicas(key, desired, version, FIELD_MANAGER, time.time())
+    cache.wrote_replicas(key, desired, version)
     return Write("Applied", f"{name}: {base} -> {desired}")
 
 

@@ -13,6 +13,8 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
+from rlscaler_operator.kube import FIELD_MANAGER
+
 Key = tuple[str, str]
 """(namespace, name)."""
 
@@ -30,9 +32,7 @@ class Deployment:
     replicas: int
     ready: int
     manager: str
-    """Who wrote `spec.replicas` last, by managedFields; empty = nobody known."""
-    written_at: float
-    """When, unix seconds; 0 where the manager is not known."""
+    """Who set `spec.replicas`, by managedFields; empty = nobody known."""
     deleting: bool = False
 
 
@@ -70,12 +70,12 @@ class WatchCache:
         self.deployments[key] = new
         return old is None or (old.replicas, old.ready, old.uid) != (new.replicas, new.ready, new.uid)
 
-    def wrote_replicas(self, key: Key, replicas: int, resource_version: str, manager: str, now: float) -> None:
+    def wrote_replicas(self, key: Key, replicas: int, resource_version: str) -> None:
         """Remember a write of ours before the watch reports it."""
         deployment = self.deployments.get(key)
         if deployment is not None and not older(resource_version, deployment.resource_version):
             deployment.replicas, deployment.resource_version = replicas, resource_version
-            deployment.manager, deployment.written_at = manager, now
+            deployment.manager = FIELD_MANAGER
 
     def put_autoscaler(self, kind: str, body: Mapping[str, Any]) -> None:
         key = _key(body)
@@ -129,29 +129,29 @@ class WatchCache:
 
 def parse_deployment(body: Mapping[str, Any]) -> Deployment:
     metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
-    manager, written_at = replicas_manager(metadata.get("managedFields") or ())
     replicas = spec.get("replicas")
     return Deployment(
         uid=metadata.get("uid", ""),
         resource_version=metadata.get("resourceVersion", ""),
         replicas=1 if replicas is None else int(replicas),
         ready=int(status.get("readyReplicas") or 0),
-        manager=manager,
-        written_at=written_at,
+        manager=replicas_manager(metadata.get("managedFields") or ()),
         deleting="deletionTimestamp" in metadata,
     )
 
 
-def replicas_manager(managed_fields: Any) -> tuple[str, float]:
-    """Who owns `spec.replicas` since when: (manager, unix seconds), ("", 0) where nobody is recorded."""
-    newest = ("", 0.0)
-    for entry in managed_fields:
-        fields = entry.get("fieldsV1") or {}
-        if "f:replicas" in (fields.get("f:spec") or {}):
-            at = unix(entry.get("time"))
-            if at >= newest[1]:
-                newest = (entry.get("manager", ""), at)
-    return newest
+def replicas_manager(managed_fields: Any) -> str:
+    """Who owns `spec.replicas`; empty where nobody is recorded.
+
+    A manager that sets another value takes the field over. Several may own one value; then it is as much ours as
+    theirs. Entries of the scale subresource carry no time.
+    """
+    owners = [
+        entry.get("manager", "")
+        for entry in managed_fields
+        if "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+    return FIELD_MANAGER if FIELD_MANAGER in owners else next(reversed(owners), "")
 
 
 def deployment_of_pod(body: Mapping[str, Any]) -> Key | None:

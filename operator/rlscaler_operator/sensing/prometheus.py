@@ -45,27 +45,28 @@ class Prometheus:
             session=session,
         )
         self._timeout_seconds = timeout_seconds
-        self._thread: asyncio.Future[Answers] | None = None
+        self._lock = asyncio.Lock()
 
     def close(self) -> None:
         self._client.close()
 
     async def ask(self, queries: list[Query]) -> Answers:
-        """All answers within the timeout of one query each; never raises.
+        """All answers, or why there are none, within a few timeouts of one query; never raises.
 
-        While a thread from an earlier call still hangs, no further one is started.
+        One batch at a time: while a thread hangs, no further one is started.
         """
-        if self._thread is not None and not self._thread.done():
-            return dict.fromkeys(
-                (q.name for q in queries), MetricsError("Prometheus has not answered the last query yet")
-            )
-        self._thread = asyncio.ensure_future(asyncio.to_thread(self._ask_all, queries))
         deadline = 2 * self._timeout_seconds
-        done, _ = await asyncio.wait({self._thread}, timeout=deadline)
-        if not done:
-            error = MetricsError(f"Prometheus did not answer within {deadline:g} s")
-            return dict.fromkeys((q.name for q in queries), error)
-        return self._thread.result()
+        error = MetricsError(f"Prometheus did not answer within {deadline:g} s")
+        late: Answers = dict.fromkeys((query.name for query in queries), error)
+        try:
+            async with asyncio.timeout(deadline):
+                await self._lock.acquire()
+        except TimeoutError:
+            return late
+        thread = asyncio.ensure_future(asyncio.to_thread(self._ask_all, queries))
+        thread.add_done_callback(lambda _: self._lock.release())
+        done, _ = await asyncio.wait({thread}, timeout=deadline)
+        return thread.result() if done else late
 
     def _ask_all(self, queries: list[Query]) -> Answers:
         answers: Answers = {}

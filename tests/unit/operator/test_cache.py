@@ -3,8 +3,7 @@ from rlscaler_operator.sensing.cache import WatchCache, deployment_of_pod, parse
 
 def body(replicas=2, ready=1, version="10", uid="u", managers=()):
     fields = [
-        {"manager": name, "time": time, "fieldsV1": {"f:spec": {"f:replicas": {}}}, "subresource": "scale"}
-        for name, time in managers
+        {"manager": name, "fieldsV1": {"f:spec": {"f:replicas": {}}}, "subresource": "scale"} for name in managers
     ]
     return {
         "metadata": {
@@ -40,17 +39,16 @@ def test_replicas_default_to_one_as_in_the_api():
     assert (deployment.replicas, deployment.ready) == (1, 0)
 
 
-def test_the_newest_owner_of_replicas_is_the_writer():
-    deployment = parse_deployment(
-        body(managers=[("helm", "2026-01-01T00:00:00Z"), ("kubectl", "2026-01-02T00:00:00Z")])
-    )
-    assert deployment.manager == "kubectl"
+def test_the_owner_of_replicas_is_the_writer_and_shared_ownership_is_ours():
+    assert parse_deployment(body(managers=["kubectl"])).manager == "kubectl"
+    assert parse_deployment(body(managers=["rlscaler", "helm"])).manager == "rlscaler"
+    assert parse_deployment(body()).manager == ""
 
 
 def test_an_older_version_is_ignored():
     cache = WatchCache()
     assert cache.put_deployment(body(replicas=2))
-    cache.wrote_replicas(("ns", "chat"), 5, "12", "rlscaler", 0.0)
+    cache.wrote_replicas(("ns", "chat"), 5, "12")
     assert not cache.put_deployment(body(replicas=2, version="11"))
     assert cache.deployments["ns", "chat"].replicas == 5
     assert not cache.put_deployment(body(replicas=5, version="12"))

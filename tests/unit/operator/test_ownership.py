@@ -55,33 +55,35 @@ def test_whoever_acts_goes_before_a_policy_in_shadow():
     assert find_conflict(NEW, claims(NEW), WatchCache()) is None
 
 
-def deployment(replicas, manager, at):
-    return Deployment("u", "1", replicas, replicas, manager, at)
+def deployment(replicas, manager):
+    return Deployment("u", "1", replicas, replicas, manager)
 
 
 def test_one_foreign_write_is_adopted_and_reported_once():
-    writes = ForeignWrites()
-    writes.wrote(3, 100.0)
-    scaled = deployment(5, "kubectl", 110.0)
-    assert writes.look(scaled, "rlscaler", 30, 111.0) == "kubectl"
-    assert writes.look(scaled, "rlscaler", 30, 112.0) is None
+    writes = ForeignWrites(3)
+    assert writes.look(deployment(5, "kubectl"), "rlscaler", 30, 111.0) == "kubectl"
+    assert writes.look(deployment(5, "kubectl"), "rlscaler", 30, 112.0) is None
     assert writes.conflict("chat-cpu", 112.0) is None
 
 
 def test_the_same_manager_twice_is_a_conflict_for_a_while():
-    writes = ForeignWrites()
-    writes.wrote(3, 100.0)
-    writes.look(deployment(5, "kubectl", 110.0), "rlscaler", 30, 111.0)
-    writes.wrote(4, 130.0)
-    writes.look(deployment(5, "kubectl", 140.0), "rlscaler", 30, 141.0)
+    writes = ForeignWrites(3)
+    writes.look(deployment(5, "kubectl"), "rlscaler", 30, 111.0)
+    writes.written = 4
+    writes.look(deployment(5, "kubectl"), "rlscaler", 30, 141.0)
     assert writes.conflict("chat-cpu", 142.0).reason == "ForeignWriter"
     assert writes.conflict("chat-cpu", 141.0 + 151.0) is None
 
 
+def test_twice_with_a_long_time_between_is_no_conflict():
+    writes = ForeignWrites(3)
+    writes.look(deployment(5, "kubectl"), "rlscaler", 30, 111.0)
+    writes.look(deployment(6, "kubectl"), "rlscaler", 30, 311.0)
+    assert writes.conflict("chat-cpu", 312.0) is None
+
+
 def test_our_own_writes_and_manifests_with_the_same_value_are_no_foreign_writes():
-    writes = ForeignWrites()
-    assert writes.look(deployment(5, "kubectl", 110.0), "rlscaler", 30, 111.0) is None
-    writes.wrote(5, 120.0)
-    assert writes.look(deployment(5, "kubectl", 130.0), "rlscaler", 30, 131.0) is None
-    assert writes.look(deployment(6, "rlscaler", 130.0), "rlscaler", 30, 131.0) is None
-    assert writes.look(deployment(4, "kubectl", 110.0), "rlscaler", 30, 131.0) is None
+    writes = ForeignWrites(5)
+    assert writes.look(deployment(5, "kubectl"), "rlscaler", 30, 111.0) is None
+    assert writes.look(deployment(6, "rlscaler"), "rlscaler", 30, 131.0) is None
+    assert writes.look(deployment(6, ""), "rlscaler", 30, 131.0) is None

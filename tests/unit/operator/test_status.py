@@ -87,7 +87,7 @@ def test_unknown_values_are_absent_never_zero(entry):
 
 def test_a_deployment_that_does_not_exist_has_only_its_name():
     shown = targets_status(
-        {"gpu": "chat-gpu", "cpu": "chat-cpu"}, {"gpu": None, "cpu": Deployment("u", "1", 3, 2, "", 0.0)}, {"cpu": 4}
+        {"gpu": "chat-gpu", "cpu": "chat-cpu"}, {"gpu": None, "cpu": Deployment("u", "1", 3, 2, "")}, {"cpu": 4}
     ).to_dict()
     assert shown["gpu"] == {"deployment": "chat-gpu"}
     assert shown["cpu"] == {
