@@ -110,7 +110,9 @@ def fit(loads: dict[str, Cases]) -> dict[str, float]:
     found = minimize(loss, shipped, method="Nelder-Mead", bounds=[(0, 5)] * 3, options={"maxiter": 200})
     for name, gain in zip(names, shipped, strict=True):
         setattr(forecast, name, gain)
-    return dict(zip(names, found.x.round(2).tolist(), strict=True)) | {"gain": round(float(1 - found.fun / at_shipped), 3)}
+    return dict(zip(names, found.x.round(2).tolist(), strict=True)) | {
+        "gain": round(float(1 - found.fun / at_shipped), 3)
+    }
 
 
 @click.command()
