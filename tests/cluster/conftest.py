@@ -16,7 +16,7 @@ from rlscaler_devcluster.progress import ConsoleReporter
 FAST_COLD_STARTS = {"gpu": (1.0, 2.0), "cpu": (0.2, 0.8)}
 """Seconds; the defaults would make every test wait for most of a minute."""
 
-_NAME = re.compile(r"pytest-(?P<pid>\d+)")
+_NAME = re.compile(r"pytest-(?P<pid>\d+)(-[a-z]+)?")
 
 
 @pytest.fixture(scope="session")

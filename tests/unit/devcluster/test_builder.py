@@ -1,0 +1,112 @@
+"""Stamps, locks and resumption of the builder, with a stand-in for the compiler that writes down its calls."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rlscaler_devcluster import binaries, builder, paths, stamps
+from rlscaler_devcluster.exceptions import BuildError
+from rlscaler_devcluster.progress import Reporter
+from rlscaler_devcluster.toolchain import Go, environment
+from rlscaler_devcluster.versions import TOOLS
+
+KWOK = TOOLS["kwok"]
+
+COMPILER = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$1" in
+  list) echo "true stale dependency: x"; echo "false " ;;
+  build)
+    echo some/package >&2
+    [ -z "$FAIL" ] || { echo "kwok.go:1:2: undefined: nonsense" >&2; exit 1; }
+    while [ "$1" != -o ]; do shift; done
+    printf '#!/bin/sh\\necho kwok version v0.8.0\\n' > "$2" ;;
+esac
+"""
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
+    command = tmp_path / "go"
+    command.write_text(COMPILER)
+    command.chmod(0o755)
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    return Go(command, environment())
+
+
+def builds(tmp_path: Path) -> int:
+    return sum(line.startswith("build ") for line in (tmp_path / "calls").read_text().splitlines())
+
+
+def test_a_built_binary_is_stamped_and_not_built_again(compiler: Go, tmp_path: Path) -> None:
+    assert stamps.valid(KWOK) is None
+    stamp = builder.build(KWOK, compiler, Reporter())
+    assert stamp == stamps.valid(KWOK) == builder.build(KWOK, compiler, Reporter())
+    assert builds(tmp_path) == 1
+    assert binaries.installed_version(KWOK, stamps.binary(KWOK)) == (0, 8, 0)
+
+
+def test_two_builds_at_once_compile_once(compiler: Go, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: builder.build(KWOK, compiler, Reporter()), range(4)))
+    assert len(set(results)) == 1
+    assert builds(tmp_path) == 1
+
+
+def test_changed_flags_make_the_stamp_invalid(compiler: Go) -> None:
+    builder.build(KWOK, compiler, Reporter())
+    assert stamps.valid(replace(KWOK, tags=("netgo",))) is None
+    assert stamps.valid(replace(KWOK, stamp=())) is None
+
+
+def test_a_binary_cut_short_is_built_again(compiler: Go, tmp_path: Path) -> None:
+    builder.build(KWOK, compiler, Reporter())
+    stamps.binary(KWOK).write_bytes(b"#!/bin/sh")
+    assert stamps.valid(KWOK) is None
+    builder.build(KWOK, compiler, Reporter())
+    assert builds(tmp_path) == 2
+
+
+def test_a_failed_build_shows_the_compilers_words_and_leaves_nothing(
+    compiler: Go, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Go(compiler.command, compiler.environment | {"FAIL": "1"})
+    with pytest.raises(BuildError, match="undefined: nonsense"):
+        builder.build(KWOK, failing, Reporter())
+    assert list(paths.bin_dir().iterdir()) == []
+
+
+def test_the_disk_is_checked_before_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 100 << 20))
+    with pytest.raises(BuildError, match="RLSCALER_CACHE"):
+        builder.announce([TOOLS["kube-apiserver"]], Reporter())
+
+
+def test_disk_that_the_caches_hold_already_is_not_asked_for_again() -> None:
+    empty = builder.disk_needed_mb([TOOLS["kube-apiserver"]])
+    filled = paths.go_dir() / "build" / "x"
+    filled.parent.mkdir(parents=True)
+    filled.write_bytes(os.urandom(5 << 20))
+    assert 4 <= empty - builder.disk_needed_mb([TOOLS["kube-apiserver"]]) <= 6
+
+
+def test_our_own_go_caches_unless_the_users_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOCACHE", "/users/build")
+    assert environment()["GOCACHE"] == str(paths.go_dir() / "build")
+    monkeypatch.setenv("RLSCALER_GO_CACHES", "user")
+    assert environment()["GOCACHE"] == "/users/build"
+
+
+def test_the_module_folder_follows_the_package(cache: Path) -> None:
+    folder = builder.module_dir("adapter")
+    assert {"go.mod", "go.sum", "main.go"} <= {entry.name for entry in folder.iterdir()}
+    (folder / "go.mod").write_text("stale")
+    assert (builder.module_dir("adapter") / "go.mod").read_text().startswith("module ")

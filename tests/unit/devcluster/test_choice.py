@@ -1,0 +1,68 @@
+"""Where binaries come from: the user's PATH, our cache, upstream's release, a build, in this order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlscaler_devcluster.choice import AUTO, BUILD, CACHE, PATH, RELEASE, Found, choose
+from rlscaler_devcluster.versions import TOOLS, accepts, pinned
+
+APISERVER = TOOLS["kube-apiserver"]
+GOOD = Found("/usr/bin/kube-apiserver", pinned(APISERVER))
+OLD = Found("/opt/kube-apiserver", (1, 20, 0))
+
+
+def never() -> bool:
+    raise AssertionError("the network was asked although the binary is there")
+
+
+def test_a_compatible_binary_on_path_comes_first() -> None:
+    chosen = choose(APISERVER, [GOOD], "/cache/kube-apiserver", never)
+    assert (chosen.source, chosen.path) == (PATH, GOOD.path)
+
+
+def test_an_incompatible_one_is_passed_over_and_named() -> None:
+    chosen = choose(APISERVER, [OLD], "/cache/kube-apiserver", never)
+    assert (chosen.source, chosen.path) == (CACHE, "/cache/kube-apiserver")
+    assert "/opt/kube-apiserver is 1.20.0" in chosen.reason
+
+
+def test_the_second_on_path_is_taken_when_the_first_will_not_do() -> None:
+    assert choose(APISERVER, [OLD, GOOD], None, never).path == GOOD.path
+
+
+def test_a_binary_without_a_version_is_not_trusted() -> None:
+    assert choose(APISERVER, [Found("/usr/bin/kube-apiserver", None)], None, lambda: False).source == BUILD
+
+
+@pytest.mark.parametrize(("reachable", "source"), [(True, RELEASE), (False, BUILD)])
+def test_a_release_where_the_network_allows_it_else_a_build(reachable: bool, source: str) -> None:
+    assert choose(APISERVER, [], None, lambda: reachable).source == source
+
+
+def test_asking_for_a_build_ignores_path_and_network() -> None:
+    assert choose(APISERVER, [GOOD], None, never, source=BUILD).source == BUILD
+
+
+def test_asking_for_a_release_does_not_probe() -> None:
+    assert choose(APISERVER, [GOOD], None, never, source=RELEASE).source == RELEASE
+
+
+@given(
+    found=st.lists(st.builds(Found, st.just("/x"), st.none() | st.tuples(*[st.integers(0, 40)] * 3))),
+    cached=st.none() | st.just("/cache/x"),
+    reachable=st.booleans(),
+    source=st.sampled_from([AUTO, PATH, RELEASE, BUILD]),
+    name=st.sampled_from(sorted(TOOLS)),
+)
+def test_whatever_is_there_the_choice_is_usable(
+    found: list[Found], cached: str | None, reachable: bool, source: str, name: str
+) -> None:
+    tool = TOOLS[name]
+    chosen = choose(tool, found, cached, lambda: reachable, source)
+    assert chosen.source in (PATH, CACHE, RELEASE, BUILD)
+    assert (chosen.path is None) == (chosen.source in (RELEASE, BUILD))
+    if chosen.source == PATH:
+        assert any(entry.version and accepts(tool, entry.version) for entry in found)

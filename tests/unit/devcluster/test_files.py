@@ -1,0 +1,84 @@
+"""The files a cluster is started from, and the user's kubeconfig."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+
+from rlscaler_devcluster import kubeconfig, nodes, pki, stages
+from rlscaler_devcluster.components import PORTS, Layout, kube_apiserver
+from rlscaler_devcluster.exceptions import DevClusterError
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> dict[str, object]:
+    return kubeconfig.admin("unit", "https://127.0.0.1:20001", pki.create(tmp_path / "pki"))
+
+
+def test_certificates_are_signed_by_the_ca_and_keys_are_private(tmp_path: Path) -> None:
+    made = pki.create(tmp_path / "pki")
+    authority = x509.load_pem_x509_certificate(made.ca_cert.read_bytes())
+    for path in (made.admin_cert, made.proxy_cert):
+        x509.load_pem_x509_certificate(path.read_bytes()).verify_directly_issued_by(authority)
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in (tmp_path / "pki").iterdir())
+    assert not (tmp_path / "pki" / "ca.key").exists()
+
+
+def test_merging_keeps_the_users_entries_and_unmerging_restores_them(tmp_path: Path, admin: dict[str, object]) -> None:
+    target = tmp_path / "config"
+    users = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "work", "cluster": {"server": "https://work"}}],
+        "users": [{"name": "me", "user": {"token": "t"}}],
+        "contexts": [{"name": "work", "context": {"cluster": "work", "user": "me"}}],
+        "current-context": "work",
+    }
+    target.write_text(yaml.safe_dump(users))
+    kubeconfig.merge(admin, target)
+    kubeconfig.merge(admin, target)
+    merged = yaml.safe_load(target.read_text())
+    assert [entry["name"] for entry in merged["contexts"]] == ["work", "rlscaler-unit"]
+    assert merged["current-context"] == "rlscaler-unit"
+    kubeconfig.unmerge("unit", target)
+    restored = yaml.safe_load(target.read_text())
+    assert restored == users | {"current-context": ""}
+
+
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("hello: world\n")
+    with pytest.raises(DevClusterError, match="is not a kubeconfig"):
+        kubeconfig.read(path)
+
+
+def test_kwoks_configuration_has_one_ready_stage_for_each_flavour_and_one_for_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "kwok.yaml"
+    stages.write_config(path, {"gpu": (1.0, 2.5)})
+    documents = {(entry["kind"], entry["metadata"]["name"]): entry for entry in yaml.safe_load_all(path.read_text())}
+    delay = documents["Stage", "pod-ready-gpu"]["spec"]["delay"]
+    assert (delay["durationMilliseconds"], delay["jitterDurationMilliseconds"]) == (1000, 2500)
+    assert documents["Stage", "pod-ready-cpu"]["spec"]["delay"]["jitterDurationMilliseconds"] == 11000
+    assert {"pod-ready-at-once", "pod-delete", "node-initialize"} <= {
+        name for kind, name in documents if kind == "Stage"
+    }
+    assert {"Metric", "ClusterResourceUsage"} <= {kind for kind, _ in documents}
+
+
+def test_only_gpu_nodes_are_tainted_and_hold_gpus() -> None:
+    pool = {node["metadata"]["name"]: node for node in nodes.pools(gpu_nodes=1, gpus_per_node=4, cpu_nodes=1)}
+    assert pool["gpu-1"]["status"]["capacity"]["nvidia.com/gpu"] == "4"
+    assert pool["gpu-1"]["spec"]["taints"][0]["key"] == "nvidia.com/gpu"
+    assert "nvidia.com/gpu" not in pool["cpu-1"]["status"]["capacity"]
+    assert pool["cpu-1"]["spec"] == {}
+
+
+def test_the_api_server_listens_on_loopback_only(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, dict.fromkeys(PORTS, 20001), {"kube-apiserver": "/bin/kube-apiserver"})
+    command = kube_apiserver(layout)
+    assert "--bind-address=127.0.0.1" in command
+    assert not any("0.0.0.0" in argument for argument in command)
