@@ -2,7 +2,8 @@
 
     python benchmarks/decision.py [--rows 1000] [--repeats 300] [--random-network] [--out FILE]
 
-Prints milliseconds a batch (best, median and 99th percentile, beside the machine's load), and how much longer the same decisions take one by one.
+Prints milliseconds a batch (best, median and 99th percentile, beside the machine's load), and how much longer the
+same decisions take one by one.
 """
 
 from __future__ import annotations
