@@ -72,10 +72,11 @@ class Demo:
         settings, screen, supervisor = self._settings, self._screen, self._supervisor
         screen.step(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version} at {cluster.info.server}")
         contender = make_contender(settings, cluster.kube, cluster.info, supervisor, self._results)
-        cluster.create_workload()
-        contender.install()
         service = Service(settings, cluster.info, supervisor)
+        cluster.create_workload()
         service.start()
+        contender.install()
+        service.wait()
         screen.step(f"emulated service at {service.url}, scraped by {cluster.info.prometheus_url}")
         audit = self._results.audit if settings.contender == "rl" else None
         with Recorder(cluster.kube, settings, self._results.data, audit) as recorder:

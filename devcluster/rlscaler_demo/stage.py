@@ -16,7 +16,7 @@ from .access import access
 from .contenders import RLSCALER, answers
 from .exceptions import DemoError
 from .kube import Json, Kube, KubeError, wait_until
-from .processes import Supervisor
+from .processes import Child, Supervisor
 from .settings import NAMESPACE, SERVICE, Settings
 
 GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
@@ -107,14 +107,18 @@ class Service:
         self._settings, self._cluster, self._supervisor = settings, cluster, supervisor
         self._port, self._metrics_port = pick(2)
         self._target: Path | None = None
+        self._child: Child
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self._port}"
 
     def start(self) -> None:
-        child = self._supervisor.start("service", self._command())
-        self._supervisor.wait_until(child, lambda: answers(f"{self.url}/v2/health/live"), SERVICE_SECONDS)
+        """Start it; it is usable after `wait`."""
+        self._child = self._supervisor.start("service", self._command())
+
+    def wait(self) -> None:
+        self._supervisor.wait_until(self._child, lambda: answers(f"{self.url}/v2/health/live"), SERVICE_SECONDS)
         self._target = self._cluster.add_scrape_target("rlscaler-demo", f"{HOST}:{self._metrics_port}")
 
     def stop(self) -> None:
