@@ -15,7 +15,7 @@ from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 
 Float = NDArray[np.float64]
 
-REWARD_SCALE = 0.1
+REWARD_SCALE = 0.02
 CHURN_WEIGHT = 0.05
 """GPU replica equivalents that one changed replica in an interval costs: enough to settle ties."""
 

@@ -31,7 +31,7 @@ class Ranges:
     durations: tuple[int, ...] = (300, 600, 900, 1200)
     nominal_share: float = 0.5
     """Probability with which a column keeps its nominal value."""
-    nominal_load_share: float = 0.4
+    nominal_load_share: float = 0.5
     """Probability of the demo's own load levels and phases."""
     one_pool_share: float = 0.15
     slo_ms: tuple[float, float] = (500.0, 1500.0)
