@@ -33,8 +33,10 @@ OBJECTIVE_WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stab
 """The `weighted` objective: improvement against default HPA on the same workload."""
 
 ALL = "all"
-ONE_POOL = "one_pool"
-"""Episodes of services that have only one of the two pools; a row of its own, not part of `all`."""
+VARIED, ONE_POOL = "varied", "one_pool"
+EXTRAS = (VARIED, ONE_POOL)
+"""The four patterns with scale, phase and period drawn per episode; services that have only one of the two pools.
+Rows of their own, not part of `all`."""
 
 BASELINE = "hpa"
 REQUIRED_MARGIN_PERCENT = 3.0
@@ -73,8 +75,8 @@ class Board:
 
     @property
     def averaged(self) -> list[str]:
-        """What `all` is the mean of: the patterns; one-pool episodes only where nothing else was played."""
-        return [name for name in self.workloads if name != ONE_POOL] or self.workloads
+        """What `all` is the mean of: the patterns; extras only where nothing else was played."""
+        return [name for name in self.workloads if name not in EXTRAS] or self.workloads
 
     @property
     def policy(self) -> Named:

@@ -39,7 +39,9 @@ _OPTIONS = (
         help="Result folder. [default: rl/<kind>_YYYYMMDD_HHMMSS]",
     ),
     click.option(
-        "--one-pool/--no-one-pool", default=None, help="Also play services with one pool only. [default: yes]"
+        "--extras/--no-extras",
+        default=None,
+        help="Also play drawn scales and phases, and services with one pool. [default: yes]",
     ),
     click.option("--accept-invalid", is_flag=True, help="Exit 0 even when a control scores as well as the model."),
     click.option("--schema", is_flag=True, help="Print the JSON Schema of the result file and exit."),

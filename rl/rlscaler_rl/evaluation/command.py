@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rlscaler_rl.baselines.lineup import lineup
 from rlscaler_rl.evaluation import models
+from rlscaler_rl.evaluation.board import EXTRAS
 from rlscaler_rl.evaluation.files import Layout, write_all
 from rlscaler_rl.evaluation.play import Played, play
 from rlscaler_rl.evaluation.report.terminal import show
@@ -37,7 +38,7 @@ def execute(kind: str, model: str | None, config: Path | None, out: Path | None,
     entries = everybody if kind == "comparison" else [entry for entry in everybody if entry.name in EVALUATED]
     portrayed = None if kind == "comparison" else PORTRAYED
     with _progress(console) as progress:
-        task = progress.add_task("", total=len(entries) * (len(settings.patterns) + settings.one_pool))
+        task = progress.add_task("", total=len(entries) * (len(settings.patterns) + len(EXTRAS) * settings.extras))
 
         def step(workload: str, label: str) -> None:
             progress.update(task, advance=1, description=f"{workload}: {label}")

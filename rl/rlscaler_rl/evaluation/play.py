@@ -10,19 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_loadgen.patterns import rate
 from rlscaler_rl.baselines.lineup import Entry
 from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision.types import CPU, GPU, Float
-from rlscaler_rl.evaluation.board import ONE_POOL, Board
+from rlscaler_rl.evaluation.board import EXTRAS, ONE_POOL, VARIED, Board
 from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.evaluation.schema import Workload
 from rlscaler_rl.evaluation.settings import SYNTHETIC, Settings
 from rlscaler_rl.simulation.episode import Run, run
-from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, nominal
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, nominal
 
 INITIAL_UTILIZATION = 0.8
 """Episodes begin with the cheapest replicas that carry the first second's rate at this utilization."""
+
+VARIED_SCALE = (0.3, 1.5)
+"""Log-uniform factor on the load of a `varied` episode."""
+
+VARIED_PERIOD_SECONDS = (120.0, 600.0)
+"""Period of its sinusoid, uniform."""
 
 Progress = Callable[[str, str], None]
 
@@ -49,16 +56,30 @@ def scenarios_of(workload: str, settings: Settings) -> Scenarios:
     draws = [np.random.SeedSequence(settings.seed + r).generate_state(settings.episodes) for r in range(settings.runs)]
     seeds = np.concatenate(draws).astype(np.int64)
     rows = np.arange(len(seeds))
-    if workload == ONE_POOL:
+    if workload == VARIED:
+        made = _varied(seeds, settings)
+    elif workload == ONE_POOL:
         patterns = np.array(SYNTHETIC)[rows // 2 % len(SYNTHETIC)]
         halves = [_one_pool(pool, patterns[rows % 2 == pool], seeds[rows % 2 == pool], settings) for pool in (GPU, CPU)]
-        made = Scenarios.concat([half for half in halves if half is not None]).take(
-            np.argsort(rows % 2, kind="stable").argsort()
-        )
+        order = np.argsort(rows % 2, kind="stable").argsort()
+        made = Scenarios.concat([half for half in halves if half is not None]).take(order)
     else:
         made = _scenarios([workload] * len(seeds), seeds, settings, settings.low_rps, settings.high_rps)
     made.initial[:] = cheapest_mix(made.params(), made.rate[:, 0].astype(np.float64) / INITIAL_UTILIZATION)
     return made
+
+
+def _varied(seeds: NDArray[np.int64], settings: Settings) -> Scenarios:
+    """The patterns in turn, each episode with a scale, phase and period of its own."""
+    loads = []
+    for row, seed in enumerate(seeds.tolist()):
+        rng = np.random.default_rng([seed, 2])
+        levels: dict[str, Any] = {"low": settings.low_rps, "high": settings.high_rps}
+        period = float(rng.uniform(*VARIED_PERIOD_SECONDS))
+        shape = {"scale_range": VARIED_SCALE, "random_phase": True, "period_s": period}
+        loads.append(rate(SYNTHETIC[row % len(SYNTHETIC)], settings.duration_seconds, rng, **levels, **shape))
+    bounds = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
+    return from_rate(np.stack(loads), seeds, float(settings.interval_seconds), pattern=VARIED, **bounds)
 
 
 def _one_pool(pool: int, patterns: NDArray[Any], seeds: NDArray[np.int64], settings: Settings) -> Scenarios | None:
@@ -83,7 +104,7 @@ def play(
 ) -> Played:
     """All workloads with all contenders; `timelines` names those whose first episode is recorded (None: all)."""
     played = Played(settings, list(entries), Board(entries), Audit())
-    for pattern in [*settings.patterns, *([ONE_POOL] if settings.one_pool else [])]:
+    for pattern in [*settings.patterns, *(EXTRAS if settings.extras else ())]:
         scenarios = scenarios_of(pattern, settings)
         played.digests[pattern] = digest(scenarios)
         played.workloads.append(describe(pattern, scenarios))

@@ -12,7 +12,7 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 
 DEFAULT_PATTERNS = ("ramp", "spike", "periodic", "random")
 SYNTHETIC = DEFAULT_PATTERNS
-"""What one-pool episodes rotate through."""
+"""What the extra workloads rotate through."""
 
 SENSE_SECONDS = 5
 
@@ -43,8 +43,9 @@ class Settings(BaseModel):
     episodes: int = Field(16, ge=1, le=10_000)
     """Per run and pattern."""
 
-    one_pool: bool = True
-    """Also play services that have only one of the two pools; reported apart."""
+    extras: bool = True
+    """Also play the patterns with scale, phase and period drawn per episode, and services with one pool only;
+    reported apart."""
 
     seed: int = Field(0, ge=0)
     interval_seconds: int = Field(30, ge=SENSE_SECONDS, le=300, multiple_of=SENSE_SECONDS)

@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 
 
 @given(
-    need=st.floats(0, 300),
+    need=st.integers(0, 3000).map(lambda tenths: tenths / 10),
     low=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     high=st.tuples(st.integers(2, 10), st.integers(2, 10)),
     prices=st.tuples(st.floats(0.5, 5), st.floats(0.05, 2)),

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rlscaler_rl.evaluation.cli import compare, evaluate
 from rlscaler_rl.evaluation.settings import read_settings
 
-QUICK = "--model rule --runs 2 --episodes 1 --patterns ramp --duration 120 --no-one-pool".split()  # noqa: SIM905
+QUICK = "--model rule --runs 2 --episodes 1 --patterns ramp --duration 120 --no-extras".split()  # noqa: SIM905
 
 
 @pytest.fixture

@@ -47,11 +47,18 @@ def test_one_pool_episodes_alternate_and_carry_what_their_pool_can(small):
     assert (made.rate.max(axis=1) < capacity).all()
 
 
+def test_varied_episodes_differ_in_scale(small):
+    made = scenarios_of("varied", small.model_copy(update={"episodes": 20}))
+    peaks = made.rate.max(axis=1)
+    assert peaks.min() < 50
+    assert peaks.max() > 110
+
+
 def test_everybody_is_played_everywhere(played):
     names = {entry.name for entry in played.entries}
-    assert set(played.board.scores) == {(w, n) for w in ("spike", "random", "one_pool") for n in names}
+    assert set(played.board.scores) == {(w, n) for w in ("spike", "random", "varied", "one_pool") for n in names}
     assert played.board.averaged == ["spike", "random"]
-    assert played.audit.checked == len(names) * 3 * 4
+    assert played.audit.checked == len(names) * 4 * 4
 
 
 def test_the_meter_holds_for_every_contender(played):

@@ -34,7 +34,12 @@ def test_an_invalid_run_says_so_before_any_figure(result):
 
 def test_the_terminal_summary_fits_80_columns(result, tmp_path):
     console = Console(file=io.StringIO(), width=80)
-    show(result, tmp_path / "somewhere", console)
+    (spike,) = (item for item in result.workloads if item.name == "spike")
+    copies = {"random": "periodic", "spike": "ramp"}
+    more = [row.model_copy(update={"workload": copies[row.workload]}) for row in result.rows if row.workload in copies]
+    wide = [*result.workloads, *(spike.model_copy(update={"name": name}) for name in copies.values())]
+    longer = result.model_copy(update={"rows": [*result.rows, *more], "workloads": wide})
+    show(longer, tmp_path / "somewhere", console)
     shown = console.file.getvalue()
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown

@@ -22,7 +22,7 @@ PANELS = (
 _LOG = {"late_percent": 1.0, "p95_ms": 1000.0}
 """Metrics on a scale that is linear below the given value and logarithmic above."""
 
-SHOWN = ("policy", "hpa", "keda", "rule", "static_mid", "hindsight")
+SHOWN = ("policy", "hpa", "keda", "rule", "static_peak", "hindsight")
 
 
 def bars(result: ResultFile) -> Figure:

@@ -29,5 +29,6 @@ def html_report(result: ResultFile, pictures: list[tuple[str, Path]]) -> str:
         scores=tables.score_tables(result),
         checks=[tables.dependence_table(result), tables.invariant_table(result)],
         improvement=tables.improvement_table(result),
+        spread=tables.spread_table(result),
         pictures=[(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in pictures],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlscaler_rl.evaluation.board import ALL, ONE_POOL
+from rlscaler_rl.evaluation.board import ALL, EXTRAS
 from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
 
 SECTIONS = (
@@ -53,6 +53,7 @@ def score_tables(result: ResultFile) -> list[Table]:
         "95 % interval",
         "runs min-max",
         "cost",
+        "x floor",
         "late %",
         "goodput/s",
         "p95 ms",
@@ -68,10 +69,31 @@ def score_tables(result: ResultFile) -> list[Table]:
                 _workload_title(result, workload),
                 _floor_note(result, workload),
                 header,
-                [_score_row(row) for row in chosen],
+                [_score_row(row, cost_floor(result, workload)) for row in chosen],
             )
         )
     return tables
+
+
+def spread_table(result: ResultFile) -> Table:
+    """The policy alone: every metric on every workload, mean and spread over the runs."""
+    shown = ("j", "cost", "late_percent", "goodput_rps", "goodput_per_cost", "p95_ms", "scale_ups", "scale_downs")
+    rows = [
+        (row.workload, name, *(f"{getattr(row.metrics[name], column):.3g}" for column in ("mean", "std", "min", "max")))
+        for row in result.rows
+        if row.role == "policy"
+        for name in shown
+    ]
+    note = "Mean over the runs, their standard deviation, the lowest and the highest run; all metrics are in the JSON."
+    return Table(
+        f"{result.model.name}, metric by metric", note, ("workload", "metric", "mean", "std", "min", "max"), rows, 2
+    )
+
+
+def cost_floor(result: ResultFile, workload: str) -> float:
+    """Mean physical floor of a workload, or of the patterns that `all` averages."""
+    chosen = _averaged(result) if workload == ALL else [item for item in result.workloads if item.name == workload]
+    return sum(item.cost_floor for item in chosen) / len(chosen)
 
 
 def improvement_table(result: ResultFile) -> Table:
@@ -157,7 +179,7 @@ def _verdict_row(result: ResultFile, row: Row) -> tuple[str, ...]:
     )
 
 
-def _score_row(row: Row) -> tuple[str, ...]:
+def _score_row(row: Row, floor: float) -> tuple[str, ...]:
     metrics = row.metrics
     j = metrics["j"]
     return (
@@ -166,6 +188,7 @@ def _score_row(row: Row) -> tuple[str, ...]:
         f"[{j.low:.2f}, {j.high:.2f}]",
         f"{j.min:.2f}-{j.max:.2f}",
         f"{metrics['cost'].mean:.2f}",
+        f"{metrics['cost'].mean / floor:.2f}",
         f"{metrics['late_percent'].mean:.2f}",
         f"{metrics['goodput_rps'].mean:.1f}",
         f"{metrics['p95_ms'].mean:.0f}",
@@ -185,7 +208,7 @@ def title(workload: str) -> str:
 
 def _averaged(result: ResultFile) -> list[Workload]:
     """What `all` is the mean of."""
-    return [item for item in result.workloads if item.name != ONE_POOL] or result.workloads
+    return [item for item in result.workloads if item.name not in EXTRAS] or result.workloads
 
 
 def _floor_note(result: ResultFile, workload: str) -> str:

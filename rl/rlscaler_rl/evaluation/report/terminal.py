@@ -47,6 +47,7 @@ def _matrix(result: ResultFile) -> RichTable:
     names = [*(item.name for item in result.workloads), ALL]
     made = RichTable(
         title="J PER WORKLOAD",
+        padding=(0, 1, 0, 0),
         caption="red beats the policy, green is beaten by it, yellow is undecided; * knows load or peak beforehand",
         **_STYLE,
     )
@@ -60,6 +61,8 @@ def _matrix(result: ResultFile) -> RichTable:
         figures = [_three_digits(row.metrics[name].mean) for name in ("cost", "late_percent")]
         label = escape(row.label + (" *" if row.role == "reference" else ""))
         made.add_row(label, *scores, *figures, style="bold" if row.role == "policy" else "")
+    floors = [_three_digits(tables.cost_floor(result, name)) for name in names]
+    made.add_row("(physical cost floor)", *floors, "", "", style="dim")
     return made
 
 

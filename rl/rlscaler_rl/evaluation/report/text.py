@@ -40,14 +40,14 @@ def _lines(result: ResultFile) -> Iterator[str]:
     yield from validity(result)
     yield tables.headline(result)
     yield ""
-    for table in tables.verdict_tables(result):
-        yield from render(table)
-    for table in tables.score_tables(result):
+    losses, undecided, wins = tables.verdict_tables(result)
+    for table in (losses, undecided, *tables.score_tables(result), wins):
         yield from render(table)
     yield "* knows the load or its peak beforehand: a reference, not counted."
     yield "Differences are policy - contender in J; below 0 the policy is better."
     yield ""
     for table in (
+        *([tables.spread_table(result)] if result.kind == "evaluation" else []),
         tables.improvement_table(result),
         tables.dependence_table(result),
         tables.invariant_table(result),
