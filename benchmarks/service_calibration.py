@@ -2,11 +2,11 @@
 
     python benchmarks/service_calibration.py [--flavour cpu] [--routing least-loaded] [--seconds 20] [--time-scale 10]
 
-Two columns for each point. `http`: real requests over HTTP to one process with that many replicas behind the
+Three values for each point. `http`: real requests over HTTP to one process with that many replicas behind the
 fleet's router, in real time; service times and SLO are divided by the time scale (default 10, and results are
-scaled back) so that short runs hold enough requests, which also makes HTTP's own millisecond weigh ten times as
-much. `exact`: the same router and replicas without HTTP on a clock that jumps, for many more requests: what a
-simulator of this service should reproduce.
+scaled back) so that short runs hold enough requests, which makes HTTP's own millisecond weigh ten times as much.
+`same`: the same router, arrivals and service times without HTTP, on a clock that jumps; what differs from `http`
+is the emulation's error. `long`: the same for many more requests: what a simulator of this service should show.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from rlscaler_loadgen.service.profile import FLAVOURS, Flavour
 from rlscaler_loadgen.service.router import ROUTINGS, Pod, Router, Routing, UnavailableError
 
 REPLICAS, RHOS = (1, 2, 4, 8), (0.5, 0.7, 0.9)
+WAYS = ("http", "same", "long")
 BODY = {"inputs": [{"name": "input", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
 
 
@@ -93,12 +94,23 @@ def figures(latencies: list[float], slo_seconds: float) -> dict[str, float]:
     }
 
 
+def measure(flavour: Flavour, replicas: int, routing: Routing, seed: int, times: Any, jumping: bool) -> list[float]:
+    """Latencies in seconds, over HTTP in real time or exactly on a jumping clock."""
+
+    async def run() -> list[float]:
+        router = make_router(flavour, replicas, routing, seed)
+        return await (exact_latencies if jumping else http_latencies)(router, times)
+
+    with asyncio.Runner(loop_factory=JumpingLoop if jumping else None) as runner:
+        return runner.run(run())
+
+
 @click.command()
 @click.option("--flavour", type=click.Choice(list(FLAVOURS)), default="cpu", show_default=True)
 @click.option("--routing", type=click.Choice(ROUTINGS), default="least-loaded", show_default=True)
 @click.option("--seconds", default=20.0, show_default=True, help="Length of each run over HTTP.")
 @click.option("--time-scale", default=10.0, show_default=True, help="How much faster HTTP runs than the service.")
-@click.option("--requests", default=20_000, show_default=True, help="Requests of each exact run.")
+@click.option("--requests", default=20_000, show_default=True, help="Requests of each long run.")
 @click.option("--slo-ms", default=1000.0, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the rows as JSON.")
@@ -115,32 +127,31 @@ def main(
     """Print p95 latency and late share, over HTTP and exactly."""
     nominal, slo = FLAVOURS[flavour], slo_ms / 1000
     fast = replace(nominal, mean_seconds=nominal.mean_seconds / time_scale)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for replicas in REPLICAS:
         for rho in RHOS:
             rate = rho * replicas * nominal.requests_per_second
             arrivals = poisson_arrivals(np.full(round(requests / rate) + 1, rate), np.random.default_rng([seed, 1]))
             short = poisson_arrivals(np.full(round(seconds * time_scale), rate), np.random.default_rng([seed, 2]))
 
-            async def http(router_of: Any = (fast, replicas), times: np.ndarray = short / time_scale) -> list[float]:
-                return await http_latencies(make_router(*router_of, routing, seed), times)
-
-            async def exact(router_of: Any = (nominal, replicas), times: np.ndarray = arrivals) -> list[float]:
-                return await exact_latencies(make_router(*router_of, routing, seed), times)
-
-            with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-                reference = figures(runner.run(exact()), slo)
-            measured = figures([latency * time_scale for latency in asyncio.run(http())], slo)
-            rows.append({"replicas": replicas, "rho": rho, "http": measured, "exact": reference})
+            over_http = measure(fast, replicas, routing, seed, short / time_scale, jumping=False)
+            rows.append(
+                {
+                    "replicas": replicas,
+                    "rho": rho,
+                    "http": figures([latency * time_scale for latency in over_http], slo),
+                    "same": figures(measure(nominal, replicas, routing, seed, short, jumping=True), slo),
+                    "long": figures(measure(nominal, replicas, routing, seed, arrivals, jumping=True), slo),
+                }
+            )
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     table = Table(title=f"{flavour}, {routing}, SLO {slo_ms:.0f} ms, time scale {time_scale:g} ({machine})")
-    for heading in ("replicas", "rho", "requests", "p95 http", "p95 exact", "late % http", "late % exact"):
+    for heading in ("replicas", "rho", "requests", *(f"{what} {how}" for what in ("p95", "late %") for how in WAYS)):
         table.add_column(heading, justify="right")
     for row in rows:
-        http_row, exact_row = row["http"], row["exact"]
-        cells = (row["replicas"], row["rho"], f"{http_row['requests']}/{exact_row['requests']}")
-        pairs = (http_row["p95_ms"], exact_row["p95_ms"], http_row["late_percent"], exact_row["late_percent"])
-        table.add_row(*(str(cell) for cell in (*cells, *pairs)))
+        cells = [row["replicas"], row["rho"], row["http"]["requests"]]
+        cells += [row[way][figure] for figure in ("p95_ms", "late_percent") for way in WAYS]
+        table.add_row(*map(str, cells))
     Console(width=110).print(table)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ class UsageAnnotations:
         return due
 
     async def _patch(self, limit: asyncio.Semaphore, name: str, cores: float, memory: float) -> bool:
-        values = {CPU_ANNOTATION: f"{round(cores * 1000)}m", MEMORY_ANNOTATION: f"{round(memory / 2**20)}Mi"}
+        values = {CPU_ANNOTATION: f"{max(1, round(cores * 1000))}m", MEMORY_ANNOTATION: f"{round(memory / 2**20)}Mi"}
         async with limit:
             try:
                 response = await client.CoreV1Api(self.api).patch_namespaced_pod_without_preload_content(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from kubernetes.utils.quantity import parse_quantity
 
 from .router import Pod, Router
 from .watch import Follower, Object, read_json
+
+logger = logging.getLogger(__name__)
 
 GATEWAY = {"group": "gateway.networking.k8s.io", "version": "v1", "plural": "httproutes"}
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -76,10 +79,16 @@ class ClusterSource:
 
         def change(item: Object, deleted: bool) -> None:
             # A deleted route leaves its last weights in force, as a gateway that loses its control plane does.
-            if not deleted:
-                weights = parse_weights(item, self.backends)
-                if weights != self.router.weights:
-                    self.router.set_weights(weights)
+            if deleted:
+                return
+            weights = parse_weights(item, self.backends)
+            if weights is None:
+                logger.warning(
+                    "HTTPRoute %s/%s: no rule names backend %s; the ready capacity shares the load",
+                    *(self.namespace, name, " or ".join(self.backends.values())),
+                )
+            if weights != self.router.weights:
+                self.router.set_weights(weights)
 
         call = client.CustomObjectsApi(self.api).list_namespaced_custom_object_without_preload_content
         return Follower(f"HTTPRoute {self.namespace}/{name}", call, prepare, replace, change)

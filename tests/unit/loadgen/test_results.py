@@ -6,11 +6,12 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from rlscaler_loadgen import cli, patterns
 from rlscaler_loadgen.arrivals import poisson_arrivals
 from rlscaler_loadgen.results import Recorder, write_json
 from rlscaler_loadgen.settings import LoadSettings
@@ -128,6 +129,11 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert settings.rate().shape == (40,)
     assert settings.rate()[-1] == 50
     np.testing.assert_array_equal(settings.arrival_times(), LoadSettings().arrival_times())
+
+
+def test_command_and_settings_know_every_pattern() -> None:
+    assert cli.PATTERN_NAMES == patterns.PATTERNS
+    assert get_args(LoadSettings.model_fields["pattern"].annotation) == patterns.PATTERNS
 
 
 def test_a_peak_below_the_low_level_lowers_it(monkeypatch: pytest.MonkeyPatch) -> None:
