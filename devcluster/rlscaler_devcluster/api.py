@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlscaler_devcluster import attach, binaries, gateway, kubeconfig, launcher, paths, state
+from rlscaler_devcluster import attach, binaries, gateway, kubeconfig, launcher, locks, paths, state
 from rlscaler_devcluster.components import Layout
 from rlscaler_devcluster.exceptions import DevClusterError, NotRunningError
-from rlscaler_devcluster.launcher import Options, cluster_lock, healthy, layout_of
+from rlscaler_devcluster.launcher import Options, healthy, layout_of
 from rlscaler_devcluster.processes import supported
 from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.state import ClusterState
@@ -97,11 +97,15 @@ def up(
     kubeconfig: a cluster of the user's; then nothing is started except Prometheus beside it (`prometheus`).
     cold_start_seconds: flavour -> (shortest, longest).
     adapter: serve GPU utilization from Prometheus to HorizontalPodAutoscalers (built the first time it is asked for).
-    source: 'path', 'release' or 'build' to narrow where binaries come from.
+    source: 'release' or 'build' instead of the usual order ('auto').
     Raises DevClusterError with a remedy.
     """
     reporter = progress or Reporter()
-    with cluster_lock(name):
+    if kubeconfig is not None and adapter:
+        raise DevClusterError(
+            "--adapter registers an API: it is not done to a cluster that you bring with --kubeconfig"
+        )
+    with locks.hold(f"cluster-{name}", reporter.say, f"another process that starts or stops {name}"):
         if kubeconfig is not None:
             return _info(attach.up(name, Path(kubeconfig), prometheus, reporter, source))
         if not supported():
@@ -141,7 +145,7 @@ def _running(name: str, options: Options, reporter: Reporter) -> ClusterState | 
 
 def down(name: str = DEFAULT_NAME) -> bool:
     """Stop the cluster and delete its files; False when there was nothing to stop."""
-    with cluster_lock(name):
+    with locks.hold(f"cluster-{name}"):
         known = paths.cluster_dir(name).exists()
         return launcher.clean(name) > 0 or known
 

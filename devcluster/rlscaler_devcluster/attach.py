@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from filelock import FileLock
-
-from rlscaler_devcluster import binaries, components, kubeconfig, launcher, paths, ports, processes, prometheus, state
+from rlscaler_devcluster import binaries, components, kubeconfig, launcher, locks, ports, processes, prometheus, state
 from rlscaler_devcluster.exceptions import ApiError, DevClusterError
 from rlscaler_devcluster.kube import KubeClient, wait_until
 from rlscaler_devcluster.progress import Reporter
@@ -55,7 +53,7 @@ def up(name: str, path: Path, with_prometheus: bool, reporter: Reporter, source:
 
 def _start_prometheus(cluster: ClusterState, reporter: Reporter, source: str | None) -> None:
     cluster.binaries = binaries.provide(["prometheus"], reporter, source)
-    with FileLock(paths.lock_file("ports")):
+    with locks.hold("ports"):
         cluster.ports = {"prometheus": ports.pick(1, state.ports_taken())[0]}
         cluster.save()
     layout = launcher.layout_of(cluster)

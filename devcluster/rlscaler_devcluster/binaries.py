@@ -8,9 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from filelock import FileLock
-
-from rlscaler_devcluster import builder, choice, paths, release, stamps, toolchain
+from rlscaler_devcluster import builder, choice, locks, paths, release, stamps, toolchain
 from rlscaler_devcluster.choice import AUTO, BUILD, RELEASE, Choice, Found
 from rlscaler_devcluster.exceptions import BuildError
 from rlscaler_devcluster.progress import Reporter
@@ -52,14 +50,14 @@ def search(tool: Tool) -> list[Found]:
 def plan(names: Sequence[str], source: str | None = None) -> list[Choice]:
     """Where each binary will come from; asks the network only for those that are nowhere yet."""
     wanted = source or os.environ.get(SOURCE_VARIABLE, AUTO)
-    if wanted not in (AUTO, choice.PATH, RELEASE, BUILD):
-        raise BuildError(f"{SOURCE_VARIABLE}={wanted!r} is not one of auto, path, release, build")
+    if wanted not in (AUTO, RELEASE, BUILD):
+        raise BuildError(f"{SOURCE_VARIABLE}={wanted!r} is not one of auto, release, build")
     return [_choose(TOOLS[name], wanted) for name in names]
 
 
 def _choose(tool: Tool, source: str) -> Choice:
     cached = str(stamps.binary(tool)) if stamps.valid(tool) else None
-    found = search(tool) if source in (AUTO, choice.PATH) else []
+    found = search(tool) if source == AUTO else []
     return choice.choose(tool, found, cached, lambda: release.reachable(tool), source)
 
 
@@ -98,8 +96,9 @@ def _build(tools: Sequence[Tool], reporter: Reporter) -> None:
 def _downloaded(tool: Tool, reporter: Reporter, strict: bool) -> bool:
     """Download the release; on failure False (then it is built), or BuildError when `strict`."""
     try:
-        with FileLock(paths.lock_file(f"build-{tool.name}")):
+        with locks.hold(f"build-{tool.name}", reporter.say, f"another process that gets {tool.name}"):
             if not stamps.valid(tool):
+                reporter.say(f"downloading {tool.name} {text(pinned(tool))}")
                 release.download(tool, reporter)
     except BuildError as error:
         if strict:

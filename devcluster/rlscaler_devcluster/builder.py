@@ -16,9 +16,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from filelock import FileLock
-
-from rlscaler_devcluster import paths, stamps
+from rlscaler_devcluster import locks, paths, stamps
 from rlscaler_devcluster.exceptions import BuildError
 from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.stamps import Stamp
@@ -85,7 +83,7 @@ def announce(tools: Sequence[Tool], reporter: Reporter) -> None:
 def build(tool: Tool, go: Go, reporter: Reporter) -> Stamp:
     """Build one binary, unless another process has just done so; raises BuildError with the compiler's last words."""
     paths.bin_dir().mkdir(parents=True, exist_ok=True)
-    with FileLock(paths.lock_file(f"build-{tool.name}")):
+    with locks.hold(f"build-{tool.name}", reporter.say, f"another process that builds {tool.name}"):
         if stamp := stamps.valid(tool):
             return stamp
         began = time.monotonic()

@@ -34,13 +34,12 @@ def choose(
 ) -> Choice:
     """PATH with a version that will do, else our cache, else upstream's release, else a build.
 
-    `cached` is the path of a current binary in our cache, which came from a release or a build before. `source`
-    narrows the order: 'path' takes what is found, 'release' and 'build' make it so. The network is asked only when
-    nothing is there yet.
+    `cached` is the path of a current binary in our cache, which came from a release or a build before. The network is
+    asked only when nothing is there yet. `source` 'release' or 'build' passes over what is found on PATH.
     """
     wanted = text(pinned(tool))
     refused: list[str] = []
-    if source in (AUTO, PATH):
+    if source == AUTO:
         for candidate in found:
             if candidate.version is not None and accepts(tool, candidate.version):
                 return Choice(tool.name, PATH, candidate.path, f"{text(candidate.version)} found at {candidate.path}")
@@ -49,6 +48,6 @@ def choose(
     note = f" ({'; '.join(refused)})" if refused else ""
     if cached is not None:
         return Choice(tool.name, CACHE, cached, f"{wanted} in our cache{note}")
-    if source == RELEASE or (source in (AUTO, PATH) and release_reachable()):
+    if source == RELEASE or (source == AUTO and release_reachable()):
         return Choice(tool.name, RELEASE, None, f"{wanted} from upstream's release{note}")
     return Choice(tool.name, BUILD, None, f"{wanted} built from the Go module proxy{note}")

@@ -14,7 +14,7 @@ from rlscaler_devcluster.exceptions import DevClusterError, NotRunningError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_NAME = "rlscaler"
-SOURCES = ("auto", "path", "release", "build")
+SOURCES = ("auto", "release", "build")
 
 
 def _name_option(command: Command) -> Command:

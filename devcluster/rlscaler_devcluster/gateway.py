@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from filelock import FileLock
 
-from rlscaler_devcluster import builder, paths, toolchain
+from rlscaler_devcluster import builder, locks, paths, toolchain
 from rlscaler_devcluster.exceptions import BuildError
 from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.versions import GATEWAY_API, requirements
@@ -24,7 +23,7 @@ def cached_file() -> Path:
 def manifests(reporter: Reporter) -> list[dict[str, Any]]:
     """The CustomResourceDefinitions of the standard channel; downloads the module the first time (3 MB)."""
     target = cached_file()
-    with FileLock(paths.lock_file("gateway-api")):
+    with locks.hold("gateway-api"):
         if not target.exists():
             reporter.say(f"fetching the Gateway API's definitions {requirements()[GATEWAY_API]} from its Go module")
             content = _from_module(toolchain.find(reporter))

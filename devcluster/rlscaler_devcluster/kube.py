@@ -85,7 +85,7 @@ class KubeClient:
                 timeout=self.timeout_seconds,
                 **options,
             )
-        except requests.RequestException as error:
+        except OSError as error:  # of requests, and of missing certificates
             raise ApiError(f"{method} {self.server}{path}: {error}") from error
         is_json = answer.headers.get("Content-Type", "").startswith("application/json")
         content = answer.json() if is_json else answer.text

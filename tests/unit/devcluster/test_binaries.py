@@ -41,7 +41,7 @@ def test_what_is_on_path_is_provided_without_building(tmp_path: Path, monkeypatc
 
 def test_an_unknown_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLSCALER_BINARIES", "nowhere")
-    with pytest.raises(BuildError, match="auto, path, release, build"):
+    with pytest.raises(BuildError, match="auto, release, build"):
         binaries.plan(["etcd"])
 
 

@@ -54,7 +54,7 @@ def test_asking_for_a_release_does_not_probe() -> None:
     found=st.lists(st.builds(Found, st.just("/x"), st.none() | st.tuples(*[st.integers(0, 40)] * 3))),
     cached=st.none() | st.just("/cache/x"),
     reachable=st.booleans(),
-    source=st.sampled_from([AUTO, PATH, RELEASE, BUILD]),
+    source=st.sampled_from([AUTO, RELEASE, BUILD]),
     name=st.sampled_from(sorted(TOOLS)),
 )
 def test_whatever_is_there_the_choice_is_usable(

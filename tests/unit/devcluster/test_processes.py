@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rlscaler_devcluster import launcher, paths, ports, processes, state
+from rlscaler_devcluster import launcher, locks, paths, ports, processes, state
 from rlscaler_devcluster.exceptions import DevClusterError
 from rlscaler_devcluster.kube import wait_until
 from rlscaler_devcluster.processes import ProcessRecord
@@ -79,6 +80,23 @@ def test_the_state_survives_a_round_trip(directory: Path) -> None:
 def test_a_broken_state_file_counts_as_none(directory: Path, content: str) -> None:
     (directory / "state.json").write_text(content)
     assert state.load(NAME) is None
+
+
+def test_whoever_waits_for_a_lock_says_for_whom() -> None:
+    said: list[str] = []
+    waiting = threading.Event()
+
+    def second() -> None:
+        with locks.hold("x", lambda message: (said.append(message), waiting.set()), "the first"):
+            said.append("held")
+
+    with locks.hold("x"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waiting.wait(5)
+        assert said == ["waiting for the first"]
+    thread.join(5)
+    assert said == ["waiting for the first", "held"]
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "../escape", "a/b", "-a", "a" * 41])
