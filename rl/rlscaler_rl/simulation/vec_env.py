@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium as gym
@@ -133,6 +135,7 @@ class _Group:
 class SimulatorVecEnv(VecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
+    The groups of equal action interval run in threads, each with its own generator: the order does not matter.
     `asymmetric` appends `privileged.WIDTH` columns for the critic. Episodes end by time limit only: infos carry
     `TimeLimit.truncated` and `terminal_observation`.
     """
@@ -156,6 +159,8 @@ class SimulatorVecEnv(VecEnv):
             for size, interval, child in zip(sizes, ranges.intervals, rng.spawn(len(sizes)), strict=True)
             if size
         ]
+        self._begins = np.cumsum([0, *(group.n for group in self.groups[:-1])]).tolist()
+        self._threads = ThreadPoolExecutor(max_workers=min(len(self.groups), os.cpu_count() or 1))
         super().__init__(n, *spaces(self.contract, privileged.WIDTH if asymmetric else 0))
         self._actions: NDArray[np.int64] = np.zeros((n, len(HEADS)), np.int64)
 
@@ -171,18 +176,15 @@ class SimulatorVecEnv(VecEnv):
 
     def step_wait(self) -> tuple[Float32, Float32, NDArray[np.bool_], list[dict[str, Any]]]:
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        parts, begin = [], 0
-        for group in self.groups:
-            stacked, rewards, dones, ended = group.step(self._actions[begin : begin + group.n])
+        results = list(self._threads.map(_Group.step, self.groups, np.split(self._actions, self._begins[1:])))
+        for begin, (_, _, _, ended) in zip(self._begins, results, strict=True):
             for row, info in ended.items():
                 infos[begin + row] = info
-            parts.append((stacked, rewards, dones))
-            begin += group.n
-        observations, rewards, dones = (np.concatenate(column) for column in zip(*parts, strict=True))
+        observations, rewards, dones = (np.concatenate([result[i] for result in results]) for i in range(3))
         return observations, rewards, dones, infos
 
     def close(self) -> None:
-        """Nothing is held."""
+        self._threads.shutdown()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         return [getattr(self, attr_name, None)] * len(list(self._get_indices(indices)))

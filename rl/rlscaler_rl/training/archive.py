@@ -1,60 +1,64 @@
-"""Read an actor from a stable-baselines3 archive without running any code that may be in it.
+"""Read the actor out of a stable-baselines3 .zip without unpickling anything.
 
-`PPO.load` unpickles parts of the archive; here only the tensors of `policy.pth` are read, with torch's weights-only
-loader, and the manifest beside the archive says the rest.
+The archive holds the weights as a torch state dict, which loads with `weights_only`; its other members are pickles
+and stay closed. What the weights do not say comes from the run's config.json or manifest.json beside it.
 """
 
 from __future__ import annotations
 
 import io
-import pickle
+import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
 
+from rlscaler_rl.decision.action import LOGITS
 from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.types import OBSERVATIONS
-from rlscaler_rl.training.export import TorchActor
+from rlscaler_rl.training.export import NumpyActor
 
-MANIFEST = "manifest.json"
-_LAYERS = ("mlp_extractor.policy_net.0", "mlp_extractor.policy_net.2", "action_net")
+WEIGHTS = "policy.pth"
+_HIDDEN = "mlp_extractor.policy_net"
 
 
-def actor_from_zip(path: Path) -> TorchActor:
-    """The actor of best_model.zip or model_episode_N.zip, with manifest.json from the same folder.
-
-    Raises ModelError naming the file and what is missing in it.
-    """
-    manifest = Manifest.load(path.with_name(MANIFEST)).model_copy(update={"name": path.stem})
-    weights = _weights(path)
-    width = len(OBSERVATIONS) * manifest.stack_size
+def actor_from_zip(path: str | Path) -> NumpyActor:
+    """The actor of best_model.zip or model_episode_*.zip; it has no envelope. Raises ModelError."""
+    path = Path(path)
+    state = _state(path)
+    names = sorted(
+        name.removesuffix(".weight") for name in state if name.startswith(_HIDDEN) and name.endswith("weight")
+    )
     try:
-        layers = [_linear(weights, name) for name in _LAYERS]
+        layers = [
+            (state[f"{name}.weight"].numpy().T.copy(), state[f"{name}.bias"].numpy().copy())
+            for name in [*names, "action_net"]
+        ]
     except KeyError as error:
-        raise ModelError(f"{path}: policy.pth has no {error}; only archives of `rlscaler train` can be read") from error
-    if layers[0].in_features != width:
         raise ModelError(
-            f"{path}: the network reads {layers[0].in_features} numbers and {MANIFEST} says {width}; "
-            "they are of different trainings"
-        )
-    return TorchActor(layers, manifest)
+            f"{path}: {WEIGHTS} has no {error}; only models that `rlscaler train` saved are read"
+        ) from error
+    width = layers[0][0].shape[0]
+    if width % len(OBSERVATIONS) or layers[-1][0].shape[1] != LOGITS:
+        raise ModelError(f"{path}: maps {width} numbers to {layers[-1][0].shape[1]}, not 10 k to {LOGITS}")
+    manifest = Manifest(name=path.stem, stack_size=width // len(OBSERVATIONS), residual=_residual(path.parent))
+    return NumpyActor(layers, manifest)
 
 
-def _weights(path: Path) -> dict[str, torch.Tensor]:
+def _state(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
-            content = archive.read("policy.pth")
-        found: dict[str, torch.Tensor] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except (OSError, zipfile.BadZipFile, KeyError, RuntimeError, pickle.UnpicklingError) as error:
-        raise ModelError(f"{path}: not a stable-baselines3 archive: {error}") from error
-    return found
+            content = archive.read(WEIGHTS)
+        return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+    except (OSError, KeyError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
+        raise ModelError(f"{path}: no weights can be read from it ({error}); save the model again") from error
 
 
-def _linear(weights: dict[str, torch.Tensor], name: str) -> nn.Linear:
-    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-    layer = nn.Linear(weight.shape[1], weight.shape[0])
-    layer.load_state_dict({"weight": weight, "bias": bias})
-    return layer
+def _residual(folder: Path) -> bool:
+    for name, part in (("config.json", "environment"), ("manifest.json", None)):
+        if (folder / name).is_file():
+            body = json.loads((folder / name).read_text(encoding="utf-8"))
+            return bool((body.get(part, {}) if part else body).get("residual", False))
+    return False

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlscaler_rl.training.config import TrainingConfig
-from rlscaler_rl.training.export import TorchActor, bare_manifest, layers
+from rlscaler_rl.training.export import NumpyActor, bare_manifest
 from rlscaler_rl.training.plot import plot_progress
 from rlscaler_rl.training.validation import validate
 
@@ -151,7 +151,7 @@ class Recorder(BaseCallback):
 
     def validate(self) -> None:
         """Validate, keep the best model, write the progress files."""
-        actor = TorchActor(layers(self.model.policy), bare_manifest(self.config))
+        actor = NumpyActor.of(self.model.policy, bare_manifest(self.config))
         figures = validate(actor)
         name = f"evaluation_episode_{self._per_env()}.json"
         (self.folder / name).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

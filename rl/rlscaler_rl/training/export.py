@@ -7,7 +7,7 @@ import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import onnx
@@ -24,16 +24,20 @@ from rlscaler_rl.training.config import TrainingConfig
 OPSET, IR_VERSION = 17, 9
 
 
-class TorchActor:
-    """The policy as it is now, behind the interface of `decision.actor.Actor`; for evaluation during training."""
+class NumpyActor:
+    """A tanh network behind the interface of `decision.actor.Actor`, without a file: evaluation during training."""
 
-    def __init__(self, layers: list[nn.Module], manifest: Manifest) -> None:
+    def __init__(self, layers: list[tuple[Float32, Float32]], manifest: Manifest) -> None:
+        """`layers` are (weight (in, out), bias (out,)) from input to logits."""
         self.manifest = manifest
-        self._layers = [
-            (layer.weight.detach().numpy().T.copy(), layer.bias.detach().numpy().copy())
-            for layer in layers
-            if isinstance(layer, nn.Linear)
-        ]
+        self._layers = layers
+
+    @classmethod
+    def of(cls, policy: Any, manifest: Manifest) -> Self:
+        """The policy's actor as it is now."""
+        linear = [layer for layer in layers(policy) if isinstance(layer, nn.Linear)]
+        pairs = [(layer.weight.detach().numpy().T.copy(), layer.bias.detach().numpy().copy()) for layer in linear]
+        return cls(pairs, manifest)
 
     def probabilities(self, stacked: Float32) -> Float32:
         """(N, 10 k) -> (N, 13)."""

@@ -17,9 +17,10 @@ from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
 from rlscaler_rl.training import validation
+from rlscaler_rl.training.archive import actor_from_zip
 from rlscaler_rl.training.cli import train as command
 from rlscaler_rl.training.config import TrainingConfig
-from rlscaler_rl.training.export import TorchActor, bare_manifest, export, layers
+from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
 from rlscaler_rl.training.train import install, make_env, make_model, newest_checkpoint, summary, train
 
 SMALL = {
@@ -76,12 +77,24 @@ def test_the_exported_graph_says_what_the_network_says(model, small):
     content, manifest = export(model.policy, small, 1)
     actor = Actor.load(content, manifest)
     stacked = np.random.default_rng(0).normal(size=(64, 40)).astype(np.float32)
-    inside = TorchActor(layers(model.policy), bare_manifest(small)).probabilities(stacked)
+    inside = NumpyActor.of(model.policy, bare_manifest(small)).probabilities(stacked)
     assert np.allclose(actor.probabilities(stacked), inside, atol=1e-5)
     with torch.no_grad():
         logits = model.policy.action_net(model.policy.mlp_extractor.forward_actor(torch.as_tensor(stacked)))
     first = torch.softmax(logits[:, :5], 1).numpy()
     assert np.allclose(inside[:, :5], first, atol=1e-5)
+
+
+def test_a_saved_model_is_read_without_its_pickles(tmp_path, model, small):
+    model.save(tmp_path / "model.zip")
+    stacked = np.random.default_rng(0).normal(size=(64, 40)).astype(np.float32)
+    read = actor_from_zip(tmp_path / "model.zip")
+    inside = NumpyActor.of(model.policy, bare_manifest(small))
+    assert np.array_equal(read.probabilities(stacked), inside.probabilities(stacked))
+    assert read.manifest.stack_size == 4
+    (tmp_path / "model.zip").write_bytes(b"no archive")
+    with pytest.raises(ModelError, match="save the model again"):
+        actor_from_zip(tmp_path / "model.zip")
 
 
 def test_the_manifest_states_contract_envelope_and_origin(model, small):
