@@ -170,7 +170,9 @@ def names() -> list[str]:
 
 def _merge(cluster: ClusterState) -> None:
     target = kubeconfig.users_file()
-    kubeconfig.merge(kubeconfig.read(Path(cluster.kubeconfig)), target)
+    before = kubeconfig.merge(kubeconfig.read(Path(cluster.kubeconfig)), target)
+    if before != kubeconfig.context_name(cluster.name):
+        cluster.previous_context = before
     cluster.merged_into = str(target)
     cluster.save()
 

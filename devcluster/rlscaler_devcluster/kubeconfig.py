@@ -67,20 +67,25 @@ def users_file() -> Path:
     return Path(first).expanduser() if first else Path.home() / ".kube" / "config"
 
 
-def merge(config: dict[str, Any], target: Path) -> None:
-    """Add `config`'s entries to the user's file and select its context; other entries stay as they are."""
+def merge(config: dict[str, Any], target: Path) -> str:
+    """Add `config`'s entries to the user's file and select its context; other entries stay as they are.
+
+    Returns the context that was selected before.
+    """
     with locks.hold("kubeconfig"):
         merged: dict[str, Any] = read(target) if target.exists() else {"apiVersion": "v1", "kind": "Config"}
         for section in SECTIONS:
             names = {entry["name"] for entry in config[section]}
             kept = [entry for entry in merged.get(section) or [] if entry["name"] not in names]
             merged[section] = kept + config[section]
+        before = merged.get("current-context") or ""
         merged["current-context"] = config["current-context"]
         write(target, merged)
+    return str(before)
 
 
-def unmerge(cluster: str, target: Path) -> None:
-    """Take the cluster's entries out of the user's file again."""
+def unmerge(cluster: str, target: Path, previous_context: str = "") -> None:
+    """Take the cluster's entries out of the user's file again, and select the context that was selected before."""
     if not target.exists():
         return
     name = context_name(cluster)
@@ -89,5 +94,6 @@ def unmerge(cluster: str, target: Path) -> None:
         for section in SECTIONS:
             config[section] = [entry for entry in config.get(section) or [] if entry["name"] != name]
         if config.get("current-context") == name:
-            config["current-context"] = ""
+            known = {entry["name"] for entry in config["contexts"]}
+            config["current-context"] = previous_context if previous_context in known else ""
         write(target, config)

@@ -101,7 +101,7 @@ def clean(name: str, keep_logs: bool = False) -> int:
     known = state.load(name)
     killed = processes.stop(known.processes if known else [], directory)
     if known and known.merged_into:
-        kubeconfig.unmerge(name, Path(known.merged_into))
+        kubeconfig.unmerge(name, Path(known.merged_into), known.previous_context)
     if keep_logs:
         for entry in directory.iterdir() if directory.is_dir() else ():
             if entry.is_dir() and entry.name != "logs":

@@ -39,14 +39,13 @@ def test_merging_keeps_the_users_entries_and_unmerging_restores_them(tmp_path: P
         "current-context": "work",
     }
     target.write_text(yaml.safe_dump(users))
-    kubeconfig.merge(admin, target)
+    assert kubeconfig.merge(admin, target) == "work"
     kubeconfig.merge(admin, target)
     merged = yaml.safe_load(target.read_text())
     assert [entry["name"] for entry in merged["contexts"]] == ["work", "rlscaler-unit"]
     assert merged["current-context"] == "rlscaler-unit"
-    kubeconfig.unmerge("unit", target)
-    restored = yaml.safe_load(target.read_text())
-    assert restored == users | {"current-context": ""}
+    kubeconfig.unmerge("unit", target, "work")
+    assert yaml.safe_load(target.read_text()) == users
 
 
 def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
