@@ -69,6 +69,7 @@ class UsageAnnotations:
         return due
 
     async def _patch(self, limit: asyncio.Semaphore, name: str, cores: float, memory: float) -> bool:
+        # metrics-server drops pods that have never used any CPU, and then the HPA knows nothing of an idle service.
         values = {CPU_ANNOTATION: f"{max(1, round(cores * 1000))}m", MEMORY_ANNOTATION: f"{round(memory / 2**20)}Mi"}
         async with limit:
             try:
