@@ -17,6 +17,7 @@ from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.evaluation.errors import EvaluationError
 
 TRAININGS = "training_*"
+POLICY = "policy.onnx"
 PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 
 
@@ -49,7 +50,7 @@ def load(model: str | None, folder: Path) -> Loaded:
 
 def newest_training(folder: Path) -> Path | None:
     """The last `training_YYYYMMDD_HHMMSS` that holds an exported policy; the names sort by time."""
-    finished = [path for path in folder.glob(TRAININGS) if (path / "policy.onnx").is_file()]
+    finished = [path for path in folder.glob(TRAININGS) if (path / POLICY).is_file()]
     return max(finished, key=lambda path: path.name, default=None)
 
 
@@ -79,7 +80,7 @@ def _from_path(path: Path) -> Loaded:
 
 
 def _from_folder(path: Path) -> Loaded:
-    for name, load_file in (("policy.onnx", _from_onnx), ("best_model.zip", _from_zip)):
+    for name, load_file in ((POLICY, _from_onnx), ("best_model.zip", _from_zip)):
         if (path / name).is_file():
             return load_file(path / name)
     raise EvaluationError(
@@ -103,4 +104,5 @@ def _from_zip(path: Path) -> Loaded:
 
 
 def _name(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}" if path.parent.name else path.name
+    folder = path.resolve().parent.name
+    return folder if path.name == POLICY else f"{folder}/{path.name}"

@@ -17,6 +17,8 @@ from rlscaler_rl.decision.types import Float
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
+MANY_EPISODES = 2_000
+"""Above this the resampling weights would take hundreds of megabytes."""
 
 
 class Verdict(StrEnum):
@@ -71,27 +73,28 @@ def paired_difference(policy: Float, contender: Float, seed: int = 0) -> Interva
 
 
 def _resampled_means(stacked: Float, seed: int) -> Float:
-    """(RESAMPLES,) means; runs are drawn once for all workloads, since a run is a seed shared by all of them."""
+    """(resamples,) means; runs are drawn once for all workloads, since a run is a seed shared by all of them."""
     workloads, runs, episodes = stacked.shape
-    total = np.zeros(RESAMPLES)
+    total: Float = np.zeros(1)
     for index, scores in enumerate(stacked):
         centre = scores.mean()
-        total += centre + _weights(runs, episodes, index, seed) @ (scores - centre).ravel().astype(np.float32)
+        total = total + centre + _weights(runs, episodes, index, seed) @ (scores - centre).ravel().astype(np.float32)
     return np.asarray(total / workloads)
 
 
 @lru_cache(maxsize=8)
 def _weights(runs: int, episodes: int, workload: int, seed: int) -> NDArray[np.float32]:
-    """(RESAMPLES, runs x episodes): how often each episode was drawn, over their number. The same resamples serve
-    every row of a report, so drawing them once makes a report 20 times as fast."""
-    drawn_runs = np.random.default_rng([seed, 0]).integers(0, runs, (RESAMPLES, runs))
+    """(resamples, runs x episodes): how often each episode was drawn, over their number. The same resamples serve
+    every row of a report, so drawing them once makes a report 20 times as fast. Many episodes need few resamples."""
+    resamples = RESAMPLES if runs * episodes <= MANY_EPISODES else RESAMPLES // 5
+    drawn_runs = np.random.default_rng([seed, 0]).integers(0, runs, (resamples, runs))
     generator = np.random.default_rng([seed, 1, workload])
-    counts = np.zeros((RESAMPLES, runs, episodes), dtype=np.float32)
-    rows = np.arange(RESAMPLES)
+    counts = np.zeros((resamples, runs, episodes), dtype=np.float32)
+    rows = np.arange(resamples)
     for draw in range(runs):
-        of_episodes = generator.multinomial(episodes, np.full(episodes, 1 / episodes), RESAMPLES)
+        of_episodes = generator.multinomial(episodes, np.full(episodes, 1 / episodes), resamples)
         counts[rows, drawn_runs[:, draw]] += of_episodes.astype(np.float32)
-    return counts.reshape(RESAMPLES, -1) / np.float32(runs * episodes)
+    return counts.reshape(resamples, -1) / np.float32(runs * episodes)
 
 
 def _bca(scores: Float, mean: float, seed: int) -> Interval:

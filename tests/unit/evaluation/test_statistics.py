@@ -73,3 +73,11 @@ def test_missing_scores_are_refused():
         interval(np.array([[1.0, np.nan]]))
     with pytest.raises(ValueError, match="one shape"):
         paired_difference(np.zeros((2, 3)), np.zeros((3, 2)))
+
+
+def test_many_episodes_stay_affordable():
+    scores = np.random.default_rng(6).normal(1, 1, (5, 1000))
+    found = interval(scores)
+    assert found.low < 1.05
+    assert found.high > 0.95
+    assert found.high - found.low < 0.2

@@ -11,6 +11,7 @@ from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row
 
+MOST_ABREAST = 4
 AXES = ("latency", "throughput", "efficiency", "stability", "SLO")
 SHOWN = ("policy", "hpa", "keda", "rule", "hindsight")
 
@@ -44,9 +45,13 @@ def _changes(values: dict[str, float]) -> float:
 def radar(result: ResultFile) -> Figure:
     """Policy, HPA, KEDA, forecast rule and hindsight on every workload."""
     with look.styled():
-        columns = len(result.workloads)
-        made = look.figure(max(4.4 * columns, 8.0), 5.0)
-        axes = made.subplots(1, columns, squeeze=False, subplot_kw={"projection": "polar"})[0]
+        count = len(result.workloads)
+        across = count if count <= MOST_ABREAST else -(-count // 2)
+        made = look.figure(max(4.4 * across, 8.0), 4.5 * -(-count // across) + 0.5)
+        grid = made.subplots(-(-count // across), across, squeeze=False, subplot_kw={"projection": "polar"})
+        axes = grid.flat[:count]
+        for unused in grid.flat[count:]:
+            unused.set_axis_off()
         angles = np.linspace(0, 2 * np.pi, len(AXES), endpoint=False)
         for panel, workload in zip(axes, result.workloads, strict=True):
             rows = [row for row in result.rows if row.workload == workload.name and row.contender in SHOWN]

@@ -13,19 +13,29 @@ from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
 
+MOST_ABREAST = 4
 _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 
 def comparison(result: ResultFile) -> Figure:
-    """A column per workload: scores with intervals on top, cost against late requests below."""
+    """A panel pair per workload, scores with intervals above cost against late requests; at most four abreast."""
+    count = len(result.workloads)
+    across = count if count <= MOST_ABREAST else -(-count // 2)
+    blocks = -(-count // across)
     with look.styled():
-        columns = [item.name for item in result.workloads]
-        made = look.figure(max(4.6 * len(columns), 9.0), 10.6)
-        axes = made.subplots(2, len(columns), squeeze=False, height_ratios=(1.15, 1))
-        for column, workload in enumerate(result.workloads):
+        made = look.figure(max(4.8 * across, 9.0), 9.8 * blocks + 0.8)
+        axes = made.subplots(2 * blocks, across, squeeze=False, height_ratios=[1.15, 1] * blocks)
+        for index in range(across * blocks):
+            block, column = divmod(index, across)
+            upper, lower = axes[2 * block, column], axes[2 * block + 1, column]
+            if index >= count:
+                upper.set_axis_off()
+                lower.set_axis_off()
+                continue
+            workload = result.workloads[index]
             rows = [row for row in result.rows if row.workload == workload.name]
-            _ladder(axes[0, column], rows, workload.name)
-            _front(axes[1, column], rows, workload)
+            _ladder(upper, rows, workload.name)
+            _front(lower, rows, workload)
         made.suptitle(_title(result), fontsize=13, fontweight="bold", x=0.01, ha="left")
         _front_legend(made, [row for row in result.rows if row.workload == ALL])
     return made

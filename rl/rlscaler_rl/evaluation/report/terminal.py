@@ -59,7 +59,7 @@ def _matrix(result: ResultFile) -> RichTable:
     for row in sorted(ranking, key=lambda row: row.metrics["j"].mean):
         scores = [_score(cells[row.contender, name]) for name in names]
         figures = [_three_digits(row.metrics[name].mean) for name in ("cost", "late_percent")]
-        label = escape(row.label + (" *" if row.role == "reference" else ""))
+        label = "THE POLICY" if row.role == "policy" else escape(row.label + (" *" if row.role == "reference" else ""))
         made.add_row(label, *scores, *figures, style="bold" if row.role == "policy" else "")
     floors = [_three_digits(tables.cost_floor(result, name)) for name in names]
     made.add_row("(physical cost floor)", *floors, "", "", style="dim")
