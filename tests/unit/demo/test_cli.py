@@ -1,0 +1,78 @@
+"""`rlscaler demo`: help, and arguments that are refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rlscaler_demo.cli import _settings, demo
+from rlscaler_demo.exceptions import DemoError
+from rlscaler_demo.load import Load
+from rlscaler_demo.results import ResultFolder
+from rlscaler_demo.settings import CPU_POOL, GPU_POOL, Settings
+
+from .test_records import write_records
+
+
+def test_help_names_every_choice() -> None:
+    result = CliRunner().invoke(demo, ["--help"])
+    assert result.exit_code == 0
+    for word in ("spike", "trace", "hpa", "Shadow", "--keep-cluster", "report"):
+        assert word in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--pattern", "sawtooth"], "'sawtooth' is not one of"),
+        (["--duration", "3"], "3 is not in the range"),
+        (["--interval", "5"], "5 is not in the range 10<=x<=300"),
+        (["--mode", "auto"], "'auto' is not one of"),
+        (["--contender", "keda"], "'keda' is not one of"),
+        (["--seed", "-1"], "-1 is not in the range"),
+        (["--kubeconfig", "/nowhere"], "'/nowhere' does not exist"),
+        (["--gpu-cold-start", "9-3"], "from low to high"),
+        (["--gpu-cold-start", "soon"], "not a range of seconds such as 35-55"),
+        (["--trace", __file__], "--trace is for --pattern trace"),
+        (["--contender", "hpa", "--mode", "Shadow"], "--mode Shadow is for the policy"),
+    ],
+)
+def test_bad_arguments_are_refused_with_the_option_and_the_reason(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(demo, arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
+def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time,rate\nnow,many\n")
+    with pytest.raises(DemoError, match=r"trace\.csv"):
+        Load(Settings(out=tmp_path, pattern="trace", trace=trace), tmp_path)
+
+
+def test_the_result_folder_is_named_after_contender_and_pattern() -> None:
+    options = {"out": None, "pattern": "ramp", "contender": "hpa", "mode": "Auto", "trace": None, "kubeconfig": None}
+    rest = {"duration": 10, "interval": 15, "seed": 1, "slo_ms": 1000, "cluster_name": "a", "keep_cluster": False}
+    settings = _settings((1, 2), (0, 1), policy="ppo", **options, **rest)
+    assert settings.out == Path.cwd() / "results" / "demo-hpa-ramp"
+    assert settings.gpu.cold_start_seconds == (1, 2)
+    assert (settings.gpu.deployment, settings.cpu.deployment) == (GPU_POOL.deployment, CPU_POOL.deployment)
+
+
+def test_report_writes_the_results_of_a_stored_run_again(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path)
+    folder.prepare()
+    write_records(folder.data)
+    result = CliRunner().invoke(demo, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert folder.summary.exists()
+    assert folder.picture.exists()
+    assert "timeline.png" in result.output
+
+
+def test_report_of_another_folder_names_the_missing_record(tmp_path: Path) -> None:
+    result = CliRunner().invoke(demo, ["report", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "offered.csv" in result.output
