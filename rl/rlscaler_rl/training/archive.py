@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,9 @@ def _state(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:
             content = archive.read(WEIGHTS)
         return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
-    except (OSError, KeyError, zipfile.BadZipFile, RuntimeError, ValueError) as error:
-        raise ModelError(f"{path}: no weights can be read from it ({error}); save the model again") from error
+    except (OSError, KeyError, zipfile.BadZipFile, RuntimeError, ValueError, pickle.UnpicklingError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise ModelError(f"{path}: no weights can be read from it ({reason}); save the model again") from error
 
 
 def _residual(folder: Path) -> bool:
