@@ -41,12 +41,10 @@ class Context:
         return self
 
     def put_policy(self, body: Body, deleted: bool) -> None:
-        registry = self.engine.registry
-        if not deleted:
-            registry.put(body)
-        elif (policy := registry.drop(_key(body), body["metadata"].get("uid", ""))) is not None:
-            self.engine.events.forget(policy.reference)
-            self.engine.metrics.forget(*policy.key)
+        if deleted:
+            self.engine.forget(_key(body), body["metadata"].get("uid", ""))
+        else:
+            self.engine.registry.put(body)
         self.engine.wake()
 
     def put_deployment(self, body: Body, deleted: bool) -> None:

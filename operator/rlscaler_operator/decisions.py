@@ -32,6 +32,8 @@ class Entry:
     samples: Samples
     kind: Kind
     actor: ActorLike | None
+    generation: int = 0
+    """Of the spec that this was made from."""
 
 
 @dataclass(slots=True)

@@ -13,16 +13,17 @@ from rlscaler_operator.actors import Actors
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.deletion import Deletion
 from rlscaler_operator.actuation.ownership import Claim
-from rlscaler_operator.decisions import Entry, Outcome, decide_all, fresh_state, with_stack
+from rlscaler_operator.decisions import Entry, Kind, Outcome, decide_all, fresh_state, with_stack
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.judge import Judge
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lease import Lease
 from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.reporting.events import Events
+from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.report import Reporter
-from rlscaler_operator.reporting.stabilization import restore
+from rlscaler_operator.reporting.stabilization import restore, restore_placement
 from rlscaler_operator.schedule import Due, Schedule, earliest
 from rlscaler_operator.sensing.cache import Key, WatchCache
 from rlscaler_operator.sensing.learn import learned
@@ -49,7 +50,7 @@ class Engine:
         self.settings, self.lease = settings, lease
         self.cache, self.registry, self.metrics = WatchCache(), Registry(), Metrics()
         self.events = Events(kube, settings.identity)
-        self.reporter = Reporter(kube, lease, settings, self.events, self.metrics)
+        self.reporter = Reporter(kube, lease, settings, self.events, self.metrics, self.forget)
         self._actors = Actors(settings)
         self._judge = Judge(kube, self.cache, self.registry)
         self._actuator = Actuator(kube, lease, self.cache, settings)
@@ -66,6 +67,13 @@ class Engine:
             if policy.schedule is not None:
                 policy.schedule.hurry(time.monotonic())
         self._wake.set()
+
+    def forget(self, key: Key, uid: str) -> None:
+        """A policy is gone."""
+        policy = self.registry.drop(key, uid)
+        if policy is not None:
+            self.events.forget(policy.reference)
+            self.metrics.forget(*key)
 
     async def run(self) -> None:
         """Until cancelled; then wait a little for the ticks under way."""
@@ -92,9 +100,8 @@ class Engine:
 
     def _start_over(self) -> None:
         """Taking over: nothing that was remembered from an earlier term counts any more."""
+        self.registry.adopt_again()
         log.info("acting: %d policies", len(self.registry))
-        for policy in self.registry:
-            policy.schedule = policy.state = None
 
     def _launch_due(self) -> None:
         now = time.monotonic()
@@ -105,7 +112,8 @@ class Engine:
             if policy.deleting:
                 self._launch([policy], self._deletion.run(policy))
             elif not policy.running:
-                if self.reporter.stale(policy):
+                policy.schedule = policy.state = None
+                if self.reporter.stale(policy, now):
                     self._launch([policy], self._idle(policy))
             elif (due := self._due(policy, now)) is not Due.NOTHING:
                 groups[self._access(policy)].append((policy, due))
@@ -153,15 +161,18 @@ class Engine:
         """One batch: all of it shares a Prometheus, so a dead one holds up nobody else."""
         answers = await self._ask(access, [policy for policy, _ in items])
         claims = self.registry.claims()
-        prepared = [(policy, due, self._prepare(policy, due, answers)) for policy, due in items]
-        entries = [(policy, entry) for policy, _, entry in prepared if entry is not None]
-        with self.metrics.decide_seconds.time():
-            outcomes = decide_all([entry for _, entry in entries])
-        decided = {policy.key: outcome for (policy, _), outcome in zip(entries, outcomes, strict=True)}
-        for policy, due, _ in prepared:
+        work: list[tuple[Policy, Entry | None, Exception | None]] = []
+        for policy, due in items:
+            try:
+                work.append((policy, self._prepare(policy, due, answers), None))
+            except Exception as error:
+                work.append((policy, None, error))
             if policy.schedule is not None:
                 policy.schedule.done(due, time.monotonic())
-        await asyncio.gather(*(self._finish(policy, decided.get(policy.key), claims) for policy, _, _ in prepared))
+        with self.metrics.decide_seconds.time():
+            outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
+        decided = [(policy, None if entry is None else next(outcomes), error) for policy, entry, error in work]
+        await asyncio.gather(*(self._finish(policy, outcome, error, claims) for policy, outcome, error in decided))
 
     async def _ask(self, access: Access, policies: list[Policy]) -> Answers:
         queries = batch(
@@ -195,31 +206,43 @@ class Engine:
             (ready[0], ready[1]),
             policy.annotations,
         )
-        params = policy.params(learned(policy, self.cache))
+        policy.learned = learned(policy, self.cache)
+        params = policy.params()
         policy.actor, policy.actor_error = self._actors.get(policy.spec)
         if policy.state is None:
             remembered = policy.parsed.status.stabilization if policy.parsed else None
             state = fresh_state(policy.actor, (replicas[0], replicas[1]), self._epoch + now)
+            restore_placement(state, policy.parsed.status.placement if policy.parsed else None)
             policy.state = restore(state, params, remembered, self._epoch + now)
         state = with_stack(policy.state, policy.actor)
-        return Entry(params, state, samples, "action" if due is Due.ACTION else "floor", policy.actor)
+        kind: Kind = "action" if due is Due.ACTION else "floor"
+        return Entry(params, state, samples, kind, policy.actor, policy.generation)
 
-    async def _finish(self, policy: Policy, outcome: Outcome | None, claims: dict[Key, list[Claim]]) -> None:
+    async def _finish(
+        self, policy: Policy, outcome: Outcome | None, error: Exception | None, claims: dict[Key, list[Claim]]
+    ) -> None:
         """Write and report for one policy; its failure stays its own."""
         try:
+            error = error or (outcome.error if outcome is not None else None)
             findings = await self._judge.look(policy, outcome, claims)
             applied = None
-            if outcome is not None and outcome.error is not None:
-                raise outcome.error
-            if outcome is not None and outcome.decision is not None:
+            if error is not None:
+                log.error("%s/%s: the tick failed", *policy.key, exc_info=error)
+                self.metrics.errors.labels(*policy.key).inc()
+                findings.problems.insert(0, Problem("InternalError", f"the operator failed: {error!r}"))
+            elif outcome is not None and outcome.decision is not None:
                 policy.state = outcome.state
-                if findings.mode == "Auto" and findings.conflict is None and self.lease.held:
+                if findings.mode == "Auto" and findings.conflict is None and self._still(policy, outcome):
                     applied = await self._actuator.apply(policy, outcome.decision)
                     findings.placement_problem = applied.placement_problem
             await self.reporter.report(policy, findings, outcome, applied, policy.found(self.cache))
         except Exception:
-            log.exception("%s/%s: the tick failed", *policy.key)
+            log.exception("%s/%s: the report failed", *policy.key)
             self.metrics.errors.labels(*policy.key).inc()
+
+    def _still(self, policy: Policy, outcome: Outcome) -> bool:
+        """Is this still the policy that was decided for? It may have been edited or deleted during the tick."""
+        return policy.running and policy.generation == outcome.entry.generation and self.lease.held
 
     async def _idle(self, policy: Policy) -> None:
         """A policy that is switched off or invalid: say so once."""

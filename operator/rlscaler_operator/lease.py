@@ -82,9 +82,11 @@ class Lease:
             return
         spec = lease.get("spec") or {}
         record = (spec.get("holderIdentity"), spec.get("renewTime"), lease["metadata"].get("resourceVersion"))
-        if record != self._seen:
-            self._seen, self._seen_at = record, self._clock()
         holder = spec.get("holderIdentity")
+        if record != self._seen:
+            if holder not in (self.identity, "", None) and (self._seen is None or self._seen[0] != holder):
+                log.info("standing by: %s holds the lease %s/%s", holder, self._namespace, self._name)
+            self._seen, self._seen_at = record, self._clock()
         expired = self._clock() >= self._seen_at + float(spec.get("leaseDurationSeconds") or self.seconds)
         if holder in (self.identity, "", None) or expired:
             await self._write("PUT", path, self._body(lease))

@@ -39,6 +39,8 @@ class Policy:
     history: list[DecisionStatus]
     last: LastDecision | None
     originals: Originals | None
+    latest: Mapping[str, Any]
+    """The object as last seen, without managedFields: what another operator wrote into it counts on taking over."""
     schedule: Schedule | None = None
     state: State | None = None
     actor: ActorLike | None = None
@@ -55,9 +57,13 @@ class Policy:
     desired: dict[str, int] = field(default_factory=dict)
     """Replicas by pool as last decided upon."""
     observation: ObservationStatus | None = None
+    learned: Learned | None = None
+    """What is used where the spec leaves something open."""
     busy: bool = False
     written_at: float = float("-inf")
     """Monotonic time of the last status write."""
+    reported_at: float = float("-inf")
+    """Monotonic time of the last report."""
     _params: tuple[object, Params] | None = None
 
     @property
@@ -96,11 +102,11 @@ class Policy:
                 found[pool] = None if deployment is None or deployment.deleting else deployment
         return found
 
-    def params(self, learned: Learned | None) -> Params:
+    def params(self) -> Params:
         """One row, made again when the spec or what was learned changes."""
-        version = (self.generation, learned)
+        version = (self.generation, self.learned)
         if self._params is None or self._params[0] != version:
-            self._params = version, to_params(self.spec, learned)
+            self._params = version, to_params(self.spec, self.learned)
         return self._params[1]
 
 
@@ -138,11 +144,21 @@ class Registry:
             old = self._policies[key] = _adopt(key, body)
         elif old.generation != metadata.get("generation", 0):
             old.generation = metadata.get("generation", 0)
+            before = old.parsed and old.deployments
             old.parsed, old.invalid = _parse(body)
+            if before and old.parsed and before != old.deployments:
+                old.originals = None
+        old.latest = _without_managed_fields(body)
         old.annotations = dict(metadata.get("annotations") or {})
         old.finalizers = list(metadata.get("finalizers") or ())
         old.deleting = "deletionTimestamp" in metadata
         return old
+
+    def adopt_again(self) -> None:
+        """Start every policy anew from its object as last seen."""
+        for policy in list(self._policies.values()):
+            del self._policies[policy.key]
+            self.put(policy.latest)
 
     def of_deployment(self, key: Key) -> list[Policy]:
         """The policies that name a Deployment."""
@@ -183,8 +199,16 @@ def _adopt(key: Key, body: Mapping[str, Any]) -> Policy:
         conditions=list(status.conditions),
         history=list(status.history),
         last=status.last_decision,
+        observation=status.observation,
+        learned=status.learned,
         originals=status.originals,
+        latest=body,
     )
+
+
+def _without_managed_fields(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
+    return {name: body[name] for name in body if name != "metadata"} | {"metadata": metadata}
 
 
 def _parse(body: Mapping[str, Any]) -> tuple[RLScalingPolicy | None, str]:

@@ -56,7 +56,7 @@ class Actuator:
     async def apply(self, policy: Policy, decision: Decision) -> Applied:
         """Weights move before replicas: a pool that shrinks has already handed its traffic over.
 
-        Where that could not be done, the shrinking of that pool waits; growing never does.
+        Where that could not be done, shrinking waits; growing never does.
         """
         applied = Applied()
         changes = {
@@ -66,26 +66,28 @@ class Actuator:
         }
         weights = (int(decision.weights[0, 0]), int(decision.weights[0, 1]))
         async with self._slots:
-            try:
-                await self._prepare(policy, bool(changes))
-                placed = await self._place(policy, weights)
-            except (KubeError, LeaseLostError) as error:
-                lost: Write = Write("LeaseLost" if isinstance(error, LeaseLostError) else "Failed", str(error))
-                applied.writes = dict.fromkeys(changes, lost)
-                return applied
-            applied.placement_problem = placed.problem
-            now = {pool: change for pool, change in changes.items() if placed.settled or change[1] > change[0]}
+            problem = await self._prepare(policy, bool(changes))
+            placed = await self._place(policy, weights)
+            applied.placement_problem = placed.problem or problem
+            settled = placed.settled and problem is None
+            now = {pool: change for pool, change in changes.items() if settled or change[1] > change[0]}
             writes = await asyncio.gather(*(self._scale(policy, pool, *change) for pool, change in now.items()))
         waiting = Write("Conflict", "not scaled down before the traffic weights are in force")
         applied.writes = dict.fromkeys(changes, waiting) | dict(zip(now, writes, strict=True))
         return applied
 
-    async def _prepare(self, policy: Policy, changes: bool) -> None:
+    async def _prepare(self, policy: Policy, changes: bool) -> Problem | None:
         """Before the first change: the finalizer, and the originals where a restart finds them."""
-        if policy.spec.restore_on_delete != (FINALIZER in policy.finalizers):
-            await ensure_finalizer(self._kube, self._lease, policy, self._timeout)
-        if policy.originals is not None or not changes:
-            return
+        try:
+            if policy.spec.restore_on_delete != (FINALIZER in policy.finalizers):
+                await ensure_finalizer(self._kube, self._lease, policy, self._timeout)
+            if policy.originals is None and changes:
+                await self._record_originals(policy)
+        except (KubeError, LeaseLostError) as error:
+            return Problem("PolicyNotWritten", f"finalizer or status.originals: {error}")
+        return None
+
+    async def _record_originals(self, policy: Policy) -> None:
         found = policy.found(self._cache)
         originals = Originals(
             time=datetime.now(UTC),
@@ -111,7 +113,10 @@ class Actuator:
         if backends is not None:
             return await write_weights(self._kube, self._lease, self._cache, *backends, weights, self._timeout)
         if policy.spec.placement.http_route is None and policy.annotations.get(ANNOTATION) != format_weights(weights):
-            await annotate(self._kube, self._lease, policy.key, weights, self._timeout)
+            try:
+                await annotate(self._kube, self._lease, policy.key, weights, self._timeout)
+            except (KubeError, LeaseLostError) as error:
+                return Placed(Problem("PolicyNotWritten", f"annotation {ANNOTATION}: {error}"), settled=False)
             policy.annotations[ANNOTATION] = format_weights(weights)
         return Placed()
 

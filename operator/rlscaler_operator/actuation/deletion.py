@@ -6,8 +6,12 @@ import asyncio
 import logging
 import time
 
+import numpy as np
+
 from rlscaler_operator.actuation.apply import route_backends
 from rlscaler_operator.actuation.restore import FINALIZER, restore, write_finalizer
+from rlscaler_operator.api import is_true
+from rlscaler_operator.api.conditions import CONFLICTED
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lease import Lease
@@ -17,7 +21,7 @@ from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.measure import to_samples
 from rlscaler_operator.settings import Settings
 from rlscaler_rl.decision.shield import floor_tick
-from rlscaler_rl.decision.types import POOLS
+from rlscaler_rl.decision.types import GUARDS, POOLS
 
 log = logging.getLogger("rlscaler.deletion")
 
@@ -38,7 +42,10 @@ class Deletion:
             await asyncio.sleep(RETRY_SECONDS)
             return
         try:
-            if policy.parsed is not None and policy.originals is not None and policy.spec.restore_on_delete:
+            if is_true(policy.conditions, CONFLICTED):
+                text = "somebody else scales the targets: the replicas were left as they are"
+                await self._events.post(policy.reference, "Warning", "NotRestored", text)
+            elif policy.parsed is not None and policy.originals is not None and policy.spec.restore_on_delete:
                 done = await restore(
                     self._kube,
                     self._lease,
@@ -74,7 +81,7 @@ class Deletion:
             (ready[0], ready[1]),
             {},
         )
-        decision, _ = floor_tick(
-            policy.params(policy.parsed.status.learned if policy.parsed else None), policy.state, samples
-        )
-        return {pool: max(n, int(decision.desired[0, POOLS.index(pool)])) for pool, n in wanted.items()}
+        params = policy.params()
+        decision, _ = floor_tick(params, policy.state, samples)
+        floor = np.minimum(decision.trail[0, GUARDS.index("floor")], params.max_replicas[0])
+        return {pool: max(n, int(floor[POOLS.index(pool)])) for pool, n in wanted.items()}

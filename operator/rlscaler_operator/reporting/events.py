@@ -86,7 +86,7 @@ class Events:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{about.name}.{uuid4().hex[:16]}", "namespace": about.namespace},
+            "metadata": {"name": f"{about.name[:230]}.{uuid4().hex[:16]}", "namespace": about.namespace},
             "involvedObject": {
                 "apiVersion": "rlscaler.io/v1alpha1",
                 "kind": KIND,

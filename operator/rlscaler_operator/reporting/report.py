@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.reporting.findings import Findings
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.stabilization import to_status
-from rlscaler_operator.sensing.cache import Deployment
+from rlscaler_operator.sensing.cache import Deployment, Key
 from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
 from rlscaler_rl.decision.types import OBSERVATIONS, POOLS, Decision
@@ -35,6 +35,8 @@ log = logging.getLogger("rlscaler.report")
 
 Found = Mapping[str, Deployment | None]
 
+RETRY_SECONDS = 5.0
+
 GOOD_WHEN_TRUE = {"Ready", "Active"}
 """Other conditions are bad news when True."""
 
@@ -45,7 +47,16 @@ QUIET_REASONS = {"ModeShadow", "ModeOff", "NotNeeded", "NotPaused", "NoConflict"
 class Reporter:
     """Writes what people and tools see. Keeps nothing but what is in the Policy."""
 
-    def __init__(self, kube: Kube, lease: Lease, settings: Settings, events: Events, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        lease: Lease,
+        settings: Settings,
+        events: Events,
+        metrics: Metrics,
+        forget: Callable[[Key, str], None],
+    ) -> None:
+        self._forget = forget
         self._kube, self._lease, self._settings = kube, lease, settings
         self._events, self._metrics = events, metrics
         self._audit = audit.AuditLog(settings)
@@ -54,14 +65,17 @@ class Reporter:
     def close(self) -> None:
         self._audit.close()
 
-    def stale(self, policy: Policy) -> bool:
-        """Does a policy that is not running need a report?"""
+    def stale(self, policy: Policy, now: float) -> bool:
+        """Does a policy that is not running need a report? Not more than one in `RETRY_SECONDS`."""
+        if now - policy.reported_at < RETRY_SECONDS:
+            return False
         return policy.status.get("observedGeneration") != policy.generation or policy.written_at == float("-inf")
 
     async def report(
         self, policy: Policy, found: Findings, outcome: Outcome | None, applied: Applied | None, deployments: Found
     ) -> None:
         """Report one tick. A status that cannot be written is tried again at the next one."""
+        policy.reported_at = time.monotonic()
         now = datetime.now(UTC)
         before = policy.conditions
         policy.conditions, changed = findings.update(before, found, policy.generation, now)
@@ -205,7 +219,7 @@ class Reporter:
     def _build(self, policy: Policy, outcome: Outcome | None, deployments: Found, now: float) -> dict[str, Any]:
         parts: dict[str, Any] = {"observed_generation": policy.generation, "conditions": policy.conditions}
         parts |= {"observation": policy.observation, "last_decision": policy.last, "history": policy.history}
-        parts |= {"originals": policy.originals}
+        parts |= {"originals": policy.originals, "learned": policy.learned}
         if policy.parsed is not None and deployments:
             names = {pool: name for pool, name in zip(POOLS, policy.deployments, strict=True) if name}
             parts["targets"] = status.targets_status(names, deployments, policy.desired)
@@ -221,9 +235,8 @@ class Reporter:
             )
             parts["stabilization"] = to_status(outcome.state, params, now)
         built = Status(**{name: value for name, value in parts.items() if value is not None}).to_dict()
-        kept = ("costPerHour", "placement", "stabilization", "learned", "targets") if outcome is None else ("learned",)
-        for name in kept:
-            if name in policy.status and name not in built:
+        for name in ("costPerHour", "placement", "stabilization", "targets"):
+            if outcome is None and name in policy.status and name not in built:
                 built[name] = policy.status[name]
         return built
 
@@ -243,7 +256,19 @@ class Reporter:
                 timeout = self._lease.write_timeout(self._settings.write_timeout_seconds)
                 await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
         except (KubeError, LeaseLostError) as error:
-            if not (isinstance(error, KubeError) and error.status == 404):
+            if not (isinstance(error, KubeError) and error.status == 404 and await self._is_gone(policy)):
                 log.warning("%s/%s: status was not written: %s", *policy.key, error)
             return
         policy.status, policy.written_at = built, now
+
+    async def _is_gone(self, policy: Policy) -> bool:
+        """A watch that was interrupted may have missed the deletion."""
+        try:
+            found = await self._kube.get(object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key))
+        except KubeError as error:
+            gone = error.status == 404
+        else:
+            gone = found["metadata"].get("uid") != policy.uid
+        if gone:
+            self._forget(policy.key, policy.uid)
+        return gone

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from rlscaler_operator.api.status import EXPIRIES, Expiry, Stabilization, StabilizationPool
+from rlscaler_operator.api.status import EXPIRIES, Expiry, PlacementStatus, Stabilization, StabilizationPool
+from rlscaler_operator.reporting.status import PLACEMENTS
 from rlscaler_rl.decision.types import EVENTS, POOLS, Float, Int, Params, State
 
 
@@ -41,6 +42,13 @@ def restore(state: State, params: Params, remembered: Stabilization | None, now:
         _fill(state.event_time[0, i], state.event_change[0, i], entry.changes, period, now)
         state.floor_hold[0, i] = entry.floor or 0
     return state
+
+
+def restore_placement(state: State, placement: PlacementStatus | None) -> None:
+    """The preference and the weights in force, in place: a restart moves no traffic."""
+    if placement is not None:
+        state.placement[0] = PLACEMENTS.index(placement.preference)
+        state.weights[0] = placement.weights.gpu, placement.weights.cpu
 
 
 def _expiries(times: Float, values: Int, keep_seconds: float, now: float) -> list[Expiry]:

@@ -58,7 +58,8 @@ class WatchCache:
     _scaled: dict[Key, list[Autoscaler]] = field(default_factory=dict)
     """By the Deployment that they scale."""
     _starts: dict[Key, deque[float]] = field(default_factory=dict)
-    _counted_pods: dict[str, Key] = field(default_factory=dict)
+    _was_ready: dict[str, bool] = field(default_factory=dict)
+    """By the uid of every pod."""
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
         """Take in a Deployment; False where it says nothing new about replicas."""
@@ -108,18 +109,21 @@ class WatchCache:
         }
 
     def put_pod(self, body: Mapping[str, Any]) -> None:
-        """Learn from a pod that has become ready how long it took from being scheduled."""
-        uid = body.get("metadata", {}).get("uid", "")
-        deployment = deployment_of_pod(body)
-        if deployment is None or uid in self._counted_pods:
-            return
+        """Learn from a pod that becomes ready how long it took from being scheduled.
+
+        A pod that is first seen ready teaches nothing: its readiness may have come and gone before.
+        """
+        uid, deployment = body["metadata"].get("uid", ""), deployment_of_pod(body)
         seconds = start_seconds(body)
-        if seconds is not None:
-            self._counted_pods[uid] = deployment
+        if deployment is None:
+            return
+        starting = self._was_ready.get(uid) is False
+        self._was_ready[uid] = self._was_ready.get(uid, False) or seconds is not None
+        if starting and seconds is not None:
             self._starts.setdefault(deployment, deque(maxlen=COLD_STARTS_KEPT)).append(seconds)
 
     def drop_pod(self, body: Mapping[str, Any]) -> None:
-        self._counted_pods.pop(body.get("metadata", {}).get("uid", ""), None)
+        self._was_ready.pop(body["metadata"].get("uid", ""), None)
 
     def cold_start_seconds(self, key: Key) -> float | None:
         """Median time from scheduled to ready of the newest pods; None before enough were seen."""

@@ -13,16 +13,14 @@ if TYPE_CHECKING:
 
 
 def learned(policy: Policy, cache: WatchCache) -> Learned | None:
-    """Measured now, else what the status remembers; None where nothing is open or known."""
-    assert policy.parsed is not None
-    remembered = policy.parsed.status.learned
+    """Measured now, else what was before; None where nothing is open or known."""
     pools: dict[str, LearnedPool] = {}
     for pool in POOLS:
         target = policy.spec.targets.pool(pool)
         if target is None or target.cold_start_seconds is not None:
             continue
         measured = cache.cold_start_seconds((policy.key[0], target.deployment))
-        before = getattr(remembered, pool, None)
+        before = getattr(policy.learned, pool, None)
         if measured is not None:
             pools[pool] = LearnedPool(cold_start_seconds=max(1.0, round(measured)))
         elif before is not None:

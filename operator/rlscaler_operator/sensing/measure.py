@@ -18,6 +18,9 @@ Readings = dict[str, Reading]
 
 PAUSED = "rlscaler.io/paused"
 PAUSED_REPLICAS = "rlscaler.io/paused-replicas-"
+MOST_REPLICAS = 10_000
+"""As the API allows; the shield clamps to the target's own range."""
+
 PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
 
 
@@ -86,7 +89,7 @@ def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool,
         words.append(f"{PAUSED} holds the replicas")
     for pool in POOLS:
         text = annotations.get(PAUSED_REPLICAS + pool)
-        wanted.append(int(text) if text is not None and text.isdecimal() else -1)
+        wanted.append(min(int(text), MOST_REPLICAS) if text is not None and text.isdecimal() else -1)
         if text is not None:
             paused = True
             valid = "sets" if text.isdecimal() else f"= {text!r} is not a whole number and holds"
@@ -118,7 +121,7 @@ def missing_signals(
 
 
 def _dated(signal: str, reading: Reading, max_age_seconds: float) -> Reading:
-    if reading.known and reading.age_seconds > max_age_seconds:
+    if max_age_seconds < reading.age_seconds < math.inf:
         text = f"the newest sample of {signal} is older than maxAgeSeconds = {max_age_seconds:g}"
         return unknown("SampleStale", text, reading.age_seconds)
     if reading.known and (reading.value < 0 or math.isnan(reading.age_seconds)):

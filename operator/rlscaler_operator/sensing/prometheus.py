@@ -84,19 +84,20 @@ class Prometheus:
                 except MetricsError as error:
                     answers[query.name] = error
                     continue
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    answers[query.name] = MetricsError(f"odd answer: {_shorten(error)}", "PrometheusError")
+                    continue
             answers[query.name] = unreachable
         return answers
 
-    def _ask(self, promql: str) -> list[dict[str, Any]]:
+    def _ask(self, promql: str) -> Any:
         parameters = {"timeout": f"{math.ceil(self._timeout_seconds)}s"}
         try:
             result = self._client.custom_query(promql, parameters, timeout=self._timeout_seconds)
         except PrometheusApiClientException as error:
             raise MetricsError(f"Prometheus refused the query: {_shorten(error)}", "PrometheusError") from error
-        except (requests.exceptions.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise MetricsError("the answer is not Prometheus's: check the URL", "PrometheusError") from error
-        if not isinstance(result, list):
-            raise MetricsError("the query does not return a vector", "PrometheusError")
         return result
 
 

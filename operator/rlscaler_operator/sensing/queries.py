@@ -3,6 +3,8 @@
 Every query returns two kinds of series, told apart by the label `_`: `v` the value, `t` the time (unix seconds) of the
 newest raw sample behind it. Without the second, an instant query answers for minutes with what a dead exporter said
 last.
+
+Utilization is of ready pods, by `kube_pod_status_ready`; in namespaces where nobody exports it, of all pods.
 """
 
 from __future__ import annotations
@@ -55,6 +57,15 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
     memory = f"container_memory_working_set_bytes{{{containers}}}"
     gpu = f"DCGM_FI_DEV_GPU_UTIL{{{pods}}}"
     by_service, by_deployment = "by (namespace, service)", "by (namespace, deployment)"
+    by_pod = "by (namespace, pod)"
+
+    is_true = 'condition="true"'
+    ready = f"kube_pod_status_ready{{{_join(pods, is_true)}}}"
+
+    def of_ready_pods(per_pod: str) -> str:
+        return _deployment_of(
+            f"(({per_pod}) and on (namespace, pod) ({ready} == 1)) or (({per_pod}) unless on (namespace) ({ready}))"
+        )
 
     def times_of_pods(series: str) -> str:
         return f"max {by_deployment} ({_deployment_of(f'timestamp({series})')})"
@@ -80,22 +91,22 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
         Query(
             "cpu_usage",
             "deployment",
-            _pair(f"sum {by_deployment} ({_deployment_of(f'rate({cpu}{resource_window})')})", times_of_pods(cpu)),
+            _pair(
+                f"sum {by_deployment} ({of_ready_pods(f'sum {by_pod} (rate({cpu}{resource_window}))')})",
+                times_of_pods(cpu),
+            ),
         ),
         Query(
             "memory_usage",
             "deployment",
-            _pair(f"sum {by_deployment} ({_deployment_of(memory)})", times_of_pods(memory)),
+            _pair(f"sum {by_deployment} ({of_ready_pods(f'sum {by_pod} ({memory})')})", times_of_pods(memory)),
         ),
         Query("cpu_request", "deployment", _request_per_pod(containers, "cpu")),
         Query("memory_request", "deployment", _request_per_pod(containers, "memory")),
         Query(
             "gpu_utilization",
             "deployment",
-            _pair(
-                f"sum {by_deployment} ({_deployment_of(f'avg by (namespace, pod) ({gpu})')})",
-                times_of_pods(gpu),
-            ),
+            _pair(f"sum {by_deployment} ({of_ready_pods(f'avg {by_pod} ({gpu})')})", times_of_pods(gpu)),
         ),
     ]
 

@@ -70,8 +70,7 @@ def pick(answer: Mapping[Key, Reading] | MetricsError, key: Key) -> Reading:
 def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], ready: Iterable[int]) -> Reading:
     """% that the replicas use of what they request: total usage over request per replica times ready replicas.
 
-    Not-ready pods count in neither: they start up, and what they use then says nothing about load. A pool without
-    ready replicas is left out; no ready replica at all is unknown.
+    A pool without ready replicas is left out; no ready replica at all is unknown.
     """
     used = requested = 0.0
     oldest = 0.0

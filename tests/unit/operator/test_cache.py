@@ -64,9 +64,16 @@ def test_cold_start_is_the_median_of_enough_pods():
     cache = WatchCache()
     for i, second in enumerate((45, 50, 55)):
         assert cache.cold_start_seconds(("ns", "chat")) is None
-        cache.put_pod(pod(uid=f"p{i}", ready=f"2026-01-01T00:00:{second}Z"))
-        cache.put_pod(pod(uid=f"p{i}", ready=f"2026-01-01T00:00:{second}Z"))
+        for ready in (None, f"2026-01-01T00:00:{second}Z", None, "2026-01-01T05:00:00Z"):
+            cache.put_pod(pod(uid=f"p{i}", ready=ready))
     assert cache.cold_start_seconds(("ns", "chat")) == 45.0
+
+
+def test_a_pod_that_is_first_seen_ready_teaches_nothing():
+    cache = WatchCache()
+    for i in range(5):
+        cache.put_pod(pod(uid=f"p{i}"))
+    assert cache.cold_start_seconds(("ns", "chat")) is None
 
 
 def test_pods_that_are_not_ready_or_were_restarted_teach_nothing():

@@ -85,6 +85,7 @@ def test_nothing_measured_yet_is_all_missing():
         ({"rlscaler.io/paused": "true"}, (True, (-1, -1), False)),
         ({"rlscaler.io/paused": "false"}, (False, (-1, -1), False)),
         ({"rlscaler.io/paused-replicas-cpu": "4"}, (True, (-1, 4), False)),
+        ({"rlscaler.io/paused-replicas-cpu": "99999999999999999999"}, (True, (-1, 10_000), False)),
         ({"rlscaler.io/paused-replicas-gpu": "many"}, (True, (-1, -1), False)),
         ({"rlscaler.io/paused-scale-down": "true"}, (False, (-1, -1), True)),
     ],

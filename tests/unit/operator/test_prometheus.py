@@ -1,0 +1,103 @@
+"""Against a real HTTP server that answers as it is told."""
+
+import asyncio
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing.prometheus import Access, Prometheus
+from rlscaler_operator.sensing.queries import Query
+
+QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
+
+
+class Server:
+    def __init__(self):
+        self.status, self.body, self.hold, self.asked = 200, {}, threading.Event(), 0
+        self.hold.set()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.asked += 1
+                outer.hold.wait(10)
+                text = outer.body if isinstance(outer.body, str) else json.dumps(outer.body)
+                self.send_response(outer.status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+    def answer(self, *series):
+        self.body = {"status": "success", "data": {"resultType": "vector", "result": list(series)}}
+
+
+@pytest.fixture
+def server():
+    one = Server()
+    yield one
+    one.hold.set()
+    one.http.shutdown()
+    one.http.server_close()
+
+
+@pytest.fixture
+def prometheus(server):
+    client = Prometheus(Access(server.url), timeout_seconds=0.5)
+    yield client
+    client.close()
+
+
+def series(value="3", kind="v"):
+    return {"metric": {"namespace": "ns", "service": "chat", "_": kind}, "value": [100.0, value]}
+
+
+async def test_answers_are_grouped(server, prometheus):
+    server.answer(series(), series("98", "t"))
+    answers = await prometheus.ask(QUERIES)
+    assert answers["a"]["ns", "chat"].value == 3.0
+    assert answers["a"]["ns", "chat"].age_seconds == 2.0
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(500, {"error": "boom"}), (200, "<html>"), (200, {"data": {"result": [1, 2]}}), (200, {"data": {"result": "x"}})],
+)
+async def test_odd_answers_are_errors_with_a_reason(server, prometheus, status, body):
+    server.status, server.body = status, body
+    answers = await prometheus.ask(QUERIES)
+    assert {error.reason for error in answers.values()} == {"PrometheusError"}
+
+
+async def test_a_prometheus_that_hangs_costs_one_timeout_not_one_a_query(server, prometheus):
+    server.hold.clear()
+    answers = await asyncio.wait_for(prometheus.ask(QUERIES), 1.5)
+    assert all(isinstance(error, MetricsError) for error in answers.values())
+    assert server.asked == 1
+
+
+async def test_overlapping_batches_wait_for_one_another(server, prometheus):
+    server.answer(series())
+    server.hold.clear()
+    batches = [asyncio.create_task(prometheus.ask(QUERIES)) for _ in range(2)]
+    asyncio.get_running_loop().call_later(0.2, server.hold.set)
+    for answers in await asyncio.gather(*batches):
+        assert answers["b"]["ns", "chat"].value == 3.0
+
+
+async def test_nobody_there_has_a_message_without_addresses_in_memory():
+    client = Prometheus(Access("http://127.0.0.1:9"), timeout_seconds=0.5)
+    answers = await client.ask(QUERIES)
+    client.close()
+    assert answers["a"].reason == "PrometheusUnreachable"
+    assert "0x" not in str(answers["a"])
+    assert "refused" in str(answers["a"])
