@@ -1,0 +1,79 @@
+"""Downloading, verifying and unpacking a release. A server on loopback stands for upstream's addresses."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from rlscaler_devcluster import binaries, release, stamps
+from rlscaler_devcluster.exceptions import BuildError
+from rlscaler_devcluster.progress import Reporter
+from rlscaler_devcluster.release import Release
+from rlscaler_devcluster.versions import TOOLS
+
+ETCD = TOOLS["etcd"]
+PROGRAM = b"#!/bin/sh\necho etcd Version: 3.6.11\n"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that upstream serves; etcd's release is in it."""
+    folder = tmp_path / "upstream"
+    folder.mkdir()
+    with tarfile.open(folder / "etcd.tar.gz", "w:gz") as archive:
+        entry = tarfile.TarInfo("etcd-v3/etcd")
+        entry.size = len(PROGRAM)
+        archive.addfile(entry, io.BytesIO(PROGRAM))
+    digest = hashlib.sha256((folder / "etcd.tar.gz").read_bytes()).hexdigest()
+    (folder / "SHA256SUMS").write_text(f"0000  other.tar.gz\n{digest}  etcd.tar.gz\n")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    found = Release(f"{base}/etcd.tar.gz", f"{base}/SHA256SUMS", "etcd-v3/etcd")
+    monkeypatch.setattr(release, "locate", lambda _: found)
+    monkeypatch.setattr(release, "host_reachable", lambda _: True)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    yield folder
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_release_is_downloaded_unpacked_and_stamped(upstream: Path) -> None:
+    assert release.reachable(ETCD)
+    assert binaries.provide(["etcd"], Reporter())["etcd"]["source"] == "release"
+    assert stamps.binary(ETCD).read_bytes() == PROGRAM
+    stamp = stamps.valid(ETCD)
+    assert stamp is not None
+    assert stamp.source == "release"
+    (upstream / "etcd.tar.gz").unlink()
+    assert binaries.provide(["etcd"], Reporter())["etcd"]["source"] == "cache"
+
+
+def test_a_download_that_was_altered_is_refused(upstream: Path) -> None:
+    (upstream / "SHA256SUMS").write_text("0123  etcd.tar.gz\n")
+    with pytest.raises(BuildError, match="does not match"):
+        binaries.provide(["etcd"], Reporter(), source="release")
+    assert [entry for entry in stamps.binary(ETCD).parent.iterdir() if entry.is_file()] == []
+
+
+def test_a_release_that_is_not_there_is_not_chosen(upstream: Path) -> None:
+    (upstream / "etcd.tar.gz").unlink()
+    assert not release.reachable(ETCD)
+    assert binaries.plan(["etcd"])[0].source == "build"
+    with pytest.raises(BuildError, match="404"):
+        binaries.provide(["etcd"], Reporter(), source="release")
