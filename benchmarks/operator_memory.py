@@ -1,0 +1,151 @@
+"""How much memory and CPU time the operator takes with some policies on a real control plane.
+
+    python benchmarks/operator_memory.py [--policies 10] [--seconds 90] [--out FILE]
+
+Starts a control plane, one Deployment pair and one Auto policy (interval 10 s, sensing every second) per service, an
+exporter with a moving load for all of them, and the operator as a process of its own. Prints one JSON document; `ready`
+counts policies whose metrics and model were in order, so that a figure for an idle operator is seen as such.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import psutil
+import yaml
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from rlscaler_devcluster import api
+from rlscaler_devcluster.kube import KubeClient
+
+REPOSITORY = Path(__file__).parents[1]
+POOLS = {"gpu": 20.0, "cpu": 4.0}
+NAMESPACE = "default"
+POLICIES = f"/apis/rlscaler.io/v1alpha1/namespaces/{NAMESPACE}/rlscalingpolicies"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+LABELS = ("namespace", "service", "pool")
+
+
+class Service:
+    """The metrics of all services, under a load that swings between 5 and 60 requests/s."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names, self.registry, self._at = names, CollectorRegistry(), time.monotonic()
+        self._received = Counter("inference_requests_received", "Arrived.", LABELS, registry=self.registry)
+        self._duration = Histogram("inference_request_duration_seconds", "Latency.", LABELS, registry=self.registry)
+        self._gpu = Gauge("DCGM_FI_DEV_GPU_UTIL", "%", ("namespace", "pod", "gpu"), registry=self.registry)
+
+    def step(self) -> None:
+        now = time.monotonic()
+        rate = 32.5 + 27.5 * math.sin(now / 15)
+        for name in self.names:
+            for pool in POOLS:
+                self._received.labels(NAMESPACE, name, pool).inc(rate / 2 * (now - self._at))
+                self._duration.labels(NAMESPACE, name, pool).observe(0.2)
+            self._gpu.labels(NAMESPACE, f"{name}-gpu-6b7f-abcde", "0").set(rate)
+        self._at = now
+
+
+def deployment(name: str, pool: str) -> dict[str, Any]:
+    pod = {
+        "nodeSelector": {"pool": pool},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "containers": [{"name": "app", "image": "app"}],
+    }
+    template = {"metadata": {"labels": {"app": name, "rlscaler.io/flavour": pool}}, "spec": pod}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def policy(name: str) -> dict[str, Any]:
+    targets = {
+        pool: {"deployment": f"{name}-{pool}", "maxReplicas": 10, "requestsPerSecond": rps}
+        for pool, rps in POOLS.items()
+    }
+    for pool, seconds in (("gpu", 45), ("cpu", 8)):
+        targets[pool]["coldStartSeconds"] = seconds
+    spec = {"mode": "Auto", "intervalSeconds": 10, "senseSeconds": 1, "targets": targets}
+    kind = {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingPolicy"}
+    return kind | {"metadata": {"name": name}, "spec": spec | {"slo": {"latencyMilliseconds": 1000}}}
+
+
+def measure(process: psutil.Process, service: Service, seconds: float) -> dict[str, Any]:
+    """Resident memory in MiB and CPU time of the process under load."""
+    resident, began = [], time.monotonic()
+    while time.monotonic() - began < seconds:
+        service.step()
+        resident.append(process.memory_info().rss / 2**20)
+        time.sleep(0.5)
+    cpu = process.cpu_times()
+    late = resident[len(resident) // 2 :]
+    return {
+        "resident_mib_max": round(max(resident), 1),
+        "resident_mib_last_half": [round(min(late), 1), round(max(late), 1)],
+        "cpu_share": round((cpu.user + cpu.system) / seconds, 4),
+    }
+
+
+def run(name: str, policies: int, seconds: float) -> dict[str, Any]:
+    info = api.up(name, cold_start_seconds={"gpu": (1, 2), "cpu": (0.2, 0.8)})
+    names = [f"chat-{i}" for i in range(policies)]
+    service = Service(names)
+    server, thread = start_http_server(0, "127.0.0.1", service.registry)
+    info.add_scrape_target("benchmark", f"127.0.0.1:{server.server_port}")
+    with KubeClient.from_kubeconfig(info.kubeconfig) as kube:
+        crd = yaml.safe_load((REPOSITORY / "crds" / "rlscalingpolicies.yaml").read_text())
+        path = f"{CRDS}/{crd['metadata']['name']}?fieldManager=benchmark&force=true"
+        kube.request("PATCH", path, crd, content_type="application/apply-patch+yaml")
+        for one in names:
+            for pool in POOLS:
+                kube.request("POST", DEPLOYMENTS, deployment(f"{one}-{pool}", pool))
+        command = [sys.executable, "-m", "rlscaler_operator.cli", "operator", "run", "--kubeconfig"]
+        command += [str(info.kubeconfig), "--prometheus-url", info.prometheus_url, "--scrape-interval", "2"]
+        with (info.state_dir / "operator-benchmark.log").open("wb") as log:
+            operator = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            for one in names:
+                kube.request("POST", POLICIES, policy(one))
+            figures = measure(psutil.Process(operator.pid), service, seconds)
+            found = kube.request("GET", POLICIES)["items"]
+        finally:
+            operator.send_signal(signal.SIGTERM)
+            operator.wait(20)
+            server.shutdown()
+            thread.join()
+    conditions = [{c["type"]: c["status"] for c in one.get("status", {}).get("conditions", [])} for one in found]
+    return figures | {"ready": sum(c.get("Ready") == "True" for c in conditions)}
+
+
+@click.command()
+@click.option("--policies", default=10, show_default=True)
+@click.option("--seconds", default=90.0, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Write the result there too.")
+def main(policies: int, seconds: float, out: Path | None) -> None:
+    name = f"bench-operator-{os.getpid()}"
+    load = os.getloadavg()[0]
+    try:
+        figures = run(name, policies, seconds)
+    finally:
+        api.down(name)
+    machine = {"cpus": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()}
+    result = {"benchmark": "operator_memory", "policies": policies, **figures, "load_before": load, "machine": machine}
+    text = json.dumps(result, indent=2)
+    print(text)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
