@@ -9,13 +9,13 @@ from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActo
 from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.baselines.keda import KedaRequestRate
-from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static, StaticForPeak
+from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static, StaticForPeak, Unscaled
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import Float
 
 POLICY = "policy"
-CONTROLS = ("random", "frozen", "untrained")
+CONTROLS = ("random", "frozen", "unscaled", "untrained")
 HPA_TARGETS = (0.5, 0.6, 0.7, 0.9)
 """Utilization targets swept beside the default of 80 %, to show HPA's own cost-late front."""
 
@@ -55,7 +55,8 @@ def lineup(actor: ActorLike, label: str, *, sweep: bool = False) -> list[Entry]:
         Entry("static_max", "Static, all max", "contender", lambda rate, seed: Static(1.0)),
         Entry("static_mid", "Static, mid", "contender", lambda rate, seed: Static(0.5)),
         Entry("random", "Random actions", "control", lambda rate, seed: RandomActor(manifest, seed)),
-        Entry("frozen", "Frozen (0,0,balanced)", "control", lambda rate, seed: FrozenActor(held)),
+        Entry("frozen", "Shield alone (frozen actor)", "control", lambda rate, seed: FrozenActor(held)),
+        Entry("unscaled", "No scaling (frozen replicas)", "control", lambda rate, seed: Unscaled()),
         Entry("untrained", "Untrained network", "control", lambda rate, seed: UntrainedActor(manifest, seed)),
         Entry("static_peak", "Static, known peak", "reference", lambda rate, seed: StaticForPeak(rate)),
         Entry("hindsight", "Hindsight rule", "reference", lambda rate, seed: Hindsight(rate)),

@@ -23,6 +23,13 @@ class Static(Periodic):
         return np.ceil(low + self.fraction * (high - low)).astype(np.int32)
 
 
+class Unscaled(Periodic):
+    """Nobody scales: the replicas that the episode began with."""
+
+    def size(self, samples: Samples, state: State) -> Int:
+        return samples.spec_replicas
+
+
 class StaticForPeak(Periodic):
     """The cheapest constant replicas for the highest rate of the episode: what a user who knows the peak provisions."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rlscaler_rl.baselines.lineup import lineup
+from rlscaler_rl.baselines.lineup import CONTROLS, lineup
 from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.board import EXTRAS
 from rlscaler_rl.evaluation.files import Layout, write_all
@@ -20,7 +20,7 @@ from rlscaler_rl.evaluation.result import result_file
 from rlscaler_rl.evaluation.settings import read_settings
 
 RESULTS = Path("rl")
-EVALUATED = ("policy", "hpa", "keda", "rule", "static_mid", "static_peak", "random", "frozen", "untrained", "hindsight")
+EVALUATED = ("policy", "hpa", "keda", "rule", "static_mid", "static_peak", *CONTROLS, "hindsight")
 """Who is played by `evaluate`; `compare` plays everybody and sweeps HPA's target."""
 
 PORTRAYED = ("policy", "hpa", "rule")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
 from rlscaler_rl.baselines.keda import KedaRequestRate
-from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static, StaticForPeak
+from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static, StaticForPeak, Unscaled
 from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.params import make_params
@@ -100,6 +100,14 @@ def test_keda_divides_the_rate_that_reaches_the_pool():
     samples = make_samples(1, arrival_rate=64.0, spec_replicas=(1, 1), ready_replicas=(1, 1))
     replicas, _ = keda(params, state, samples, RNG)
     assert replicas.tolist() == [[3, 5]], "48 / 16 GPU; 16 / 3.2 CPU"
+
+
+def test_unscaled_keeps_what_is_there():
+    controller, params = Unscaled(), make_params(1)
+    controller.reset(params)
+    samples = make_samples(1, arrival_rate=500.0, spec_replicas=(3, 4), ready_replicas=(3, 4))
+    replicas, _ = controller(params, initial_state(1, 4), samples, RNG)
+    assert replicas.tolist() == [[3, 4]]
 
 
 def manifest():
