@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from rlscaler_operator.actuation.ownership import ForeignWrites
@@ -124,10 +125,11 @@ class Actuator:
         name = policy.deployments[POOLS.index(pool)]
         assert name is not None
         key = (policy.key[0], name)
+        began = time.monotonic()
         write = await write_replicas(self._kube, self._lease, self._cache, key, base, desired, self._timeout)
         if write.applied:
             policy.foreign.setdefault(name, ForeignWrites(desired)).written = desired
-        return write
+        return replace(write, seconds=time.monotonic() - began)
 
 
 def route_backends(policy: Policy) -> tuple[tuple[str, str], tuple[str, str]] | None:

@@ -22,6 +22,8 @@ class Write:
 
     outcome: Outcome
     message: str
+    seconds: float | None = None
+    """How long the request took; None where none was sent."""
 
     @property
     def applied(self) -> bool:

@@ -211,6 +211,8 @@ class Reporter:
             await self._events.post(policy.reference, "Warning", problem.reason, problem.message)
         for pool, write in applied.writes.items() if applied else ():
             self._metrics.writes.labels(*policy.key, write.outcome).inc()
+            if write.seconds is not None:
+                self._metrics.write_seconds.observe(write.seconds)
             if write.applied:
                 await self._events.post(policy.reference, "Normal", "Scaled", f"{pool} {write.message}")
             elif write.outcome == "Failed":
