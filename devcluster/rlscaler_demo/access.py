@@ -1,58 +1,55 @@
-"""What the operator may do in the demo's cluster, and nothing else; it acts with a ServiceAccount's token."""
+"""What the operator may do in the demo's cluster: its own rules, each granted only where it is needed.
+
+It acts with a ServiceAccount's token, so a rule that is missing shows.
+"""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from .manifests import OPERATOR, OPERATOR_NAMESPACE, PART_OF, Manifest, namespace
 from .settings import NAMESPACE
 
-READ = ["get", "list", "watch"]
+Rule = dict[str, Any]
 
-CLUSTER_RULES = [
-    {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": READ},
-    {"apiGroups": [""], "resources": ["namespaces"], "verbs": READ},
-]
-"""Which resources the API server serves, and which namespaces there are."""
+CLUSTER_SCOPED = {"customresourcedefinitions", "namespaces"}
+OWN_NAMESPACE = {"leases"}
+"""Where a rule is granted goes by its resource; all others are granted in the namespace of the policies."""
 
-POLICY_RULES = [
-    {"apiGroups": ["rlscaler.io"], "resources": ["rlscalingpolicies"], "verbs": [*READ, "patch"]},
-    {"apiGroups": ["rlscaler.io"], "resources": ["rlscalingpolicies/status"], "verbs": ["get", "patch"]},
-    {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": READ},
-    {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "patch"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": READ},
-    {"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": READ},
-    {"apiGroups": ["keda.sh"], "resources": ["scaledobjects"], "verbs": READ},
-    {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["httproutes"], "verbs": [*READ, "patch"]},
-    {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
-]
-"""In the namespace of the policies."""
 
-LEASE_RULES = [
-    {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "verbs": ["get", "create", "update", "patch"],
-    }
-]
-"""In the operator's own namespace."""
+def operator_rules() -> list[Rule]:
+    """The rules of the operator's own ClusterRole, which says all that it may ever do."""
+    spec = find_spec("rlscaler_operator")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    role = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "rbac.yaml").read_text())
+    return list(role["rules"])
 
 
 def access() -> list[Manifest]:
-    """Namespace, ServiceAccount, and roles bound to it."""
+    """The operator's namespace, its ServiceAccount, and the roles bound to that."""
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": {"name": OPERATOR, "namespace": OPERATOR_NAMESPACE, "labels": PART_OF},
     }
+    rules = operator_rules()
     return [
         namespace(OPERATOR_NAMESPACE),
         account,
-        *_granted("ClusterRole", None, CLUSTER_RULES),
-        *_granted("Role", NAMESPACE, POLICY_RULES),
-        *_granted("Role", OPERATOR_NAMESPACE, LEASE_RULES),
+        *_granted("ClusterRole", None, [rule for rule in rules if CLUSTER_SCOPED & {*rule["resources"]}]),
+        *_granted("Role", OPERATOR_NAMESPACE, [rule for rule in rules if OWN_NAMESPACE & {*rule["resources"]}]),
+        *_granted(
+            "Role", NAMESPACE, [rule for rule in rules if not (CLUSTER_SCOPED | OWN_NAMESPACE) & {*rule["resources"]}]
+        ),
     ]
 
 
-def _granted(kind: str, where: str | None, rules: list[dict[str, list[str]]]) -> list[Manifest]:
+def _granted(kind: str, where: str | None, rules: list[Rule]) -> list[Manifest]:
     """A role and its binding to the operator's ServiceAccount."""
     metadata = {"name": OPERATOR, "labels": PART_OF, **({"namespace": where} if where else {})}
     group = "rbac.authorization.k8s.io"

@@ -26,7 +26,7 @@ from .settings import Settings
 from .stage import Cluster, Service
 from .tails import LiveLoad, Tail
 
-REFRESH_SECONDS = 0.25
+REFRESH_SECONDS = 0.5
 FIRST_REPLICAS_SECONDS = 180.0
 CONTENDER_SECONDS = 120.0
 

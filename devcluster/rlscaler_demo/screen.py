@@ -134,7 +134,9 @@ class Screen:
             table.add_row(*row, style="dim")
         table.add_row(*snapshot.cells, style="red" if snapshot.load.late_percent > 1 else "")
         total = self._settings.duration_seconds
-        bar = ProgressBar(total=total, completed=min(max(snapshot.elapsed_seconds, 0), total), width=60)
+        done = min(max(snapshot.elapsed_seconds, 0), total)
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(ProgressBar(total=total, completed=done, width=60), f"{done:.0f} of {total} s")
         notes = [Text(snapshot.state, style="dim")]
         if snapshot.problem:
             notes.append(Text(snapshot.problem, style="yellow"))

@@ -21,7 +21,18 @@ from rlscaler_devcluster.paths import cluster_dir
 
 NAME = f"pytest-demo-{os.getpid()}"
 DEADLINE_SECONDS = 240
-QUICK = ["--policy", "rule", "--interval", "10", "--gpu-cold-start", "2-3", "--cpu-cold-start", "0.5-1", "--cluster-name", NAME]
+QUICK = [
+    "--policy",
+    "rule",
+    "--interval",
+    "10",
+    "--gpu-cold-start",
+    "2-3",
+    "--cpu-cold-start",
+    "0.5-1",
+    "--cluster-name",
+    NAME,
+]
 KEYS = {
     *("contender", "pattern", "seed", "requests", "failures", "goodput_rps", "p50_ms", "p95_ms", "p99_ms"),
     *("slo_violation_ratio", "gpu_replica_seconds", "cpu_replica_seconds", "cost", "decisions", "scale_ups"),
@@ -76,12 +87,12 @@ def nothing_is_left() -> Iterator[None]:
 
 def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_path: Path) -> None:
     with demo(tmp_path / "killed", "--duration", "60") as killed:
-        read_until(killed, "load: spike")
+        read_until(killed, "contender:")
         killed.kill()
     assert left_running()
 
     out = tmp_path / "out"
-    with demo(out, "--duration", "40") as process:
+    with demo(out, "--duration", "30") as process:
         assert "of a demo that was killed" in read_until(process, "emulated service")
         output = finish(process)
     assert process.returncode == 0, output
@@ -89,14 +100,14 @@ def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_p
     summary = json.loads((out / "summary.json").read_text())
     assert set(summary) == KEYS
     assert summary["unknown_observations"] == 0
-    assert summary["requests"] > 1000
+    assert summary["requests"] > 500
     assert summary["goodput_rps"] > 0
     assert summary["scale_ups"] > 0
-    assert summary["decisions"] >= 3
-    assert summary["gpu_replica_seconds"] + summary["cpu_replica_seconds"] > 2 * 40
+    assert summary["decisions"] >= 2
+    assert summary["gpu_replica_seconds"] + summary["cpu_replica_seconds"] > 2 * 30
     with (out / "timeline.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 40
+    assert len(rows) == 30
     assert float(rows[-1]["cost"]) == pytest.approx(summary["cost"], abs=1e-4)
     assert max(int(row["gpu_ready"]) + int(row["cpu_ready"]) for row in rows) > 2
     assert (out / "timeline.png").stat().st_size > 50_000
@@ -104,11 +115,11 @@ def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_p
     assert {path.name for path in (out / "logs").iterdir()} == {"locust.log", "operator.log", "service.log"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "step"), [(signal.SIGINT, "load: spike"), (signal.SIGTERM, "first replicas")])
+def test_an_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, number: signal.Signals, step: str) -> None:
     out = tmp_path / "out"
     with demo(out, "--duration", "300") as process:
-        read_until(process, "load: spike")
+        read_until(process, step)
         began = time.monotonic()
         process.send_signal(number)
         output = finish(process)
