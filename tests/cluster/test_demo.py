@@ -17,7 +17,7 @@ import pytest
 
 from rlscaler_demo.leftovers import Journal
 from rlscaler_devcluster.api import down
-from rlscaler_devcluster.paths import cluster_dir
+from rlscaler_devcluster.paths import cache_root, cluster_dir
 
 NAME = f"pytest-demo-{os.getpid()}"
 DEADLINE_SECONDS = 240
@@ -82,6 +82,7 @@ def nothing_is_left() -> Iterator[None]:
     for process in remains:
         process.kill()
     down(NAME)
+    (cache_root() / "demo" / f"{NAME}.lock").unlink(missing_ok=True)
     assert remains == []
 
 
