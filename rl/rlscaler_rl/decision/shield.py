@@ -186,16 +186,11 @@ def _floored(params: Params, state: State, samples: Samples, base: Int, desired:
     unmeasured = either(np.isnan(rps))
     if unmeasured.any():
         arrivals = np.where(unmeasured, np.nan, arrivals)
-    wanted = floor_replicas(
-        arrivals,
-        np.maximum(desired, held),
-        rps,
-        params.target_utilization,
-        params.cold_start_seconds,
-        params.cost_per_hour,
-        limit,
-        base,
-    )
+    facts = (rps, params.target_utilization, params.cold_start_seconds, params.cost_per_hour)
+    wanted = floor_replicas(arrivals, np.maximum(desired, held), *facts, limit, base)
+    serving = _serving_first(params, samples, wanted)
+    bridged = floor_replicas(arrivals, serving, *facts, np.where(serving < wanted, serving, limit), base)
+    wanted = np.maximum(wanted, bridged)
     if unmeasured.any():
         utilization = pool_utilization(samples, known(params, samples))
         formula = hpa_formula(samples.ready_replicas, base, utilization, params.target_utilization)
@@ -206,6 +201,12 @@ def _floored(params: Params, state: State, samples: Samples, base: Int, desired:
     added = floored > np.maximum(base, desired)
     hold = np.where(added, floored, held) * active
     return floored.astype(np.int32), hold.astype(np.int32)
+
+
+def _serving_first(params: Params, samples: Samples, wanted: Int) -> Int:
+    """(N, 2) `wanted` without the replicas of the slower pool that are still starting: the quicker one bridges them."""
+    slower = params.cold_start_seconds > params.cold_start_seconds[:, ::-1]
+    return np.where(slower, np.minimum(wanted, samples.ready_replicas), wanted).astype(np.int32)
 
 
 def _paused(params: Params, samples: Samples, base: Int, bounded: Int) -> Int:
