@@ -7,7 +7,12 @@ from rlscaler_rl.decision.samples import make_samples
 from rlscaler_rl.decision.shield import floor_tick
 from rlscaler_rl.decision.state import initial_state
 
-PARAMS = {"requests_per_second": (20.0, 4.0), "cold_start_seconds": (45.0, 8.0), "target_utilization": 0.8, "max_replicas": 10}
+PARAMS = {
+    "requests_per_second": (20.0, 4.0),
+    "cold_start_seconds": (45.0, 8.0),
+    "target_utilization": 0.8,
+    "max_replicas": 10,
+}
 
 
 def desired(arrival_rate: float, spec: tuple[int, int], ready: tuple[int, int], **params: object) -> list[int]:
