@@ -80,7 +80,7 @@ class AgentConfig(_Part):
     evaluation_episodes: int = Field(default=20, ge=1)
     """Episodes per environment between two evaluations."""
     torch_threads: int = Field(default=1, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=3e-3, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""
     hidden_size: int = Field(default=128, ge=1)
@@ -90,13 +90,13 @@ class AgentConfig(_Part):
     """Steps of every environment between two updates."""
     batch_size: int = Field(default=6144, ge=1)
     ppo_epochs: int = Field(default=4, ge=1)
-    gamma: float = Field(default=0.97, ge=0, le=1)
+    gamma: float = Field(default=0.95, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     clip_epsilon: float = Field(default=0.2, gt=0)
     entropy: float = Field(default=0.01, ge=0)
     final_entropy: float = Field(default=0.0005, ge=0)
     """Reached linearly at the end."""
-    max_grad_norm: float = Field(default=0.5, gt=0)
+    max_grad_norm: float = Field(default=5.0, gt=0)
 
 
 class TrainingConfig(_Part):
