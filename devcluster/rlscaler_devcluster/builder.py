@@ -7,6 +7,7 @@ taken up again: finished binaries are stamped, and Go's build cache keeps every 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,8 @@ from rlscaler_devcluster.toolchain import Go
 from rlscaler_devcluster.versions import Tool, linker_flags
 
 DISK_RESERVE_MB = 500
+_PACKAGE = re.compile(r"[\w./~+-]+")
+"""What `go build -v` says of each package that it compiles; everything else is a complaint."""
 _IN_CACHE = "true not installed but available in build cache"
 
 
@@ -87,7 +90,9 @@ def build(tool: Tool, go: Go, reporter: Reporter) -> Stamp:
         if stamp := stamps.valid(tool):
             return stamp
         began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix=f".{tool.name}-", dir=paths.bin_dir()) as scratch:
+        for left_by_killed in paths.bin_dir().glob(f".{tool.name}+*"):
+            shutil.rmtree(left_by_killed, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=f".{tool.name}+", dir=paths.bin_dir()) as scratch:
             made = Path(scratch) / tool.name
             _compile(tool, go, made, reporter)
             stamp = stamps.install(tool, made, "build")
@@ -103,17 +108,23 @@ def _compile(tool: Tool, go: Go, output: Path, reporter: Reporter) -> None:
     listed = go.run("list", "-deps", *flags, "-f", "{{.Stale}} {{.StaleReason}}", tool.package, cwd=directory)
     stale = sum(line.startswith("true") and line != _IN_CACHE for line in listed.splitlines())
     command = [str(go.command), "build", "-v", *flags, "-o", str(output), tool.package]
-    last: deque[str] = deque(maxlen=20)
+    # Not in /tmp, which may be small or swept while we build.
+    environment = go.environment | {"GOTMPDIR": str(output.parent)}
+    complaints: deque[str] = deque(maxlen=20)
     with subprocess.Popen(
-        command, cwd=directory, env=go.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         try:
             for done, line in enumerate(process.stderr, start=1):
-                last.append(line.rstrip())
                 reporter.step(tool.name, min(done, stale), stale)
+                if not _PACKAGE.fullmatch(line.rstrip()):
+                    complaints.append(line.rstrip())
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        raise BuildError(f"building {tool.name} failed; the compiler's last lines:\n" + "\n".join(last))
+        raise BuildError(
+            f"building {tool.name} failed with exit code {process.returncode}; run again to go on from here. "
+            "The compiler's last lines:\n" + "\n".join(complaints)
+        )

@@ -25,7 +25,8 @@ case "$1" in
   list) echo "true stale dependency: x"; echo "false " ;;
   build)
     echo some/package >&2
-    [ -z "$FAIL" ] || { echo "kwok.go:1:2: undefined: nonsense" >&2; exit 1; }
+    [ -d "$GOTMPDIR" ] || exit 2
+    [ -z "$FAIL" ] || { echo "kwok.go:1:2: undefined: nonsense" >&2; yes another/package | head -50 >&2; exit 1; }
     while [ "$1" != -o ]; do shift; done
     printf '#!/bin/sh\\necho kwok version v0.8.0\\n' > "$2" ;;
 esac
@@ -81,6 +82,14 @@ def test_a_failed_build_shows_the_compilers_words_and_leaves_nothing(
     with pytest.raises(BuildError, match="undefined: nonsense"):
         builder.build(KWOK, failing, Reporter())
     assert list(paths.bin_dir().iterdir()) == []
+
+
+def test_what_a_killed_build_left_is_swept_away(compiler: Go) -> None:
+    killed = paths.bin_dir() / ".kwok+abc"
+    killed.mkdir(parents=True)
+    (killed / "kwok").write_bytes(b"half")
+    builder.build(KWOK, compiler, Reporter())
+    assert sorted(entry.name for entry in paths.bin_dir().iterdir()) == ["kwok", "kwok.stamp.json"]
 
 
 def test_the_disk_is_checked_before_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
