@@ -8,6 +8,7 @@ Contenders that are an actor behind the decision function are in `actors`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,7 +41,7 @@ class Timer:
         return True
 
 
-class Periodic:
+class Periodic(ABC):
     """Recomputes the desired replicas once a control period; placement stays balanced.
 
     Subclasses implement `size`, and `watch` if they look at every tick.
@@ -65,6 +66,6 @@ class Periodic:
     def watch(self, samples: Samples) -> None:
         """Called at every sensing tick, before `size`."""
 
+    @abstractmethod
     def size(self, samples: Samples, state: State) -> Int:
         """Replicas wanted, (N, 2)."""
-        raise NotImplementedError

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from rlscaler_demo.exceptions import ChildError, DemoError
 from rlscaler_demo.leftovers import Journal, end_processes
@@ -29,10 +29,8 @@ BROKEN = "print('loading'); raise SystemExit('port 80 is in use')"
 
 
 def wait_for(condition: Callable[[], object], timeout_seconds: float = 20) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        os.sched_yield()
+    retrying = Retrying(stop=stop_after_delay(timeout_seconds), wait=wait_fixed(0.02), retry=retry_if_not_result(bool))
+    retrying(condition)
 
 
 def runs(pid: int) -> bool:
