@@ -63,7 +63,7 @@ class Periodic(ABC):
             self.desired = np.where(params.present, bounded, 0).astype(np.int32)
         return self.desired, self.placement
 
-    def watch(self, samples: Samples) -> None:
+    def watch(self, samples: Samples) -> None:  # noqa: B027 - an optional hook
         """Called at every sensing tick, before `size`."""
 
     @abstractmethod
