@@ -43,6 +43,8 @@ class Ranges:
     """Seconds, the mean; every pod's is drawn within `cold_start_spread` of it."""
     cpu_cold_start: tuple[float, float] = (4.0, 20.0)
     cold_start_spread: float = 0.3
+    min_replicas: int = 1
+    """Of every pool that is there; training tells an absent pool by its 0 replicas."""
     max_replicas: tuple[int, int] = (5, 20)
     peak: tuple[float, float] = (0.15, 0.85)
     """The load's highest level over the capacity of all replicas that may exist."""
@@ -93,9 +95,9 @@ def randomised(
         "rate": rate.astype(np.float32),
         "arrivals": rng.poisson(rate).astype(np.float32),
         "past_rate": past,
-        "initial": _initial(n, rng, rate[:, 0], rps, max_replicas) * present,
+        "initial": np.maximum(_initial(n, rng, rate[:, 0], rps, max_replicas), ranges.min_replicas) * present,
         "present": present,
-        "min_replicas": present.astype(np.int64),
+        "min_replicas": present * ranges.min_replicas,
         "max_replicas": max_replicas * present,
         "interval_seconds": interval_seconds,
         "slo_ms": slo_ms,

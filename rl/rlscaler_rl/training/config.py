@@ -27,7 +27,9 @@ class EnvironmentConfig(_Part):
     """Seconds; 300 to 1200 by default."""
     action_interval: int | None = Field(default=None, ge=10, le=300, multiple_of=5)
     """Seconds; 15, 20 and 30 by default."""
-    max_replicas: int | None = Field(default=None, ge=1, le=60)
+    min_replicas: int = Field(default=1, ge=1, le=5)
+    """Of either pool."""
+    max_replicas: int | None = Field(default=None, ge=5, le=60)
     """Of either pool; 5 to 20 by default."""
     envs: int = Field(default=1024, ge=1)
     """Episodes simulated side by side."""
@@ -37,12 +39,24 @@ class EnvironmentConfig(_Part):
     stack_size: int = Field(default=4, ge=1, le=64)
     asymmetric: bool = True
     """Let the critic see the scenario's hidden facts and near future; the actor never does."""
+    latency_weight: float = 0.4
+    """This and the next three belong to a weighted objective of the earlier research code, which is not offered."""
+    throughput_weight: float = 0.3
+    efficiency_weight: float = 0.2
+    stability_weight: float = 0.1
     namespace: str | None = None
     """Of a cluster; no simulation reads it, nor the two addresses."""
     prometheus_url: str | None = None
     locust_url: str | None = None
     nominal_share: float = Field(default=RANGES.nominal_share, ge=0, le=1)
     one_pool_share: float = Field(default=RANGES.one_pool_share, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _no_other_weights(self) -> Self:
+        for name, field in type(self).model_fields.items():
+            if name.endswith("_weight") and getattr(self, name) != field.default:
+                raise ValueError(f"{name}: the objective {self.objective} has no such weight; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _whole_intervals(self) -> Self:
@@ -60,6 +74,7 @@ class EnvironmentConfig(_Part):
         return Ranges(
             intervals=intervals,
             durations=durations,
+            min_replicas=self.min_replicas,
             max_replicas=size,
             nominal_share=self.nominal_share if self.max_replicas is None else 0.0,
             one_pool_share=self.one_pool_share,

@@ -30,8 +30,10 @@ def test_the_two_parts_set_what_they_name_and_the_command_line_wins(tmp_path):
 
 
 def test_the_file_that_evaluation_reads_is_accepted(tmp_path):
-    body = {"environment": {"namespace": "default", "prometheus_url": "http://127.0.0.1:9090", "locust_url": "x"}}
-    load(tmp_path, body)
+    addresses = {"namespace": "default", "prometheus_url": "http://127.0.0.1:9090", "locust_url": "http://127.0.0.1:1"}
+    sizes = {"episode_duration": 300, "action_interval": 30, "min_replicas": 1, "max_replicas": 10}
+    weights = {"latency_weight": 0.4, "throughput_weight": 0.3, "efficiency_weight": 0.2, "stability_weight": 0.1}
+    load(tmp_path, {"environment": addresses | sizes | weights})
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,7 @@ def test_the_file_that_evaluation_reads_is_accepted(tmp_path):
         ({"environment": {"objective": "speed"}}, "environment.objective"),
         ({"environment": {"action_interval": 17}}, "environment.action_interval"),
         ({"environment": {"action_interval": 35, "episode_duration": 300}}, "no multiple"),
+        ({"environment": {"latency_weight": 0.9}}, "latency_weight"),
         ({"steps": 3}, "steps"),
         ("{", "JSON"),
     ],
