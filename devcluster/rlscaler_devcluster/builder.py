@@ -17,14 +17,17 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+import tenacity
+
 from rlscaler_devcluster import locks, paths, stamps
-from rlscaler_devcluster.exceptions import BuildError
+from rlscaler_devcluster.exceptions import BuildError, ToolchainError
 from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.stamps import Stamp
 from rlscaler_devcluster.toolchain import Go
 from rlscaler_devcluster.versions import Tool, linker_flags
 
 DISK_RESERVE_MB = 500
+RETRY_SECONDS = 2.0
 _PACKAGE = re.compile(r"[\w./~+-]+")
 """What `go build -v` says of each package that it compiles; everything else is a complaint."""
 _IN_CACHE = "true not installed but available in build cache"
@@ -94,11 +97,27 @@ def build(tool: Tool, go: Go, reporter: Reporter) -> Stamp:
             shutil.rmtree(left_by_killed, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f".{tool.name}+", dir=paths.bin_dir()) as scratch:
             made = Path(scratch) / tool.name
-            _compile(tool, go, made, reporter)
+            _compile_with_retry(tool, go, made, reporter)
             stamp = stamps.install(tool, made, "build")
         seconds = time.monotonic() - began
         reporter.finish(tool.name, f"{stamp.version} built in {seconds:.0f} s, {stamp.size >> 20} MB")
         return stamp
+
+
+def _compile_with_retry(tool: Tool, go: Go, output: Path, reporter: Reporter) -> None:
+    """Once more after a failure: downloads break off, and what was compiled stays compiled, so this is cheap."""
+
+    def announce_retry(retry: tenacity.RetryCallState) -> None:
+        assert retry.outcome is not None
+        reporter.say(f"trying {tool.name} once more: {retry.outcome.exception()}")
+
+    tenacity.Retrying(
+        stop=tenacity.stop_after_attempt(2),
+        wait=tenacity.wait_fixed(RETRY_SECONDS),
+        retry=tenacity.retry_if_exception_type((BuildError, ToolchainError)),
+        before_sleep=announce_retry,
+        reraise=True,
+    )(_compile, tool, go, output, reporter)
 
 
 def _compile(tool: Tool, go: Go, output: Path, reporter: Reporter) -> None:

@@ -59,7 +59,7 @@ TOOLS: dict[str, Tool] = {
             "same-minor",
             _KUBERNETES_STAMP,
             size_mb=106,
-            disk_mb=4300,
+            disk_mb=3500,
             build_seconds=240,
         ),
         Tool(

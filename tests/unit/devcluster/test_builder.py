@@ -26,6 +26,7 @@ case "$1" in
   build)
     echo some/package >&2
     [ -d "$GOTMPDIR" ] || exit 2
+    [ ! -e "$FAIL_ONCE" ] || { rm "$FAIL_ONCE"; echo "unexpected EOF" >&2; exit 1; }
     [ -z "$FAIL" ] || { echo "kwok.go:1:2: undefined: nonsense" >&2; yes another/package | head -50 >&2; exit 1; }
     while [ "$1" != -o ]; do shift; done
     printf '#!/bin/sh\\necho kwok version v0.8.0\\n' > "$2" ;;
@@ -75,9 +76,21 @@ def test_a_binary_cut_short_is_built_again(compiler: Go, tmp_path: Path) -> None
     assert builds(tmp_path) == 2
 
 
+def test_a_build_that_broke_off_is_tried_once_more(
+    compiler: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builder, "RETRY_SECONDS", 0)
+    once = tmp_path / "once"
+    once.touch()
+    stamp = builder.build(KWOK, Go(compiler.command, compiler.environment | {"FAIL_ONCE": str(once)}), Reporter())
+    assert stamp == stamps.valid(KWOK)
+    assert builds(tmp_path) == 2
+
+
 def test_a_failed_build_shows_the_compilers_words_and_leaves_nothing(
     compiler: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(builder, "RETRY_SECONDS", 0)
     failing = Go(compiler.command, compiler.environment | {"FAIL": "1"})
     with pytest.raises(BuildError, match="undefined: nonsense"):
         builder.build(KWOK, failing, Reporter())
