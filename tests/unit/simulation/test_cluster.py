@@ -90,6 +90,25 @@ def test_prefer_gpu_overloads_a_gpu_pool_that_balanced_traffic_would_not():
     assert late(prefer_gpu) > 20 * late(balanced) + 100
 
 
+def test_capacity_that_follows_a_falling_load_costs_no_lateness():
+    """The averages behind the steady tail must not set yesterday's load against today's capacity."""
+    scenarios = from_rate(np.r_[np.full(120, 60.0), np.full(120, 15.0)][None], [0], initial=(4, 1))
+    scenarios.arrivals[:] = scenarios.rate
+    batch = Batch(scenarios)
+    target(batch, 4, 1, (1000, 0))
+    batch.advance(120)
+    before = batch.cluster.row["late"][0]
+    target(batch, 1, 1, (1000, 0))
+    batch.advance(120)
+    assert batch.cluster.row["late"][0] - before < 0.01 * 120 * 15
+
+
+def test_an_overloaded_past_is_late_from_the_first_second():
+    batch = service(rate=19.5, initial=(1, 0), present=(True, False), max_replicas=(10, 0), min_replicas=(1, 0))
+    batch.advance(5)
+    assert batch.cluster.row["late"][0] > 0.1 * 5 * 19.5
+
+
 def test_requests_beyond_what_clients_wait_for_are_dropped():
     batch = service(rate=100.0, initial=(1, 1))
     target(batch, 1, 1, (1000, 0))
