@@ -142,7 +142,7 @@ def test_a_taken_port_is_an_error_with_a_remedy(start_service: Start) -> None:
         [*SERVICE, "pod", "--flavour", "gpu", "--port", port, "--metrics-port", "0"],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert second.returncode == 1
