@@ -216,13 +216,15 @@ def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: 
     for m in range(len(rows)):
         n = rows[m]
         row, row_fact = row_states[n], row_facts[n]
+        memory = 1.0 / row_fact.memory_seconds
         for _ in range(seconds):
             t = row.time
             row.time = t + 1
             arrived = arrivals[n, t]
             row.requests += arrived
-            row.load += (arrived - row.load) / row_fact.memory_seconds
-            block_begins, block_ends = t % BLOCK == 0, t % BLOCK == BLOCK - 1
+            row.load += (arrived - row.load) * memory
+            phase = t % BLOCK
+            block_begins, block_ends = phase == 0, phase == BLOCK - 1
             slot = t & (RING - 1)
             ring_requests[n, slot] = row.requests
             for p in range(2):
@@ -231,21 +233,23 @@ def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: 
                 if block_begins or changed:
                     slo_position = positions[n, p, bounds]
                     pool.tail = _steady_tail(row, pool, row_fact, fact, delayed, service, erlang_c, slo_position)
-                wait = _serve(row, pool, row_fact, fact, service, arrived * pool.weight)
+                wait = _serve(row, pool, row_fact, fact, service, arrived * pool.weight, memory)
                 if pool.draining > 0:
                     _drain(row, pool, row_fact, fact, service)
                 if block_ends and wait >= 0.0:
                     answered = BLOCK * min(arrived * pool.weight, pool.ready * fact.rps)
                     probability, decay = _waiting(row, pool, row_fact, fact, erlang_c)
-                    histogram[n, bounds] += answered
+                    tail = 1.0
                     for b in range(bounds):
-                        bound = _BOUNDS[b]
-                        tail = _service_exceeds(service, row_fact.cv, bound * fact.rps)
-                        steady = _delay_integral(delayed, row_fact.cv, positions[n, p, b], decay * bound)
-                        tail += probability * steady
-                        if wait > 0.0:
-                            tail = max(tail, _service_exceeds(service, row_fact.cv, (bound - wait) * fact.rps))
+                        if tail > _NEGLIGIBLE:
+                            bound = _BOUNDS[b]
+                            tail = _service_exceeds(service, row_fact.cv, bound * fact.rps)
+                            steady = _delay_integral(delayed, row_fact.cv, positions[n, p, b], decay * bound)
+                            tail += probability * steady
+                            if wait > 0.0:
+                                tail = max(tail, _service_exceeds(service, row_fact.cv, (bound - wait) * fact.rps))
                         histogram[n, b] += answered * (1.0 - min(tail, 1.0))
+                    histogram[n, bounds] += answered
                 pool.billed += pool.target
                 pool.ready_seconds += pool.ready
                 pool.pending_seconds += pool.waiting
@@ -295,11 +299,12 @@ def _waits(erlang_c: Float32, servers: int, rho: float) -> float:
 
 
 @_inner
-def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arrived: float) -> float:
+def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arrived: float, memory: float) -> float:
     """One second of one pool; the wait in seconds that a backlog causes, -1 when nothing was served."""
     capacity = pool.ready * fact.rps
+    service_seconds = 1.0 / fact.rps
     present = min(arrived / capacity, 1.0) if capacity > 0.0 else 1.0
-    pool.rho += (present - pool.rho) / row_fact.memory_seconds
+    pool.rho += (present - pool.rho) * memory
     waited = pool.queue
     queue = waited + arrived
     if queue <= 0.0:
@@ -308,7 +313,7 @@ def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arri
     queue -= served
     share, wait = pool.tail, 0.0
     if waited + queue > 0.0:
-        patience = max(row_fact.timeout - 1.0 / fact.rps, 0.0)
+        patience = max(row_fact.timeout - service_seconds, 0.0)
         limit = min(pool.ready * row_fact.queue_limit, capacity * patience)
         if queue > limit:
             row.dropped += queue - limit
@@ -321,7 +326,7 @@ def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arri
     row.late += served * share
     row.in_time += served * (1.0 - share)
     pool.work += served
-    pool.busy_seconds += served / fact.rps
+    pool.busy_seconds += served * service_seconds
     return wait
 
 
@@ -385,4 +390,6 @@ def _drain(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32) -> N
 
 
 _BOUNDS = BUCKETS_SECONDS
+_NEGLIGIBLE = 1e-4
+"""A tail below this is 0 in all longer buckets."""
 _VARIABILITY = np.array([2.0 / (1.0 + cv * cv) for cv in CVS])

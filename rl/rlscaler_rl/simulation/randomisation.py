@@ -1,8 +1,9 @@
 """Scenarios for training: the nominal service, and others around it.
 
 What the actor is not told (SLO, cold starts, price ratio, capacity ratio, lag, size) varies between episodes, so
-that one policy serves them all; `ENVELOPE` is what the manifest states about it. Every column is nominal in a part
-of the episodes and otherwise drawn, independently, so the centre is visited often and no corner is left out.
+that one policy serves them all; `envelope()` is what the manifest states about it. Every column is nominal in a part
+of the episodes and otherwise drawn, each on its own: most episodes are nominal in about half of their columns, and
+hardly any in all of them.
 """
 
 from __future__ import annotations
