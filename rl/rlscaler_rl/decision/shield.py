@@ -189,8 +189,10 @@ def _floored(params: Params, state: State, samples: Samples, base: Int, desired:
     facts = (rps, params.target_utilization, params.cold_start_seconds, params.cost_per_hour)
     wanted = floor_replicas(arrivals, np.maximum(desired, held), *facts, limit, base)
     serving = _serving_first(params, samples, wanted)
-    bridged = floor_replicas(arrivals, serving, *facts, np.where(serving < wanted, serving, limit), base)
-    wanted = np.maximum(wanted, bridged)
+    starting = serving < wanted
+    if starting.any():
+        bridged = floor_replicas(arrivals, serving, *facts, np.where(starting, serving, limit), base)
+        wanted = np.maximum(wanted, bridged)
     if unmeasured.any():
         utilization = pool_utilization(samples, known(params, samples))
         formula = hpa_formula(samples.ready_replicas, base, utilization, params.target_utilization)
