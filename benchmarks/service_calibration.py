@@ -113,7 +113,7 @@ def measure(flavour: Flavour, replicas: int, routing: Routing, seed: int, times:
 @click.option("--requests", default=20_000, show_default=True, help="Requests of each long run.")
 @click.option("--slo-ms", default=1000.0, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the rows as JSON.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the rows as JSON.")
 def main(
     flavour: str,
     routing: Any,
@@ -122,7 +122,7 @@ def main(
     requests: int,
     slo_ms: float,
     seed: int,
-    output: Path | None,
+    out: Path | None,
 ) -> None:
     """Print p95 latency and late share, over HTTP and exactly."""
     nominal, slo = FLAVOURS[flavour], slo_ms / 1000
@@ -153,10 +153,10 @@ def main(
         cells += [row[way][figure] for figure in ("p95_ms", "late_percent") for way in WAYS]
         table.add_row(*map(str, cells))
     Console(width=110).print(table)
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
         content = {"flavour": flavour, "routing": routing, "time_scale": time_scale, "machine": machine, "rows": rows}
-        output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
