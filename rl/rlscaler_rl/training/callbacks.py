@@ -52,8 +52,12 @@ class TimeLimitBootstrap(BaseCallback):
         return True
 
 
+LINE_SECONDS = 30.0
+"""Time between two lines of progress where there is no terminal to draw a bar on."""
+
+
 class ProgressBar(BaseCallback):
-    """Steps, steps/s, the last figures, and the time left."""
+    """Steps, the last figures and the time left: a bar on a terminal, a line now and then elsewhere."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -70,12 +74,19 @@ class ProgressBar(BaseCallback):
 
     def _on_training_start(self) -> None:
         self.task = self.bar.add_task("training", total=self.model._total_timesteps, completed=self.num_timesteps)
-        self.bar.start()
+        self.line_due = time.monotonic() + LINE_SECONDS
+        if self.bar.console.is_terminal:
+            self.bar.start()
 
     def _on_rollout_end(self) -> None:
         best = f"{self.recorder.best:.2f}" if np.isfinite(self.recorder.best) else "-"
         text = f"J {self.recorder.recent_j():.2f}, best validation {best}"
         self.bar.update(self.task, completed=self.num_timesteps, description=text)
+        if not self.bar.console.is_terminal and time.monotonic() >= self.line_due:
+            self.line_due = time.monotonic() + LINE_SECONDS
+            left = (self.bar.tasks[0].time_remaining or 0) / 60
+            steps = f"{self.num_timesteps:,} of {self.model._total_timesteps:,} steps"
+            self.bar.console.print(f"{steps}, {left:.0f} min left; {text}")
 
     def _on_step(self) -> bool:
         return True
