@@ -46,7 +46,7 @@ class Contender(ABC):
     def waiting_for(self, recorder: Recorder) -> str:
         """What is still missing before the load may begin; empty = nothing.
 
-        The load begins right after a decision, so that runs on one seed meet it at the same phase of the interval.
+        The policy has decided at least once before the load begins, and both HPAs have their metrics.
         """
 
     @abstractmethod

@@ -6,6 +6,8 @@ Each package registers its own commands under `rlscaler.commands`; only the one 
 
 from __future__ import annotations
 
+import logging
+import os
 from importlib.metadata import EntryPoint, entry_points, version
 
 import click
@@ -70,6 +72,8 @@ class EntryPointGroup(click.Group):
 @click.version_option(version("rlscaler"), prog_name="rlscaler")
 def main() -> None:
     """Scale the GPU and CPU replicas of a service together with a trained policy."""
+    if os.environ.get("RLSCALER_DEBUG"):
+        logging.basicConfig(level=logging.DEBUG)
 
 
 if __name__ == "__main__":

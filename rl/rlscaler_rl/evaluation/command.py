@@ -42,6 +42,8 @@ def execute(kind: str, model: str | None, config: Path | None, out: Path | None,
 
         def step(workload: str, label: str) -> None:
             progress.update(task, advance=1, description=f"{workload}: {label}")
+            if not console.is_terminal and label == entries[0].label:
+                console.print(f"playing {workload}, {len(entries)} contenders", highlight=False)
 
         played = play(settings, entries, step, portrayed)
         progress.update(task, description="judging")

@@ -166,7 +166,7 @@ def _contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
 
 def _result(ledger: Ledger, cluster: Cluster, scenarios: Scenarios, counts: _Counts) -> Result:
     cost, late = ledger.cost(scenarios.price_ratio), ledger.late_percent()
-    percentiles = {f"p{q}_ms": _percentile(cluster, q / 100) for q in (50, 95, 99)}
+    percentiles = {f"p{q}_ms": _percentile(cluster, q / 100, scenarios.timeout) for q in (50, 95, 99)}
     return Result(
         j=cost + LATE_WEIGHT * late,
         cost=cost,
@@ -187,12 +187,17 @@ def _result(ledger: Ledger, cluster: Cluster, scenarios: Scenarios, counts: _Cou
     )
 
 
-def _percentile(cluster: Cluster, level: float) -> Float:
-    """(N,) milliseconds over the episode, linear within a bucket; NaN when nothing was answered."""
+def _percentile(cluster: Cluster, level: float, timeout: Float) -> Float:
+    """(N,) milliseconds over the episode as clients see it, linear within a bucket; NaN when nothing arrived.
+
+    A dropped request counts as the client's `timeout` (N,) in seconds, and nobody waits longer than that.
+    """
     bounds = np.concatenate([[0.0], BUCKETS_SECONDS])
     result = np.full(len(cluster.row), np.nan)
     for row, counts in enumerate(cluster.histogram.astype(np.float64)):
-        if counts[-1] > 0:
-            cumulative = np.maximum.accumulate(np.concatenate([[0.0], counts[:-1] / counts[-1]]))
-            result[row] = 1000 * np.interp(level, cumulative, bounds)
+        total = counts[-1] + cluster.row["dropped"][row]
+        if total > 0:
+            cumulative = np.maximum.accumulate(np.concatenate([[0.0], counts[:-1] / total]))
+            latency = np.interp(level, cumulative, bounds, right=np.inf)
+            result[row] = 1000 * min(latency, timeout[row])
     return result

@@ -11,6 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.simulation.randomisation import RANGES, Ranges
 
+NOMINAL_MAX_REPLICAS = 10
+"""Of the nominal service; other limits have no nominal scenarios."""
+
+ROLLOUT_STEPS = 1_000_000
+"""The most steps between two updates: more would leave a training of millions with a handful of updates."""
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be used; the message names the field and the remedy."""
@@ -76,7 +82,7 @@ class EnvironmentConfig(_Part):
             durations=durations,
             min_replicas=self.min_replicas,
             max_replicas=size,
-            nominal_share=self.nominal_share if self.max_replicas is None else 0.0,
+            nominal_share=self.nominal_share if self.max_replicas in (None, NOMINAL_MAX_REPLICAS) else 0.0,
             one_pool_share=self.one_pool_share,
         )
 
@@ -119,6 +125,17 @@ class TrainingConfig(_Part):
 
     environment: EnvironmentConfig = EnvironmentConfig()
     agent: AgentConfig = AgentConfig()
+
+    @model_validator(mode="after")
+    def _enough_updates(self) -> Self:
+        steps = self.agent.buffer_size * self.environment.envs
+        if steps > ROLLOUT_STEPS:
+            raise ValueError(
+                f"agent.buffer_size {self.agent.buffer_size} is per environment and environment.envs is "
+                f"{self.environment.envs}: {steps:,} steps between two updates; choose a product of at most "
+                f"{ROLLOUT_STEPS:,}, such as buffer_size 24 with 1024 envs, or 2048 with 8"
+            )
+        return self
 
     @classmethod
     def load(cls, path: str | Path | None, **agent: Any) -> Self:
