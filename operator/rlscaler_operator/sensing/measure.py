@@ -9,7 +9,7 @@ import numpy as np
 
 from rlscaler_operator.sensing.prometheus import Answers
 from rlscaler_operator.sensing.queries import Subject
-from rlscaler_operator.sensing.results import Reading, absent, per_replica, pick, ratio, unknown
+from rlscaler_operator.sensing.results import Reading, absent, arrivals, per_replica, pick, ratio, unknown
 from rlscaler_rl.decision.samples import make_samples
 from rlscaler_rl.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
 
@@ -35,7 +35,7 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
     pools = [pool for pool in (GPU, CPU) if subject.deployments[pool]]
     here = [ready[pool] for pool in pools]
     return {
-        "arrival_rate": pick(answers["arrival_rate"], service),
+        "arrival_rate": arrivals(pick(answers["arrival_rate"], service), {POOLS[pool]: ready[pool] for pool in pools}),
         "cpu_utilization": ratio([of("cpu_usage", CPU)], [of("cpu_request", CPU)], [ready[CPU]]),
         "memory_utilization": ratio(
             [of("memory_usage", pool) for pool in pools], [of("memory_request", pool) for pool in pools], here

@@ -1,8 +1,9 @@
 """PromQL: one query per signal, for all policies that share a Prometheus.
 
-Every query returns two kinds of series, told apart by the label `_`: `v` the value, `t` the time (unix seconds) of the
-newest raw sample behind it. Without the second, an instant query answers for minutes with what a dead exporter said
-last.
+Every query returns series told apart by the label `_`: `v` the value, `t` the time (unix seconds) of the newest raw
+sample behind it, and for usage `n` the number of pods behind it. Without the time, an instant query answers for minutes
+with what a dead exporter said last; without the number, pods whose series vanished would count as idle. For the same
+reason usage is a mean over pods, and arrivals are told apart by pool.
 
 Utilization is of ready pods, by `kube_pod_status_ready`; in namespaces where nobody exports it, of all pods.
 """
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-By = Literal["service", "deployment"]
+By = Literal["service", "pool", "deployment"]
 
 MATCHED_NAMES = 200
 """Above this number of names a query selects everything and the answer is filtered: a longer URL costs more."""
@@ -67,17 +68,21 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
             f"(({per_pod}) and on (namespace, pod) ({ready} == 1)) or (({per_pod}) unless on (namespace) ({ready}))"
         )
 
-    def times_of_pods(series: str) -> str:
-        return f"max {by_deployment} ({_deployment_of(f'timestamp({series})')})"
+    def usage(per_pod: str, series: str) -> str:
+        pods_with_data = of_ready_pods(per_pod)
+        return _pair(
+            f"avg {by_deployment} ({pods_with_data})",
+            f"max {by_deployment} ({_deployment_of(f'timestamp({series})')})",
+            f"count {by_deployment} ({pods_with_data})",
+        )
 
     return [
         Query(
             "arrival_rate",
-            "service",
+            "pool",
             _pair(
-                f"sum {by_service} (rate({received}{window}))",
-                # A pool whose exporter died hides behind the other pool's samples in a plain max.
-                f"min {by_service} (max by (namespace, service, pool) (timestamp({received})))",
+                f"sum by (namespace, service, pool) (rate({received}{window}))",
+                f"max by (namespace, service, pool) (timestamp({received}))",
             ),
         ),
         Query(
@@ -88,26 +93,11 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
                 f"max {by_service} (timestamp({finished}))",
             ),
         ),
-        Query(
-            "cpu_usage",
-            "deployment",
-            _pair(
-                f"sum {by_deployment} ({of_ready_pods(f'sum {by_pod} (rate({cpu}{resource_window}))')})",
-                times_of_pods(cpu),
-            ),
-        ),
-        Query(
-            "memory_usage",
-            "deployment",
-            _pair(f"sum {by_deployment} ({of_ready_pods(f'sum {by_pod} ({memory})')})", times_of_pods(memory)),
-        ),
+        Query("cpu_usage", "deployment", usage(f"sum {by_pod} (rate({cpu}{resource_window}))", cpu)),
+        Query("memory_usage", "deployment", usage(f"sum {by_pod} ({memory})", memory)),
         Query("cpu_request", "deployment", _request_per_pod(containers, "cpu")),
         Query("memory_request", "deployment", _request_per_pod(containers, "memory")),
-        Query(
-            "gpu_utilization",
-            "deployment",
-            _pair(f"sum {by_deployment} ({of_ready_pods(f'avg {by_pod} ({gpu})')})", times_of_pods(gpu)),
-        ),
+        Query("gpu_utilization", "deployment", usage(f"avg {by_pod} ({gpu})", gpu)),
     ]
 
 
@@ -124,8 +114,9 @@ def _deployment_of(vector: str) -> str:
     return f'label_replace({vector}, "deployment", "$1", "pod", "{POD_OF_DEPLOYMENT}")'
 
 
-def _pair(value: str, time: str) -> str:
-    return f'label_replace({value}, "_", "v", "", "") or label_replace({time}, "_", "t", "", "")'
+def _pair(value: str, time: str, count: str = "") -> str:
+    kinds = {"v": value, "t": time} | ({"n": count} if count else {})
+    return " or ".join(f'label_replace({vector}, "_", "{kind}", "", "")' for kind, vector in kinds.items())
 
 
 def _matcher(label: str, names: set[str], suffix: str = "") -> str:

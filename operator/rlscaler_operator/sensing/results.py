@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlscaler_operator.exceptions import MetricsError
@@ -22,6 +22,10 @@ class Reading:
     age_seconds: float = math.inf
     reason: str = ""
     message: str = ""
+    pods: int | None = None
+    """How many pods it is the mean of; None where it is no mean over pods."""
+    pools: Mapping[str, Reading] = field(default_factory=dict)
+    """The same by the label `pool`, where it is a sum over pools."""
 
     @property
     def known(self) -> bool:
@@ -37,27 +41,63 @@ def absent(what: str) -> Reading:
 
 
 def group(result: Iterable[Mapping[str, Any]], by: By) -> dict[Key, Reading]:
-    """Readings by (namespace, `by`), from the value series (`_="v"`) and the time series (`_="t"`)."""
-    values: dict[Key, float] = {}
-    ages: dict[Key, float] = {}
+    """Readings by (namespace, `by`), from value series (`_="v"`), time series (`_="t"`) and numbers of pods (`_="n"`).
+
+    `by` "pool" gives readings by (namespace, service), each the sum of its pools.
+    """
+    name = "service" if by == "pool" else by
+    values: dict[tuple[Key, str], float] = {}
+    ages: dict[tuple[Key, str], float] = {}
+    pods: dict[tuple[Key, str], int] = {}
     for series in result:
         labels = series.get("metric", {})
-        key = (labels.get("namespace", ""), labels.get(by, ""))
+        key = (labels.get("namespace", ""), labels.get(name, "")), labels.get("pool", "") if by == "pool" else ""
         evaluated, text = series["value"]
         number = float(text)
         if labels.get("_") == "v":
             values[key] = number
         elif labels.get("_") == "t" and math.isfinite(number):
             ages[key] = max(0.0, float(evaluated) - number)
-    return {key: _reading(values.get(key), ages.get(key, math.inf), key) for key in values.keys() | ages.keys()}
+        elif labels.get("_") == "n" and math.isfinite(number):
+            pods[key] = int(number)
+    readings: dict[Key, dict[str, Reading]] = {}
+    for key in sorted(values.keys() | ages.keys()):
+        one = _reading(values.get(key), ages.get(key, math.inf), key[0], pods.get(key))
+        readings.setdefault(key[0], {})[key[1]] = one
+    return {key: total(pools) if by == "pool" else pools[""] for key, pools in readings.items()}
 
 
-def _reading(value: float | None, age: float, key: Key) -> Reading:
+def _reading(value: float | None, age: float, key: Key, pods: int | None) -> Reading:
     if value is None:
         return unknown("WindowEmpty", f"{key[1]} has fewer than two samples in the rate window", age)
     if not math.isfinite(value):
         return unknown("NotANumber", f"the value of {key[1]} is {value}", age)
-    return Reading(value, age)
+    return Reading(value, age, pods=pods)
+
+
+def total(pools: Mapping[str, Reading]) -> Reading:
+    """The sum of the pools that are known, as old as the oldest of all; unknown where none is known."""
+    known = [reading.value for reading in pools.values() if reading.known]
+    age = max(reading.age_seconds for reading in pools.values())
+    if not known:
+        return replace(next(iter(pools.values())), pools=pools)
+    return Reading(sum(known), age, pools=pools)
+
+
+def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
+    """The arrival rate of a service; unknown where a pool with ready replicas is missing from the sum.
+
+    `ready` are the ready replicas by pool. A dead exporter's series vanish, and the rest of the sum would pass for the
+    whole. A service that does not label its series by our pools is taken as it is.
+    """
+    if "" in whole.pools or not whole.pools.keys() & ready.keys():
+        return whole
+    for pool, count in ready.items():
+        if count > 0 and pool not in whole.pools:
+            return unknown("SeriesAbsent", f"Prometheus has no series for pool {pool} and has some for another pool")
+        if count > 0 and not whole.pools[pool].known:
+            return whole.pools[pool]
+    return whole
 
 
 def pick(answer: Mapping[Key, Reading] | MetricsError, key: Key) -> Reading:
@@ -68,19 +108,20 @@ def pick(answer: Mapping[Key, Reading] | MetricsError, key: Key) -> Reading:
 
 
 def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], ready: Iterable[int]) -> Reading:
-    """% that the replicas use of what they request: total usage over request per replica times ready replicas.
+    """% that the replicas use of what they request. `usage` and request are per replica: means over pods with data.
 
-    A pool without ready replicas is left out; no ready replica at all is unknown.
+    A pool without ready replicas is left out; no ready replica at all is unknown, and so is a pool of which most pods
+    have no data.
     """
     used = requested = 0.0
     oldest = 0.0
     for one, request, count in zip(usage, request_per_replica, ready, strict=True):
         if count <= 0:
             continue
-        for reading in (one, request):
+        for reading in (_of_enough(one, count), request):
             if not reading.known:
                 return unknown(reading.reason, reading.message, reading.age_seconds)
-        used += one.value
+        used += one.value * count
         requested += request.value * count
         oldest = max(oldest, one.age_seconds)
     if requested <= 0:
@@ -88,8 +129,15 @@ def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], read
     return Reading(100 * used / requested, oldest)
 
 
-def per_replica(total: Reading, ready: int) -> Reading:
-    """Mean over ready replicas, at most 100 %."""
-    if not total.known or ready <= 0:
-        return total if not total.known else unknown("NoReadyReplicas", "no ready replica", total.age_seconds)
-    return Reading(min(100.0, total.value / ready), total.age_seconds)
+def per_replica(mean: Reading, ready: int) -> Reading:
+    """Mean over the ready replicas that have data, at most 100 %; unknown where most of them have none."""
+    if mean.known and ready <= 0:
+        return unknown("NoReadyReplicas", "no ready replica", mean.age_seconds)
+    mean = _of_enough(mean, ready)
+    return replace(mean, value=min(100.0, mean.value)) if mean.known else mean
+
+
+def _of_enough(mean: Reading, ready: int) -> Reading:
+    if not mean.known or mean.pods is None or 2 * mean.pods >= ready:
+        return mean
+    return unknown("SeriesAbsent", "Prometheus has no series for most of the ready pods", mean.age_seconds)

@@ -15,11 +15,11 @@ def answers(**changed):
     return {
         "arrival_rate": {SERVICE: Reading(20.0, 2.0)},
         "p95_ms": {SERVICE: Reading(300.0, 2.0)},
-        "cpu_usage": {GPU: Reading(1.0, 3.0), CPU: Reading(3.0, 3.0)},
+        "cpu_usage": {GPU: Reading(0.5, 3.0), CPU: Reading(1.5, 3.0)},
         "cpu_request": {GPU: Reading(4.0, 3.0), CPU: Reading(2.0, 3.0)},
-        "memory_usage": {GPU: Reading(10.0, 3.0), CPU: Reading(5.0, 3.0)},
+        "memory_usage": {GPU: Reading(5.0, 3.0), CPU: Reading(2.5, 3.0)},
         "memory_request": {GPU: Reading(20.0, 3.0), CPU: Reading(5.0, 3.0)},
-        "gpu_utilization": {GPU: Reading(120.0, 4.0)},
+        "gpu_utilization": {GPU: Reading(60.0, 4.0)},
     } | changed
 
 

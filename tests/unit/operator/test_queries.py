@@ -12,9 +12,9 @@ def test_the_number_of_queries_does_not_grow_with_the_policies():
     assert max(len(query.promql) for query in batch(many, 10, 10)) < 2_000
 
 
-def test_load_is_what_arrives_summed_over_pools():
+def test_load_is_what_arrives_told_apart_by_pool():
     promql = by_name([Subject("ns", "chat", ("chat-gpu", None))])["arrival_rate"]
-    assert "sum by (namespace, service) (rate(inference_requests_received_total" in promql
+    assert "sum by (namespace, service, pool) (rate(inference_requests_received_total" in promql
     assert 'namespace="ns",service="chat"' in promql
     assert "[10s]" in promql
 
@@ -23,6 +23,14 @@ def test_every_query_asks_for_the_time_of_the_newest_raw_sample():
     for promql in by_name([Subject("ns", "chat", ("chat-gpu", "chat-cpu"))]).values():
         assert "timestamp(" in promql
         assert '"_", "t"' in promql
+
+
+def test_usage_is_a_mean_over_pods_with_data_and_says_of_how_many():
+    queries = by_name([Subject("ns", "chat", ("chat-gpu", "chat-cpu"))])
+    for name in ("cpu_usage", "memory_usage", "gpu_utilization"):
+        assert "avg by (namespace, deployment)" in queries[name]
+        assert "count by (namespace, deployment)" in queries[name]
+        assert '"_", "n"' in queries[name]
 
 
 def test_container_metrics_have_their_own_window():

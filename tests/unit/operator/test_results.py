@@ -3,7 +3,7 @@ import math
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.sensing.results import Reading, group, per_replica, pick, ratio, unknown
+from rlscaler_operator.sensing.results import Reading, arrivals, group, per_replica, pick, ratio, unknown
 
 
 def series(kind, value, name="chat", at=1000.0):
@@ -42,7 +42,7 @@ def test_an_error_is_the_reason_of_every_reading():
 
 
 def test_utilization_is_of_the_ready_replicas_of_both_pools():
-    usage = [Reading(30.0, 2.0), Reading(20.0, 7.0)]
+    usage = [Reading(15.0, 2.0), Reading(20 / 6, 7.0)]
     assert ratio(usage, [Reading(20.0, 0.0), Reading(10.0, 0.0)], [2, 6]) == Reading(50.0, 7.0)
 
 
@@ -61,5 +61,50 @@ def test_nothing_ready_is_unknown():
 
 
 def test_gpu_utilization_is_the_mean_of_ready_replicas():
-    assert per_replica(Reading(150.0, 1.0), 2).value == 75.0
-    assert per_replica(Reading(150.0, 1.0), 1).value == 100.0
+    assert per_replica(Reading(75.0, 1.0, pods=2), 2).value == 75.0
+    assert per_replica(Reading(150.0, 1.0, pods=1), 1).value == 100.0
+
+
+def test_pods_without_data_are_not_idle_and_few_with_data_do_not_speak_for_all():
+    mean = group([series("v", 80), series("t", 999), series("n", 2)], "service")["ns", "chat"]
+    assert per_replica(mean, 4).value == 80.0
+    assert per_replica(mean, 5).reason == "SeriesAbsent"
+    assert ratio([mean], [Reading(100.0, 0.0)], [4]).value == 80.0
+    assert ratio([mean], [Reading(100.0, 0.0)], [5]).reason == "SeriesAbsent"
+
+
+def of_pools(**values):
+    found = []
+    for pool, value in values.items():
+        for kind, number in (("v", value), ("t", 999)):
+            one = series(kind, number)
+            found.append(one | {"metric": one["metric"] | ({"pool": pool} if pool != "none" else {})})
+    return group(found, "pool")["ns", "chat"]
+
+
+def test_arrivals_are_summed_over_pools():
+    assert arrivals(of_pools(gpu=30, cpu=10), {"gpu": 1, "cpu": 1}).value == 40.0
+
+
+def test_a_pool_whose_exporter_died_makes_the_load_unknown_not_smaller():
+    assert arrivals(of_pools(cpu=10), {"gpu": 2, "cpu": 1}).reason == "SeriesAbsent"
+    assert arrivals(of_pools(gpu="NaN", cpu=10), {"gpu": 2, "cpu": 1}).reason == "NotANumber"
+
+
+def test_a_pool_without_ready_replicas_need_not_be_seen():
+    assert arrivals(of_pools(cpu=10), {"gpu": 0, "cpu": 1}).value == 10.0
+
+
+@pytest.mark.parametrize("pools", [{"none": 10}, {"a100": 10}, {"none": 7, "gpu": 3}])
+def test_a_service_with_other_labels_or_none_is_taken_whole(pools):
+    assert arrivals(of_pools(**pools), {"gpu": 1, "cpu": 1}).value == 10.0
+
+
+def test_the_oldest_pool_dates_the_sum():
+    late = [series("v", 1) | {}, series("t", 900)]
+    for one in late:
+        one["metric"]["pool"] = "gpu"
+    fresh = [series("v", 2), series("t", 999)]
+    for one in fresh:
+        one["metric"]["pool"] = "cpu"
+    assert group(late + fresh, "pool")["ns", "chat"].age_seconds == 100.0
