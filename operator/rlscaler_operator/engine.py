@@ -28,7 +28,7 @@ from rlscaler_operator.schedule import Due, Schedule, earliest
 from rlscaler_operator.sensing.cache import Key, WatchCache
 from rlscaler_operator.sensing.learn import learned
 from rlscaler_operator.sensing.measure import measure, to_samples
-from rlscaler_operator.sensing.prometheus import Access, Answers, Prometheus
+from rlscaler_operator.sensing.prometheus import Access, Answers, Sources
 from rlscaler_operator.sensing.queries import batch
 from rlscaler_operator.settings import Settings
 from rlscaler_rl.decision.types import POOLS
@@ -55,7 +55,7 @@ class Engine:
         self._judge = Judge(kube, self.cache, self.registry)
         self._actuator = Actuator(kube, lease, self.cache, settings)
         self._deletion = Deletion(kube, lease, self.cache, self.events, settings)
-        self._prometheus: dict[Access, Prometheus] = {}
+        self._sources = Sources(settings.prometheus_timeout_seconds)
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._epoch = time.time() - time.monotonic()
@@ -94,8 +94,7 @@ class Engine:
                 _, hanging = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
                 for task in hanging:
                     task.cancel()
-            for prometheus in self._prometheus.values():
-                prometheus.close()
+            self._sources.close()
             self.reporter.close()
 
     def _start_over(self) -> None:
@@ -159,7 +158,12 @@ class Engine:
 
     async def _tick(self, access: Access, items: list[Item]) -> None:
         """One batch: all of it shares a Prometheus, so a dead one holds up nobody else."""
-        answers = await self._ask(access, [policy for policy, _ in items])
+        try:
+            answers = await self._ask(access, [policy for policy, _ in items])
+        finally:
+            for policy, due in items:
+                if policy.schedule is not None:
+                    policy.schedule.done(due, time.monotonic())
         claims = self.registry.claims()
         work: list[tuple[Policy, Entry | None, Exception | None]] = []
         for policy, due in items:
@@ -167,8 +171,6 @@ class Engine:
                 work.append((policy, self._prepare(policy, due, answers), None))
             except Exception as error:
                 work.append((policy, None, error))
-            if policy.schedule is not None:
-                policy.schedule.done(due, time.monotonic())
         with self.metrics.decide_seconds.time():
             outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
         decided = [(policy, None if entry is None else next(outcomes), error) for policy, entry, error in work]
@@ -183,10 +185,8 @@ class Engine:
                 f"{access.url} is not an allowed Prometheus: ask the operator's administrator for allowedPrometheusUrls"
             )
             return dict.fromkeys((q.name for q in queries), MetricsError(text, "PrometheusNotAllowed"))
-        if access not in self._prometheus:
-            self._prometheus[access] = Prometheus(access, self.settings.prometheus_timeout_seconds)
         with self.metrics.sense_seconds.time():
-            return await self._prometheus[access].ask(queries)
+            return await self._sources.ask(access, queries)
 
     def _prepare(self, policy: Policy, due: Due, answers: Answers) -> Entry | None:
         """The policy's row of the batch; None where a target does not exist."""

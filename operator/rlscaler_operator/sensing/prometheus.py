@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import re
 import time
@@ -16,6 +17,8 @@ from urllib3.util.retry import Retry
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.queries import Query
 from rlscaler_operator.sensing.results import Key, Reading, group
+
+log = logging.getLogger("rlscaler.prometheus")
 
 Answer = dict[Key, Reading] | MetricsError
 Answers = dict[str, Answer]
@@ -84,7 +87,7 @@ class Prometheus:
                 except MetricsError as error:
                     answers[query.name] = error
                     continue
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                except Exception as error:
                     answers[query.name] = MetricsError(f"odd answer: {_shorten(error)}", "PrometheusError")
                     continue
             answers[query.name] = unreachable
@@ -99,6 +102,32 @@ class Prometheus:
         except (ValueError, KeyError, TypeError) as error:
             raise MetricsError("the answer is not Prometheus's: check the URL", "PrometheusError") from error
         return result
+
+
+class Sources:
+    """One client per Prometheus, made when it is first asked."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._clients: dict[Access, Prometheus] = {}
+        self._complaints: set[str] = set()
+
+    async def ask(self, access: Access, queries: list[Query]) -> Answers:
+        """As `Prometheus.ask`: whatever goes wrong is the answer to every query, logged once; never raises."""
+        try:
+            if access not in self._clients:
+                self._clients[access] = Prometheus(access, self._timeout_seconds)
+            return await self._clients[access].ask(queries)
+        except Exception as error:
+            text = f"{access.url} cannot be asked: {_shorten(error)}; correct the URL"
+            if text not in self._complaints:
+                self._complaints.add(text)
+                log.error("%s", text, exc_info=error)
+            return dict.fromkeys((query.name for query in queries), MetricsError(text))
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
 
 
 def _shorten(error: Exception) -> str:

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.sensing.prometheus import Access, Prometheus
+from rlscaler_operator.sensing.prometheus import Access, Prometheus, Sources
 from rlscaler_operator.sensing.queries import Query
 
 QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
@@ -101,3 +101,12 @@ async def test_nobody_there_has_a_message_without_addresses_in_memory():
     assert answers["a"].reason == "PrometheusUnreachable"
     assert "0x" not in str(answers["a"])
     assert "refused" in str(answers["a"])
+
+
+async def test_an_address_that_is_none_is_the_answer_to_every_query_and_logged_once(caplog):
+    sources = Sources(timeout_seconds=0.5)
+    for _ in range(3):
+        answers = await sources.ask(Access("http://["), QUERIES)
+        assert {type(error) for error in answers.values()} == {MetricsError}
+    sources.close()
+    assert len([record for record in caplog.records if record.name == "rlscaler.prometheus"]) <= 1
