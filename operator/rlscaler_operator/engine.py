@@ -38,6 +38,9 @@ log = logging.getLogger("rlscaler.engine")
 IDLE_SECONDS = 1.0
 """Longest sleep of the loop: a lease that was lost or won is noticed within this time."""
 
+SHORTEST_SECONDS = 0.005
+"""Shortest sleep where nothing wakes the loop."""
+
 STOP_SECONDS = 2.0
 
 Item = tuple[Policy, Due]
@@ -145,10 +148,11 @@ class Engine:
 
     async def _sleep(self) -> None:
         now = time.monotonic()
-        schedules = [p.schedule for p in self.registry if p.schedule is not None and p.running and not p.busy]
+        waiting = [p for p in self.registry if p.running and not p.busy] if self.lease.held else []
+        schedules = [p.schedule for p in waiting if p.schedule is not None]
         pause = min(IDLE_SECONDS, max(0.0, earliest(schedules, now + IDLE_SECONDS) - now))
         try:
-            async with asyncio.timeout(max(pause, self.settings.gather_seconds)):
+            async with asyncio.timeout(max(pause, self.settings.gather_seconds, SHORTEST_SECONDS)):
                 await self._wake.wait()
         except TimeoutError:
             pass

@@ -30,3 +30,30 @@ def entry(rule):
         return Entry(table, fresh_state(actor, replicas, 100.0), samples, kind, actor)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def policy_body():
+    """A policy of the Deployment chat-gpu as the API server gives it."""
+
+    def make(name="chat", **metadata):
+        return {
+            "apiVersion": "rlscaler.io/v1alpha1",
+            "kind": "RLScalingPolicy",
+            "metadata": {
+                "namespace": "ns",
+                "name": name,
+                "uid": name,
+                "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                **metadata,
+            },
+            "spec": {
+                "mode": "Auto",
+                "targets": {"gpu": {"deployment": f"{name}-gpu", "maxReplicas": 4}},
+                "slo": {"latencyMilliseconds": 500},
+            },
+            "status": {},
+        }
+
+    return make
