@@ -33,10 +33,10 @@ OBJECTIVE_WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stab
 """The `weighted` objective: improvement against default HPA on the same workload."""
 
 ALL = "all"
-VARIED, ONE_POOL = "varied", "one_pool"
-EXTRAS = (VARIED, ONE_POOL)
-"""The four patterns with scale, phase and period drawn per episode; services that have only one of the two pools.
-Rows of their own, not part of `all`."""
+VARIED, FLAT, ONE_POOL = "varied", "flat", "one_pool"
+EXTRAS = (VARIED, FLAT, ONE_POOL)
+"""The four patterns with scale, phase and period drawn per episode; loads that do not change, a fifth of them none;
+services that have only one of the two pools. Rows of their own, not part of `all`."""
 
 BASELINE = "hpa"
 REQUIRED_MARGIN_PERCENT = 3.0

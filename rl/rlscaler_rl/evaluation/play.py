@@ -14,7 +14,7 @@ from rlscaler_loadgen.patterns import rate
 from rlscaler_rl.baselines.lineup import Entry
 from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision.types import CPU, GPU, Float
-from rlscaler_rl.evaluation.board import EXTRAS, ONE_POOL, VARIED, Board
+from rlscaler_rl.evaluation.board import EXTRAS, FLAT, ONE_POOL, VARIED, Board
 from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.evaluation.schema import Workload
@@ -58,6 +58,8 @@ def scenarios_of(workload: str, settings: Settings) -> Scenarios:
     rows = np.arange(len(seeds))
     if workload == VARIED:
         made = _varied(seeds, settings)
+    elif workload == FLAT:
+        made = _flat(seeds, settings)
     elif workload == ONE_POOL:
         patterns = np.array(SYNTHETIC)[rows // 2 % len(SYNTHETIC)]
         halves = [_one_pool(pool, patterns[rows % 2 == pool], seeds[rows % 2 == pool], settings) for pool in (GPU, CPU)]
@@ -80,6 +82,15 @@ def _varied(seeds: NDArray[np.int64], settings: Settings) -> Scenarios:
         loads.append(rate(SYNTHETIC[row % len(SYNTHETIC)], settings.duration_seconds, rng, **levels, **shape))
     bounds = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
     return from_rate(np.stack(loads), seeds, float(settings.interval_seconds), pattern=VARIED, **bounds)
+
+
+def _flat(seeds: NDArray[np.int64], settings: Settings) -> Scenarios:
+    """A rate that does not change, from nothing to the patterns' peak; none at all in every fifth episode."""
+    levels = [np.random.default_rng([seed, 3]).uniform(0, settings.high_rps) for seed in seeds.tolist()]
+    levels[::5] = np.zeros(len(levels[::5])).tolist()
+    loads = np.repeat(np.array(levels)[:, None], settings.duration_seconds, axis=1)
+    bounds = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
+    return from_rate(loads, seeds, float(settings.interval_seconds), pattern=FLAT, **bounds)
 
 
 def _one_pool(pool: int, patterns: NDArray[Any], seeds: NDArray[np.int64], settings: Settings) -> Scenarios | None:

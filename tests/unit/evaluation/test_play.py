@@ -54,11 +54,20 @@ def test_varied_episodes_differ_in_scale(small):
     assert peaks.max() > 110
 
 
+def test_flat_episodes_do_not_change_and_some_are_idle(small):
+    made = scenarios_of("flat", small.model_copy(update={"episodes": 20}))
+    assert (np.ptp(made.rate, axis=1) == 0).all()
+    assert (made.rate.max(axis=1) == 0).mean() == pytest.approx(0.2)
+    assert 50 < made.rate.max() <= 100
+
+
 def test_everybody_is_played_everywhere(played):
     names = {entry.name for entry in played.entries}
-    assert set(played.board.scores) == {(w, n) for w in ("spike", "random", "varied", "one_pool") for n in names}
+    assert set(played.board.scores) == {
+        (w, n) for w in ("spike", "random", "varied", "flat", "one_pool") for n in names
+    }
     assert played.board.averaged == ["spike", "random"]
-    assert played.audit.checked == len(names) * 4 * 4
+    assert played.audit.checked == len(names) * 4 * 5
 
 
 def test_the_meter_holds_for_every_contender(played):

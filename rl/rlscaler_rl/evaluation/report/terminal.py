@@ -42,6 +42,10 @@ def show(result: ResultFile, folder: Path, console: Console) -> None:
         console.print(f"  {escape(name)}", highlight=False, soft_wrap=True)
 
 
+_HEADINGS = {"one_pool": "1pool", "periodic": "period"}
+"""Shorter, so that the table fits 80 columns."""
+
+
 def _matrix(result: ResultFile) -> RichTable:
     """Contenders by mean J; red beats the policy, green is beaten by it, yellow is undecided."""
     names = [*(item.name for item in result.workloads), ALL]
@@ -53,7 +57,7 @@ def _matrix(result: ResultFile) -> RichTable:
     )
     made.add_column("contender", no_wrap=True)
     for name in [*names, "cost", "late%"]:
-        made.add_column(name.replace("one_pool", "1 pool"), justify="right", no_wrap=True)
+        made.add_column(_HEADINGS.get(name, name), justify="right", no_wrap=True)
     cells = {(row.contender, row.workload): row for row in result.rows}
     ranking = [row for row in result.rows if row.workload == ALL and row.role != "sweep"]
     for row in sorted(ranking, key=lambda row: row.metrics["j"].mean):
@@ -62,7 +66,7 @@ def _matrix(result: ResultFile) -> RichTable:
         label = "THE POLICY" if row.role == "policy" else escape(row.label + (" *" if row.role == "reference" else ""))
         made.add_row(label, *scores, *figures, style="bold" if row.role == "policy" else "")
     floors = [_three_digits(tables.cost_floor(result, name)) for name in names]
-    made.add_row("(physical cost floor)", *floors, "", "", style="dim")
+    made.add_row("(cost floor)", *floors, "", "", style="dim")
     return made
 
 
