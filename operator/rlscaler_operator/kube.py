@@ -11,7 +11,6 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
 import kopf
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
@@ -105,11 +104,17 @@ class Kube:
                 data = await response.read()
         except ApiException as error:
             raise KubeError(error.status or 0, _message(error.body, error.reason)) from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise KubeError(0, f"{method} {path}: {error or type(error).__name__}") from error
+        except Exception as error:  # credentials that cannot be renewed fail in as many ways as there are plugins
+            raise KubeError(0, f"{method} {path}: {str(error) or type(error).__name__}") from error
         if not 200 <= response.status < 300:
             raise KubeError(response.status, _message(data, response.reason))
-        return json.loads(data) if data else {}
+        try:
+            answer = json.loads(data) if data else {}
+        except ValueError as error:
+            raise KubeError(0, f"{method} {path}: the answer is no JSON: is a proxy in between?") from error
+        if not isinstance(answer, dict):
+            raise KubeError(0, f"{method} {path}: the answer is no object: is a proxy in between?")
+        return answer
 
     async def get(self, path: str) -> Json:
         return await self.request("GET", path)

@@ -67,6 +67,8 @@ class Lease:
                     await self._step()
                 except KubeError as error:
                     log.warning("lease %s/%s: %s", self._namespace, self._name, error)
+                except (ValueError, TypeError, KeyError, AttributeError) as error:
+                    log.error("lease %s/%s: not a Lease: %r; delete it", self._namespace, self._name, error)
                 await asyncio.sleep(self.seconds / 5)
         finally:
             await asyncio.shield(self._release())

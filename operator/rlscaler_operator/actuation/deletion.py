@@ -62,6 +62,9 @@ class Deletion:
         except (KubeError, LeaseLostError) as error:
             log.warning("%s/%s: not restored yet: %s", *policy.key, error)
             await asyncio.sleep(RETRY_SECONDS)
+        except Exception:
+            log.exception("%s/%s: restoring failed", *policy.key)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _replicas(self, policy: Policy) -> dict[str, int]:
         """The originals, raised to what the floor asks for while the load is known."""

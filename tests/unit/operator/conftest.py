@@ -1,3 +1,6 @@
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 
 from rlscaler_operator.decisions import Entry, fresh_state
@@ -57,3 +60,38 @@ def policy_body():
         }
 
     return make
+
+
+class ApiServer:
+    """Answers every request with `text`, and a write with what was written when `text` is empty."""
+
+    def __init__(self):
+        self.text, self.status, self.asked = "{}", 200, 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.asked += 1
+                sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                text = outer.text.encode() or sent
+                self.send_response(outer.status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_PUT = do_POST = do_GET  # noqa: N815
+
+            def log_message(self, *_):
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def api_server():
+    one = ApiServer()
+    yield one
+    one.http.shutdown()
+    one.http.server_close()

@@ -1,0 +1,53 @@
+"""Odd answers of the API server, from a real HTTP server."""
+
+import asyncio
+import json
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from rlscaler_operator.exceptions import KubeError
+from rlscaler_operator.kube import Kube
+from rlscaler_operator.lease import Lease
+from rlscaler_operator.settings import Settings
+
+
+@pytest.fixture
+async def kube(api_server):
+    one = Kube(Configuration(host=api_server.url))
+    yield one
+    await one.close()
+
+
+@pytest.mark.parametrize("text", ["<html>", "[1]", "7", "\xff"])
+async def test_what_is_no_object_is_an_error_of_the_api_server(api_server, kube, text):
+    api_server.text = text
+    with pytest.raises(KubeError):
+        await kube.get("/x")
+
+
+async def test_credentials_that_cannot_be_renewed_are_an_error_of_the_api_server(kube):
+    async def renew(_):
+        raise RuntimeError("the plugin failed")
+
+    kube.configuration.api_key = {"BearerToken": "old"}
+    kube.configuration.refresh_api_key_hook = renew
+    with pytest.raises(KubeError, match="the plugin failed"):
+        await kube.get("/x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<html>", "[]", '{"spec": 7}', '{"spec": {}}', json.dumps({"metadata": {}, "spec": {"holderIdentity": []}})],
+)
+async def test_the_lease_survives_any_answer(api_server, kube, text):
+    api_server.text = text
+    lease = Lease(kube, Settings(lease_seconds=2))
+    running = asyncio.create_task(lease.run())
+    async with asyncio.timeout(5):
+        while api_server.asked < 2:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
