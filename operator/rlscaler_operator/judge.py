@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, Conflict, ForeignWrites, find_conflict
-from rlscaler_operator.api import unsupported
+from rlscaler_operator.api import is_true, unsupported
+from rlscaler_operator.api.conditions import CONFLICTED
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.kube import FIELD_MANAGER, Kube, object_path
@@ -24,6 +25,9 @@ HOLDERS = {
     "RLScalingPolicy": ("rlscaler.io/v1alpha1", "rlscalingpolicies"),
 }
 """Where the objects that hold a target are found."""
+
+ASK_AGAIN_SECONDS = 60.0
+"""How often a policy asks whether what it conflicts with is still there."""
 
 
 class Judge:
@@ -77,9 +81,17 @@ class Judge:
         if policy.spec.mode != "Auto":
             claim = claim._replace(created=NOT_ACTING)
         conflict = find_conflict(claim, claims, self._cache)
-        if conflict is not None and not _is_true(policy, "Conflicted") and await self._is_gone(policy.key[0], conflict):
+        if conflict is not None and self._may_ask(policy) and await self._is_gone(policy.key[0], conflict):
             conflict = find_conflict(claim, self._registry.claims(), self._cache)
         return conflict or self._foreign(policy, findings)
+
+    def _may_ask(self, policy: Policy) -> bool:
+        """At once where the conflict is new, else now and then: its end may be missed as well."""
+        now = time.monotonic()
+        if is_true(policy.conditions, CONFLICTED) and now - policy.holder_asked_at < ASK_AGAIN_SECONDS:
+            return False
+        policy.holder_asked_at = now
+        return True
 
     async def _is_gone(self, namespace: str, conflict: Conflict) -> bool:
         """A watch that was interrupted may have missed a deletion: ask before saying Conflicted."""
@@ -132,7 +144,3 @@ class Judge:
         if findings.problems:
             return Problem(findings.problems[0].reason, f"fallback {behavior}: see the condition Ready")
         return Problem("ActorFailed", f"fallback {behavior}: until the next action")
-
-
-def _is_true(policy: Policy, type_: str) -> bool:
-    return any(c.type == type_ and c.status == "True" for c in policy.conditions)

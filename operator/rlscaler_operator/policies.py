@@ -60,6 +60,8 @@ class Policy:
     learned: Learned | None = None
     """What is used where the spec leaves something open."""
     busy: bool = False
+    holder_asked_at: float = float("-inf")
+    """Monotonic time of the last question whether what holds the targets still exists."""
     written_at: float = float("-inf")
     """Monotonic time of the last status write."""
     reported_at: float = float("-inf")

@@ -1,0 +1,35 @@
+"""A conflict whose end the watch missed, against a real HTTP server."""
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from rlscaler_operator.api import set_condition
+from rlscaler_operator.api.conditions import CONFLICTED
+from rlscaler_operator.judge import ASK_AGAIN_SECONDS, Judge
+from rlscaler_operator.kube import Kube
+from rlscaler_operator.policies import Registry
+from rlscaler_operator.sensing.cache import WatchCache
+
+HPA = {"metadata": {"namespace": "ns", "name": "theirs"}, "spec": {"scaleTargetRef": {"name": "chat-gpu"}}}
+
+
+@pytest.fixture
+async def kube(api_server):
+    one = Kube(Configuration(host=api_server.url))
+    yield one
+    await one.close()
+
+
+async def test_a_conflict_ends_with_its_holder_even_where_the_watch_missed_that(api_server, kube, policy_body):
+    cache, registry = WatchCache(), Registry()
+    cache.put_autoscaler("HorizontalPodAutoscaler", HPA)
+    policy = registry.put(policy_body())
+    judge = Judge(kube, cache, registry)
+    assert (await judge.look(policy, None, {})).conflict is not None
+    policy.conditions, _ = set_condition(policy.conditions, CONFLICTED, True, "HorizontalPodAutoscalerExists", "…")
+    asked = api_server.asked
+    api_server.status = 404
+    assert (await judge.look(policy, None, {})).conflict is not None
+    assert api_server.asked == asked
+    policy.holder_asked_at -= ASK_AGAIN_SECONDS
+    assert (await judge.look(policy, None, {})).conflict is None
