@@ -40,9 +40,7 @@ class Difference(_Frozen):
 class Row(_Frozen):
     """One contender on one workload."""
 
-    workload: str = Field(
-        description="pattern, `varied`, `flat`, `one_pool`, or `all`: the mean over the patterns"
-    )
+    workload: str = Field(description="pattern, `varied`, `flat`, `one_pool`, or `all`: the mean over the patterns")
     contender: str
     label: str
     role: str = Field(description="policy, contender, sweep, control or reference")
