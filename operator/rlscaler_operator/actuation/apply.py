@@ -12,9 +12,11 @@ from rlscaler_operator.actuation.restore import FINALIZER, ensure_finalizer
 from rlscaler_operator.actuation.routes import (
     ANNOTATION,
     Placed,
+    Weights,
     annotate,
     current_weights,
     format_weights,
+    route_patch,
     write_weights,
 )
 from rlscaler_operator.actuation.scale import Write, write_replicas
@@ -25,6 +27,7 @@ from rlscaler_operator.kube import Kube, object_path
 from rlscaler_operator.lease import Lease
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.findings import Problem
+from rlscaler_operator.reporting.status import merge_patch
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.settings import Settings
 from rlscaler_rl.decision.types import POOLS, Decision
@@ -57,7 +60,7 @@ class Actuator:
     async def apply(self, policy: Policy, decision: Decision) -> Applied:
         """Weights move before replicas: a pool that shrinks has already handed its traffic over.
 
-        Where that could not be done, shrinking waits; growing never does.
+        Where that could not be done, or the originals are not recorded yet, shrinking waits; growing never does.
         """
         applied = Applied()
         changes = {
@@ -67,38 +70,48 @@ class Actuator:
         }
         weights = (int(decision.weights[0, 0]), int(decision.weights[0, 1]))
         async with self._slots:
-            problem = await self._prepare(policy, bool(changes))
+            if policy.originals is None and (changes or self._moves(policy, weights)):
+                policy.originals = self._picture(policy)
+            problem = await self._prepare(policy)
             placed = await self._place(policy, weights)
             applied.placement_problem = placed.problem or problem
             settled = placed.settled and problem is None
             now = {pool: change for pool, change in changes.items() if settled or change[1] > change[0]}
             writes = await asyncio.gather(*(self._scale(policy, pool, *change) for pool, change in now.items()))
-        waiting = Write("Conflict", "not scaled down before the traffic weights are in force")
+        waiting = Write("Conflict", "not scaled down before originals and traffic weights are in force")
         applied.writes = dict.fromkeys(changes, waiting) | dict(zip(now, writes, strict=True))
         return applied
 
-    async def _prepare(self, policy: Policy, changes: bool) -> Problem | None:
-        """Before the first change: the finalizer, and the originals where a restart finds them."""
+    async def _prepare(self, policy: Policy) -> Problem | None:
+        """The finalizer, and the originals where a restart finds them; tried again at the next tick."""
         try:
             if policy.spec.restore_on_delete != (FINALIZER in policy.finalizers):
                 await ensure_finalizer(self._kube, self._lease, policy, self._timeout)
-            if policy.originals is None and changes:
-                await self._record_originals(policy)
+            if policy.originals is not None and policy.status.get("originals") != policy.originals.to_dict():
+                await self._record_originals(policy, policy.originals)
         except (KubeError, LeaseLostError) as error:
             return Problem("PolicyNotWritten", f"finalizer or status.originals: {error}")
         return None
 
-    async def _record_originals(self, policy: Policy) -> None:
+    def _moves(self, policy: Policy, weights: Weights) -> bool:
+        backends = route_backends(policy)
+        route = self._cache.routes.get(backends[0]) if backends else None
+        return bool(backends and route and route_patch(route, backends[1], weights))
+
+    def _picture(self, policy: Policy) -> Originals:
+        """What is there before anything is changed."""
         found = policy.found(self._cache)
-        originals = Originals(
+        return Originals(
             time=datetime.now(UTC),
             replicas=PoolCounts(**{pool: d.replicas for pool, d in found.items() if d is not None}),
             weights=self._original_weights(policy),
         )
+
+    async def _record_originals(self, policy: Policy, originals: Originals) -> None:
+        before = {name: value for name, value in policy.status.items() if name == "originals"}
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
-        body = {"status": {"originals": originals.to_dict()}}
+        body = {"status": merge_patch(before, {"originals": originals.to_dict()})}
         await self._kube.patch(path, body, timeout_seconds=self._lease.write_timeout(self._timeout))
-        policy.originals = originals
         policy.status["originals"] = originals.to_dict()
 
     def _original_weights(self, policy: Policy) -> PoolCounts | None:

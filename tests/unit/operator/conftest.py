@@ -67,11 +67,13 @@ class ApiServer:
 
     def __init__(self):
         self.text, self.status, self.asked = "{}", 200, 0
+        self.paths = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 outer.asked += 1
+                outer.paths.append(self.path.partition("?")[0])
                 sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 text = outer.text.encode() or sent
                 self.send_response(outer.status)
@@ -79,7 +81,7 @@ class ApiServer:
                 self.end_headers()
                 self.wfile.write(text)
 
-            do_PUT = do_POST = do_GET  # noqa: N815
+            do_PUT = do_POST = do_PATCH = do_GET  # noqa: N815
 
             def log_message(self, *_):
                 pass
