@@ -93,10 +93,11 @@ class Engine:
                     self._launch_due()
                 await self._sleep()
         finally:
-            if self._tasks:
-                _, hanging = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
-                for task in hanging:
-                    task.cancel()
+            stop = time.monotonic() + STOP_SECONDS
+            while self._tasks and (remaining := stop - time.monotonic()) > 0:
+                await asyncio.wait(self._tasks, timeout=remaining)
+            for task in self._tasks:
+                task.cancel()
             self._sources.close()
             self.reporter.close()
 
@@ -130,19 +131,24 @@ class Engine:
         return policy.schedule.due(now, self.settings.gather_seconds)
 
     def _launch(self, policies: list[Policy], work: Coroutine[Any, Any, None]) -> None:
-        """Run in the background; the policies are busy until it is done."""
+        """Run in the background; the policies are busy until it is done.
+
+        The loop is woken where one of them is due before it would look by itself.
+        """
         for policy in policies:
-            policy.busy = True
+            policy.busy += 1
         task = asyncio.create_task(work)
         self._tasks.add(task)
 
         def done(finished: asyncio.Task[None]) -> None:
             self._tasks.discard(finished)
             for policy in policies:
-                policy.busy = False
+                policy.busy -= 1
             if not finished.cancelled() and (error := finished.exception()) is not None:
                 log.error("a tick failed", exc_info=error)
-            self._wake.set()
+            soon = time.monotonic() + IDLE_SECONDS
+            if any(p.deleting or p.schedule is None or p.schedule.next() <= soon for p in policies):
+                self._wake.set()
 
         task.add_done_callback(done)
 
@@ -161,7 +167,10 @@ class Engine:
         return Access(policy.spec.metrics.prometheus.url or self.settings.prometheus_url)
 
     async def _tick(self, access: Access, items: list[Item]) -> None:
-        """One batch: all of it shares a Prometheus, so a dead one holds up nobody else."""
+        """One batch: all of it shares a Prometheus, so a dead one holds up nobody else.
+
+        Each policy's writes and report run on their own, so slow ones hold up only that policy.
+        """
         try:
             answers = await self._ask(access, [policy for policy, _ in items])
         finally:
@@ -177,8 +186,9 @@ class Engine:
                 work.append((policy, None, error))
         with self.metrics.decide_seconds.time():
             outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
-        decided = [(policy, None if entry is None else next(outcomes), error) for policy, entry, error in work]
-        await asyncio.gather(*(self._finish(policy, outcome, error, claims) for policy, outcome, error in decided))
+        for policy, entry, failure in work:
+            outcome = None if entry is None else next(outcomes)
+            self._launch([policy], self._finish(policy, outcome, failure, claims))
 
     async def _ask(self, access: Access, policies: list[Policy]) -> Answers:
         queries = batch(

@@ -59,7 +59,8 @@ class Policy:
     observation: ObservationStatus | None = None
     learned: Learned | None = None
     """What is used where the spec leaves something open."""
-    busy: bool = False
+    busy: int = 0
+    """Tasks under way for it."""
     holder_asked_at: float = float("-inf")
     """Monotonic time of the last question whether what holds the targets still exists."""
     written_at: float = float("-inf")

@@ -68,11 +68,14 @@ class ApiServer:
     def __init__(self):
         self.text, self.status, self.asked = "{}", 200, 0
         self.paths = []
+        self.slow_path, self.hold = "", threading.Event()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 outer.asked += 1
+                if outer.slow_path and outer.slow_path in self.path:
+                    outer.hold.wait(10)
                 outer.paths.append(self.path.partition("?")[0])
                 sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 text = outer.text.encode() or sent
@@ -95,5 +98,6 @@ class ApiServer:
 def api_server():
     one = ApiServer()
     yield one
+    one.hold.set()
     one.http.shutdown()
     one.http.server_close()

@@ -1,6 +1,7 @@
 """The loop without a cluster: what it waits for, and who waits for whom."""
 
 import asyncio
+import math
 import time
 
 import pytest
@@ -9,14 +10,14 @@ from kubernetes.aio.client import Configuration
 from rlscaler_operator.engine import IDLE_SECONDS, Engine
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lease import Lease
-from rlscaler_operator.schedule import Schedule
+from rlscaler_operator.schedule import Due, Schedule
 from rlscaler_operator.settings import Settings
 
 
 @pytest.fixture
-async def engine():
-    settings = Settings(gather_seconds=0)
-    kube = Kube(Configuration(host="http://127.0.0.1:9"))
+async def engine(api_server):
+    settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", lease_seconds=60)
+    kube = Kube(Configuration(host=api_server.url))
     yield Engine(settings, kube, Lease(kube, settings))
     await kube.close()
 
@@ -26,3 +27,22 @@ async def test_a_deposed_leader_does_not_spin_on_what_was_due(engine, policy_bod
     policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(engine._sleep(), IDLE_SECONDS / 5)
+
+
+async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_server, policy_body):
+    engine.lease._deadline = math.inf
+    slow, quick = engine.registry.put(policy_body("slow")), engine.registry.put(policy_body("quick"))
+    api_server.slow_path = "/slow"
+    items = []
+    for policy in (slow, quick):
+        policy.schedule = Schedule.starting(30, 5, time.monotonic())
+        items.append((policy, Due.SENSE))
+    engine._launch([slow, quick], engine._tick(engine._access(slow), items))
+    async with asyncio.timeout(4):
+        while quick.busy or not quick.conditions:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert slow.busy
+    api_server.hold.set()
+    async with asyncio.timeout(4):
+        while slow.busy:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
