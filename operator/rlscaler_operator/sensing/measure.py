@@ -21,6 +21,9 @@ PAUSED_REPLICAS = "rlscaler.io/paused-replicas-"
 MOST_REPLICAS = 10_000
 """As the API allows; the shield clamps to the target's own range."""
 
+SHOWN_CHARACTERS = 60
+"""Of an annotation's value in a message: a condition's is limited."""
+
 PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
 
 
@@ -89,10 +92,13 @@ def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool,
         words.append(f"{PAUSED} holds the replicas")
     for pool in POOLS:
         text = annotations.get(PAUSED_REPLICAS + pool)
-        wanted.append(min(int(text), MOST_REPLICAS) if text is not None and text.isdecimal() else -1)
+        number = text is not None and text.isascii() and text.isdecimal()
+        # int() refuses thousands of digits, and an annotation may be as long as 256 KiB.
+        wanted.append(min(int(text.lstrip("0")[:9] or 0), MOST_REPLICAS) if text is not None and number else -1)
         if text is not None:
             paused = True
-            valid = "sets" if text.isdecimal() else f"= {text!r} is not a whole number and holds"
+            shown = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
+            valid = "sets" if number else f"= {shown!r} is not a whole number and holds"
             words.append(f"{PAUSED_REPLICAS}{pool} {valid} the {pool} replicas")
     scale_down = annotations.get(PAUSED_SCALE_DOWN) == "true"
     if scale_down:

@@ -86,6 +86,8 @@ def test_nothing_measured_yet_is_all_missing():
         ({"rlscaler.io/paused": "false"}, (False, (-1, -1), False)),
         ({"rlscaler.io/paused-replicas-cpu": "4"}, (True, (-1, 4), False)),
         ({"rlscaler.io/paused-replicas-cpu": "99999999999999999999"}, (True, (-1, 10_000), False)),
+        ({"rlscaler.io/paused-replicas-cpu": "9" * 5_000}, (True, (-1, 10_000), False)),
+        ({"rlscaler.io/paused-replicas-cpu": "0" * 5_000 + "3"}, (True, (-1, 3), False)),
         ({"rlscaler.io/paused-replicas-gpu": "many"}, (True, (-1, -1), False)),
         ({"rlscaler.io/paused-scale-down": "true"}, (False, (-1, -1), True)),
     ],
@@ -94,3 +96,7 @@ def test_pause_annotations(annotations, expected):
     *values, words = pauses(annotations)
     assert tuple(values) == expected
     assert bool(words) == (expected != (False, (-1, -1), False))
+
+
+def test_a_long_annotation_is_not_repeated_whole():
+    assert len(pauses({"rlscaler.io/paused-replicas-gpu": "x" * 32_768})[3]) < 300
