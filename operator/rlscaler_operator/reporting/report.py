@@ -235,7 +235,9 @@ class Reporter:
             parts["placement"] = status.placement_status(
                 int(decision.placement[0]), decision.weights[0], route.name if route else None
             )
-            parts["stabilization"] = to_status(outcome.state, params, now)
+            parts["stabilization"] = to_status(
+                outcome.state, params, now, {pool: d.replicas for pool, d in deployments.items() if d is not None}
+            )
         built = Status(**{name: value for name, value in parts.items() if value is not None}).to_dict()
         for name in ("costPerHour", "placement", "stabilization", "targets"):
             if outcome is None and name in policy.status and name not in built:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import numpy as np
@@ -11,8 +12,12 @@ from rlscaler_operator.reporting.status import PLACEMENTS
 from rlscaler_rl.decision.types import EVENTS, POOLS, Float, Int, Params, State
 
 
-def to_status(state: State, params: Params, now: float) -> Stabilization | None:
-    """The first row; None where there is no `behavior` and the floor holds nothing."""
+def to_status(state: State, params: Params, now: float, replicas: Mapping[str, int]) -> Stabilization | None:
+    """The first row; None where there is no `behavior` and the floor holds nothing.
+
+    `replicas` by pool as they are now: a write that they show is a change already, though the decision state makes it
+    one only at the next tick.
+    """
     pools = {}
     keep = float(params.stabilization_seconds[0].max())
     period = float(params.rules[0, :, :, 2].max())
@@ -20,7 +25,11 @@ def to_status(state: State, params: Params, now: float) -> Stabilization | None:
         recommendations = changes = []
         if params.has_behavior[0]:
             recommendations = _expiries(state.recommendation_time[0, i], state.recommendation[0, i], keep, now)
-            changes = _expiries(state.event_time[0, i], state.event_change[0, i], period, now)
+            times, values = state.event_time[0, i], state.event_change[0, i]
+            base, desired = int(state.write_base[0, i]), int(state.write_desired[0, i])
+            if np.isfinite(state.write_time[0, i]) and base != desired == replicas.get(pool):
+                times, values = np.append(times, state.write_time[0, i]), np.append(values, desired - base)
+            changes = _expiries(times, values, period, now)
         floor = int(state.floor_hold[0, i]) or None
         if recommendations or changes or floor:
             pools[pool] = StabilizationPool(recommendations=recommendations, changes=changes, floor=floor)

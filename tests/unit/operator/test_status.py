@@ -115,7 +115,7 @@ def test_stabilization_survives_a_restart():
     state.recommendation_time[0, 0, :2], state.recommendation[0, 0, :2] = (1000.0, 600.0), (7, 9)
     state.event_time[0, 1, 0], state.event_change[0, 1, 0] = 990.0, 3
     state.floor_hold[0] = (0, 5)
-    status = to_status(state, params, 1010.0)
+    status = to_status(state, params, 1010.0, {})
     assert [e.value for e in status.gpu.recommendations] == [7]
     restored = restore(initial_state(1, 4), params, status, 1020.0)
     assert restored.recommendation_time[0, 0, 0] == 1000.0
@@ -124,5 +124,18 @@ def test_stabilization_survives_a_restart():
     assert np.isnan(restore(initial_state(1, 4), params, status, 2000.0).event_time).all()
 
 
+def test_a_write_is_a_change_as_soon_as_the_replicas_show_it():
+    params = make_params(
+        1, has_behavior=True, stabilization_seconds=(0.0, 300.0), rules=np.full((2, 4, 3), (1.0, 4.0, 60.0))
+    )
+    state = initial_state(1, 4)
+    state.write_time[0], state.write_base[0], state.write_desired[0] = 1000.0, (2, 1), (5, 3)
+    status = to_status(state, params, 1001.0, {"gpu": 5, "cpu": 1})
+    assert [e.value for e in status.gpu.changes] == [3]
+    assert status.cpu is None
+    restored = restore(initial_state(1, 4), params, status, 1020.0)
+    assert (restored.event_time[0, 0, 0], restored.event_change[0, 0, 0]) == (1000.0, 3)
+
+
 def test_nothing_to_remember_is_no_status():
-    assert to_status(initial_state(1, 4), make_params(1), 0.0) is None
+    assert to_status(initial_state(1, 4), make_params(1), 0.0, {}) is None
