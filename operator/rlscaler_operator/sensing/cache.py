@@ -19,6 +19,8 @@ Key = tuple[str, str]
 """(namespace, name)."""
 
 COLD_STARTS_KEPT = 20
+NEVER_READY_SECONDS = 5.0
+"""A pod that turned un-ready later than this after it was scheduled was ready before."""
 COLD_STARTS_NEEDED = 3
 """Pods that must have started before their cold start counts as learned."""
 
@@ -111,14 +113,15 @@ class WatchCache:
     def put_pod(self, body: Mapping[str, Any]) -> None:
         """Learn from a pod that becomes ready how long it took from being scheduled.
 
-        A pod that is first seen ready teaches nothing: its readiness may have come and gone before.
+        A pod that is first seen ready, or un-ready after it was ready, teaches nothing: it is not starting.
         """
         uid, deployment = body["metadata"].get("uid", ""), deployment_of_pod(body)
         seconds = start_seconds(body)
         if deployment is None:
             return
-        starting = self._was_ready.get(uid) is False
-        self._was_ready[uid] = self._was_ready.get(uid, False) or seconds is not None
+        before = self._was_ready.get(uid)
+        self._was_ready[uid] = (was_ready(body) if before is None else before) or seconds is not None
+        starting = before is False
         if starting and seconds is not None:
             self._starts.setdefault(deployment, deque(maxlen=COLD_STARTS_KEPT)).append(seconds)
 
@@ -180,6 +183,19 @@ def start_seconds(body: Mapping[str, Any]) -> float | None:
     begin = unix(scheduled.get("lastTransitionTime")) or unix(body["metadata"].get("creationTimestamp"))
     end = unix(ready.get("lastTransitionTime"))
     return max(0.0, end - begin) if begin and end else None
+
+
+def was_ready(body: Mapping[str, Any]) -> bool:
+    """Was a pod ready before, by what it says now?"""
+    conditions = {c.get("type"): c for c in body.get("status", {}).get("conditions") or ()}
+    ready = conditions.get("Ready")
+    if ready is None:
+        return False
+    if ready.get("status") == "True":
+        return True
+    scheduled = conditions.get("PodScheduled", {})
+    begin = unix(scheduled.get("lastTransitionTime")) or unix(body["metadata"].get("creationTimestamp"))
+    return unix(ready.get("lastTransitionTime")) - begin > NEVER_READY_SECONDS if begin else False
 
 
 def older(version: str, than: str) -> bool:

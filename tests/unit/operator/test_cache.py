@@ -18,9 +18,11 @@ def body(replicas=2, ready=1, version="10", uid="u", managers=()):
     }
 
 
-def pod(uid="p", ready="2026-01-01T00:00:50Z", restarts=0):
+def pod(uid="p", ready="2026-01-01T00:00:50Z", restarts=0, unready=None):
     conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}]
-    if ready:
+    if unready:
+        conditions.append({"type": "Ready", "status": "False", "lastTransitionTime": unready})
+    elif ready:
         conditions.append({"type": "Ready", "status": "True", "lastTransitionTime": ready})
     return {
         "metadata": {
@@ -74,6 +76,22 @@ def test_a_pod_that_is_first_seen_ready_teaches_nothing():
     for i in range(5):
         cache.put_pod(pod(uid=f"p{i}"))
     assert cache.cold_start_seconds(("ns", "chat")) is None
+
+
+def test_a_pod_that_lost_its_readiness_before_it_was_seen_teaches_nothing():
+    cache = WatchCache()
+    for i in range(5):
+        cache.put_pod(pod(uid=f"p{i}", unready="2026-01-01T04:00:00Z"))
+        cache.put_pod(pod(uid=f"p{i}", ready="2026-01-01T05:00:00Z"))
+    assert cache.cold_start_seconds(("ns", "chat")) is None
+
+
+def test_a_pod_that_was_never_ready_is_starting():
+    cache = WatchCache()
+    for i in range(5):
+        cache.put_pod(pod(uid=f"p{i}", unready="2026-01-01T00:00:07Z"))
+        cache.put_pod(pod(uid=f"p{i}"))
+    assert cache.cold_start_seconds(("ns", "chat")) == 45.0
 
 
 def test_pods_that_are_not_ready_or_were_restarted_teach_nothing():
