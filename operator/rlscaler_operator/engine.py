@@ -13,6 +13,7 @@ from rlscaler_operator.actors import Actors
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.deletion import Deletion
 from rlscaler_operator.actuation.ownership import Claim
+from rlscaler_operator.api import Status
 from rlscaler_operator.decisions import Entry, Kind, Outcome, decide_all, fresh_state, with_stack
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.judge import Judge
@@ -27,7 +28,7 @@ from rlscaler_operator.reporting.stabilization import restore, restore_placement
 from rlscaler_operator.schedule import Due, Schedule, earliest
 from rlscaler_operator.sensing.cache import Key, WatchCache
 from rlscaler_operator.sensing.learn import learned
-from rlscaler_operator.sensing.measure import measure, to_samples
+from rlscaler_operator.sensing.measure import measure, nothing_measured, to_samples
 from rlscaler_operator.sensing.prometheus import Access, Answers, Sources
 from rlscaler_operator.sensing.queries import batch
 from rlscaler_operator.settings import Settings
@@ -207,6 +208,7 @@ class Engine:
         found = policy.found(self.cache)
         present = [found.get(pool) for pool in POOLS]
         if any(deployment is None for deployment in found.values()):
+            policy.state, policy.readings = None, nothing_measured()
             return None
         replicas = tuple(d.replicas if d else 0 for d in present)
         ready = tuple(d.ready if d else 0 for d in present)
@@ -224,10 +226,10 @@ class Engine:
         params = policy.params()
         policy.actor, policy.actor_error = self._actors.get(policy.spec)
         if policy.state is None:
-            remembered = policy.parsed.status.stabilization if policy.parsed else None
+            written = Status.model_validate(policy.status)
             state = fresh_state(policy.actor, (replicas[0], replicas[1]), self._epoch + now)
-            restore_placement(state, policy.parsed.status.placement if policy.parsed else None)
-            policy.state = restore(state, params, remembered, self._epoch + now)
+            restore_placement(state, written.placement)
+            policy.state = restore(state, params, written.stabilization, self._epoch + now)
         state = with_stack(policy.state, policy.actor)
         kind: Kind = "action" if due is Due.ACTION else "floor"
         return Entry(params, state, samples, kind, policy.actor, policy.generation)

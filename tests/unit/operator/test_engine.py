@@ -46,3 +46,19 @@ async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_se
     async with asyncio.timeout(4):
         while slow.busy:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_body):
+    policy = engine.registry.put(policy_body())
+    answers = await engine._ask(engine._access(policy), [policy])
+    body = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}}
+    engine.cache.put_deployment(body)
+    first = engine._prepare(policy, Due.SENSE, answers)
+    policy.state, policy.state.stacked[0] = first.state, 3
+    policy.status["placement"] = {"preference": "PreferCPU", "weights": {"gpu": 300, "cpu": 700}}
+    del engine.cache.deployments["ns", "chat-gpu"]
+    assert engine._prepare(policy, Due.SENSE, answers) is None
+    engine.cache.put_deployment(body)
+    again = engine._prepare(policy, Due.SENSE, answers)
+    assert again.state.stacked[0] == 0
+    assert again.state.weights[0].tolist() == [300, 700]
