@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,11 @@ class Prometheus:
         )
         self._timeout_seconds = timeout_seconds
         self._lock = asyncio.Lock()
+        # Its own: a few that hang would fill the pool that all share.
+        self._thread = ThreadPoolExecutor(1, "prometheus")
 
     def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
     async def ask(self, queries: list[Query]) -> Answers:
@@ -66,7 +70,7 @@ class Prometheus:
                 await self._lock.acquire()
         except TimeoutError:
             return late
-        thread = asyncio.ensure_future(asyncio.to_thread(self._ask_all, queries))
+        thread = asyncio.get_running_loop().run_in_executor(self._thread, self._ask_all, queries)
         thread.add_done_callback(lambda _: self._lock.release())
         done, _ = await asyncio.wait({thread}, timeout=deadline)
         return thread.result() if done else late

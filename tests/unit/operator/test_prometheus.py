@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -83,6 +84,22 @@ async def test_a_prometheus_that_hangs_costs_one_timeout_not_one_a_query(server,
     answers = await asyncio.wait_for(prometheus.ask(QUERIES), 1.5)
     assert all(isinstance(error, MetricsError) for error in answers.values())
     assert server.asked == 1
+
+
+async def test_one_that_hangs_takes_no_thread_from_the_others(server):
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    server.hold.clear()
+    hanging, other = (Prometheus(Access(url), timeout_seconds=5) for url in (server.url, "http://127.0.0.1:9"))
+    waiting = asyncio.create_task(hanging.ask(QUERIES))
+    async with asyncio.timeout(2):
+        while not server.asked:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        answers = await other.ask(QUERIES)
+    assert "refused" in str(answers["a"])
+    server.hold.set()
+    await waiting
+    for client in (hanging, other):
+        client.close()
 
 
 async def test_overlapping_batches_wait_for_one_another(server, prometheus):
