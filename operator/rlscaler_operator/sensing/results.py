@@ -90,14 +90,16 @@ def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
     `ready` are the ready replicas by pool. A dead exporter's series vanish, and the rest of the sum would pass for the
     whole. A service that does not label its series by our pools is taken as it is.
     """
-    if "" in whole.pools or not whole.pools.keys() & ready.keys():
+    # A rate outlives its series by its window; only the time of the newest sample vanishes with it.
+    living = {pool: reading for pool, reading in whole.pools.items() if math.isfinite(reading.age_seconds)}
+    if not living or "" in whole.pools or not whole.pools.keys() & ready.keys():
         return whole
     for pool, count in ready.items():
-        if count > 0 and pool not in whole.pools:
+        if count > 0 and pool not in living:
             return unknown("SeriesAbsent", f"Prometheus has no series for pool {pool} and has some for another pool")
-        if count > 0 and not whole.pools[pool].known:
-            return whole.pools[pool]
-    return whole
+        if count > 0 and not living[pool].known:
+            return living[pool]
+    return total(living)
 
 
 def pick(answer: Mapping[Key, Reading] | MetricsError, key: Key) -> Reading:

@@ -91,6 +91,16 @@ def test_a_pool_whose_exporter_died_makes_the_load_unknown_not_smaller():
     assert arrivals(of_pools(gpu="NaN", cpu=10), {"gpu": 2, "cpu": 1}).reason == "NotANumber"
 
 
+def test_a_rate_that_outlives_its_series_is_no_longer_counted():
+    found = [series("v", 30), series("v", 10), series("t", 999)]
+    for one, pool in zip(found, ("gpu", "cpu", "cpu"), strict=True):
+        one["metric"]["pool"] = pool
+    whole = group(found, "pool")["ns", "chat"]
+    assert arrivals(whole, {"gpu": 2, "cpu": 1}).reason == "SeriesAbsent"
+    left = arrivals(whole, {"gpu": 0, "cpu": 1})
+    assert (left.value, left.age_seconds) == (10.0, 1.0)
+
+
 def test_a_pool_without_ready_replicas_need_not_be_seen():
     assert arrivals(of_pools(cpu=10), {"gpu": 0, "cpu": 1}).value == 10.0
 
