@@ -43,7 +43,7 @@ class Load:
     dated: bool = False
     """Say when each sample was taken, as federation and cAdvisor do: Prometheus cannot tell then that it stopped."""
     fault: str = ""
-    """"" | absent | nan | stale"""
+    """"" | absent | nan | stale | half (of the GPU pool nothing)"""
     _received: float = 0.0
     _at: float = field(default_factory=time.time)
     _frozen: str = ""
@@ -63,7 +63,7 @@ class Load:
 
     def _lines(self, received: float | None = None) -> Iterator[str]:
         total = self._received if received is None else received
-        for pool in ("gpu", "cpu"):
+        for pool in ("cpu",) if self.fault == "half" else ("gpu", "cpu"):
             labels = f'namespace="{self.namespace}",service="{self.service}",pool="{pool}"'
             yield f"inference_requests_received_total{{{labels}}} {total / 2}"
             for bound in (*BUCKETS, float("inf")):
@@ -267,7 +267,7 @@ def stays() -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
-def kube(cluster) -> Iterator[KubeClient]:
+def kube(cluster, wait) -> Iterator[KubeClient]:
     with KubeClient.from_kubeconfig(cluster.kubeconfig) as client:
         crd = yaml.safe_load((REPOSITORY / "crds" / "rlscalingpolicies.yaml").read_text())
         collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -277,6 +277,7 @@ def kube(cluster) -> Iterator[KubeClient]:
             crd,
             content_type="application/apply-patch+yaml",
         )
+        wait(lambda: client.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingpolicies"))
         yield client
 
 

@@ -93,7 +93,7 @@ def operator(start, models, port):
 
 
 def test_signals_that_go_bad_hold_the_replicas(operator, world, wait, stays):
-    faults = {"absent": "SeriesAbsent", "nan": "NotANumber", "stale": "SampleStale"}
+    faults = {"absent": "SeriesAbsent", "nan": "NotANumber", "stale": "SampleStale", "half": "SeriesAbsent"}
     loads = {fault: world.service(fault, rate=60, dated=fault == "stale") for fault in faults}
     for fault in faults:
         world.deployments(fault, gpu=3, cpu=5)
