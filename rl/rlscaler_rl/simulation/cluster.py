@@ -82,6 +82,7 @@ POOL = np.dtype(
         ("drain_queue", "f8"),  # requests those hold
         ("tail", "f8"),  # share of the requests that are late in the steady state of the present load
         ("work", "f8"),  # requests served by billed pods
+        ("work_before", "f8"),  # `work` when the latency block began
         ("billed", "f8"),  # replica-seconds of the target
         ("ready_seconds", "f8"),
         ("pending_seconds", "f8"),
@@ -233,11 +234,13 @@ def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: 
                 if block_begins or changed:
                     slo_position = positions[n, p, bounds]
                     pool.tail = _steady_tail(row, pool, row_fact, fact, delayed, service, erlang_c, slo_position)
+                if block_begins:
+                    pool.work_before = pool.work
                 wait = _serve(row, pool, row_fact, fact, service, arrived * pool.weight, memory)
                 if pool.draining > 0:
                     _drain(row, pool, row_fact, fact, service)
-                if block_ends and wait >= 0.0:
-                    answered = BLOCK * min(arrived * pool.weight, pool.ready * fact.rps)
+                answered = pool.work - pool.work_before
+                if block_ends and answered > 0.0:
                     probability, decay = _waiting(row, pool, row_fact, fact, erlang_c)
                     tail = 1.0
                     for b in range(bounds):

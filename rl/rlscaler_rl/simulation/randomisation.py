@@ -34,6 +34,13 @@ class Ranges:
     """Probability with which a column keeps its nominal value."""
     nominal_load_share: float = 0.5
     """Probability of the demo's own load levels and phases."""
+    steady_share: float = 0.15
+    """Probability of a load that stays where it is: without it an actor learns that every quiet service is about to
+    be busy."""
+    idle_share: float = 0.2
+    """The part of the steady loads that are none at all."""
+    steady: tuple[float, float] = (0.0, 0.5)
+    """A steady load over the capacity of all replicas that may exist."""
     one_pool_share: float = 0.15
     slo_ms: tuple[float, float] = (500.0, 1500.0)
     gpu_rps: tuple[float, float] = (12.0, 30.0)
@@ -170,7 +177,7 @@ def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
 
 
 def _load(n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges) -> Float:
-    """(N, seconds): the four patterns at drawn levels and phases; in a part of the rows two of them added."""
+    """(N, seconds): the four patterns at drawn levels and phases, some rows two of them added; some rows steady."""
     names = rng.permutation(np.resize(PATTERNS, n)).tolist()
     plain = rng.random(n) < ranges.nominal_load_share
     period = np.where(plain, min(seconds, 300), np.exp(rng.uniform(np.log(90), np.log(900), n)))
@@ -181,6 +188,9 @@ def _load(n: int, rng: np.random.Generator, seconds: int, capacity: Float, range
     shape = (1 - share) * shape + share * other
     high = np.where(plain, capacity * 100 / 240, capacity * rng.uniform(*ranges.peak, n))
     low = np.where(plain, 0.1 * high, high * rng.uniform(*ranges.valley, n))
+    steady = rng.random(n) < ranges.steady_share
+    level = np.where(rng.random(n) < ranges.idle_share, 0.0, capacity * rng.uniform(*ranges.steady, n))
+    low, high = np.where(steady, level, low), np.where(steady, level, high)
     return low[:, None] + (high - low)[:, None] * shape
 
 

@@ -64,6 +64,7 @@ class _Group:
         self, batch: Batch, source: Callable[[int], Scenarios], objective: objectives.Objective, asymmetric: bool
     ) -> None:
         self.batch, self.source, self.objective = batch, source, objective
+        self.interval = int(batch.scenarios.interval_seconds[0])
         self.extra = privileged.Privileged(batch.scenarios) if asymmetric else None
         self.n = len(batch.rows)
         self.norms = objectives.norms(batch.scenarios)
@@ -71,8 +72,12 @@ class _Group:
         self.samples: Samples
         self.observation: Observation
 
-    def reset(self) -> Float32:
+    def reset(self, stagger: np.random.Generator | None = None) -> Float32:
+        """`stagger` cuts the first episodes to random lengths, so that later ones do not begin and end together."""
         scenarios = self.source(self.n)
+        if stagger is not None:
+            intervals = scenarios.duration // self.interval
+            scenarios.duration[:] = self.interval * np.ceil(intervals * (1 - stagger.random(self.n)))
         self.batch.restart(self.batch.rows, scenarios)
         if self.extra is not None:
             self.extra.restart(self.batch.rows, scenarios)
@@ -136,7 +141,8 @@ class SimulatorVecEnv(VecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
     The groups of equal action interval run in threads, each with its own generator: the order does not matter.
-    `asymmetric` appends `privileged.WIDTH` columns for the critic. Episodes end by time limit only: infos carry
+    `asymmetric` appends `privileged.WIDTH` columns for the critic; `stagger` cuts the episodes after `reset` to random
+    lengths, so that an update sees every phase of an episode. Episodes end by time limit only: infos carry
     `TimeLimit.truncated` and `terminal_observation`.
     """
 
@@ -150,9 +156,11 @@ class SimulatorVecEnv(VecEnv):
         objective: str = "slo_cost",
         ranges: Ranges = RANGES,
         asymmetric: bool = False,
+        stagger: bool = False,
     ) -> None:
         self.contract = contract or ObservationContract()
         rng = np.random.default_rng(seed)
+        self._stagger = np.random.default_rng([seed, 1]) if stagger else None
         sizes = [len(part) for part in np.array_split(np.arange(n), len(ranges.intervals))]
         self.groups = [
             self._group(size, ScenarioSource(interval, child, ranges), residual, objective, asymmetric)
@@ -169,7 +177,7 @@ class SimulatorVecEnv(VecEnv):
         return _Group(batch, source.take, objectives.OBJECTIVES[objective], asymmetric)
 
     def reset(self) -> Float32:
-        return np.concatenate([group.reset() for group in self.groups])
+        return np.concatenate([group.reset(self._stagger) for group in self.groups])
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         self._actions = np.asarray(actions)

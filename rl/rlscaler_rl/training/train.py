@@ -49,6 +49,7 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
         objective=environment.objective,
         ranges=environment.ranges(),
         asymmetric=environment.asymmetric,
+        stagger=True,
     )
 
 
