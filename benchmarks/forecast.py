@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from rlscaler_loadgen.patterns import Trace, load_trace, rates
+from rlscaler_loadgen.patterns import rates
+from rlscaler_loadgen.traces import Trace, read_trace
 from rlscaler_rl.decision import forecast
 from rlscaler_rl.decision.types import RATE_HISTORY, Float
 
@@ -69,7 +70,7 @@ def cases(name: str, runs: int, seed: int, trace: Trace | None = None) -> Cases:
 def every(runs: int, traces: tuple[Path, ...], seed: int) -> dict[str, Cases]:
     """The patterns, the sample trace and the traces of the command line."""
     loads = {name: cases(name, runs, seed) for name in (*PATTERNS, "trace")}
-    return loads | {path.name.split(".")[0]: cases("trace", runs, seed, load_trace(path)) for path in traces}
+    return loads | {path.name.split(".")[0]: cases("trace", runs, seed, read_trace(path)) for path in traces}
 
 
 def pinball(case: Cases, upper: Float) -> float:
@@ -93,25 +94,21 @@ def fit(loads: dict[str, Cases]) -> dict[str, float]:
     """The three gains with the least mean, over the loads, of the loss relative to that of the peak forecast."""
     from scipy.optimize import minimize
 
-    names = ("TREND_GAIN", "RESIDUAL_GAIN", "PEAK_GAIN")
-    shipped = [getattr(forecast, name) for name in names]
+    names = ("trend", "residual", "peak")
     peaks = {name: report(case)["loss_peak"] for name, case in loads.items()}
 
-    def loss(gains: Float) -> float:
-        for name, gain in zip(names, gains, strict=True):
-            setattr(forecast, name, gain)
+    def loss(values: Float) -> float:
+        gains = forecast.Gains(*values)
         losses = {
-            name: pinball(case, forecast.upper_forecast(case.time, case.value, case.now, case.horizon))
+            name: pinball(case, forecast.upper_forecast(case.time, case.value, case.now, case.horizon, gains))
             for name, case in loads.items()
         }
         return float(np.mean([losses[name] / peaks[name] for name in loads]))
 
-    at_shipped = loss(np.array(shipped))
+    shipped = np.array(forecast.GAINS[:3])
     found = minimize(loss, shipped, method="Nelder-Mead", bounds=[(0, 5)] * 3, options={"maxiter": 200})
-    for name, gain in zip(names, shipped, strict=True):
-        setattr(forecast, name, gain)
     return dict(zip(names, found.x.round(2).tolist(), strict=True)) | {
-        "gain": round(float(1 - found.fun / at_shipped), 3)
+        "gain": round(float(1 - found.fun / loss(shipped)), 3)
     }
 
 

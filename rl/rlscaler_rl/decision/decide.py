@@ -8,6 +8,7 @@ from rlscaler_rl.decision.action import LOGITS, mask_absent, most_likely
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.observation import observe, stacked_input
+from rlscaler_rl.decision.rule import DEFAULT_SETTINGS
 from rlscaler_rl.decision.shield import act
 from rlscaler_rl.decision.types import Bool, Decision, Float32, Observation, Params, Samples, State
 
@@ -34,6 +35,7 @@ def decide(params: Params, state: State, samples: Samples, actor: ActorLike) -> 
         probabilities,
         manifest.residual,
         out_of_envelope=outside,
+        rule=getattr(actor, "settings", DEFAULT_SETTINGS),
     )
     return decision, observation, state
 

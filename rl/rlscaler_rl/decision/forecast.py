@@ -33,6 +33,20 @@ TREND_EPSILON = 0.1
 
 VARIANCE_WINDOW_SECONDS = 60.0
 
+
+class Gains(NamedTuple):
+    """How high above the history the forecast lies; one value for all rows, or (N,) of them."""
+
+    trend: Float | float = TREND_GAIN
+    residual: Float | float = RESIDUAL_GAIN
+    peak: Float | float = PEAK_GAIN
+    peak_seconds: Float | float = MEMORY_LIMIT_SECONDS
+    """How old a peak may be; at most `MEMORY_LIMIT_SECONDS`."""
+
+
+GAINS = Gains()
+"""What `load_trend` is made with: part of the observation contract."""
+
 _SLOPE_PRIOR = 25.0
 """Square seconds added to the variance of the ages: a line through samples a few seconds apart is noise."""
 
@@ -66,17 +80,19 @@ def recent(rate_time: Float, rate_value: Float, now: Float) -> Recent:
     return Recent(age, value, counts, reference)
 
 
-def upper_forecast(rate_time: Float, rate_value: Float, now: Float, horizon_seconds: Float) -> Float:
+def upper_forecast(
+    rate_time: Float, rate_value: Float, now: Float, horizon_seconds: Float, gains: Gains = GAINS
+) -> Float:
     """(N,) requests/s: about the 90 % quantile of the highest rate between half the horizon and the horizon.
 
     Capacity ordered now serves from one cold start on, hence "half" where the horizon is two cold starts. The higher
     of a line through the recent samples plus its residuals, and the recent peak. `rate_time`, `rate_value` are (N, H),
     oldest first, the others (N,). NaN where the history of the last `MEMORY_LIMIT_SECONDS` is empty.
     """
-    return upper_of(recent(rate_time, rate_value, now), horizon_seconds)
+    return upper_of(recent(rate_time, rate_value, now), horizon_seconds, gains)
 
 
-def upper_of(history: Recent, horizon_seconds: Float) -> Float:
+def upper_of(history: Recent, horizon_seconds: Float, gains: Gains = GAINS) -> Float:
     """`upper_forecast` where `recent` was called already."""
     age, value, counts, reference = history
     weight = np.exp(age * np.float32(-1 / MEMORY_SECONDS))
@@ -92,10 +108,18 @@ def upper_of(history: Recent, horizon_seconds: Float) -> Float:
     covariance = np.einsum("ij,ij->i", weight_value, age) / total - mean_age * mean_value
     slope = -covariance / (np.maximum(var_age, 0) + np.float32(_SLOPE_PRIOR))
     residual = np.sqrt(np.maximum(var_value + slope * covariance, 0))
-    ahead = TREND_GAIN * np.maximum(slope, 0) * horizon_seconds
-    line = reference + mean_value + slope * mean_age + ahead + RESIDUAL_GAIN * residual
-    peak = PEAK_GAIN * (reference + value.max(axis=1))
+    ahead = gains.trend * np.maximum(slope, 0) * horizon_seconds
+    line = reference + mean_value + slope * mean_age + ahead + gains.residual * residual
+    peak = gains.peak * (reference + _highest(history, gains.peak_seconds))
     return np.where(filled, np.maximum(np.maximum(line, peak), 0.0), np.nan)
+
+
+def _highest(history: Recent, peak_seconds: Float | float) -> Float32:
+    """(N,) the highest rate within the last `peak_seconds`, above the reference."""
+    if np.all(np.asarray(peak_seconds) >= MEMORY_LIMIT_SECONDS):
+        return np.asarray(history.value.max(axis=1), np.float32)
+    young = history.age <= np.asarray(peak_seconds, np.float32)[..., None]
+    return np.asarray(np.where(young, history.value, np.float32(0)).max(axis=1), np.float32)
 
 
 def load_trend(upper: Float, now_rate: Float) -> Float:

@@ -5,18 +5,52 @@ It needs no network, and it is what the residual mode adds its action to.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rlscaler_rl.decision.action import one_hot
-from rlscaler_rl.decision.forecast import upper_forecast
+from rlscaler_rl.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, upper_forecast
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.reactive import MANY, ROUNDING, whole_replicas
-from rlscaler_rl.decision.types import Float, Float32, Int, Params, Placement, Samples, State
+from rlscaler_rl.decision.types import Bool, Float, Float32, Int, Params, Placement, Samples, State
 
-FORECAST_LOADING = 1.15
-"""The rule loads replicas this much above `targetUtilization` at the forecast, which is an upper one already. Tuned on
-simulated episodes of the load patterns and the sample trace: 1.1 to 1.25 score alike, 1 costs 4 % more."""
+Value = Float | float
+"""One value for all rows, or (N,) of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """What may be tuned of the rule; every field one value for all rows, or one a row.
+
+    The last four are the policy's own spec, set by whoever tunes it; None leaves the spec as it is.
+    """
+
+    loading: Value = 1.15
+    """Replicas are loaded this much above `targetUtilization` at the forecast, which is an upper one already; never
+    above their whole capacity."""
+
+    horizon: Value = 2.0
+    """Cold starts that the forecast looks ahead."""
+
+    trend: Value = GAINS.trend
+    residual: Value = GAINS.residual
+    peak: Value = GAINS.peak
+    peak_seconds: Value = MEMORY_LIMIT_SECONDS
+    """These four as in `forecast.Gains`."""
+
+    placement: Int | int = Placement.BALANCED
+    """How traffic is split."""
+
+    reactive_floor: Bool | bool | None = None
+    target_utilization: Value | None = None
+    """Of both pools: what the floor keeps, and what `loading` is relative to."""
+    scale_up_window_seconds: Value | None = None
+    scale_down_window_seconds: Value | None = None
+
+
+DEFAULT_SETTINGS = RuleSettings()
 
 
 class Rule:
@@ -27,23 +61,41 @@ class Rule:
 
     manifest = Manifest(name="rule", stack_size=1, residual=True)
 
+    def __init__(self, settings: RuleSettings = DEFAULT_SETTINGS) -> None:
+        self.settings = settings
+
     def probabilities(self, stacked: Float32) -> Float32:
-        """(N, 10) -> (N, 13) one-hot: pools as the rule says, traffic by capacity."""
+        """(N, 10) -> (N, 13) one-hot: pools as the rule says, traffic as its settings say."""
         action = np.zeros((len(stacked), 3), np.int32)
-        action[:, 2] = Placement.BALANCED
+        action[:, 2] = self.settings.placement
         return one_hot(action)
 
+    def configure(self, params: Params) -> Params:
+        """The policy's spec (N rows) with what the settings change of it; `params` itself stays as it is."""
+        chosen, changed = self.settings, params.copy()
+        if chosen.reactive_floor is not None:
+            changed.reactive_floor[:] = chosen.reactive_floor
+        if chosen.target_utilization is not None:
+            changed.target_utilization[:] = _per_row(chosen.target_utilization)
+        for direction, window in enumerate((chosen.scale_up_window_seconds, chosen.scale_down_window_seconds)):
+            if window is not None:
+                changed.stabilization_seconds[:, direction] = window
+        changed.has_behavior |= (changed.stabilization_seconds > 0).any(axis=1)
+        return changed
 
-def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
+
+def rule_replicas(params: Params, state: State, samples: Samples, settings: RuleSettings = DEFAULT_SETTINGS) -> Int:
     """(N, 2) not yet within limits; `spec_replicas` where the load or a pool's capacity is not known.
 
     The pool with the cheaper capacity (the base) carries whole replicas' worth of the forecast, the other the
     remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet.
     """
-    utilization = np.minimum(FORECAST_LOADING * params.target_utilization, 1.0)
+    utilization = np.minimum(_per_row(settings.loading) * params.target_utilization, 1.0)
     capacity = np.where(params.present, params.requests_per_second * utilization, 0.0)
-    horizon = 2 * np.where(params.present, params.cold_start_seconds, 0.0)
-    slow = upper_forecast(state.rate_time, state.rate_value, samples.time, np.maximum(horizon[:, 0], horizon[:, 1]))
+    cold = np.where(params.present, params.cold_start_seconds, 0.0)
+    ahead = settings.horizon * np.maximum(cold[:, 0], cold[:, 1])
+    gains = Gains(settings.trend, settings.residual, settings.peak, settings.peak_seconds)
+    slow = upper_forecast(state.rate_time, state.rate_value, samples.time, ahead, gains)
     load = np.maximum(slow, samples.arrival_rate)
     sized = np.isfinite(load) & ~either(np.isnan(capacity))
     load, capacity = np.where(sized, load, 0.0), np.nan_to_num(capacity)
@@ -56,6 +108,12 @@ def rule_replicas(params: Params, state: State, samples: Samples) -> Int:
     replicas[rows, base] = base_replicas
     replicas[rows, 1 - base] = rest_replicas
     return np.where(sized[:, None], replicas, samples.spec_replicas)
+
+
+def _per_row(value: Value) -> Float:
+    """Beside an (N, 2) array: () or (N, 1)."""
+    column = np.asarray(value, np.float64)
+    return column[:, None] if column.ndim else column
 
 
 def _split(params: Params, samples: Samples, load: Float, capacity: Float, base: Int, rows: Int) -> tuple[Int, Int]:

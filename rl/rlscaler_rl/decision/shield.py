@@ -15,7 +15,7 @@ from rlscaler_rl.decision.action import LOGITS
 from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.params import capacity_unknown
 from rlscaler_rl.decision.reactive import floor_replicas, hpa_formula, pool_utilization
-from rlscaler_rl.decision.rule import rule_replicas
+from rlscaler_rl.decision.rule import DEFAULT_SETTINGS, RuleSettings, rule_replicas
 from rlscaler_rl.decision.samples import arrivals_known, known
 from rlscaler_rl.decision.traffic import traffic_weights
 from rlscaler_rl.decision.types import (
@@ -56,17 +56,19 @@ def act(
     residual: bool = False,
     *,
     out_of_envelope: Bool | None = None,
+    rule: RuleSettings = DEFAULT_SETTINGS,
 ) -> tuple[Decision, State]:
     """Take the action of one interval.
 
     `action` (N, 3) is GPU -2..2 and CPU -2..2 steps and the Placement; `actor_ok` (N,) is false where no actor
     ran or its output is unusable. The proposal is `spec_replicas` + action * step_size, in residual mode the
-    forecast rule's replicas instead of `spec_replicas`. In rows `out_of_envelope` the fallback acts at once.
+    replicas of the forecast rule (set as `rule`) instead of `spec_replicas`. In rows `out_of_envelope` the fallback
+    acts at once.
     """
     outside = np.zeros(len(actor_ok), np.bool_) if out_of_envelope is None else out_of_envelope
     ran = actor_ok & ~outside
     base = _base(params, samples)
-    start = rule_replicas(params, state, samples) if residual else base
+    start = rule_replicas(params, state, samples, rule) if residual else base
     asked = np.maximum(start + action[:, :2] * params.step_size, 0)
     proposal = np.where(ran[:, None] & params.present, asked, base)
 
