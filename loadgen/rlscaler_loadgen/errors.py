@@ -13,3 +13,7 @@ class ServiceError(LoadgenError):
 
 class LoadError(LoadgenError):
     """The load generator cannot start or did not finish."""
+
+
+class TraceError(LoadgenError, ValueError):
+    """A recorded load that cannot be replayed; names the file, the line and what to do."""

@@ -15,14 +15,16 @@ requests/s and a number of users are the same number. numpy only; every draw com
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from .errors import TraceError
+from .traces import Trace, read_trace
 
 Float = NDArray[np.float64]
 
@@ -36,76 +38,10 @@ SAMPLE_TRACE = Path(__file__).parent / "data" / "azure-llm-2023-conv-30min.csv"
 """30 minutes of LLM chat traffic; its head names the source and the licence (CC-BY-4.0)."""
 
 
-@dataclass(frozen=True)
-class Trace:
-    """A recorded load: `rate[i]` requests/s from `time_s[i]` until the next bin."""
-
-    time_s: Float  # (bins,) rising, from 0
-    rate: Float  # (bins,)
-    width_s: Float  # (bins,)
-
-    @property
-    def length_s(self) -> float:
-        return float(self._edges[-1])
-
-    @cached_property
-    def _edges(self) -> Float:
-        return np.append(self.time_s, self.time_s[-1] + self.width_s[-1])
-
-    @cached_property
-    def _cumulated(self) -> Float:
-        return np.append(0.0, np.cumsum(self.rate * self.width_s))
-
-    @cached_property
-    def _by_rate(self) -> tuple[Float, Float]:
-        order = np.argsort(self.rate)
-        return self.rate[order], np.cumsum(self.width_s[order])
-
-    def percentile(self, q: float) -> float:
-        """The rate in requests/s that is not exceeded `q` % of the time."""
-        rate, time = self._by_rate
-        return float(rate[min(np.searchsorted(time, time[-1] * q / 100), len(rate) - 1)])
-
-    def volume(self, time_s: ArrayLike) -> Float:
-        """Requests since the trace's begin, for times of any shape; the trace repeats when it is over."""
-        laps, rest = np.divmod(np.asarray(time_s, dtype=float), self.length_s)
-        return np.asarray(laps * self._cumulated[-1] + np.interp(rest, self._edges, self._cumulated))
-
-
-def load_trace(path: str | Path) -> Trace:
-    """Read a CSV (or CSV.gz) of time in seconds and requests/s; a header and `#` lines are skipped.
-
-    Raises ValueError naming the file and what is wrong with it.
-    """
-    opener = gzip.open if str(path).endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        lines = [line for line in file if line.strip() and not line.startswith("#")]
-    if lines and not _is_number(lines[0].split(",")[0]):
-        lines = lines[1:]
-    try:
-        table = np.loadtxt(lines, delimiter=",", usecols=(0, 1), ndmin=2)
-    except (ValueError, IndexError) as error:
-        raise ValueError(f"trace {path}: every line must be `time_s,requests_per_s`: {error}") from error
-    return make_trace(table[:, 0], table[:, 1], name=str(path))
-
-
-def make_trace(time_s: ArrayLike, rate: ArrayLike, name: str = "trace") -> Trace:
-    """A checked trace from two columns; the last bin is as wide as the one before it."""
-    time, values = np.asarray(time_s, dtype=float), np.asarray(rate, dtype=float)
-    if len(time) < 2 or len(time) != len(values):
-        raise ValueError(f"trace {name}: two columns with at least two bins are needed, got {len(time)} bins")
-    width = np.diff(time)
-    if not np.all(width > 0):
-        raise ValueError(f"trace {name}: times must rise; bin {int(np.argmin(width > 0)) + 1} does not")
-    if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
-        raise ValueError(f"trace {name}: rates must be finite, not negative and not all zero")
-    return Trace(time - time[0], values, np.append(width, width[-1]))
-
-
 @lru_cache(maxsize=1)
 def sample_trace() -> Trace:
     """The trace that ships with the package (`SAMPLE_TRACE`)."""
-    return load_trace(SAMPLE_TRACE)
+    return read_trace(SAMPLE_TRACE)
 
 
 @dataclass(frozen=True)
@@ -162,9 +98,10 @@ def _trace(shape: Shape) -> Float:
     trace, speed = shape.trace, shape.trace_speed
     reference = trace.percentile(shape.percentile)
     if reference <= 0:
-        raise ValueError(f"trace: its {shape.percentile:g}th percentile is 0; rescale by a higher percentile")
-    edges = shape.phase[:, None] * trace.length_s + np.arange(shape.duration_s + 1) * speed
-    return np.diff(trace.volume(edges), axis=1) / speed * (shape.high / reference)
+        raise TraceError(f"trace: its {shape.percentile:g}th percentile is 0; rescale by a higher percentile")
+    smooth = Trace(trace.per_second(), 1.0)
+    edges = shape.phase[:, None] * smooth.length_s + np.arange(shape.duration_s + 1) * speed
+    return np.diff(smooth.volume(edges), axis=1) / speed * (shape.high / reference)
 
 
 _GENERATORS: dict[str, Callable[[Shape], Float]] = {
@@ -231,7 +168,7 @@ def rate(pattern: str, duration_s: int, seed: int | np.random.Generator = 0, **o
     return rates(pattern, duration_s, np.random.default_rng(seed), 1, **options)[0]  # type: ignore[arg-type, no-any-return]
 
 
-_NO_TRACE = Trace(np.zeros(1), np.zeros(1), np.ones(1))
+_NO_TRACE = Trace(np.zeros(1), 1.0)
 
 
 def _per_row(value: ArrayLike, count: int, name: str) -> Float:
@@ -251,11 +188,3 @@ def _check(names: list[str], duration_s: int, low: float, high: float, start: fl
         raise ValueError(f"levels: 0 <= low, start <= high is needed, got low {low}, start {start}, high {high}")
     if speed <= 0:
         raise ValueError(f"trace_speed: must be positive, got {speed}")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from . import patterns
 from .arrivals import poisson_arrivals
+from .traces import read_trace
 
 
 class LoadSettings(BaseSettings):
@@ -52,7 +53,7 @@ class LoadSettings(BaseSettings):
 
     def rate(self) -> patterns.Float:
         """Requests/s (or users) of each second, (duration,)."""
-        trace = patterns.load_trace(self.trace) if self.trace else None
+        trace = read_trace(self.trace) if self.trace else None
         start = min(1.0, self.peak)
         return patterns.rate(
             self.pattern,

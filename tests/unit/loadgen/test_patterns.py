@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlscaler_loadgen import patterns
+from rlscaler_loadgen.traces import Trace
 
 
 def test_ramp_climbs_in_twenty_equal_steps() -> None:
@@ -58,47 +56,17 @@ def test_trace_is_rescaled_by_its_percentile() -> None:
 
 
 def test_trace_repeats_and_keeps_its_volume() -> None:
-    trace = patterns.make_trace([0, 60, 120], [1.0, 3.0, 2.0])
-    load = patterns.rate("trace", 360, trace=trace, high=3, percentile=100)
-    np.testing.assert_allclose(load[:180], np.repeat([1.0, 3.0, 2.0], 60))
-    np.testing.assert_allclose(load[:180], load[180:])
-    fast = patterns.rate("trace", 9, trace=trace, high=3, percentile=100, trace_speed=20)
-    np.testing.assert_allclose(fast, np.repeat([1.0, 3.0, 2.0], 3))
+    trace = Trace(np.array([1.0, 3.0, 2.0]), 5.0)
+    load = patterns.rate("trace", 30, trace=trace, high=3, percentile=100)
+    np.testing.assert_allclose(load[:15], np.repeat([1.0, 3.0, 2.0], 5))
+    np.testing.assert_allclose(load[:15], load[15:])
+    fast = patterns.rate("trace", 3, trace=trace, high=3, percentile=100, trace_speed=5)
+    np.testing.assert_allclose(fast, [1.0, 3.0, 2.0])
 
 
 def test_bins_finer_than_a_second_are_averaged() -> None:
-    trace = patterns.make_trace([0, 0.5, 1, 1.5], [0.0, 4.0, 2.0, 4.0])
+    trace = Trace(np.array([0.0, 4.0, 2.0, 4.0]), 0.5)
     np.testing.assert_allclose(patterns.rate("trace", 2, trace=trace, high=4, percentile=100), [2, 3])
-
-
-def test_a_trace_file_may_be_compressed_commented_and_headed(tmp_path: Path) -> None:
-    text = "# source: here\ntime_s,requests_per_s\n0,1\n1,2\n"
-    (tmp_path / "a.csv").write_text(text)
-    with gzip.open(tmp_path / "b.csv.gz", "wt") as file:
-        file.write(text)
-    for name in ("a.csv", "b.csv.gz"):
-        assert patterns.load_trace(tmp_path / name).rate.tolist() == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("", "at least two bins|every line"),
-        ("0,1\n", "at least two bins"),
-        ("0,1\n0,2\n", "times must rise"),
-        ("0,1\n1,-2\n", "not negative"),
-        ("0,1\n1,nan\n", "finite"),
-        ("0,0\n1,0\n", "all zero"),
-        ("0,1\nx,2\n", "every line"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:loadtxt")
-def test_a_bad_trace_is_refused_with_its_name(tmp_path: Path, text: str, complaint: str) -> None:
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=complaint) as caught:
-        patterns.load_trace(path)
-    assert "bad.csv" in str(caught.value)
 
 
 def test_the_shipped_trace_names_source_and_licence() -> None:
