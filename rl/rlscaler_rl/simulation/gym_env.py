@@ -33,7 +33,7 @@ class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
         *,
         contract: ObservationContract | None = None,
         residual: bool = False,
-        objective: str = "slo_cost",
+        objective: str | objectives.Objective = "slo_cost",
         **overrides: Any,
     ) -> None:
         self.contract = contract or ObservationContract()
@@ -41,7 +41,7 @@ class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
         self._patterns = PATTERNS if pattern is None else (pattern,)
         self._timing = duration_seconds, float(interval_seconds)
         self._residual, self._overrides = residual, overrides
-        self._objective = objectives.OBJECTIVES[objective]
+        self._objective = objectives.named(objective)
         self._episodes = 0
 
     def reset(

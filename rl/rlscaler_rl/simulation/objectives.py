@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.decision.types import Rows
-from rlscaler_rl.simulation.cluster import Cluster
+from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 
@@ -31,6 +32,8 @@ class Meters(Rows):
     in_time: Float
     missed: Float  # late or dropped
     billed: Float  # (N, 2) replica-seconds
+    dropped: Float
+    histogram: NDArray[np.float32]  # (N, BUCKETS + 1) answered within each bound, last column all
 
     def since(self, before: Meters) -> Meters:
         return Meters(
@@ -39,6 +42,8 @@ class Meters(Rows):
             self.in_time - before.in_time,
             self.missed - before.missed,
             self.billed - before.billed,
+            self.dropped - before.dropped,
+            self.histogram - before.histogram,
         )
 
 
@@ -49,6 +54,9 @@ class Norms(Rows):
     price_ratio: Float  # (N,) CPU over GPU
     size: Float  # (N,) NOMINAL_SIZE over the cost of all replicas that may exist
     mean_rate: Float  # (N,) requests/s over the episode
+    slo_seconds: Float  # (N,)
+    timeout: Float  # (N,) seconds a client waits
+    pattern: NDArray[Any]  # (N,) name of the load
 
 
 Objective = Callable[[Meters, Norms, Float], Float]
@@ -63,12 +71,21 @@ def read(cluster: Cluster) -> Meters:
         row["in_time"].copy(),
         row["late"] + row["dropped"],
         cluster.pool["billed"].copy(),
+        row["dropped"].copy(),
+        cluster.histogram.copy(),
     )
 
 
 def norms(scenarios: Scenarios) -> Norms:
     full = scenarios.max_replicas[:, 0] + scenarios.max_replicas[:, 1] * scenarios.price_ratio
-    return Norms(scenarios.price_ratio, NOMINAL_SIZE / full, np.maximum(scenarios.mean_rate(), 1e-3))
+    return Norms(
+        scenarios.price_ratio,
+        NOMINAL_SIZE / full,
+        np.maximum(scenarios.mean_rate(), 1e-3),
+        scenarios.slo_ms / 1000,
+        scenarios.timeout,
+        scenarios.pattern,
+    )
 
 
 def slo_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
@@ -89,4 +106,77 @@ def performance_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
     return goodput / np.maximum(cost, 1e-6) - REWARD_SCALE * CHURN_WEIGHT * changed * norms.size
 
 
+WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stability": 0.1}
+"""Of the `weighted` objective."""
+
+FEWEST_CHANGES = 0.1
+"""Changes an interval below which a baseline counts as this, so that one that never changes does not divide by 0."""
+
+
+def improvements(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
+    """Relative to the measured `baseline` of the same load, 0 its equal, 1 the best thinkable; nothing is clipped.
+
+    Both hold latency (p95), throughput (goodput), efficiency (cost) and stability (number of changes).
+    """
+    return {
+        "latency": 1 - figures["latency"] / baseline["latency"],
+        "throughput": figures["throughput"] / baseline["throughput"] - 1,
+        "efficiency": 1 - figures["efficiency"] / baseline["efficiency"],
+        "stability": 1 - figures["stability"] / np.maximum(baseline["stability"], FEWEST_CHANGES),
+    }
+
+
+def interval_figures(spent: Meters, norms: Norms, changed: Float) -> dict[str, Float]:
+    """What `improvements` compares, (N,) each, free of the service's size: p95 over SLO, share of the episode's mean
+    rate answered in time, cost in nominal sizes, changed replicas in nominal sizes."""
+    cost = (spent.billed[:, 0] + norms.price_ratio * spent.billed[:, 1]) / spent.time * norms.size
+    return {
+        "latency": p95_seconds(spent, norms.timeout) / norms.slo_seconds,
+        "throughput": spent.in_time / (norms.mean_rate * spent.time),
+        "efficiency": cost,
+        "stability": changed * norms.size,
+    }
+
+
+def p95_seconds(spent: Meters, timeout: Float) -> Float:
+    """(N,) 95th percentile as clients see it: linear within a bucket, a dropped request waits for its client's
+    `timeout` (N,) and nobody longer; NaN where nothing was answered or dropped."""
+    total = spent.histogram[:, -1] + spent.dropped
+    cumulative = spent.histogram[:, :-1] / np.where(total > 0, total, np.nan)[:, None]
+    edges = np.concatenate([[0.0], BUCKETS_SECONDS])
+    heights = np.concatenate([np.zeros((len(total), 1)), cumulative], axis=1)
+    reached = heights >= 0.95
+    upper = np.maximum(reached.argmax(axis=1), 1)
+    rows = np.arange(len(total))
+    below, above = heights[rows, upper - 1], heights[rows, upper]
+    share = (0.95 - below) / np.maximum(above - below, 1e-9)
+    found = edges[upper - 1] + np.clip(share, 0, 1) * (edges[upper] - edges[upper - 1])
+    waited = np.where(reached.any(axis=1), np.minimum(found, timeout), timeout)
+    return np.where(total > 0, waited, np.nan)
+
+
+class Weighted:
+    """The weighted improvement over the baseline measured for the same kind of load; an `Objective`.
+
+    An interval without requests improves no latency. Unclipped: an interval at the timeout costs many times what a
+    good one can win, as the definition has it.
+    """
+
+    def __init__(self, baselines: Mapping[str, Mapping[str, float]], weights: Mapping[str, float] = WEIGHTS) -> None:
+        """`baselines`: pattern -> figures as `interval_figures` has them; `all` serves patterns that have none."""
+        self.baselines, self.weights = baselines, dict(weights)
+
+    def __call__(self, spent: Meters, norms: Norms, changed: Float) -> Float:
+        chosen = [self.baselines.get(name, self.baselines["all"]) for name in norms.pattern.tolist()]
+        baseline = {name: np.array([one[name] for one in chosen]) for name in self.weights}
+        found = improvements(interval_figures(spent, norms, changed), baseline)
+        found["latency"] = np.nan_to_num(found["latency"])
+        return np.asarray(sum(weight * found[name] for name, weight in self.weights.items()))
+
+
 OBJECTIVES: dict[str, Objective] = {"slo_cost": slo_cost, "performance_cost": performance_cost}
+
+
+def named(objective: str | Objective) -> Objective:
+    """The objective itself, or the one of that name; `Weighted` is made from measured baselines and has none."""
+    return OBJECTIVES[objective] if isinstance(objective, str) else objective

@@ -153,7 +153,7 @@ class SimulatorVecEnv(VecEnv):
         *,
         contract: ObservationContract | None = None,
         residual: bool = False,
-        objective: str = "slo_cost",
+        objective: str | objectives.Objective = "slo_cost",
         ranges: Ranges = RANGES,
         asymmetric: bool = False,
         stagger: bool = False,
@@ -172,9 +172,11 @@ class SimulatorVecEnv(VecEnv):
         super().__init__(n, *spaces(self.contract, privileged.WIDTH if asymmetric else 0))
         self._actions: NDArray[np.int64] = np.zeros((n, len(HEADS)), np.int64)
 
-    def _group(self, size: int, source: ScenarioSource, residual: bool, objective: str, asymmetric: bool) -> _Group:
+    def _group(
+        self, size: int, source: ScenarioSource, residual: bool, objective: str | objectives.Objective, asymmetric: bool
+    ) -> _Group:
         batch = Batch(source.take(size), self.contract, residual=residual)
-        return _Group(batch, source.take, objectives.OBJECTIVES[objective], asymmetric)
+        return _Group(batch, source.take, objectives.named(objective), asymmetric)
 
     def reset(self) -> Float32:
         return np.concatenate([group.reset(self._stagger) for group in self.groups])

@@ -19,6 +19,7 @@ from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, Recorde
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
 from rlscaler_rl.training.export import export, write
 from rlscaler_rl.training.policy import ScalingPolicy
+from rlscaler_rl.training.weighted import objective_of
 
 RESULTS = Path("rl")
 
@@ -46,7 +47,7 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
         config.agent.seed,
         contract=environment.contract(),
         residual=environment.residual,
-        objective=environment.objective,
+        objective=objective_of(environment),
         ranges=environment.ranges(),
         asymmetric=environment.asymmetric,
         stagger=True,
