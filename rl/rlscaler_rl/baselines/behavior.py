@@ -1,4 +1,4 @@
-"""Kubernetes' default HPA v2 `behavior`, for N autoscalers at once.
+"""Kubernetes' HPA v2 `behavior`, for N autoscalers at once, each with rules of its own.
 
 Source: kubernetes/pkg/controller/podautoscaler/horizontal.go (`stabilizeRecommendationWithBehaviors`,
 `convertDesiredReplicasWithBehaviorRate`, `calculateScaleUpLimitWithScalingRules`, `calculateScaleDownLimit...`)
@@ -9,27 +9,36 @@ two check each other.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rlscaler_rl.baselines.settings import Value, column
 from rlscaler_rl.decision.types import Float, Int
+
+MAX, MIN, DISABLED = 0, 1, 2
+"""`selectPolicy`: the rule that allows the most change, the one that allows the least, no change at all."""
+
+_NONE = np.int32(1_000_000_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One HPA scaling policy."""
+    """One HPA scaling policy; values scalar or (N,)."""
 
     kind: str  # "Pods" or "Percent"
-    value: float
-    period_seconds: float
+    value: Value
+    period_seconds: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`scaleUp` or `scaleDown`; `selectPolicy` is Max, HPA's default."""
+    """`scaleUp` or `scaleDown`; values scalar or (N,)."""
 
-    stabilization_seconds: float
+    stabilization_seconds: Value
     policies: tuple[Rule, ...]
+    select: Value = MAX
 
 
 DEFAULT_SCALE_UP = Rules(0.0, (Rule("Pods", 4, 15.0), Rule("Percent", 100, 15.0)))
@@ -42,32 +51,32 @@ class Log:
 
     horizon_seconds: float
     times: list[float] = field(default_factory=list)
-    rows: list[Int] = field(default_factory=list)
+    rows: list[NDArray[Any]] = field(default_factory=list)
 
-    def add(self, now: float, row: Int) -> None:
+    def add(self, now: float, row: NDArray[Any]) -> None:
         keep = next((i for i, t in enumerate(self.times) if t > now - self.horizon_seconds), len(self.times))
         self.times, self.rows = [*self.times[keep:], now], [*self.rows[keep:], row]
 
-    def since(self, cutoff: float) -> list[Int]:
-        """Rows written strictly after `cutoff`."""
-        return [row for t, row in zip(self.times, self.rows, strict=True) if t > cutoff]
+    def since(self, cutoff: Value, otherwise: float) -> list[NDArray[Any]]:
+        """Rows as far as they were written strictly after `cutoff` (per row), `otherwise` elsewhere."""
+        return [np.where(t > column(cutoff, row), row, otherwise) for t, row in zip(self.times, self.rows, strict=True)]
 
 
 class Behavior:
     """Recommendations and scale events of N x pools autoscalers, and what may be done with them.
 
-    `limit` takes and returns arrays of one shape, here (N, 2).
+    `limit` takes and returns arrays of one shape with N rows, here (N, 2).
     """
 
     def __init__(
         self, initial: Int, now: float = 0.0, up: Rules = DEFAULT_SCALE_UP, down: Rules = DEFAULT_SCALE_DOWN
     ) -> None:
         self.up, self.down = up, down
-        window = max(up.stabilization_seconds, down.stabilization_seconds, 1.0)
-        period = max(rule.period_seconds for rule in (*up.policies, *down.policies))
-        self.recommendations = Log(window)
+        window = max(np.max(up.stabilization_seconds), np.max(down.stabilization_seconds), 1.0)
+        period = max(np.max(rule.period_seconds) for rule in (*up.policies, *down.policies))
+        self.recommendations = Log(float(window))
         self.recommendations.add(now, np.array(initial))
-        self.changes = Log(period)
+        self.changes = Log(float(period))
 
     def limit(self, now: float, current: Int, recommended: Int, minimum: Int, maximum: Int) -> Int:
         """The replicas that HPA would write now: stabilised, rate-limited, within [minimum, maximum]."""
@@ -78,29 +87,36 @@ class Behavior:
 
     def _stabilize(self, now: float, current: Int, recommended: Int) -> Int:
         """Never above the lowest recommendation of the up window, never below the highest of the down window."""
-        up_window = self.recommendations.since(now - self.up.stabilization_seconds)
-        down_window = self.recommendations.since(now - self.down.stabilization_seconds)
+        up_window = self.recommendations.since(now - np.asarray(self.up.stabilization_seconds), _NONE)
+        down_window = self.recommendations.since(now - np.asarray(self.down.stabilization_seconds), -_NONE)
         lowest = np.minimum.reduce([*up_window, recommended])
         highest = np.maximum.reduce([*down_window, recommended])
         self.recommendations.add(now, np.array(recommended))
         return np.minimum(np.maximum(current, lowest), highest).astype(np.int32)
 
     def _rate_limit(self, now: float, current: Int, desired: Int) -> Int:
-        ceiling = np.maximum.reduce([self._up_limit(now, current, rule) for rule in self.up.policies])
-        floor = np.minimum.reduce([self._down_limit(now, current, rule) for rule in self.down.policies])
+        ceiling = self._selected([self._up_limit(now, current, rule) for rule in self.up.policies], current, self.up)
+        floors = [-self._down_limit(now, current, rule) for rule in self.down.policies]
+        floor = -self._selected(floors, -current, self.down)
         ceiling, floor = np.maximum(ceiling, current), np.minimum(floor, current)
         return np.clip(desired, floor, ceiling).astype(np.int32)
 
+    def _selected(self, limits: list[Float], current: Int, rules: Rules) -> Float:
+        """Of the limits, larger meaning more change, the one that `selectPolicy` names."""
+        select = column(rules.select, current)
+        allowed = np.where(select == MIN, np.minimum.reduce(limits), np.maximum.reduce(limits))
+        return np.where(select == DISABLED, current, allowed)
+
     def _up_limit(self, now: float, current: Int, rule: Rule) -> Float:
-        start = self._replicas_at_period_start(now, current, rule)
-        limit = start + rule.value if rule.kind == "Pods" else np.ceil(start * (1 + rule.value / 100))
+        start, value = self._replicas_at_period_start(now, current, rule), column(rule.value, current)
+        limit = start + value if rule.kind == "Pods" else np.ceil(np.round(start * (1 + value / 100), 9))
         return np.asarray(limit, dtype=np.float64)
 
     def _down_limit(self, now: float, current: Int, rule: Rule) -> Float:
-        start = self._replicas_at_period_start(now, current, rule)
-        limit = start - rule.value if rule.kind == "Pods" else np.trunc(start * (1 - rule.value / 100))
+        start, value = self._replicas_at_period_start(now, current, rule), column(rule.value, current)
+        limit = start - value if rule.kind == "Pods" else np.trunc(np.round(start * (1 - value / 100), 9))
         return np.asarray(limit, dtype=np.float64)
 
     def _replicas_at_period_start(self, now: float, current: Int, rule: Rule) -> Int:
-        changes = self.changes.since(now - rule.period_seconds)
+        changes = self.changes.since(now - np.asarray(rule.period_seconds), 0)
         return np.asarray(current - np.sum(changes, axis=0) if changes else current, dtype=np.int32)

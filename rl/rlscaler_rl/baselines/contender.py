@@ -14,7 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from rlscaler_rl.decision.types import Int, Params, Placement, Samples, State
+from rlscaler_rl.baselines.settings import Value, rows
+from rlscaler_rl.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 
 
 class Contender(Protocol):
@@ -31,36 +32,42 @@ class Contender(Protocol):
 class Timer:
     """Fires when a control period has passed; all episodes of a batch share one clock."""
 
-    period_seconds: float
-    due: float = -np.inf
+    period_seconds: Float  # (N,)
+    due: Float | float = -np.inf
 
-    def fires(self, now: float) -> bool:
-        if now + 1e-9 < self.due:
-            return False
-        self.due = now + self.period_seconds
-        return True
+    def fires(self, now: float) -> Bool:
+        """(N,) rows whose period is over."""
+        over = now + 1e-9 >= np.asarray(self.due)
+        self.due = np.where(over, now + self.period_seconds, self.due)
+        return np.broadcast_to(over, self.period_seconds.shape)
 
 
 class Periodic(ABC):
-    """Recomputes the desired replicas once a control period; placement stays balanced.
+    """Recomputes the desired replicas once a control period; the placement is a constant of each row.
 
     Subclasses implement `size`, and `watch` if they look at every tick.
     """
 
-    period_seconds: float | None = None
-    """None: the action interval."""
+    period_seconds: Value | None = None
+    """Scalar or (N,); None: the action interval."""
+
+    split: Value = Placement.BALANCED
+    """Scalar or (N,): the Placement."""
 
     def reset(self, params: Params) -> None:
         self.params = params
-        self.timer = Timer(self.period_seconds or float(params.interval_seconds[0]))
+        period = params.interval_seconds if self.period_seconds is None else self.period_seconds
+        self.timer = Timer(rows(period, len(params)).astype(np.float64))
         self.desired: Int = np.array(params.min_replicas, dtype=np.int32)
-        self.placement: Int = np.full(len(params), Placement.BALANCED, dtype=np.int32)
+        self.placement: Int = rows(self.split, len(params)).astype(np.int32)
 
     def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]:
         self.watch(samples)
-        if self.timer.fires(float(samples.time[0])):
+        due = self.timer.fires(float(samples.time[0]))
+        if due.any():
             bounded = np.clip(self.size(samples, state), params.min_replicas, params.max_replicas)
-            self.desired = np.where(params.present, bounded, 0).astype(np.int32)
+            sized = np.where(params.present, bounded, 0).astype(np.int32)
+            self.desired = np.where(due[:, None], sized, self.desired)
         return self.desired, self.placement
 
     def watch(self, samples: Samples) -> None:  # noqa: B027 - an optional hook

@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscaler as Kubernetes ships it: one per pool, on its utilization.
+"""The HorizontalPodAutoscaler of Kubernetes: one per pool, on its utilization, with everything its spec can set.
 
 Source: https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/#algorithm-details and
 kubernetes/pkg/controller/podautoscaler/replica_calculator.go (`GetResourceReplicas`,
@@ -9,23 +9,28 @@ until its first full metrics window; it makes the real HPA a little slower on th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rules
 from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.decision.types import Bool, Float, Int, Params, Samples, State
+from rlscaler_rl.baselines.settings import Pair, Value, column, pools
+from rlscaler_rl.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 
 TOLERANCE = 0.1
 SYNC_SECONDS = 15.0
 DEFAULT_UTILIZATION = 0.8
 
 
-def utilization_replicas(current: Int, ready: Int, utilization: Float, target: Float | float) -> Int:
+def utilization_replicas(
+    current: Int, ready: Int, utilization: Float, target: Value, tolerance: Value = TOLERANCE
+) -> Int:
     """HPA's recommendation from the mean utilization of the ready pods.
 
     Shapes: all (..., ) alike. `utilization` and `target` in the same unit; NaN utilization (no metric, no ready pod)
     keeps `current`. Pods not ready count as idle when scaling up and are left out when scaling down; a result that
-    turns the direction around, or lies within 10 % of the target, keeps `current`.
+    turns the direction around, or lies within the tolerance of the target, keeps `current`.
     """
     unready = np.maximum(current - ready, 0)
     ratio = utilization / target
@@ -33,25 +38,44 @@ def utilization_replicas(current: Int, ready: Int, utilization: Float, target: F
     counted = ready + np.where(scale_up_with_unready, unready, 0)
     diluted = np.where(scale_up_with_unready, ratio * ready / np.maximum(counted, 1), ratio)
     proposal = np.ceil(np.round(diluted * counted, 9))
-    keep = _within_tolerance(diluted) | (scale_up_with_unready & (diluted < 1.0))
+    keep = _within(tolerance, diluted) | (scale_up_with_unready & (diluted < 1.0))
     keep |= scale_up_with_unready & (proposal < current)
     keep |= ~np.isfinite(ratio) | (ready <= 0)
     return np.where(keep, current, np.nan_to_num(proposal)).astype(np.int32)
 
 
-def average_value_replicas(current: Int, value: Float, target_per_pod: Float | float) -> Int:
+def average_value_replicas(current: Int, value: Float, target_per_pod: Value, tolerance: Value = TOLERANCE) -> Int:
     """HPA's recommendation from an external metric with an AverageValue target (what KEDA sets up).
 
     `value` is the pool's total; pods not ready are not treated apart. NaN keeps `current`.
     """
     ratio = value / (target_per_pod * np.maximum(current, 1))
     proposal = np.ceil(np.round(value / target_per_pod, 9))
-    keep = _within_tolerance(ratio) | ~np.isfinite(ratio)
+    keep = _within(tolerance, ratio) | ~np.isfinite(ratio)
     return np.where(keep, current, np.nan_to_num(proposal)).astype(np.int32)
 
 
-def _within_tolerance(ratio: Float) -> Bool:
-    return np.asarray(np.abs(1.0 - ratio) <= TOLERANCE + 1e-9)
+def _within(tolerance: Value, ratio: Float) -> Bool:
+    return np.asarray(np.abs(1.0 - ratio) <= np.asarray(tolerance) + 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class HpaSettings:
+    """An HPA per pool: its spec, and how traffic is split between the pools. Defaults are Kubernetes' own."""
+
+    target: Pair = DEFAULT_UTILIZATION
+    """Fraction of the pods' requests (or of a replica's capacity, for a request rate)."""
+
+    tolerance: Value = TOLERANCE
+    min_replicas: Pair = 0
+    """Raises the policy's own minimum."""
+
+    scaled: Pair = True
+    """False: no HPA for this pool, it keeps its replicas."""
+
+    up: Rules = DEFAULT_SCALE_UP
+    down: Rules = DEFAULT_SCALE_DOWN
+    placement: Value = Placement.BALANCED
 
 
 class Hpa(Periodic):
@@ -59,28 +83,30 @@ class Hpa(Periodic):
 
     period_seconds = SYNC_SECONDS
 
-    def __init__(
-        self,
-        target: float = DEFAULT_UTILIZATION,
-        up: Rules = DEFAULT_SCALE_UP,
-        down: Rules = DEFAULT_SCALE_DOWN,
-    ) -> None:
-        """`target` is a fraction of the pods' requests."""
-        self.target, self.up, self.down = target, up, down
+    def __init__(self, settings: HpaSettings | None = None) -> None:
+        self.settings = settings or HpaSettings()
+        self.split = self.settings.placement
 
     def reset(self, params: Params) -> None:
         super().reset(params)
         self.behavior: Behavior | None = None
+        self.target = pools(self.settings.target, len(params))
+        self.scaled = pools(self.settings.scaled, len(params)).astype(np.bool_)
+        lowest = np.maximum(params.min_replicas, pools(self.settings.min_replicas, len(params)))
+        self.lowest = np.minimum(lowest, params.max_replicas).astype(np.int32)
 
     def size(self, samples: Samples, state: State) -> Int:
         current = np.asarray(samples.spec_replicas, dtype=np.int32)
         if self.behavior is None:
-            self.behavior = Behavior(current, float(samples.time[0]), self.up, self.down)
+            self.behavior = Behavior(current, float(samples.time[0]), self.settings.up, self.settings.down)
         recommended = self.recommend(samples, state, current)
-        bounds = self.params.min_replicas, self.params.max_replicas
-        return self.behavior.limit(float(samples.time[0]), current, recommended, *bounds)
+        limited = self.behavior.limit(
+            float(samples.time[0]), current, recommended, self.lowest, self.params.max_replicas
+        )
+        return np.where(self.scaled, limited, current)
 
     def recommend(self, samples: Samples, state: State, current: Int) -> Int:
         """Replicas per pool before `behavior`, (N, 2)."""
         utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
-        return utilization_replicas(current, samples.ready_replicas, utilization, 100 * self.target)
+        tolerance = column(self.settings.tolerance)
+        return utilization_replicas(current, samples.ready_replicas, utilization, 100 * self.target, tolerance)

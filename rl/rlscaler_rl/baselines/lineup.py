@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
 from rlscaler_rl.baselines.contender import Contender
-from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.baselines.hindsight import Hindsight
+from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
 from rlscaler_rl.baselines.keda import KedaRequestRate
-from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static, StaticForPeak, Unscaled
+from rlscaler_rl.baselines.simple import MaxOfRecent, Static, StaticForPeak, StaticSettings, Unscaled
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import Float
@@ -52,8 +53,8 @@ def lineup(actor: ActorLike, label: str, *, sweep: bool = False) -> list[Entry]:
         Entry("keda", "KEDA request rate", "contender", lambda rate, seed: KedaRequestRate()),
         Entry("rule", "Forecast rule", "contender", lambda rate, seed: bundled.load("rule")),
         Entry("max_of_recent", "Max of recent 5 min", "contender", lambda rate, seed: MaxOfRecent()),
-        Entry("static_max", "Static, all max", "contender", lambda rate, seed: Static(1.0)),
-        Entry("static_mid", "Static, mid", "contender", lambda rate, seed: Static(0.5)),
+        Entry("static_max", "Static, all max", "contender", lambda rate, seed: Static()),
+        Entry("static_mid", "Static, mid", "contender", lambda rate, seed: Static(StaticSettings(0.5))),
         Entry("random", "Random actions", "control", lambda rate, seed: RandomActor(manifest, seed)),
         Entry("frozen", "Shield alone", "control", lambda rate, seed: FrozenActor(held)),
         Entry("unscaled", "No scaling", "control", lambda rate, seed: Unscaled()),
@@ -66,4 +67,4 @@ def lineup(actor: ActorLike, label: str, *, sweep: bool = False) -> list[Entry]:
 
 def _hpa_variant(target: float) -> Entry:
     percent = round(100 * target)
-    return Entry(f"hpa_{percent}", f"HPA at {percent} %", "sweep", lambda rate, seed: Hpa(target))
+    return Entry(f"hpa_{percent}", f"HPA at {percent} %", "sweep", lambda rate, seed: Hpa(HpaSettings(target)))

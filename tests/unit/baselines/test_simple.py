@@ -10,8 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
+from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings
 from rlscaler_rl.baselines.keda import KedaRequestRate
-from rlscaler_rl.baselines.simple import Hindsight, MaxOfRecent, Static, StaticForPeak, Unscaled
+from rlscaler_rl.baselines.simple import (
+    MaxOfRecent,
+    RecentSettings,
+    Static,
+    StaticForPeak,
+    StaticSettings,
+    Unscaled,
+)
 from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.params import make_params
@@ -62,8 +70,8 @@ def play(contender, params, rates):
 
 def test_static_stays_put():
     params = make_params(1, requests_per_second=RPS)
-    assert play(Static(1.0), params, [10.0] * 8) == [[10, 10]] * 8
-    assert play(Static(0.5), params, [10.0] * 8) == [[6, 6]] * 8
+    assert play(Static(), params, [10.0] * 8) == [[10, 10]] * 8
+    assert play(Static(StaticSettings(0.5)), params, [10.0] * 8) == [[6, 6]] * 8
 
 
 def test_static_for_peak_carries_the_peak():
@@ -74,7 +82,7 @@ def test_static_for_peak_carries_the_peak():
 
 def test_max_of_recent_remembers_a_peak_for_its_window():
     params = make_params(1, requests_per_second=RPS, interval_seconds=5.0)
-    seen = play(MaxOfRecent(window_seconds=20.0), params, [10.0, 65.0, 10.0, 10.0, 10.0, 10.0])
+    seen = play(MaxOfRecent(RecentSettings(window_seconds=20.0)), params, [10.0, 65.0, 10.0, 10.0, 10.0, 10.0])
     assert seen == [[1, 1], [4, 1], [4, 1], [4, 1], [4, 1], [1, 1]]
 
 
@@ -86,7 +94,7 @@ def test_max_of_recent_holds_what_it_has_while_nothing_is_known():
 def test_hindsight_orders_each_pool_one_cold_start_ahead():
     rate = np.where(np.arange(120) < 100, 10.0, 60.0)[None, :]
     params = make_params(1, requests_per_second=RPS, cold_start_seconds=(45.0, 10.0))
-    seen = play(Hindsight(rate, target=1.0), params, [10.0] * 24)
+    seen = play(Hindsight(rate, HindsightSettings(target=1.0)), params, [10.0] * 24)
     ordered = next(5 * tick for tick, (gpu, _) in enumerate(seen) if gpu > 1)
     assert 100 - 65 <= ordered <= 100 - 45
 

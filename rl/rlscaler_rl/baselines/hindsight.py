@@ -1,0 +1,102 @@
+"""Perfect foresight, sized by a rule: what the contenders are measured against from below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlscaler_rl.baselines.contender import Periodic
+from rlscaler_rl.baselines.settings import Value, rows
+from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.decision.types import CPU, GPU, Float, Float32, Int, Params, Placement, Samples, State
+
+
+@dataclass(frozen=True, slots=True)
+class HindsightSettings:
+    """How closely replicas follow the load to come."""
+
+    target: Value = 0.85
+    """Fraction of the capacity that is to be used."""
+
+    lead: Value = 1.25
+    """Cold starts that a replica is ordered ahead."""
+
+    smooth_seconds: Value = 1.0
+    """The load is averaged over so many seconds, centred: shorter peaks wait in the queue."""
+
+    placement: Value = Placement.BALANCED
+
+
+class Hindsight(Periodic):
+    """Knows the true rate of every second to come and orders each pool one cold start ahead.
+
+    A reference for what foresight is worth, not a bound: it sizes by a rule and does not optimise.
+    """
+
+    period_seconds = 5.0
+
+    def __init__(self, rate: Float, settings: HindsightSettings | None = None) -> None:
+        """`rate` (N, T): the mean arrivals of every second of the episodes that it will play."""
+        self.rate, self.settings = rate, settings or HindsightSettings()
+        self.split = self.settings.placement
+
+    def reset(self, params: Params) -> None:
+        super().reset(params)
+        n, period = len(params), float(self.period_seconds)
+        cold = np.ceil(rows(self.settings.lead, n)[:, None] * np.nan_to_num(params.cold_start_seconds))
+        load = _smoothed(np.asarray(self.rate, np.float32), rows(self.settings.smooth_seconds, n))
+        need = load / rows(self.settings.target, n)[:, None].astype(np.float32)
+        self.peaks = [highest_ahead(need, (cold[:, pool] + period).astype(np.int64)) for pool in (GPU, CPU)]
+
+    def size(self, samples: Samples, state: State) -> Int:
+        """GPU replicas for the highest rate until a GPU ordered now is ready; CPU replicas for the rest.
+
+        A GPU replica goes only when the CPU replicas that take over are ready.
+        """
+        ready = samples.ready_replicas
+        now = min(int(samples.time[0]), self.rate.shape[1] - 1)
+        far = cheapest_mix(self.params, self.peaks[GPU][:, now].astype(np.float64))[:, GPU]
+        need = self.peaks[CPU][:, now].astype(np.float64)
+        held = self.params.copy()
+        held.min_replicas[:, GPU] = held.max_replicas[:, GPU] = np.minimum(far, ready[:, GPU])
+        cpu = cheapest_mix(held, need)[:, CPU]
+        rps = np.where(self.params.present, self.params.requests_per_second, np.inf)
+        uncovered = need - np.minimum(cpu, ready[:, CPU]) * np.where(np.isfinite(rps), rps, 0.0)[:, CPU]
+        bridging = np.minimum(np.ceil(uncovered / rps[:, GPU]), ready[:, GPU]).astype(np.int32)
+        return np.stack([np.maximum(far, bridging), cpu], axis=1)
+
+
+def highest_ahead(rate: Float32, lead: Int) -> Float32:
+    """(N, T) the highest of each row's next `lead` (N,) seconds, the present one included; nothing after the end.
+
+    By doubling: the highest over a window is that of the two overlapping windows of a power of two that cover it.
+    """
+    lead = np.clip(lead, 1, rate.shape[1])
+    result, level, length = np.zeros_like(rate), rate, 1
+    while True:
+        here = np.flatnonzero((lead >= length) & (lead < 2 * length))
+        for width in np.unique(lead[here]):
+            chosen = here[lead[here] == width]
+            result[chosen] = np.maximum(level[chosen], _later(level[chosen], int(width) - length))
+        if (lead < 2 * length).all():
+            return result
+        level, length = np.maximum(level, _later(level, length)), 2 * length
+
+
+def _later(rate: Float32, seconds: int) -> Float32:
+    """Moved `seconds` towards the present; zero after the end."""
+    moved = np.zeros_like(rate)
+    moved[:, : rate.shape[1] - seconds] = rate[:, seconds:]
+    return moved
+
+
+def _smoothed(rate: Float32, seconds: Float) -> Float32:
+    """Centred moving average over each row's own number of seconds; the ends repeat."""
+    result = rate.copy()
+    for width in np.unique(seconds[seconds > 1]):
+        chosen, half = seconds == width, int(width) // 2
+        padded = np.pad(rate[chosen], ((0, 0), (half + 1, half)), mode="edge").astype(np.float64)
+        total = np.cumsum(padded, axis=1)
+        result[chosen] = (total[:, 2 * half + 1 :] - total[:, : -2 * half - 1]) / (2 * half + 1)
+    return result
