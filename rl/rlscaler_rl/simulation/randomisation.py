@@ -1,13 +1,13 @@
 """Scenarios for training: the nominal service, and others around it.
 
 What the actor is not told (SLO, cold starts, price ratio, capacity ratio, lag, size) varies between episodes, so
-that one policy serves them all; `envelope()` is what the manifest states about it. Every column is nominal in a part
-of the episodes and otherwise drawn, each on its own: most episodes are nominal in about half of their columns, and
-hardly any in all of them.
+that one policy serves them all; `envelope()` is what the manifest states about it. A part of the episodes has the
+nominal service; in the others every column is nominal with some probability and otherwise drawn, each on its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,12 @@ Float = NDArray[np.float64]
 
 PATTERNS = ("ramp", "spike", "periodic", "random")
 
+PLANNED = 100 / 240
+"""The demo's highest load over the capacity of all replicas; a recorded load's 99th percentile is put there too."""
+
+Loads = Callable[[int, int, np.random.Generator], NDArray[np.float32]]
+"""(rows, seconds, rng) -> (rows, seconds) recorded loads in units in which their 99th percentile is 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
@@ -30,8 +36,14 @@ class Ranges:
     intervals: tuple[int, ...] = (15, 20, 30)
     """Seconds; every one has its own part of the environments."""
     durations: tuple[int, ...] = (300, 600, 900, 1200)
+    wholly_nominal_share: float = 0.35
+    """Probability of the nominal service: every column but the load and the replicas at the begin."""
     nominal_share: float = 0.5
-    """Probability with which a column keeps its nominal value."""
+    """Probability with which a column of the other services keeps its nominal value."""
+    trace_share: float = 0.25
+    """Probability of a recorded load, where there are any."""
+    trace_scale: tuple[float, float] = (0.3, 1.5)
+    """Log-uniform factor on a recorded load; 1 with probability `nominal_load_share`."""
     nominal_load_share: float = 0.5
     """Probability of the demo's own load levels and phases."""
     steady_share: float = 0.15
@@ -80,12 +92,43 @@ def envelope(ranges: Ranges = RANGES) -> dict[str, Any]:
 
 
 def randomised(
-    n: int, rng: np.random.Generator, interval_seconds: float, duration_seconds: int, ranges: Ranges = RANGES
+    n: int,
+    rng: np.random.Generator,
+    interval_seconds: float,
+    duration_seconds: int,
+    ranges: Ranges = RANGES,
+    loads: Loads | None = None,
 ) -> Scenarios:
-    """N episodes of one interval and one length; every draw comes from `rng`."""
+    """N episodes of one interval and one length; every draw comes from `rng`. loads: where recorded ones come from."""
+    kind = rng.random(n)
+    service = _service(n, rng, ranges)
+    _make_nominal(service, kind < min(ranges.wholly_nominal_share, 1 - ranges.one_pool_share))
+    present, rps = _present(rng, kind >= 1 - ranges.one_pool_share), service["rps"]
+    service["max_replicas"] = service["max_replicas"] * present
+    capacity = (service["max_replicas"] * rps).sum(1)
+    rate = _load(n, rng, duration_seconds, capacity, ranges, loads)
+    initial = _initial(n, rng, rate[:, 0], rps, service["max_replicas"])
+    columns: dict[str, Any] = {
+        **service,
+        "present": present,
+        "pattern": np.full(n, "randomised", dtype="<U16"),
+        "seed": np.zeros(n),
+        "duration": duration_seconds,
+        "rate": rate.astype(np.float32),
+        "arrivals": rng.poisson(rate).astype(np.float32),
+        "past_rate": np.where(rng.random(n) < 0.3, 0.0, rate[:, 0]),
+        "initial": np.maximum(initial, ranges.min_replicas) * present,
+        "min_replicas": present * ranges.min_replicas,
+        "interval_seconds": interval_seconds,
+        "key": rng.integers(0, 2**63, n, dtype=np.uint64),
+    }
+    return build(n, columns)
+
+
+def _service(n: int, rng: np.random.Generator, ranges: Ranges) -> dict[str, NDArray[Any]]:
+    """The columns that make a service and its measurement, drawn; max_replicas also of an absent pool."""
     draw = _Draw(n, rng, ranges.nominal_share)
     max_replicas = draw.integers("max_replicas", ranges.max_replicas, same=0.5)
-    present = _present(n, rng, ranges)
     slo_ms = draw.uniform("slo_ms", ranges.slo_ms)
     rps = _rps(draw, ranges, slo_ms)
     gpu_mean = draw.uniform("gpu", ranges.gpu_cold_start, nominal=45.0)
@@ -93,30 +136,16 @@ def randomised(
     cold_start = np.stack([gpu_mean, cpu_mean], axis=1)
     spread = ranges.cold_start_spread * cold_start
     scrape = draw.choice("scrape", ranges.scrape)
-    capacity = (max_replicas * present * rps).sum(1)
-    rate = _load(n, rng, duration_seconds, capacity, ranges)
-    past = np.where(rng.random(n) < 0.3, 0.0, rate[:, 0])
-    columns: dict[str, Any] = {
-        "pattern": np.full(n, "randomised", dtype="<U16"),
-        "seed": np.zeros(n),
-        "duration": duration_seconds,
-        "rate": rate.astype(np.float32),
-        "arrivals": rng.poisson(rate).astype(np.float32),
-        "past_rate": past,
-        "initial": np.maximum(_initial(n, rng, rate[:, 0], rps, max_replicas), ranges.min_replicas) * present,
-        "present": present,
-        "min_replicas": present * ranges.min_replicas,
-        "max_replicas": max_replicas * present,
-        "interval_seconds": interval_seconds,
+    room = np.maximum((max_replicas * rng.uniform(0.5, 1, (n, 1))).astype(int), 1)
+    return {
+        "max_replicas": max_replicas,
         "slo_ms": slo_ms,
         "price_ratio": draw.uniform("price_ratio", ranges.price_ratio),
         "rps": rps,
         "believed_rps": rps * (1 + draw.spread((n, 2), ranges.believed_error)),
         "cold_start_low": cold_start - spread,
         "cold_start_high": cold_start + spread,
-        "schedulable": np.where(
-            rng.random((n, 1)) < 0.1, np.maximum((max_replicas * rng.uniform(0.5, 1, (n, 1))).astype(int), 1), 64
-        ),
+        "schedulable": np.where(rng.random((n, 1)) < 0.1, room, 64),
         "cv": rng.choice(len(CVS), n, p=[0.15, 0.7, 0.15]),
         "memory_seconds": rng.uniform(20, 50, n),
         "routing": rng.uniform(1.0, 2.0, n),
@@ -128,9 +157,7 @@ def randomised(
         "cpu_factor": rng.uniform(0.85, 1.05, n),
         "memory_base": rng.uniform(25, 60, n),
         "memory_slope": rng.uniform(0, 30, n),
-        "key": rng.integers(0, 2**63, n, dtype=np.uint64),
     }
-    return build(n, columns)
 
 
 class _Draw:
@@ -160,10 +187,16 @@ class _Draw:
         return np.where(kept, 0.0, self.rng.uniform(-error, error, shape))
 
 
-def _present(n: int, rng: np.random.Generator, ranges: Ranges) -> NDArray[np.bool_]:
-    present = np.ones((n, 2), dtype=np.bool_)
-    single = np.flatnonzero(rng.random(n) < ranges.one_pool_share)
-    present[single, rng.integers(0, 2, len(single))] = False
+def _make_nominal(service: dict[str, NDArray[Any]], rows: NDArray[np.bool_]) -> None:
+    for name, column in service.items():
+        nominal = NOMINAL["rps" if name == "believed_rps" else name]
+        service[name] = np.where(rows[:, None] if column.ndim == 2 else rows, nominal, column)
+
+
+def _present(rng: np.random.Generator, single: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(N, 2): both pools, or one of them where `single`."""
+    present = np.ones((len(single), 2), dtype=np.bool_)
+    present[np.flatnonzero(single), rng.integers(0, 2, int(single.sum()))] = False
     return present
 
 
@@ -176,8 +209,11 @@ def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
     return np.stack([np.maximum(gpu, cpu * ranges.rps_ratio[0]), cpu], axis=1)
 
 
-def _load(n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges) -> Float:
-    """(N, seconds): the four patterns at drawn levels and phases, some rows two of them added; some rows steady."""
+def _load(
+    n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges, loads: Loads | None
+) -> Float:
+    """(N, seconds): the four patterns at drawn levels and phases, some rows two of them added; some rows steady; some
+    rows recorded, where there are recordings."""
     names = rng.permutation(np.resize(PATTERNS, n)).tolist()
     plain = rng.random(n) < ranges.nominal_load_share
     period = np.where(plain, min(seconds, 300), np.exp(rng.uniform(np.log(90), np.log(900), n)))
@@ -186,12 +222,16 @@ def _load(n: int, rng: np.random.Generator, seconds: int, capacity: Float, range
     other = _unit(rng.permutation(names).tolist(), seconds, rng, n, rng.random(n), period * rng.uniform(0.3, 2, n))
     share = np.where(plain | (rng.random(n) < 0.7), 0.0, rng.uniform(0.1, 0.6, n))[:, None]
     shape = (1 - share) * shape + share * other
-    high = np.where(plain, capacity * 100 / 240, capacity * rng.uniform(*ranges.peak, n))
+    high = np.where(plain, capacity * PLANNED, capacity * rng.uniform(*ranges.peak, n))
     low = np.where(plain, 0.1 * high, high * rng.uniform(*ranges.valley, n))
     steady = rng.random(n) < ranges.steady_share
     level = np.where(rng.random(n) < ranges.idle_share, 0.0, capacity * rng.uniform(*ranges.steady, n))
     low, high = np.where(steady, level, low), np.where(steady, level, high)
-    return low[:, None] + (high - low)[:, None] * shape
+    drawn = low[:, None] + (high - low)[:, None] * shape
+    if loads is not None and len(rows := np.flatnonzero(rng.random(n) < ranges.trace_share)):
+        factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(*np.log(ranges.trace_scale), len(rows))))
+        drawn[rows] = loads(len(rows), seconds, rng) * (factor * PLANNED * capacity[rows])[:, None]
+    return drawn
 
 
 def _unit(names: list[str], seconds: int, rng: np.random.Generator, n: int, phase: Float, period: Float) -> Float:

@@ -1,0 +1,129 @@
+"""The five recorded workloads: samples that ship, or the full files in a folder of the user's.
+
+`data/splits.json` says how each trace was cut, once, with the digest of every series; a file whose content is another
+is refused, because then what was held back would not be.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rlscaler_loadgen.errors import TraceError
+from rlscaler_loadgen.traces import Trace, read_trace
+from rlscaler_rl.workloads.errors import WorkloadError
+from rlscaler_rl.workloads.names import TRACES, Part
+from rlscaler_rl.workloads.recording import Recording
+
+WHOLE = "all"
+"""Key of a sample that is the whole trace."""
+
+Span = tuple[int, int]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Sample(_Strict):
+    """A file in `data/`: `seconds` of the trace from `begin_s` on."""
+
+    file: str
+    begin_s: int
+    seconds: int
+    digest: str
+
+
+class Split(_Strict):
+    """One trace: what it is, how it is cut, in seconds from its begin, and what of it ships."""
+
+    file: str
+    """Of the full trace, in a folder of the user's."""
+    what: str
+    source: str
+    licence: str
+    bins: int
+    width_s: float
+    digest: str
+    reference_rps: float
+    """99th percentile of the train part (of the whole, where nothing is for training)."""
+    parts: dict[Part, tuple[Span, ...]] = {}
+    folds: tuple[tuple[Span, ...], ...] = ()
+    """Instead of parts: the test part of every fold; the rest is the fold's tune part."""
+    sample: dict[str, Sample]
+
+
+class Splits(_Strict):
+    """`data/splits.json`."""
+
+    rule: str
+    sample_rule: str
+    traces: dict[str, Split]
+
+
+@lru_cache(maxsize=1)
+def splits() -> Splits:
+    return Splits.model_validate(json.loads(data_file("splits.json").read_text(encoding="utf-8")))
+
+
+def data_file(name: str) -> Path:
+    return Path(str(files("rlscaler_rl.workloads") / "data" / name))
+
+
+@lru_cache(maxsize=16)
+def recording(name: str, traces: Path | None = None, fold: int | None = None) -> Recording:
+    """A recorded workload of `TRACES`, from the samples or from the full files in the folder `traces`.
+
+    fold: of a trace that is cut into folds, which one is tested; None joins the folds for testing, and then there is
+    nothing to tune on. Raises WorkloadError.
+    """
+    if name not in TRACES:
+        raise WorkloadError(f"{name}: no recorded workload; there are {', '.join(TRACES)}")
+    split = splits().traces[name]
+    if fold is not None and not split.folds:
+        raise WorkloadError(f"{name}: is cut by time and has no folds; leave the fold out")
+    if fold is not None and not 0 <= fold < len(split.folds):
+        raise WorkloadError(f"{name}: fold {fold}; there are 0 to {len(split.folds) - 1}")
+    if traces is None and WHOLE not in split.sample:
+        pieces = {part: (_sample(split.sample[part]).per_second(),) for part in Part}
+        return Recording(name, pieces, split.reference_rps)
+    rate = (_full(split, traces) if traces else _sample(split.sample[WHOLE])).per_second()
+    spans = _folded(split, fold) if split.folds else split.parts
+    pieces = {part: tuple(rate[begin:end] for begin, end in spans[part]) for part in Part}
+    return Recording(name, pieces, split.reference_rps)
+
+
+def _folded(split: Split, fold: int | None) -> dict[Part, Any]:
+    if fold is None:
+        return {Part.TRAIN: (), Part.TUNE: (), Part.TEST: tuple(sorted(sum(split.folds, ())))}
+    others = tuple(sorted(sum((spans for i, spans in enumerate(split.folds) if i != fold), ())))
+    return {Part.TRAIN: (), Part.TUNE: others, Part.TEST: split.folds[fold]}
+
+
+def _sample(sample: Sample) -> Trace:
+    return _known(data_file(sample.file), sample.digest)
+
+
+def _full(split: Split, folder: Path) -> Trace:
+    path = folder / split.file
+    if not path.is_file():
+        raise WorkloadError(f"{path}: no such file; the folder must hold {split.file} from {split.source}")
+    return _known(path, split.digest)
+
+
+def _known(path: Path, digest: str) -> Trace:
+    try:
+        trace = read_trace(path)
+    except TraceError as error:
+        raise WorkloadError(str(error)) from error
+    if trace.digest() != digest:
+        raise WorkloadError(
+            f"{path}: not the series that was cut into train, tune and test parts (digest {trace.digest()[:12]}, "
+            f"recorded {digest[:12]}); fetch the original again, or use it as a trace of your own under another name"
+        )
+    return trace

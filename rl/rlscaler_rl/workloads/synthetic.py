@@ -1,0 +1,121 @@
+"""Episodes of loads that are drawn: the patterns, plain and varied, steady loads, single pools, other services."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_loadgen.patterns import rate
+from rlscaler_rl.decision.types import CPU, GPU
+from rlscaler_rl.simulation.randomisation import RANGES, randomised
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, nominal
+from rlscaler_rl.workloads.errors import WorkloadError
+from rlscaler_rl.workloads.names import MIXED, PATTERNS, VARIED
+
+VARIED_SCALE = (0.3, 1.5)
+"""Log-uniform factor on the load of a varied episode."""
+
+VARIED_PERIOD_SECONDS = (120.0, 600.0)
+"""Period of its sinusoid, uniform."""
+
+IDLE_EVERY = 5
+"""One of so many flat episodes has no load at all."""
+
+ENVELOPE = replace(RANGES, nominal_share=0.0, wholly_nominal_share=0.0, one_pool_share=0.0, trace_share=0.0)
+"""Every column drawn; single pools have a workload of their own."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    seeds: NDArray[np.int64]
+    episodes: int
+    duration: int
+    interval: float
+    low: float
+    high: float
+    service: dict[str, Any]
+
+    def of(self, rows: NDArray[np.bool_]) -> _Request:
+        return replace(self, seeds=self.seeds[rows])
+
+
+def make(
+    name: str,
+    seeds: NDArray[np.int64],
+    episodes: int,
+    duration: int,
+    interval: float,
+    low: float,
+    high: float,
+    service: dict[str, Any],
+) -> Scenarios:
+    """One row per seed; `episodes` of them make a run. Initial replicas are left to the caller."""
+    request = _Request(seeds, episodes, duration, interval, low, high, service)
+    if name in PATTERNS:
+        return _plain([name] * len(seeds), request)
+    if name in VARIED:
+        return _varied(name, [PATTERNS[VARIED.index(name)]] * len(seeds), request)
+    if name == MIXED:
+        return _varied(name, np.resize(PATTERNS, len(seeds)).tolist(), request)
+    return {"flat": _flat, "one_pool": _one_pool, "envelope": _envelope}[name](request)
+
+
+def _plain(patterns: Sequence[str], asked: _Request, **overrides: Any) -> Scenarios:
+    levels = {"low": asked.low, "high": asked.high} | overrides
+    return nominal(patterns, asked.seeds.tolist(), asked.duration, asked.interval, **{**levels, **asked.service})
+
+
+def _varied(name: str, patterns: Sequence[str], asked: _Request) -> Scenarios:
+    loads = []
+    for pattern, seed in zip(patterns, asked.seeds.tolist(), strict=True):
+        rng = np.random.default_rng([seed, 2])
+        shape: dict[str, Any] = {"scale_range": VARIED_SCALE, "random_phase": True}
+        shape["period_s"] = float(rng.uniform(*VARIED_PERIOD_SECONDS))
+        loads.append(rate(pattern, asked.duration, rng, low=asked.low, high=asked.high, **shape))
+    return from_rate(np.stack(loads), asked.seeds, asked.interval, pattern=name, **asked.service)
+
+
+def _flat(asked: _Request) -> Scenarios:
+    """From nothing to the patterns' peak."""
+    levels = np.array([np.random.default_rng([seed, 3]).uniform(0, asked.high) for seed in asked.seeds.tolist()])
+    levels[::IDLE_EVERY] = 0
+    loads = np.repeat(levels[:, None], asked.duration, axis=1)
+    return from_rate(loads, asked.seeds, asked.interval, pattern="flat", **asked.service)
+
+
+def _one_pool(asked: _Request) -> Scenarios:
+    """GPU and CPU alone in turn; the load shrinks by as much as the service's capacity."""
+    rows = np.arange(len(asked.seeds))
+    patterns = np.array(PATTERNS)[rows // 2 % len(PATTERNS)]
+    rps = np.broadcast_to(asked.service.get("rps", NOMINAL["rps"]), (len(rows), 2))
+    halves = []
+    for pool in (GPU, CPU):
+        mine = rows % 2 == pool
+        if mine.any():
+            share = float((rps[:, pool] / rps.sum(1))[mine][0])
+            levels = {"low": asked.low * share, "high": asked.high * share}
+            present = (pool == GPU, pool == CPU)
+            halves.append(_plain(patterns[mine].tolist(), asked.of(mine), present=present, **levels))
+    return Scenarios.concat(halves).take(np.argsort(rows % 2, kind="stable").argsort())
+
+
+def _envelope(asked: _Request) -> Scenarios:
+    """Services and loads drawn from all that training draws from, with seeds of their own."""
+    if asked.service:
+        raise WorkloadError(
+            f"envelope: draws its services itself; leave {', '.join(sorted(asked.service))} at the defaults"
+        )
+    runs = []
+    for first in range(0, len(asked.seeds), asked.episodes):
+        seeds = asked.seeds[first : first + asked.episodes]
+        rng = np.random.default_rng([int(seeds[0]), 4])
+        run = randomised(len(seeds), rng, asked.interval, asked.duration, ENVELOPE)
+        run.seed[:], run.past_rate[:] = seeds, run.rate[:, 0]
+        runs.append(run)
+    made = Scenarios.concat(runs)
+    made.pattern = np.full(len(made), "envelope", dtype="<U16")
+    return made

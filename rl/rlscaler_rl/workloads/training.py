@@ -1,0 +1,63 @@
+"""Recorded loads for training: any stretch of the train parts, at any level the caller asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_rl.workloads.errors import WorkloadError
+from rlscaler_rl.workloads.library import recording
+from rlscaler_rl.workloads.names import HELD_OUT, TRACES, Part
+from rlscaler_rl.workloads.recording import Recording
+
+SPEED_SHARE = 0.3
+"""Of the rows that are replayed faster or slower than recorded."""
+
+SPEED = (0.5, 2.0)
+"""By how much, log-uniform."""
+
+
+class TraceLoads:
+    """Stretches of one part of recorded loads, the train part unless told otherwise.
+
+    recordings: by default all of `TRACES` but the one held out, each as likely as the others.
+    """
+
+    def __init__(
+        self, part: Part = Part.TRAIN, *, recordings: Sequence[Recording] | None = None, traces: Path | None = None
+    ) -> None:
+        if recordings is None:
+            recordings = [recording(name, traces) for name in TRACES if name != HELD_OUT]
+        self.names = [one.name for one in recordings]
+        self._pieces = [self._scaled(one, part) for one in recordings]
+
+    @staticmethod
+    def _scaled(one: Recording, part: Part) -> list[NDArray[np.float32]]:
+        pieces = [(piece / one.reference).astype(np.float32) for piece in one.pieces[part] if len(piece)]
+        if not pieces:
+            raise WorkloadError(f"{one.name}: has no {part} part; leave it out of the loads that are trained on")
+        return pieces
+
+    def draw(self, n: int, seconds: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """(n, seconds) in units in which the recording's 99th percentile is 1; every draw comes from `rng`.
+
+        A row begins anywhere in its piece and goes on at the piece's begin where it ends.
+        """
+        which = rng.integers(len(self._pieces), size=n)
+        start, choice = rng.random(n), rng.random(n)
+        speed = np.exp(rng.uniform(*np.log(SPEED), n))
+        speed = np.where(rng.random(n) < SPEED_SHARE, speed, 1.0)
+        ticks = np.floor(np.arange(seconds) * speed[:, None]).astype(np.int64)
+        loads = np.empty((n, seconds), np.float32)
+        for i, pieces in enumerate(self._pieces):
+            rows = np.flatnonzero(which == i)
+            ends = np.cumsum([len(piece) for piece in pieces])
+            picked = np.searchsorted(ends, choice[rows] * ends[-1], side="right")
+            for j, piece in enumerate(pieces):
+                chosen = rows[picked == j]
+                begin = (start[chosen] * len(piece)).astype(np.int64)
+                loads[chosen] = piece[(begin[:, None] + ticks[chosen]) % len(piece)]
+        return loads
