@@ -17,7 +17,7 @@ from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.types import OBSERVATIONS, Float32, Observation, Samples
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.randomisation import RANGES, Ranges, randomised
+from rlscaler_rl.simulation.randomisation import RANGES, Loads, Ranges, randomised
 from rlscaler_rl.simulation.scenario import Scenarios
 
 CHUNK = 128
@@ -33,8 +33,8 @@ def spaces(contract: ObservationContract, extra: int = 0) -> tuple[gym.spaces.Bo
 class ScenarioSource:
     """An endless supply of randomised scenarios of one interval; all draws come from `rng`."""
 
-    def __init__(self, interval: int, rng: np.random.Generator, ranges: Ranges) -> None:
-        self.interval, self.rng, self.ranges = interval, rng, ranges
+    def __init__(self, interval: int, rng: np.random.Generator, ranges: Ranges, loads: Loads | None = None) -> None:
+        self.interval, self.rng, self.ranges, self.loads = interval, rng, ranges, loads
         self.stock: list[Scenarios] = []
 
     def take(self, n: int) -> Scenarios:
@@ -49,7 +49,8 @@ class ScenarioSource:
         durations, longest = self.ranges.durations, max(self.ranges.durations)
         parts = []
         for duration in durations:
-            part = randomised(max(CHUNK // len(durations), 1), self.rng, self.interval, duration, self.ranges)
+            rows = max(CHUNK // len(durations), 1)
+            part = randomised(rows, self.rng, self.interval, duration, self.ranges, self.loads)
             padding = ((0, 0), (0, longest - duration))
             part.rate, part.arrivals = np.pad(part.rate, padding), np.pad(part.arrivals, padding)
             parts.append(part)
@@ -140,6 +141,7 @@ class _Group:
 class SimulatorVecEnv(VecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
+    `loads` is where the part of the episodes comes from that has a recorded load (`Ranges.trace_share`).
     The groups of equal action interval run in threads, each with its own generator: the order does not matter.
     `asymmetric` appends `privileged.WIDTH` columns for the critic; `stagger` cuts the episodes after `reset` to random
     lengths, so that an update sees every phase of an episode. Episodes end by time limit only: infos carry
@@ -155,6 +157,7 @@ class SimulatorVecEnv(VecEnv):
         residual: bool = False,
         objective: str | objectives.Objective = "slo_cost",
         ranges: Ranges = RANGES,
+        loads: Loads | None = None,
         asymmetric: bool = False,
         stagger: bool = False,
     ) -> None:
@@ -163,7 +166,7 @@ class SimulatorVecEnv(VecEnv):
         self._stagger = np.random.default_rng([seed, 1]) if stagger else None
         sizes = [len(part) for part in np.array_split(np.arange(n), len(ranges.intervals))]
         self.groups = [
-            self._group(size, ScenarioSource(interval, child, ranges), residual, objective, asymmetric)
+            self._group(size, ScenarioSource(interval, child, ranges, loads), residual, objective, asymmetric)
             for size, interval, child in zip(sizes, ranges.intervals, rng.spawn(len(sizes)), strict=True)
             if size
         ]

@@ -56,6 +56,10 @@ class EnvironmentConfig(_Part):
     prometheus_url: str | None = None
     locust_url: str | None = None
     nominal_share: float = Field(default=RANGES.nominal_share, ge=0, le=1)
+    wholly_nominal_share: float = Field(default=RANGES.wholly_nominal_share, ge=0, le=1)
+    """Of the episodes: the demo's service in every column."""
+    trace_share: float = Field(default=RANGES.trace_share, ge=0, le=1)
+    """Of the episodes: a recorded load."""
     one_pool_share: float = Field(default=RANGES.one_pool_share, ge=0, le=1)
 
     @model_validator(mode="after")
@@ -82,13 +86,16 @@ class EnvironmentConfig(_Part):
         """What the scenarios are drawn from."""
         durations = (self.episode_duration,) if self.episode_duration else RANGES.durations
         intervals = (self.action_interval,) if self.action_interval else RANGES.intervals
+        sizes_nominal = self.max_replicas in (None, NOMINAL_MAX_REPLICAS)
         size = (self.max_replicas, self.max_replicas) if self.max_replicas else RANGES.max_replicas
         return Ranges(
             intervals=intervals,
             durations=durations,
             min_replicas=self.min_replicas,
             max_replicas=size,
-            nominal_share=self.nominal_share if self.max_replicas in (None, NOMINAL_MAX_REPLICAS) else 0.0,
+            nominal_share=self.nominal_share if sizes_nominal else 0.0,
+            wholly_nominal_share=self.wholly_nominal_share if sizes_nominal else 0.0,
+            trace_share=self.trace_share,
             one_pool_share=self.one_pool_share,
         )
 

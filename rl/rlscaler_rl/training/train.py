@@ -20,6 +20,7 @@ from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
 from rlscaler_rl.training.export import export, write
 from rlscaler_rl.training.policy import ScalingPolicy
 from rlscaler_rl.training.weighted import objective_of
+from rlscaler_rl.workloads import TraceLoads
 
 RESULTS = Path("rl")
 
@@ -49,6 +50,7 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
         residual=environment.residual,
         objective=objective_of(environment),
         ranges=environment.ranges(),
+        loads=TraceLoads().draw if environment.trace_share else None,
         asymmetric=environment.asymmetric,
         stagger=True,
     )
