@@ -106,12 +106,12 @@ def randomised(
     present, rps = _present(rng, kind >= 1 - ranges.one_pool_share), service["rps"]
     service["max_replicas"] = service["max_replicas"] * present
     capacity = (service["max_replicas"] * rps).sum(1)
-    rate = _load(n, rng, duration_seconds, capacity, ranges, loads)
+    rate, names = _load(n, rng, duration_seconds, capacity, ranges, loads)
     initial = _initial(n, rng, rate[:, 0], rps, service["max_replicas"])
     columns: dict[str, Any] = {
         **service,
         "present": present,
-        "pattern": np.full(n, "randomised", dtype="<U16"),
+        "pattern": names,
         "seed": np.zeros(n),
         "duration": duration_seconds,
         "rate": rate.astype(np.float32),
@@ -211,9 +211,9 @@ def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
 
 def _load(
     n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges, loads: Loads | None
-) -> Float:
+) -> tuple[Float, NDArray[Any]]:
     """(N, seconds): the four patterns at drawn levels and phases, some rows two of them added; some rows steady; some
-    rows recorded, where there are recordings."""
+    rows recorded, where there are recordings. And what each row is called, (N,)."""
     names = rng.permutation(np.resize(PATTERNS, n)).tolist()
     plain = rng.random(n) < ranges.nominal_load_share
     period = np.where(plain, min(seconds, 300), np.exp(rng.uniform(np.log(90), np.log(900), n)))
@@ -228,10 +228,12 @@ def _load(
     level = np.where(rng.random(n) < ranges.idle_share, 0.0, capacity * rng.uniform(*ranges.steady, n))
     low, high = np.where(steady, level, low), np.where(steady, level, high)
     drawn = low[:, None] + (high - low)[:, None] * shape
+    called = np.where(steady, "steady", names).astype("<U16")
     if loads is not None and len(rows := np.flatnonzero(rng.random(n) < ranges.trace_share)):
         factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(*np.log(ranges.trace_scale), len(rows))))
         drawn[rows] = loads(len(rows), seconds, rng) * (factor * PLANNED * capacity[rows])[:, None]
-    return drawn
+        called[rows] = "trace"
+    return drawn, called
 
 
 def _unit(names: list[str], seconds: int, rng: np.random.Generator, n: int, phase: Float, period: Float) -> Float:
