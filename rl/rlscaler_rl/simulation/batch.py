@@ -14,10 +14,9 @@ from rlscaler_rl.decision.state import initial_state
 from rlscaler_rl.decision.traffic import traffic_weights
 from rlscaler_rl.decision.types import Decision, Float32, Int, Observation, Samples
 from rlscaler_rl.simulation import cluster as clusters
-from rlscaler_rl.simulation import sensing
+from rlscaler_rl.simulation import levels, sensing
 from rlscaler_rl.simulation.errors import ScenarioError
 from rlscaler_rl.simulation.scenario import Scenarios
-from rlscaler_rl.simulation.tables import tables
 
 SENSE_SECONDS = 5
 
@@ -30,7 +29,12 @@ class Batch:
     """
 
     def __init__(
-        self, scenarios: Scenarios, contract: ObservationContract | None = None, *, residual: bool = False
+        self,
+        scenarios: Scenarios,
+        contract: ObservationContract | None = None,
+        *,
+        residual: bool = False,
+        level: levels.LevelName = "fluid",
     ) -> None:
         intervals = np.unique(scenarios.interval_seconds)
         if len(intervals) != 1 or intervals[0] % SENSE_SECONDS:
@@ -43,6 +47,7 @@ class Batch:
         self.interval = int(intervals[0])
         self.rows = np.arange(len(scenarios))
         self.cluster = clusters.empty(len(scenarios))
+        self.level = levels.make(level, len(scenarios))
         self.scenarios = scenarios.copy()
         self.facts, self.sensors, self.params = (
             self.scenarios.facts(),
@@ -64,6 +69,7 @@ class Batch:
 
     def _begin(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
         clusters.begin(self.cluster, rows, scenarios.initial, scenarios.past_rate, scenarios.rps)
+        self.level.begin(rows, scenarios)
 
     def sense(self, *, latency: bool = True) -> Samples:
         """One sensing tick: what is measured now goes into the rate history."""
@@ -116,7 +122,7 @@ class Batch:
         return bounded
 
     def scale(self, desired: NDArray[Any], weights: NDArray[Any]) -> None:
-        clusters.scale(
+        self.level.scale(
             self.facts,
             self.cluster,
             self.rows,
@@ -126,7 +132,7 @@ class Batch:
 
     def advance(self, seconds: int = SENSE_SECONDS) -> None:
         """Let time pass; the caller sees to it that no row leaves its load."""
-        clusters.advance(self.facts, self.cluster, tables(), self.rows, seconds)
+        self.level.advance(self.facts, self.cluster, self.rows, seconds)
 
     def finish_interval(self) -> None:
         """From just after `act` to just before the next `observe`."""

@@ -16,6 +16,7 @@ from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
 from rlscaler_rl.simulation.errors import ScenarioError
 from rlscaler_rl.simulation.ledger import Ledger
+from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 
 Float = NDArray[np.float64]
@@ -107,11 +108,14 @@ class _Timeline:
         return {name: np.stack([second[name] for second in self.seconds], axis=1) for name in self.seconds[0]}
 
 
-def run(scenarios: Scenarios, controller: Any, seed: int = 0, *, timeline: bool = False) -> Run:
-    """Drive all episodes from begin to end.
+def run(
+    scenarios: Scenarios, controller: Any, seed: int = 0, *, timeline: bool = False, level: LevelName = "fluid"
+) -> Run:
+    """Drive all episodes from begin to end, at the fluid or the request level.
 
     `controller` is an actor (`probabilities((N, 10 k)) -> (N, 13)` and a `decision.manifest.Manifest`)
-    and acts through `decision.decide` and its shield, or a contender (`reset(params)`,
+    and acts through `decision.decide` and its shield (`configure(params)`, where it has one, first sets the policy's
+    spec), or a contender (`reset(params)`,
     `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`) that is asked at every sensing tick.
     Raises ScenarioError when the episodes differ in length or interval, LedgerError when a meter is broken.
     """
@@ -119,7 +123,9 @@ def run(scenarios: Scenarios, controller: Any, seed: int = 0, *, timeline: bool 
     if len(durations) != 1 or durations[0] % SENSE_SECONDS:
         raise ScenarioError(f"duration: one common multiple of {SENSE_SECONDS} s is needed, got {durations.tolist()}")
     is_actor = hasattr(controller, "probabilities")
-    batch = Batch(scenarios, controller.manifest.contract if is_actor else None)
+    batch = Batch(scenarios, controller.manifest.contract if is_actor else None, level=level)
+    if hasattr(controller, "configure"):
+        batch.params = controller.configure(batch.params)
     counts = _Counts(batch)
     record = _Timeline(batch) if timeline else None
     tick = _actor_tick(batch, controller) if is_actor else _contender_tick(batch, controller, seed)

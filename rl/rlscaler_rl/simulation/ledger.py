@@ -31,7 +31,8 @@ class Ledger(Rows):
     in_time: Float  # (N,) answered within the SLO
     late: Float  # (N,) answered after the SLO
     dropped: Float  # (N,) refused, no ready pod, or given up by the client
-    queued: Float  # (N,) still waiting or draining at the end
+    queued: Float  # (N,) neither answered nor dropped at the end
+    overdue: Float  # (N,) those of them that will be late or dropped
     work: Float  # (N, 2) requests answered by billed pods
     billed: Float  # (N, 2) replica-seconds
     ready_seconds: Float  # (N, 2)
@@ -45,8 +46,8 @@ class Ledger(Rows):
         return np.asarray((self.billed[:, 0] + price_ratio * self.billed[:, 1]) / self.seconds)
 
     def late_percent(self) -> Float:
-        """(N,) % of all requests that were late or dropped; what was left in the queue counts as late."""
-        missed = self.late + self.dropped + self.queued
+        """(N,) % of all requests that were late or dropped, or will be when the episode ends before them."""
+        missed = self.late + self.dropped + self.overdue
         return np.asarray(100 * missed / np.maximum(self.requests, 1.0))
 
 
@@ -59,7 +60,8 @@ def read(cluster: Cluster) -> Ledger:
         in_time=row["in_time"].copy(),
         late=row["late"].copy(),
         dropped=row["dropped"].copy(),
-        queued=pool["queue"].sum(1) + pool["drain_queue"].sum(1),
+        queued=pool["queue"].sum(1),
+        overdue=pool["overdue"].sum(1),
         work=pool["work"].copy(),
         billed=pool["billed"].copy(),
         ready_seconds=pool["ready_seconds"].copy(),

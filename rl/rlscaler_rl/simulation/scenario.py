@@ -18,6 +18,7 @@ from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.decision.types import Params, Rows
 from rlscaler_rl.simulation.cluster import MAX_PODS, POOL_FACTS, RING, ROW_FACTS, Facts, bucket_positions, records
 from rlscaler_rl.simulation.errors import ScenarioError
+from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS
 from rlscaler_rl.simulation.sensing import Sensors
 
 Float = NDArray[np.float64]
@@ -54,7 +55,8 @@ class Scenarios(Rows):
     queue_limit: Float  # (N,) requests that can wait at a ready pod
     timeout: Float  # (N,) seconds a client waits
     memory_seconds: Float  # (N,) time constant of the average that utilization rho is taken from
-    routing: Float  # (N,) factor on the probability of waiting against one central queue
+    router: Int  # (N,) index into routers.ROUTERS
+    routing: Float  # (N,) further factor on the probability of waiting at the fluid level
     scrape: Float  # (N,) seconds; see sensing.Sensors for this and the following
     phase: Float  # (N,)
     delay: Float  # (N,)
@@ -113,6 +115,7 @@ class Scenarios(Rows):
             ("window", self.delay + self.scrape + self.window < RING - 5, f"delay + scrape + window < {RING - 5} s"),
             ("window", self.window >= 1, "at least 1 s"),
             ("slo_ms", self.slo_ms > 0, "must be positive"),
+            ("router", (self.router >= 0) & (self.router < len(ROUTERS)), f"an index into {', '.join(ROUTERS)}"),
         )
         for name, good, remedy in checks:
             if not np.all(good):
@@ -142,6 +145,7 @@ NOMINAL: dict[str, Any] = {
     "queue_limit": 64.0,
     "timeout": 5.0,
     "memory_seconds": 20.0,
+    "router": LEAST_LOADED,
     "routing": 1.0,
     "scrape": 2.0,
     "phase": 0.0,
@@ -222,7 +226,7 @@ _PAIRS = (
     "cold_start_high",
     "schedulable",
 )
-_INTEGERS = ("seed", "duration", "initial", "min_replicas", "max_replicas", "schedulable", "cv")
+_INTEGERS = ("seed", "duration", "initial", "min_replicas", "max_replicas", "schedulable", "cv", "router")
 
 
 def _column(name: str, value: Any, n: int) -> NDArray[Any]:

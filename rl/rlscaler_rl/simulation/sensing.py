@@ -9,7 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_rl.decision.types import SIGNALS, Samples
-from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts, uniform
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
+from rlscaler_rl.simulation.pods import uniform
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.cluster import scale
 from rlscaler_rl.simulation.errors import ScenarioError
 from rlscaler_rl.simulation.scenario import from_rate, nominal
 
@@ -23,7 +22,7 @@ def pods(batch: Batch) -> tuple[list[int], list[int]]:
 
 
 def target(batch: Batch, gpu: int, cpu: int, weights: tuple[int, int] = (500, 500)) -> None:
-    scale(batch.facts, batch.cluster, batch.rows, np.array([[gpu, cpu]]), np.array([weights]))
+    batch.scale(np.array([[gpu, cpu]]), np.array([weights]))
 
 
 def test_pods_become_ready_after_their_cold_start():
@@ -64,17 +63,16 @@ def test_scaling_down_removes_pods_that_are_not_ready_first():
     assert pods(batch) == ([2, 1], [0, 0])
 
 
-def test_a_draining_pod_finishes_what_it_holds():
+def test_what_waits_at_a_pod_that_leaves_is_routed_again():
     batch = service(rate=60.0, initial=(2, 1))
     target(batch, 2, 1, (1000, 0))
     batch.advance(3)
     held = batch.cluster.pool["queue"][0, 0]
     assert held > 0
     target(batch, 1, 1, (1000, 0))
-    assert batch.cluster.pool["drain_queue"][0, 0] == pytest.approx(held / 2)
-    batch.advance(5)
-    assert batch.cluster.pool["drain_queue"][0, 0] == 0
-    assert batch.cluster.pool["draining"][0, 0] == 0
+    assert batch.cluster.pool["queue"][0, 0] == held
+    target(batch, 0, 1, (0, 1000))
+    assert batch.cluster.pool["queue"][0].tolist() == [0, held]
 
 
 def test_prefer_gpu_overloads_a_gpu_pool_that_balanced_traffic_would_not():

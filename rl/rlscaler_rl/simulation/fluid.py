@@ -1,0 +1,200 @@
+"""The fluid level: queues as volumes, lateness by queueing formulas, one second at a time. For training and screening.
+
+Arrivals are split by the traffic weights, wait in their pool's queue and are served at `ready * requests_per_second`.
+What exceeds the queue limit, would wait longer than the clients do, or finds no ready pod is dropped. The share that
+is late is that of the router's steady state at the present load, or what the backlog makes of it: the larger one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
+from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods
+from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, Tables
+
+Float32 = NDArray[np.float32]
+Int = NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True)
+def scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+    """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
+    for m in range(len(rows)):
+        n = rows[m]
+        set_weights(cluster.pool[n], weights[m, 0], weights[m, 1])
+        for p in range(2):
+            set_target(cluster.pool[n, p], facts.pool[n, p], cluster.left[n, p], facts.row[n].key, p, desired[m, p])
+        for p in range(2):
+            pool, other = cluster.pool[n, p], cluster.pool[n, 1 - p]
+            if pool.ready == 0 and other.ready > 0 and other.weight > 0.0:
+                other.queue += pool.queue
+                other.overdue += pool.overdue
+                pool.queue, pool.overdue = 0.0, 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: int) -> None:
+    """Let `seconds` pass in the given rows."""
+    row_facts, pool_facts, arrivals, positions = facts.row, facts.pool, facts.arrivals, facts.positions
+    row_states, pool_states, left, histogram = cluster.row, cluster.pool, cluster.left, cluster.histogram
+    ring_requests, ring_histogram = cluster.ring_requests, cluster.ring_histogram
+    ring_busy, ring_ready = cluster.ring_busy, cluster.ring_ready
+    delayed, service, erlang_c = tables.delayed, tables.service, tables.erlang_c
+    bounds = histogram.shape[1] - 1
+    for m in range(len(rows)):
+        n = rows[m]
+        row, row_fact = row_states[n], row_facts[n]
+        memory = 1.0 / row_fact.memory_seconds
+        for _ in range(seconds):
+            t = row.time
+            row.time = t + 1
+            arrived = arrivals[n, t]
+            row.requests += arrived
+            row.load += (arrived - row.load) * memory
+            phase = t % BLOCK
+            block_begins, block_ends = phase == 0, phase == BLOCK - 1
+            slot = t & (RING - 1)
+            ring_requests[n, slot] = row.requests
+            split = shares(pool_states[n])
+            if split[0] + split[1] <= 0.0:
+                row.dropped += arrived
+            for p in range(2):
+                pool, fact = pool_states[n, p], pool_facts[n, p]
+                if block_begins:
+                    slo_position = positions[n, p, bounds]
+                    pool.tail = _steady_tail(row, pool, row_fact, fact, delayed, service, erlang_c, slo_position)
+                if block_begins:
+                    pool.work_before = pool.work
+                wait = _serve(row, pool, row_fact, fact, service, arrived * split[p], memory)
+                answered = pool.work - pool.work_before
+                if block_ends and answered > 0.0:
+                    probability, decay = _waiting(row, pool, row_fact, fact, erlang_c)
+                    tail = 1.0
+                    for b in range(bounds):
+                        if tail > _NEGLIGIBLE:
+                            bound = _BOUNDS[b]
+                            tail = _service_exceeds(service, row_fact.cv, bound * fact.rps)
+                            steady = _delay_integral(delayed, row_fact.cv, positions[n, p, b], decay * bound)
+                            tail += probability * steady
+                            if wait > 0.0:
+                                tail = max(tail, _service_exceeds(service, row_fact.cv, (bound - wait) * fact.rps))
+                        histogram[n, b] += answered * (1.0 - min(tail, 1.0))
+                    histogram[n, bounds] += answered
+                pool.billed += pool.target
+                pool.ready_seconds += pool.ready
+                pool.pending_seconds += pool.waiting
+                ring_busy[n, p, slot] = pool.busy_seconds
+                ring_ready[n, p, slot] = pool.ready_seconds
+                if pool.waiting > 0 and start_pods(pool, fact, left[n, p]):
+                    slo_position = positions[n, p, bounds]
+                    pool.tail = _steady_tail(row, pool, row_fact, fact, delayed, service, erlang_c, slo_position)
+            if block_ends:
+                block = (t // BLOCK) % HISTOGRAMS
+                for b in range(bounds + 1):
+                    ring_histogram[n, block, b] = histogram[n, b]
+
+
+_inner = njit(fastmath=True, error_model="numpy", inline="never")
+
+
+@_inner
+def _service_exceeds(service: Float32, cv: int, x: float) -> float:
+    """P(S > x) by interpolation; x in mean service times."""
+    if x <= 0.0:
+        return 1.0
+    position = x * SERVICE_SCALE
+    i = int(position)
+    if i >= service.shape[1] - 1:
+        return 0.0
+    return service[cv, i] + (service[cv, i + 1] - service[cv, i]) * (position - i)
+
+
+@_inner
+def _delay_integral(delayed: Float32, cv: int, position: float, z: float) -> float:
+    """G(x, z) by bilinear interpolation."""
+    i = int(position)
+    fx = position - i
+    column = min(z * Z_SCALE, delayed.shape[2] - 1.001)
+    j = int(column)
+    fz = column - j
+    low = delayed[cv, i, j] + (delayed[cv, i, j + 1] - delayed[cv, i, j]) * fz
+    high = delayed[cv, i + 1, j] + (delayed[cv, i + 1, j + 1] - delayed[cv, i + 1, j]) * fz
+    return low + (high - low) * fx
+
+
+@_inner
+def _waits(erlang_c: Float32, servers: int, rho: float) -> float:
+    """Probability that a request has to wait."""
+    position = rho * (erlang_c.shape[1] - 1)
+    i = min(int(position), erlang_c.shape[1] - 2)
+    c = min(servers, erlang_c.shape[0] - 1)
+    return erlang_c[c, i] + (erlang_c[c, i + 1] - erlang_c[c, i]) * (position - i)
+
+
+@_inner
+def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arrived: float, memory: float) -> float:
+    """One second of one pool; the wait in seconds that a backlog causes, -1 when nothing was served."""
+    capacity = pool.ready * fact.rps
+    service_seconds = 1.0 / fact.rps
+    present = min(arrived / capacity, 1.0) if capacity > 0.0 else 1.0
+    pool.rho += (present - pool.rho) * memory
+    waited = pool.queue
+    queue = waited + arrived
+    if queue <= 0.0:
+        return -1.0
+    served = min(queue, capacity)
+    queue -= served
+    share, wait = pool.tail, 0.0
+    if waited + queue > 0.0:
+        patience = max(row_fact.timeout - service_seconds, 0.0)
+        limit = min(pool.ready * row_fact.queue_limit, capacity * patience)
+        if queue > limit:
+            row.dropped += queue - limit
+            queue = limit
+        pool.queue = queue
+        pool.overdue = queue
+        if capacity <= 0.0:
+            return -1.0
+        wait = 0.5 * (waited + queue) / capacity
+        share = max(share, _service_exceeds(service, row_fact.cv, (row_fact.slo - wait) * fact.rps))
+    row.late += served * share
+    row.in_time += served * (1.0 - share)
+    pool.work += served
+    pool.busy_seconds += served * service_seconds
+    return wait
+
+
+@_inner
+def _steady_tail(
+    row: Any, pool: Any, row_fact: Any, fact: Any, delayed: Float32, service: Float32, erlang_c: Float32, place: float
+) -> float:
+    """The late share in the steady state of the present load: taken once a block, and when a pod becomes ready."""
+    probability, decay = _waiting(row, pool, row_fact, fact, erlang_c)
+    late = _service_exceeds(service, row_fact.cv, row_fact.slo * fact.rps)
+    return min(late + probability * _delay_integral(delayed, row_fact.cv, place, decay * row_fact.slo), 1.0)
+
+
+@_inner
+def _waiting(row: Any, pool: Any, row_fact: Any, fact: Any, erlang_c: Float32) -> tuple[float, float]:
+    """Probability of waiting, and the rate (1/s) at which the wait's tail decays.
+
+    The average of rho keeps what was the case when load and capacity fall together, the average load over the
+    present capacity gives relief as soon as capacity arrives; the lower one counts. Real overload is the queue's.
+    """
+    capacity = pool.ready * fact.rps
+    if capacity <= 0.0:
+        return 1.0, 0.0
+    rho = min(pool.rho, row.load * pool.weight / capacity, 0.999)
+    probability = min(1.0, _waits(erlang_c, pool.ready, rho) * row_fact.routing)
+    return probability, _VARIABILITY[row_fact.cv] * (1.0 - rho) * capacity
+
+
+_BOUNDS = BUCKETS_SECONDS
+_NEGLIGIBLE = 1e-4
+"""A tail below this is 0 in all longer buckets."""
+_VARIABILITY = np.array([2.0 / (1.0 + cv * cv) for cv in CVS])

@@ -1,0 +1,86 @@
+"""Pods: their targets, their cold starts and the nodes' room, alike at both levels.
+
+Pods become ready a drawn cold start after they were scheduled, at the end of that second; pods beyond the nodes'
+capacity stay pending. A smaller target removes the newest pods that are not ready first, then the newest ready ones,
+as a ReplicaSet does. A ready pod that leaves ends what it has begun; what waits there is routed again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+
+
+@njit(cache=True, nogil=True)
+def uniform(key: np.uint64, stream: int, index: int) -> float:
+    """A number in [0, 1) that depends on nothing but its arguments (splitmix64).
+
+    Streams: 0 and 1 cold starts of the pools, 2 arrival times, 3 and 6 service times, 4 and 5 noise of the
+    measurements, 7 choices of the router.
+    """
+    z = key + np.uint64(0x9E3779B97F4A7C15) * np.uint64(index * 8 + stream + 1)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def set_target(pool: Any, fact: Any, left: Float32, key: np.uint64, p: int, target: int) -> int:
+    """Create or remove the pods of pool `p`; returns how many ready pods leave. left (MAX_PODS,) of this pool."""
+    pool.target = target
+    while pool.ready + pool.waiting < target:
+        low, high = fact.cold_start_low, fact.cold_start_high
+        left[pool.waiting] = low + (high - low) * uniform(key, p, pool.created)
+        pool.waiting += 1
+        pool.created += 1
+    pool.waiting -= min(max(pool.ready + pool.waiting - target, 0), pool.waiting)
+    leaving = max(pool.ready + pool.waiting - target, 0)
+    pool.ready -= leaving
+    return leaving
+
+
+@njit(cache=True, nogil=True)
+def set_weights(pools: Any, first: int, second: int) -> None:
+    """Traffic weights of the two pools in any scale; both 0 keeps what was."""
+    total = first + second
+    if total > 0:
+        pools[0].weight = first / total
+        pools[1].weight = second / total
+
+
+@njit(cache=True, nogil=True)
+def shares(pools: Any) -> tuple[float, float]:
+    """The arrivals' fractions: the weights of the pools that have a ready pod. Both 0: nobody can answer.
+
+    A gateway sends nothing to a pool without a ready pod; see rlscaler_loadgen.service.router.
+    """
+    first = pools[0].weight if pools[0].ready > 0 else 0.0
+    second = pools[1].weight if pools[1].ready > 0 else 0.0
+    total = first + second
+    if total <= 0.0:
+        return 0.0, 0.0
+    return first / total, second / total
+
+
+@njit(cache=True, nogil=True)
+def start_pods(pool: Any, fact: Any, left: Float32) -> int:
+    """One second of every cold start whose pod has room on a node; how many pods became ready."""
+    room = fact.schedulable - pool.ready
+    waiting, kept = pool.waiting, 0
+    for k in range(waiting):
+        remaining = left[k]
+        if k < room:
+            remaining -= 1.0
+        if remaining <= 0.0:
+            pool.ready += 1
+        else:
+            left[kept] = remaining
+            kept += 1
+    pool.waiting = kept
+    return waiting - kept

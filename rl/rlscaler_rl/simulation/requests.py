@@ -1,0 +1,239 @@
+"""The request level: every request by itself, at the pod the router gives it to. For judging and fine-tuning.
+
+The same arrivals a second as at the fluid level, placed inside the second by the scenario's key; service times are
+lognormal and drawn for the i-th request from the key and i. So every contender meets equally heavy requests at the
+same moments, whatever it does. Within a second the load comes first, then cold starts end.
+"""
+
+from __future__ import annotations
+
+from math import cos, exp, log, pi, sqrt
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from rlscaler_rl.simulation.cluster import BLOCK, HISTOGRAMS, MAX_PODS, RING, Cluster, Facts
+from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods, uniform
+from rlscaler_rl.simulation.queues import HELD, Held, give, load, settle, settle_leavers, take_back
+from rlscaler_rl.simulation.routers import CENTRAL, POWER_OF_TWO, RANDOM, ROUND_ROBIN
+from rlscaler_rl.simulation.tables import CVS, lognormal_parameters
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+_LOGNORMAL = np.array([lognormal_parameters(cv) for cv in CVS])
+_MOST_HELD = 2 * 2 * MAX_PODS * HELD
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, weights: Int) -> None:
+    """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
+    moved = np.empty((_MOST_HELD, 3))
+    for m in range(len(rows)):
+        n = rows[m]
+        row, row_fact, now = cluster.row[n], facts.row[n], float(cluster.row[n].time)
+        before = cluster.pool[n, 0].weight
+        set_weights(cluster.pool[n], weights[m, 0], weights[m, 1])
+        if cluster.pool[n, 0].weight != before:
+            held.credit[n, 0], held.credit[n, 1] = 0.0, 0.0
+        count = 0
+        for p in range(2):
+            pool = cluster.pool[n, p]
+            leaving = set_target(pool, facts.pool[n, p], cluster.left[n, p], row_fact.key, p, desired[m, p])
+            if leaving > 0:
+                held.credit[n, p] = 0.0
+                first = 0 if row_fact.router == CENTRAL else pool.ready
+                for k in range(first, pool.ready + leaving):
+                    settle(held, row, pool, row_fact, n, p, k, now)
+                    count = take_back(held, pool, row_fact, n, p, k, now, k >= pool.ready, moved, count)
+        if count > 0:
+            _route_again(facts, cluster, held, n, now, moved, count)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int) -> None:
+    """Let `seconds` pass in the given rows."""
+    ring_requests, ring_busy, ring_ready = cluster.ring_requests, cluster.ring_busy, cluster.ring_ready
+    moments, moved = np.empty(1024), np.empty((_MOST_HELD, 3))
+    for m in range(len(rows)):
+        n = rows[m]
+        row, row_fact = cluster.row[n], facts.row[n]
+        for _ in range(seconds):
+            t = row.time
+            row.time = t + 1
+            arrived = int(facts.arrivals[n, t])
+            if arrived > len(moments):
+                moments = np.empty(2 * arrived)
+            _arrivals(facts, cluster, held, n, t, arrived, moments)
+            row.load += (arrived - row.load) / row_fact.memory_seconds
+            slot = t & (RING - 1)
+            ring_requests[n, slot] = row.requests
+            for p in range(2):
+                pool = cluster.pool[n, p]
+                _count_second(held, row, pool, row_fact, n, p, t + 1.0)
+                ring_busy[n, p, slot] = pool.busy_seconds
+                ring_ready[n, p, slot] = pool.ready_seconds
+                if pool.waiting > 0:
+                    started = start_pods(pool, facts.pool[n, p], cluster.left[n, p])
+                    for k in range(pool.ready - started, pool.ready):
+                        held.free[n, p, k] = 0.0
+                    if started > 0:
+                        held.credit[n, p] = 0.0
+                        if row_fact.router == CENTRAL:
+                            count = 0
+                            for k in range(pool.ready - started):
+                                count = take_back(held, pool, row_fact, n, p, k, t + 1.0, False, moved, count)
+                            _route_again(facts, cluster, held, n, t + 1.0, moved, count)
+            if t % BLOCK == BLOCK - 1:
+                _close_block(cluster, held, n, (t // BLOCK) % HISTOGRAMS)
+
+
+_inner = njit(inline="never", error_model="numpy")
+
+
+@_inner
+def _arrivals(facts: Facts, cluster: Cluster, held: Held, n: int, t: int, arrived: int, moments: Float) -> None:
+    """One second of requests: uniform in it and in order, by exponential gaps (Devroye 1986, V.2)."""
+    row, row_fact = cluster.row[n], facts.row[n]
+    key, index = row_fact.key, int(row.requests)
+    total = 0.0
+    for i in range(arrived):
+        total -= log(1.0 - uniform(key, 2, index + i))
+        moments[i] = total
+    total -= log(1.0 - uniform(key, 2, -1 - t))
+    mu, sigma = _LOGNORMAL[row_fact.cv, 0], _LOGNORMAL[row_fact.cv, 1]
+    row.requests += arrived
+    for i in range(arrived):
+        now = t + moments[i] / total
+        radius = sqrt(-2.0 * log(1.0 - uniform(key, 3, index + i)))
+        factor = exp(mu + sigma * radius * cos(2.0 * pi * uniform(key, 6, index + i)))
+        _route(facts, cluster, held, n, now, now, factor)
+
+
+@_inner
+def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came: float, factor: float) -> None:
+    """Give one request to a pod or refuse it; `factor` is its service time over the mean of the pool it goes to."""
+    row, row_fact, pools = cluster.row[n], facts.row[n], cluster.pool[n]
+    split = shares(pools)
+    if split[0] + split[1] <= 0.0:
+        row.dropped += 1.0
+        return
+    held.credit[n, 0] += split[0]
+    held.credit[n, 1] += split[1]
+    p = 0 if split[1] <= 0.0 or (split[0] > 0.0 and held.credit[n, 0] >= held.credit[n, 1]) else 1
+    held.credit[n, p] -= 1.0
+    pool = pools[p]
+    k, room = _pick(held, row, pool, row_fact, n, p, now)
+    if room:
+        give(held, pool, row_fact, n, p, k, now, came, factor / facts.pool[n, p].rps)
+    else:
+        row.dropped += 1.0
+
+
+@_inner
+def _pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
+    """The pod, and whether it has room."""
+    count, router = pool.ready, row_fact.router
+    limit = int(row_fact.queue_limit) + 1
+    draw = held.routed[n]
+    held.routed[n] = draw + 1
+    if router == CENTRAL:
+        return _earliest(held, row, pool, row_fact, n, p, now, limit)
+    if router == RANDOM:
+        k = int(uniform(row_fact.key, 7, 2 * draw) * count)
+    else:
+        held.turn[n, p] = (held.turn[n, p] + 1) % count
+        k = held.turn[n, p]
+    if router in (RANDOM, ROUND_ROBIN):
+        settle(held, row, pool, row_fact, n, p, k, now)
+    elif router == POWER_OF_TWO and count > 2:
+        k = int(uniform(row_fact.key, 7, 2 * draw) * count)
+        other = int(uniform(row_fact.key, 7, 2 * draw + 1) * (count - 1))
+        other += other >= k
+        settle(held, row, pool, row_fact, n, p, k, now)
+        settle(held, row, pool, row_fact, n, p, other, now)
+        if load(held, n, p, other) < load(held, n, p, k):
+            k = other
+    else:
+        k = _least_loaded(held, row, pool, row_fact, n, p, now, k)
+    return k, load(held, n, p, k) < limit
+
+
+@_inner
+def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, turn: int) -> int:
+    """Fewest requests, the first from `turn` on among equals."""
+    best, fewest = turn, HELD * 4
+    k = turn
+    for _ in range(pool.ready):
+        settle(held, row, pool, row_fact, n, p, k, now)
+        there = load(held, n, p, k)
+        if there < fewest:
+            best, fewest = k, there
+            if there == 0:
+                break
+        k = k + 1 if k + 1 < pool.ready else 0
+    return best
+
+
+@_inner
+def _earliest(
+    held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, limit: int
+) -> tuple[int, bool]:
+    """One queue for all: the pod that is free first; room while fewer than all pods' limits are there."""
+    best, total = 0, 0
+    for k in range(pool.ready):
+        settle(held, row, pool, row_fact, n, p, k, now)
+        total += load(held, n, p, k)
+        if held.free[n, p, k] < held.free[n, p, best]:
+            best = k
+    return best, total < limit * pool.ready and load(held, n, p, best) < HELD
+
+
+@_inner
+def _route_again(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, moved: Float, count: int) -> None:
+    """Requests of pods that left, pod by pod; each keeps its time of arrival and its service time."""
+    if facts.row[n].router == CENTRAL:
+        _sort_by_arrival(moved, count)
+    for i in range(count):
+        factor = moved[i, 1] * facts.pool[n, int(moved[i, 2])].rps
+        _route(facts, cluster, held, n, now, moved[i, 0], factor)
+
+
+@_inner
+def _sort_by_arrival(moved: Float, count: int) -> None:
+    """By insertion: the rows are a few runs that are in order already."""
+    for i in range(1, count):
+        came, seconds, p = moved[i, 0], moved[i, 1], moved[i, 2]
+        j = i
+        while j > 0 and moved[j - 1, 0] > came:
+            moved[j, 0], moved[j, 1], moved[j, 2] = moved[j - 1, 0], moved[j - 1, 1], moved[j - 1, 2]
+            j -= 1
+        moved[j, 0], moved[j, 1], moved[j, 2] = came, seconds, p
+
+
+@_inner
+def _count_second(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
+    """What a second that ends `now` leaves on the counters of one pool."""
+    unfinished = 0.0
+    for k in range(pool.ready):
+        settle(held, row, pool, row_fact, n, p, k, now)
+        unfinished += max(held.free[n, p, k] - now, 0.0)
+    if held.last[n, p, MAX_PODS] > 0:
+        settle_leavers(held, row, pool, row_fact, n, p, now)
+    pool.busy_seconds = held.work[n, p] - unfinished
+    pool.billed += pool.target
+    pool.ready_seconds += pool.ready
+    pool.pending_seconds += pool.waiting
+
+
+@_inner
+def _close_block(cluster: Cluster, held: Held, n: int, block: int) -> None:
+    """Add the block's requests to the cumulative histogram and remember it."""
+    below = 0.0
+    for b in range(held.fresh.shape[1]):
+        below += held.fresh[n, b]
+        held.fresh[n, b] = 0.0
+        cluster.histogram[n, b] += below
+        cluster.ring_histogram[n, block, b] = cluster.histogram[n, b]
