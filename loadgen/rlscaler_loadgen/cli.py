@@ -208,6 +208,11 @@ def load() -> None:
 @click.option("--slo-ms", default=1000.0, show_default=True, help="An answer later than this is late.")
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds after which a client gives up.")
 @click.option("--requests/--no-requests", default=False, show_default=True, help="Write a row for every request.")
+@click.option(
+    "--started",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the Unix time of the load's first second to this file when it begins.",
+)
 def run(host: str, out: Path, requests: bool, **options: Any) -> None:
     """Run Locust headless and write OUT/load.csv (a row a second) and OUT/load.json."""
     from .errors import LoadgenError

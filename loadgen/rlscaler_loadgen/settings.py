@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -68,3 +68,8 @@ class LoadSettings(BaseSettings):
     def arrival_times(self) -> patterns.Float:
         """Send times of the open loop, in seconds of the run."""
         return poisson_arrivals(self.rate(), np.random.default_rng([self.seed, 1]))
+
+
+def offered_rate(pattern: str, duration: int, seed: int, **options: Any) -> patterns.Float:
+    """Requests/s of each second, (duration,), of a run with these settings. Raises ValueError."""
+    return LoadSettings(pattern=pattern, duration=duration, seed=seed, **options).rate()  # type: ignore[arg-type]

@@ -10,15 +10,14 @@ from typing import Any, Self
 
 from rlscaler_operator.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.engine import Engine
-from rlscaler_operator.exceptions import KubeError, OperatorError
-from rlscaler_operator.kube import Kube, load_configuration
+from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.kube import Kube, listed, load_configuration
 from rlscaler_operator.lease import Lease
 from rlscaler_operator.reporting.server import serve
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler")
 
-PAGE = 500
 STOP_SECONDS = 3.0
 """Time for the writes under way to end; the lease is handed back after it."""
 
@@ -75,39 +74,19 @@ class Context:
     async def prime(self) -> None:
         """Read everything once: nothing is written before it is known who else scales the targets.
 
-        Raises KubeError.
+        Raises OperatorError.
         """
-        async for body in self._list("apps/v1", "deployments"):
-            self.put_deployment(body, deleted=False)
-        async for body in self._list("autoscaling/v2", "horizontalpodautoscalers"):
-            self.put_autoscaler("HorizontalPodAutoscaler", body, deleted=False)
-        async for body in self._list("keda.sh/v1alpha1", "scaledobjects", optional=True):
-            self.put_autoscaler("ScaledObject", body, deleted=False)
-        async for body in self._list("gateway.networking.k8s.io/v1", "httproutes", optional=True):
-            self.put_route(body, deleted=False)
-        async for body in self._list(f"{GROUP}/{VERSION}", PLURAL):
-            self.put_policy(body, deleted=False)
-
-    async def _list(self, api_version: str, plural: str, optional: bool = False) -> AsyncIterator[Body]:
-        root = f"/apis/{api_version}"
         namespaces = self.settings.namespaces
-        for path in [f"{root}/namespaces/{n}/{plural}" for n in namespaces] or [f"{root}/{plural}"]:
-            query = {"limit": str(PAGE)}
-            while True:
-                try:
-                    page = await self.kube.request("GET", path, timeout_seconds=30.0, **query)
-                except KubeError as error:
-                    if error.status == 404 and optional:
-                        return
-                    what = f"cannot list {plural}: {error}"
-                    hint = "; apply crds/ first" if error.status == 404 else ""
-                    raise OperatorError(what + hint) from error
-                for body in page.get("items", ()):
-                    yield body
-                token = page.get("metadata", {}).get("continue")
-                if not token:
-                    break
-                query["continue"] = token
+        async for body in listed(self.kube, namespaces, "apps/v1", "deployments"):
+            self.put_deployment(body, deleted=False)
+        async for body in listed(self.kube, namespaces, "autoscaling/v2", "horizontalpodautoscalers"):
+            self.put_autoscaler("HorizontalPodAutoscaler", body, deleted=False)
+        async for body in listed(self.kube, namespaces, "keda.sh/v1alpha1", "scaledobjects", optional=True):
+            self.put_autoscaler("ScaledObject", body, deleted=False)
+        async for body in listed(self.kube, namespaces, "gateway.networking.k8s.io/v1", "httproutes", optional=True):
+            self.put_route(body, deleted=False)
+        async for body in listed(self.kube, namespaces, f"{GROUP}/{VERSION}", PLURAL):
+            self.put_policy(body, deleted=False)
 
     def ready(self) -> bool:
         return self.lease.held and self.failure is None

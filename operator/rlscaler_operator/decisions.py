@@ -69,7 +69,12 @@ def fresh_state(actor: ActorLike | None, replicas: tuple[int, int], time: float)
     As in the HPA controller, the replicas found are the first recommendation: nothing is scaled down before a full
     stabilization window has passed.
     """
-    state = initial_state(1, stack_size(actor))
+    return starting_state(stack_size(actor), replicas, time)
+
+
+def starting_state(stack: int, replicas: tuple[int, int], time: float) -> State:
+    """`fresh_state` for whoever looks at the last `stack` observations."""
+    state = initial_state(1, stack)
     state.recommendation_time[0, :, 0] = time
     state.recommendation[0, :, 0] = replicas
     return state

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,6 +25,9 @@ FIELD_MANAGER = "rlscaler"
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+
+PAGE = 500
+"""Objects asked for at a time."""
 
 Json = dict[str, Any]
 
@@ -131,6 +135,33 @@ class Kube:
 
     async def replace(self, path: str, body: Json, *, timeout_seconds: float | None = None) -> Json:
         return await self.request("PUT", path, body, timeout_seconds=timeout_seconds, fieldManager=FIELD_MANAGER)
+
+
+async def listed(
+    kube: Kube, namespaces: Iterable[str], api_version: str, plural: str, *, optional: bool = False
+) -> AsyncIterator[Json]:
+    """All objects of a kind in the namespaces, or everywhere where none is named; `optional` = it may not be installed.
+
+    Raises OperatorError.
+    """
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    for path in [f"{root}/namespaces/{n}/{plural}" for n in namespaces] or [f"{root}/{plural}"]:
+        query = {"limit": str(PAGE)}
+        while True:
+            try:
+                page = await kube.request("GET", path, timeout_seconds=30.0, **query)
+            except KubeError as error:
+                if error.status == 404 and optional:
+                    return
+                what = f"cannot list {plural}: {error}"
+                hint = "; apply crds/ first" if error.status == 404 else ""
+                raise OperatorError(what + hint) from error
+            for body in page.get("items", ()):
+                yield body
+            token = page.get("metadata", {}).get("continue")
+            if not token:
+                break
+            query["continue"] = token
 
 
 def object_path(api_version: str, plural: str, namespace: str, name: str = "", subresource: str = "") -> str:

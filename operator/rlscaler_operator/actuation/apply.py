@@ -71,7 +71,7 @@ class Actuator:
         weights = (int(decision.weights[0, 0]), int(decision.weights[0, 1]))
         async with self._slots:
             if policy.originals is None and (changes or self._moves(policy, weights)):
-                policy.originals = self._picture(policy)
+                policy.originals = self.picture(policy)
             problem = await self._prepare(policy)
             placed = await self._place(policy, weights)
             applied.placement_problem = placed.problem or problem
@@ -98,7 +98,7 @@ class Actuator:
         route = self._cache.routes.get(backends[0]) if backends else None
         return bool(backends and route and route_patch(route, backends[1], weights))
 
-    def _picture(self, policy: Policy) -> Originals:
+    def picture(self, policy: Policy) -> Originals:
         """What is there before anything is changed."""
         found = policy.found(self._cache)
         return Originals(

@@ -75,6 +75,17 @@ class Prometheus:
         done, _ = await asyncio.wait({thread}, timeout=deadline)
         return thread.result() if done else late
 
+    async def instant(self, promql: str) -> list[dict[str, Any]]:
+        """The series of one query as Prometheus gives them. Raises MetricsError."""
+        async with self._lock:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._instant, promql)
+
+    def _instant(self, promql: str) -> list[dict[str, Any]]:
+        try:
+            return list(self._ask(promql))
+        except requests.RequestException as error:
+            raise MetricsError(f"Prometheus cannot be reached: {_shorten(error)}") from error
+
     def _ask_all(self, queries: list[Query]) -> Answers:
         answers: Answers = {}
         unreachable: MetricsError | None = None

@@ -1,0 +1,269 @@
+"""One episode on a live service: begin, act, let an interval pass, observe. In real time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_operator.decisions import starting_state
+from rlscaler_operator.environment.config import SENSE_SECONDS, EnvironmentConfig
+from rlscaler_operator.environment.exceptions import LiveEnvironmentError
+from rlscaler_operator.environment.load import Load, UsersOwn
+from rlscaler_operator.environment.meter import Spent
+from rlscaler_operator.environment.service import LiveService, plain_decision
+from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.observation import observe, sense, stacked_input
+from rlscaler_rl.decision.shield import act, floor_tick
+from rlscaler_rl.decision.traffic import traffic_weights
+from rlscaler_rl.decision.types import (
+    Decision,
+    Flag,
+    Float32,
+    Int,
+    Observation,
+    Params,
+    Placement,
+    Samples,
+    State,
+)
+
+UNREACHABLE_SECONDS = 30.0
+"""For so long a cluster or Prometheus that does not answer costs ticks only; then the episode ends with the error."""
+
+POLL_SECONDS = 1.0
+
+
+class Contender(Protocol):
+    """Another autoscaler, as `rlscaler_rl.baselines` has them."""
+
+    def reset(self, params: Params) -> None: ...
+
+    def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]: ...
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done in the episode."""
+
+    scale_ups: int = 0
+    scale_downs: int = 0
+    placement_changes: int = 0
+    floor_raises: int = 0
+    lost_ticks: int = 0
+    """Sensing ticks at which the cluster or Prometheus did not answer."""
+
+
+class Episode:
+    """Begins anew with `begin`; `state` is the decision function's. Methods raise LiveEnvironmentError."""
+
+    def __init__(
+        self, service: LiveService, load: Load, config: EnvironmentConfig, contract: ObservationContract, residual: bool
+    ) -> None:
+        self._service, self._load, self._config = service, load, config
+        self._contract, self._residual = contract, residual
+        self.counts, self.total, self.spent = Counts(), Spent(), Spent()
+        self.samples: Samples
+        self.observation: Observation
+        self.state: State
+        self.made: Decision | None = None
+        self._began = 0.0
+        self._intervals = 0
+        self._failing_since: float | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the load's first one."""
+        return time.monotonic() - self._began
+
+    @property
+    def intervals(self) -> int:
+        """Action intervals that have passed."""
+        return self._intervals
+
+    async def begin(self, pattern: str, seed: int, folder: Path | None) -> Float32:
+        """End the load before, go to the first replicas, start the load; the first stacked observation (10 k,)."""
+        await self._load.stop()
+        await self._service.look()
+        await self._service.yield_to_nobody()
+        await self._first_replicas()
+        await self._silence()
+        self.counts, self.total, self.spent = Counts(), Spent(), Spent()
+        self._intervals, self._failing_since, self.made = 0, None, None
+        await self._service.begin_metering()
+        started = await self._load.start(pattern, seed, self._config.episode_duration, folder)
+        self._began = time.monotonic() - (time.time() - started)
+        self._service.restart_clock()
+        self.state = starting_state(self._contract.stack_size, self._config.start, time.time())
+        self.state.weights = self._first_weights()
+        return await self._observe()
+
+    async def end(self) -> None:
+        """Stop the load and count what its last requests became, which takes a scrape; replicas are not billed on."""
+        await self._load.stop()
+        await asyncio.sleep(self._config.scrape_interval_seconds + POLL_SECONDS)
+        last = await self._service.metered()
+        self.total = self.total.plus(replace(last, seconds=0.0, billed=np.zeros(2)))
+
+    async def act(self, action: Int) -> Decision:
+        """Take the action (1, 3) through the shield, upon what was observed last."""
+        params = self._service.params
+        trusted = np.ones(1, np.bool_)
+        decision, self.state = act(
+            params, self.state, self.samples, self.observation, action, trusted, residual=self._residual
+        )
+        await self._write(decision)
+        return decision
+
+    async def place(self, contender: Contender, rng: np.random.Generator) -> None:
+        """Ask a contender and write what it wants, within the bounds only."""
+        params, state = self._service.params, self.state
+        desired, placement = contender(params, state, self.samples, rng)
+        bounded = np.clip(desired, params.min_replicas, params.max_replicas)
+        bounded = np.where(params.present, bounded, 0).astype(np.int32)
+        chosen = np.asarray(placement, dtype=np.int32)
+        staying = np.minimum(self.samples.ready_replicas, bounded)
+        weights = traffic_weights(staying, params.requests_per_second, chosen, state.weights)
+        base = self.samples.spec_replicas[0]
+        state.weights, state.placement = weights, chosen
+        await self._write(plain_decision(_pair(base), _pair(bounded[0]), int(chosen[0]), _pair(weights[0])))
+
+    async def pass_interval(
+        self, contender: Contender | None = None, rng: np.random.Generator | None = None
+    ) -> Float32:
+        """From just after an action to the next observation (10 k,), with the sensing ticks in between."""
+        due = self._intervals * self._config.action_interval
+        for second in range(due + SENSE_SECONDS, due + self._config.action_interval, SENSE_SECONDS):
+            if self.elapsed > second + SENSE_SECONDS:
+                continue  # a slow answer has eaten this tick
+            await self._until(second)
+            await self._tick(contender, rng)
+        self._intervals += 1
+        await self._until(self._intervals * self._config.action_interval)
+        stacked, self.spent = await self._measured()
+        self.total = self.total.plus(self.spent)
+        return stacked
+
+    async def _until(self, second: float) -> None:
+        await asyncio.sleep(max(0.0, second - self.elapsed))
+
+    async def _tick(self, contender: Contender | None, rng: np.random.Generator | None) -> None:
+        try:
+            self.samples = await self._service.sense()
+            self.state = sense(self._service.params, self.state, self.samples)
+            if contender is not None and rng is not None:
+                await self.place(contender, rng)
+            else:
+                decision, self.state = floor_tick(self._service.params, self.state, self.samples)
+                await self._write(decision)
+            self._failing_since = None
+        except LiveEnvironmentError:
+            self.counts.lost_ticks += 1
+            self._failing_since = self._failing_since or time.monotonic()
+            if time.monotonic() - self._failing_since > UNREACHABLE_SECONDS:
+                raise
+
+    async def _measured(self) -> tuple[Float32, Spent]:
+        """Observation and meters at the end of an interval; tried again until the time for that is over."""
+        since = self._failing_since or time.monotonic()
+        while True:
+            try:
+                spent = await self._service.metered()
+                stacked = await self._observe()
+                self._failing_since = None
+                return stacked, spent
+            except LiveEnvironmentError:
+                if time.monotonic() - since > UNREACHABLE_SECONDS:
+                    raise
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _observe(self) -> Float32:
+        params = self._service.params
+        self.samples = await self._service.sense()
+        state = sense(params, self.state, self.samples)
+        self.observation, self.state = observe(params, state, self.samples, self._contract)
+        return stacked_input(self.state)[0]
+
+    async def _write(self, decision: Decision) -> None:
+        before = self._service.replicas()[0]
+        await self._service.apply(decision)
+        after = self._service.replicas()[0]
+        self.counts.scale_ups += sum(now > then for now, then in zip(after, before, strict=True))
+        self.counts.scale_downs += sum(now < then for now, then in zip(after, before, strict=True))
+        if self.made is not None:
+            self.counts.placement_changes += int(decision.placement[0] != self.made.placement[0])
+        self.counts.floor_raises += bool(decision.flags[0] & Flag.FLOOR)
+        self.made = decision
+
+    async def _first_replicas(self) -> None:
+        config, weights = self._config, _pair(self._first_weights()[0])
+        deadline = time.monotonic() + config.ready_timeout_seconds
+        while True:
+            base, ready = self._service.replicas()
+            await self._service.apply(plain_decision(base, config.start, Placement.BALANCED, weights))
+            if base == config.start == ready:
+                return
+            if time.monotonic() > deadline:
+                raise LiveEnvironmentError(
+                    f"after {config.ready_timeout_seconds:.0f} s the ready replicas (GPU, CPU) are {ready}, not "
+                    f"{config.start}: look at the pods in namespace {config.namespace}, or raise ready_timeout_seconds"
+                )
+            await asyncio.sleep(POLL_SECONDS)
+            await self._service.look()
+
+    def _first_weights(self) -> Int:
+        """(1, 2) by the capacity of the first replicas."""
+        start, placement = np.array([self._config.start], np.int32), np.array([Placement.BALANCED], np.int32)
+        return traffic_weights(
+            start, self._service.params.requests_per_second, placement, np.full((1, 2), 500, np.int32)
+        )
+
+    async def _silence(self) -> None:
+        """Wait until the load that we have ended has left the rate window; other traffic may go on."""
+        if isinstance(self._load, UsersOwn):
+            return
+        deadline = time.monotonic() + 2 * self._config.settings().window_seconds
+        while time.monotonic() < deadline:
+            samples = await self._service.sense()
+            if not samples.arrival_rate[0] > 0:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    def figures(self) -> dict[str, float]:
+        """The episode so far, under the names of simulated results; `j` is left to whoever weighs."""
+        total, config = self.total, self._config
+        cost = self._service.params.cost_per_hour[0]
+        in_time = total.within(config.slo_ms / 1000)
+        late, dropped = max(0.0, total.timed - in_time), total.dropped
+        queued = max(0.0, total.received - total.ended)
+        seconds, received = max(total.seconds, 1e-9), max(total.received, 1.0)
+        percentiles = {f"p{q}_ms": total.percentile_ms(q / 100, config.client_timeout_ms) for q in (50, 95, 99)}
+        return {
+            "cost": float((total.billed[0] + total.billed[1] * cost[1] / cost[0]) / seconds),
+            "late_percent": 100 * (late + dropped + queued) / received if total.received else math.nan,
+            "requests": total.received,
+            "in_time": in_time,
+            "late": late,
+            "dropped": dropped,
+            "queued": queued,
+            "gpu_replica_seconds": float(total.billed[0]),
+            "cpu_replica_seconds": float(total.billed[1]),
+            "goodput_rps": in_time / seconds,
+            **percentiles,
+            "scale_ups": float(self.counts.scale_ups),
+            "scale_downs": float(self.counts.scale_downs),
+            "placement_changes": float(self.counts.placement_changes),
+            "floor_raises": float(self.counts.floor_raises),
+            "lost_ticks": float(self.counts.lost_ticks),
+            "seconds": total.seconds,
+        }
+
+
+def _pair(values: NDArray[Any]) -> tuple[int, int]:
+    return int(values[0]), int(values[1])

@@ -1,0 +1,16 @@
+"""What can go wrong in a live environment."""
+
+from __future__ import annotations
+
+import click
+
+from rlscaler_operator.exceptions import OperatorError
+
+
+class LiveEnvironmentError(OperatorError, click.ClickException):
+    """The cluster, Prometheus or the load cannot be used; the message says which and what to do.
+
+    A ClickException, so that a command shows it without a traceback.
+    """
+
+    reason = "EnvironmentUnusable"
