@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_rl.decision import forecast
 from rlscaler_rl.decision.contract import ObservationContract
@@ -40,20 +41,23 @@ def sense(params: Params, state: State, samples: Samples) -> State:
     """
     taken = samples.time - samples.age_seconds[:, 0]
     fresh = arrivals_known(params, samples) & ~(taken <= state.rate_time[:, -1] + _SAME_SAMPLE_SECONDS)
-    if not fresh.any():
+    stale = np.flatnonzero(~fresh)
+    if len(stale) == len(fresh):
         return state
-    rows = slice(None) if fresh.all() else fresh
     return replace(
         state,
-        rate_time=_shifted(state.rate_time, taken, rows),
-        rate_value=_shifted(state.rate_value, samples.arrival_rate, rows),
+        rate_time=_shifted(state.rate_time, taken, stale),
+        rate_value=_shifted(state.rate_value, samples.arrival_rate, stale),
     )
 
 
-def _shifted(history: Float, newest: Float, rows: slice | Bool) -> Float:
-    moved = np.empty_like(history) if isinstance(rows, slice) else history.copy()
-    moved[rows, :-1] = history[rows, 1:]
-    moved[rows, -1] = newest[rows]
+def _shifted(history: Float, newest: Float, stale: NDArray[np.intp]) -> Float:
+    """One column further, but for the `stale` rows."""
+    moved = np.empty_like(history)
+    moved[:, :-1] = history[:, 1:]
+    moved[:, -1] = newest
+    if stale.size:
+        moved[stale] = history[stale]
     return moved
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rlscaler_rl.decision.capacity import Capacity
 from rlscaler_rl.decision.pairs import total
 from rlscaler_rl.decision.types import Bool, Float, Int, Samples
+
+Rows = NDArray[np.intp]
 
 HPA_TOLERANCE = 0.1
 """Kubernetes' --horizontal-pod-autoscaler-tolerance default."""
@@ -17,46 +21,43 @@ MANY = 1_000_000
 """Replicas; no limit is that high, and it fits an int32 whatever is added."""
 
 
-def floor_replicas(
-    arrivals: Float,
-    desired: Int,
-    rps: Float,
-    target_utilization: Float,
-    cold_start_seconds: Float,
-    cost_per_hour: Float,
-    limit: Int,
-    running: Int | None = None,
-) -> Int:
-    """(N, 2) `desired` raised until arrivals / (replicas * rps) is within the target utilization.
+def floor_replicas(arrivals: Float, desired: Int, capacity: Capacity, limit: Int, running: Int | None = None) -> Int:
+    """(N, 2) `desired` raised until the replicas carry `arrivals` (N,) within their target utilization.
 
     What is missing is taken in whole replicas: first from those that `running` (N, 2) says are there and `desired`
     would remove, cheapest capacity first; then new ones in the pool that is ready soonest, up to its `limit` (N, 2);
-    the rest in the other pool. Equally quick pools are taken by cost of their capacity. Never below `desired`.
-    A NaN in `arrivals` (N,) raises nothing; a pool whose `rps` (N, 2) is 0 or NaN gets nothing.
+    the rest in the other pool. Never below `desired`. A NaN in `arrivals` raises nothing, nor does a pool without
+    capacity get anything.
     """
-    capacity = np.nan_to_num(rps * target_utilization)
-    short = np.flatnonzero(arrivals - total(desired * capacity) > ROUNDING)
+    short = np.flatnonzero(arrivals - total(desired * capacity.requests_per_second) > ROUNDING)
     if not short.size:
         return desired
-    cheapest, soonest = _orders(capacity[short], cold_start_seconds[short], cost_per_hour[short])
-    plan = [] if running is None else [(cheapest, running), (1 - cheapest, running)]
     raised = desired.copy()
-    for pool, bound in [*plan, (soonest, limit), (1 - soonest, limit)]:
-        missing = arrivals[short] - total(raised[short] * capacity[short])
-        unit = capacity[short, pool]
-        usable = unit > 0
-        wanted = np.where(usable, np.ceil(missing / np.where(usable, unit, 1.0) - ROUNDING), 0.0)
-        room = np.minimum(bound[short, pool], limit[short, pool]) - raised[short, pool]
-        raised[short, pool] += np.clip(wanted, 0, np.maximum(room, 0)).astype(np.int32)
+    filling = _Filling(arrivals[short], raised.reshape(-1), capacity)
+    if running is not None:
+        kept = np.minimum(running, limit)
+        if (kept > raised).any():
+            filling.fill(2 * short + capacity.cheapest[short], kept.reshape(-1))
+    filling.fill(2 * short + capacity.soonest[short], limit.reshape(-1))
     return raised
 
 
-def _orders(capacity: Float, cold_start_seconds: Float, cost_per_hour: Float) -> tuple[Int, Int]:
-    """(R,) the pool whose capacity is cheapest and (R,) the pool to fill first."""
-    price = np.where(capacity > 0, cost_per_hour / np.where(capacity > 0, capacity, 1.0), np.inf)
-    cheapest = np.where(price[:, 0] <= price[:, 1], 0, 1).astype(np.int32)
-    lead = cold_start_seconds[:, 1] - cold_start_seconds[:, 0]
-    return cheapest, np.where(lead == 0, cheapest, np.where(lead > 0, 0, 1)).astype(np.int32)
+class _Filling:
+    """Whole replicas for the R rows that are short of them; pools are positions in the flattened (N, 2)."""
+
+    def __init__(self, arrivals: Float, raised: Int, capacity: Capacity) -> None:
+        self.arrivals, self.raised = arrivals, raised
+        self.capacity = capacity.requests_per_second.reshape(-1)
+        self.divisor = capacity.divisor.reshape(-1)
+
+    def fill(self, first: Rows, bound: Int) -> None:
+        """Raise the pool `first` (R,), then the row's other one, up to `bound` (2 N,)."""
+        for pool, other in ((first, first ^ 1), (first ^ 1, first)):
+            there = self.raised[pool]
+            carried = there * self.capacity[pool] + self.raised[other] * self.capacity[other]
+            wanted = np.ceil((self.arrivals - carried) / self.divisor[pool] - ROUNDING)
+            room = np.maximum(bound[pool] - there, 0)
+            self.raised[pool] = there + np.minimum(np.maximum(wanted, 0), room).astype(np.int32)
 
 
 def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization: Float) -> Int:

@@ -18,9 +18,12 @@ _SENSED = {
     "spec_replicas": "replicas",
 }
 
+_MEASURED = [name for name in _SENSED if name != "spec_replicas"]
+"""In the column order of `Samples.age_seconds`."""
+
 _COLUMNS = {
     "time": Column((), np.float64, 0.0),
-    **{name: Column((), np.float64, np.nan) for name in _SENSED if name != "spec_replicas"},
+    **{name: Column((), np.float64, np.nan) for name in _MEASURED},
     "age_seconds": Column((len(SIGNALS),), np.float64, np.inf),
     "spec_replicas": Column((2,), np.int32, None),
     "ready_replicas": Column((2,), np.int32, None),
@@ -47,18 +50,9 @@ def make_samples(n: int, **columns: Any) -> Samples:
 
 def known(params: Params, samples: Samples) -> Bool:
     """(N, len(SIGNALS)): the signal is a finite number >= 0 and not older than `max_age_seconds`."""
-    values = np.stack(
-        [
-            samples.arrival_rate,
-            samples.cpu_utilization,
-            samples.memory_utilization,
-            samples.gpu_utilization,
-            samples.p95_ms,
-        ],
-        axis=1,
-    )
+    values = np.array([getattr(samples, name) for name in _MEASURED])
     is_known = samples.age_seconds <= params.max_age_seconds[:, None]
-    is_known[:, :5] &= (values >= 0) & (values < np.inf)
+    is_known[:, : len(_MEASURED)] &= ((values >= 0) & (values < np.inf)).T
     return is_known
 
 

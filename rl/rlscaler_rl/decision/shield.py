@@ -7,11 +7,13 @@ replicas after each. `act` runs at action intervals, `floor_tick` at the sensing
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from rlscaler_rl.decision import behavior
 from rlscaler_rl.decision.action import LOGITS
+from rlscaler_rl.decision.capacity import Capacity, capacity_of
 from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.params import capacity_unknown
 from rlscaler_rl.decision.reactive import floor_replicas, hpa_formula, pool_utilization
@@ -45,6 +47,17 @@ class _Guarded:
     acting: bool  # an action interval, not just a sensing tick
 
 
+class _Outcome(NamedTuple):
+    """Desired replicas (N, 2) after each guard, and what follows."""
+
+    base: Int
+    behaved: Int
+    floored: Int
+    bounded: Int
+    desired: Int
+    weights: Int
+
+
 def act(
     params: Params,
     state: State,
@@ -57,6 +70,7 @@ def act(
     *,
     out_of_envelope: Bool | None = None,
     rule: RuleSettings = DEFAULT_SETTINGS,
+    capacity: Capacity | None = None,
 ) -> tuple[Decision, State]:
     """Take the action of one interval.
 
@@ -64,6 +78,7 @@ def act(
     ran or its output is unusable. The proposal is `spec_replicas` + action * step_size, in residual mode the
     replicas of the forecast rule (set as `rule`) instead of `spec_replicas`. In rows `out_of_envelope` the fallback
     acts at once.
+    `capacity` is `capacity_of(params)`, where the caller keeps it.
     """
     outside = np.zeros(len(actor_ok), np.bool_) if out_of_envelope is None else out_of_envelope
     ran = actor_ok & ~outside
@@ -91,22 +106,41 @@ def act(
     placement = np.where(failed | samples.paused, state.placement, action[:, 2]).astype(np.int32)
     state = replace(state, unknown_intervals=intervals)
     guarded = _Guarded(proposal, allowed, flags, placement, acting=True)
+    outcome, state = _guard(params, state, samples, base, guarded, capacity or capacity_of(params))
     taken = np.where(ran[:, None], action, NO_ACTION).astype(np.int32)
-    return _guard(params, state, samples, base, guarded, taken, _or_unknown(probabilities, len(ran)))
+    return _decision(outcome, guarded, taken, _or_unknown(probabilities, len(ran))), state
 
 
 def floor_tick(params: Params, state: State, samples: Samples) -> tuple[Decision, State]:
     """Between action intervals: only floor, limits and pause may move replicas; weights follow readiness."""
     n = len(samples.time)
+    guarded, outcome, state = _tick(params, state, samples, capacity_of(params))
+    nothing = np.broadcast_to(NO_ACTION, (n, 3))
+    return _decision(outcome, guarded, nothing, _or_unknown(None, n)), state
+
+
+def unexplained_floor_tick(
+    params: Params, state: State, samples: Samples, capacity: Capacity
+) -> tuple[Int, Int, State]:
+    """Desired replicas (N, 2) and weights (N, 2) of `floor_tick`, without the account of who changed what.
+
+    `capacity` is `capacity_of(params)`.
+    """
+    _, outcome, state = _tick(params, state, samples, capacity)
+    return outcome.desired, outcome.weights, state
+
+
+def _tick(params: Params, state: State, samples: Samples, capacity: Capacity) -> tuple[_Guarded, _Outcome, State]:
     base = _base(params, samples)
-    no_capacity = np.where(either(capacity_unknown(params)), Flag.CAPACITY_UNKNOWN, 0).astype(np.int32)
+    no_capacity = np.where(capacity.unmeasured, np.int32(Flag.CAPACITY_UNKNOWN), np.int32(0))
     guarded = _Guarded(base, base, no_capacity, state.placement, acting=False)
-    return _guard(params, state, samples, base, guarded, np.broadcast_to(NO_ACTION, (n, 3)), _or_unknown(None, n))
+    outcome, state = _guard(params, state, samples, base, guarded, capacity)
+    return guarded, outcome, state
 
 
 def _base(params: Params, samples: Samples) -> Int:
     """(N, 2) an own array: `spec_replicas`, 0 for a pool that is not there."""
-    return np.where(params.present, samples.spec_replicas, 0).astype(np.int32)
+    return np.multiply(samples.spec_replicas, params.present, dtype=np.int32, casting="unsafe")
 
 
 def _or_unknown(probabilities: Float32 | None, n: int) -> Float32:
@@ -129,88 +163,91 @@ def _fallback(params: Params, samples: Samples, base: Int, required_unknown: Boo
 
 
 def _guard(
-    params: Params,
-    state: State,
-    samples: Samples,
-    base: Int,
-    guarded: _Guarded,
-    action: Int,
-    probabilities: Float32,
-) -> tuple[Decision, State]:
+    params: Params, state: State, samples: Samples, base: Int, guarded: _Guarded, capacity: Capacity
+) -> tuple[_Outcome, State]:
     """Everything after the unknown guard."""
-    state = behavior.note_writes(params, state, samples)
-    highest = behavior.scale_up_limit(params, state, samples)
-    behaved = guarded.allowed
-    if guarded.acting:
-        behaved = behavior.limited(params, state, samples, behaved, highest)
-    floored, hold = _floored(params, state, samples, base, behaved, np.minimum(highest, params.max_replicas))
-    bounded = np.where(params.present, floored, 0)
-    bounded = np.clip(bounded, params.min_replicas, params.max_replicas) * params.present
+    allowed = behaved = guarded.allowed
+    limit = params.max_replicas
+    with_behavior = bool(params.has_behavior.any())
+    if with_behavior:
+        state = behavior.note_writes(params, state, samples)
+        highest = behavior.scale_up_limit(params, state, samples)
+        limit = np.minimum(highest, limit)
+        if guarded.acting:
+            behaved = behavior.limited(params, state, samples, allowed, highest)
+    floored, hold = _floored(params, state, samples, base, behaved, limit, capacity)
+    bounded = _within_limits(params, floored)
     desired = _paused(params, samples, base, bounded)
-
-    lifted = floored != behaved
-    recommended = np.where(lifted, np.maximum(guarded.allowed, floored), guarded.allowed)
-    state = behavior.remember(params, state, samples, recommended, lifted | guarded.acting)
-    state = behavior.expect_write(params, state, samples, desired)
-
-    flags = guarded.flags | _bit(behaved != guarded.allowed, Flag.BEHAVIOR) | _bit(lifted, Flag.FLOOR)
-    flags |= _bit(bounded != floored, Flag.LIMITED) | _bit(desired != bounded, Flag.PAUSED)
+    if with_behavior:
+        lifted = floored != behaved
+        recommended = np.where(lifted, np.maximum(allowed, floored), allowed)
+        state = behavior.remember(params, state, samples, recommended, lifted | guarded.acting)
+        state = behavior.expect_write(params, state, samples, desired)
     staying = np.minimum(samples.ready_replicas, desired)
     weights = traffic_weights(staying, params.requests_per_second, guarded.placement, state.weights)
-    stages = [guarded.proposal, guarded.allowed, behaved, floored, bounded, desired]
-    decision = Decision(
+    outcome = _Outcome(base, behaved, floored, bounded, desired, weights)
+    return outcome, replace(state, placement=guarded.placement, weights=weights, floor_hold=hold)
+
+
+def _decision(outcome: _Outcome, guarded: _Guarded, action: Int, probabilities: Float32) -> Decision:
+    """The outcome with the account of what each guard changed."""
+    _, behaved, floored, bounded, desired, weights = outcome
+    flags = guarded.flags | _bit(behaved != guarded.allowed, Flag.BEHAVIOR) | _bit(floored != behaved, Flag.FLOOR)
+    flags |= _bit(bounded != floored, Flag.LIMITED) | _bit(desired != bounded, Flag.PAUSED)
+    return Decision(
         action=action,
         probabilities=probabilities,
-        base=base,
-        trail=np.stack(stages, axis=1),
+        base=outcome.base,
+        trail=np.stack([guarded.proposal, guarded.allowed, behaved, floored, bounded, desired], axis=1),
         desired=desired,
         placement=guarded.placement.copy(),
         weights=weights.copy(),
         flags=flags,
     )
-    return decision, replace(state, placement=guarded.placement, weights=weights, floor_hold=hold)
 
 
 def _bit(changed: Bool, flag: Flag) -> Int:
-    return np.where(either(changed), int(flag), 0).astype(np.int32)
+    return either(changed) * np.int32(flag)
 
 
-def _floored(params: Params, state: State, samples: Samples, base: Int, desired: Int, limit: Int) -> tuple[Int, Int]:
+def _within_limits(params: Params, replicas: Int) -> Int:
+    """(N, 2) 0 for a pool that is not there."""
+    bounded: Int = np.minimum(np.maximum(replicas, params.min_replicas), params.max_replicas) * params.present
+    return bounded
+
+
+def _floored(
+    params: Params, state: State, samples: Samples, base: Int, desired: Int, limit: Int, capacity: Capacity
+) -> tuple[Int, Int]:
     """(N, 2) `desired` raised to what the load needs now, and the replicas to hold until they were ready once.
 
     A hold ends when so many were ready, or when `spec_replicas` is below it: then it was never written, or
     somebody took it back.
     """
-    held = np.where((samples.ready_replicas >= state.floor_hold) | (base < state.floor_hold), 0, state.floor_hold)
-    arrivals = np.where(arrivals_known(params, samples) & params.reactive_floor, samples.arrival_rate, np.nan)
+    hold = state.floor_hold
+    held = np.where((samples.ready_replicas >= hold) | (base < hold), 0, hold)
+    follows = arrivals_known(params, samples) & params.reactive_floor
+    unmeasured = bool(capacity.unmeasured.any())
+    if unmeasured:
+        follows &= ~capacity.unmeasured
+    arrivals = np.where(follows, samples.arrival_rate, np.nan)
     arrivals = behavior.steady_arrivals(params, state, samples, arrivals)
-    rps = np.where(params.present, params.requests_per_second, 0.0)
-    unmeasured = either(np.isnan(rps))
-    if unmeasured.any():
-        arrivals = np.where(unmeasured, np.nan, arrivals)
-    facts = (rps, params.target_utilization, params.cold_start_seconds, params.cost_per_hour)
-    wanted = floor_replicas(arrivals, np.maximum(desired, held), *facts, limit, base)
-    serving = _serving_first(params, samples, wanted)
+    wanted = floor_replicas(arrivals, np.maximum(desired, held), capacity, limit, base)
+    serving = np.where(capacity.slower, np.minimum(wanted, samples.ready_replicas), wanted)
     starting = serving < wanted
     if starting.any():
-        bridged = floor_replicas(arrivals, serving, *facts, np.where(starting, serving, limit), base)
+        bridged = floor_replicas(arrivals, serving, capacity, np.where(starting, serving, limit), base)
         wanted = np.maximum(wanted, bridged)
-    if unmeasured.any():
+    if unmeasured:
         utilization = pool_utilization(samples, known(params, samples))
         formula = hpa_formula(samples.ready_replicas, base, utilization, params.target_utilization)
-        formula = np.where((unmeasured & params.reactive_floor)[:, None] & params.present, formula, 0)
+        formula = np.where((capacity.unmeasured & params.reactive_floor)[:, None] & params.present, formula, 0)
         wanted = np.maximum(wanted, np.minimum(formula, limit))
     active = params.reactive_floor[:, None]
     floored = np.where(active, wanted, desired)
     added = floored > np.maximum(base, desired)
     hold = np.where(added, floored, held) * active
-    return floored.astype(np.int32), hold.astype(np.int32)
-
-
-def _serving_first(params: Params, samples: Samples, wanted: Int) -> Int:
-    """(N, 2) `wanted` without the replicas of the slower pool that are still starting: the quicker one bridges them."""
-    slower = params.cold_start_seconds > params.cold_start_seconds[:, ::-1]
-    return np.where(slower, np.minimum(wanted, samples.ready_replicas), wanted).astype(np.int32)
+    return floored.astype(np.int32, copy=False), hold.astype(np.int32, copy=False)
 
 
 def _paused(params: Params, samples: Samples, base: Int, bounded: Int) -> Int:
@@ -220,4 +257,4 @@ def _paused(params: Params, samples: Samples, base: Int, bounded: Int) -> Int:
     kept = np.where(samples.paused_replicas >= 0, samples.paused_replicas, base)
     desired = np.where(samples.paused_scale_down[:, None], np.maximum(bounded, base), bounded)
     desired = np.where(samples.paused[:, None], kept, desired)
-    return (np.clip(desired, params.min_replicas, params.max_replicas) * params.present).astype(np.int32)
+    return _within_limits(params, desired).astype(np.int32, copy=False)

@@ -19,11 +19,14 @@ def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int) -> Int:
     A pool with no ready pod gets 0 and one with a ready pod at least 1; with none ready at all, `last` stays.
     Where the capacity of a pool is not known (NaN), every pod counts the same.
     """
-    capacity = np.where(either(np.isnan(rps))[:, None], 1.0, rps)
+    unknown = np.isnan(rps)
+    capacity = np.where(either(unknown)[:, None], 1.0, rps) if unknown.any() else rps
     share = np.maximum(ready, 0) * capacity * PREFERENCE[placement]
     total = share[:, 0] + share[:, 1]
     served = total > 0
     gpu = np.rint(WHOLE * share[:, 0] / np.where(served, total, 1.0)).astype(np.int32)
-    gpu = np.clip(gpu, ready[:, 0] > 0, WHOLE - (ready[:, 1] > 0))
-    weights = np.stack([gpu, WHOLE - gpu], axis=1).astype(np.int32)
+    serving = ready > 0
+    weights = np.empty((len(gpu), 2), np.int32)
+    np.minimum(np.maximum(gpu, serving[:, 0]), WHOLE - serving[:, 1], out=weights[:, 0])
+    np.subtract(WHOLE, weights[:, 0], out=weights[:, 1])
     return weights if served.all() else np.where(served[:, None], weights, last)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_rl.decision.capacity import capacity_of
+from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.decision.reactive import MANY, floor_replicas, hpa_formula
 
 
@@ -19,13 +21,13 @@ def floor(
     target: float = 1.0,
     running: tuple[int, int] | None = None,
 ) -> list[int]:
+    params = make_params(
+        1, requests_per_second=rps, target_utilization=target, cold_start_seconds=cold, cost_per_hour=cost
+    )
     raised = floor_replicas(
         np.array([arrivals]),
         np.array([desired], np.int32),
-        np.array([rps], float),
-        np.full((1, 2), target),
-        np.array([cold], float),
-        np.array([cost]),
+        capacity_of(params),
         np.array([limit], np.int32),
         None if running is None else np.array([running], np.int32),
     )
