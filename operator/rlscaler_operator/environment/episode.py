@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,9 @@ from rlscaler_operator.environment.exceptions import LiveEnvironmentError
 from rlscaler_operator.environment.load import Load, UsersOwn
 from rlscaler_operator.environment.meter import Spent
 from rlscaler_operator.environment.service import LiveService, plain_decision
+from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.decide import decide
 from rlscaler_rl.decision.observation import observe, sense, stacked_input
 from rlscaler_rl.decision.shield import act, floor_tick
 from rlscaler_rl.decision.traffic import traffic_weights
@@ -41,11 +44,23 @@ POLL_SECONDS = 1.0
 
 
 class Contender(Protocol):
-    """Another autoscaler, as `rlscaler_rl.baselines` has them."""
+    """Another autoscaler, as `rlscaler_rl.baselines` has them: replicas (1, 2) and placement (1,)."""
 
     def reset(self, params: Params) -> None: ...
 
     def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]: ...
+
+
+Controller = Contender | ActorLike
+"""Who scales in place of an agent: an actor behind the shield once an interval, or a contender at every tick."""
+
+
+def is_actor(controller: Controller) -> TypeGuard[ActorLike]:
+    return hasattr(controller, "probabilities")
+
+
+def is_contender(controller: Controller | None) -> TypeGuard[Contender]:
+    return controller is not None and not hasattr(controller, "probabilities")
 
 
 @dataclass(slots=True)
@@ -73,9 +88,18 @@ class Episode:
         self.observation: Observation
         self.state: State
         self.made: Decision | None = None
+        self.timeline: list[dict[str, Any]] = []
+        self._sensed: State
+        self._configure: Callable[[Params], Params] | None = None
         self._began = 0.0
         self._intervals = 0
         self._failing_since: float | None = None
+
+    @property
+    def params(self) -> Params:
+        """The service's spec, as the controller wants it."""
+        params = self._service.params
+        return self._configure(params) if self._configure else params
 
     @property
     def elapsed(self) -> float:
@@ -95,7 +119,8 @@ class Episode:
         await self._first_replicas()
         await self._silence()
         self.counts, self.total, self.spent = Counts(), Spent(), Spent()
-        self._intervals, self._failing_since, self.made = 0, None, None
+        self._intervals, self._failing_since, self.made, self._configure = 0, None, None, None
+        self.timeline = []
         await self._service.begin_metering()
         started = await self._load.start(pattern, seed, self._config.episode_duration, folder)
         self._began = time.monotonic() - (time.time() - started)
@@ -111,20 +136,36 @@ class Episode:
         last = await self._service.metered()
         self.total = self.total.plus(replace(last, seconds=0.0, billed=np.zeros(2)))
 
+    def take_over(self, controller: Controller) -> None:
+        """An episode of `controller` begins: its settings of the spec, its own memory."""
+        self._configure = getattr(controller, "configure", None)
+        if is_contender(controller):
+            controller.reset(self.params)
+
     async def act(self, action: Int) -> Decision:
         """Take the action (1, 3) through the shield, upon what was observed last."""
-        params = self._service.params
         trusted = np.ones(1, np.bool_)
         decision, self.state = act(
-            params, self.state, self.samples, self.observation, action, trusted, residual=self._residual
+            self.params, self.state, self.samples, self.observation, action, trusted, residual=self._residual
         )
         await self._write(decision)
         return decision
 
-    async def place(self, contender: Contender, rng: np.random.Generator) -> None:
-        """Ask a contender and write what it wants, within the bounds only."""
-        params, state = self._service.params, self.state
-        desired, placement = contender(params, state, self.samples, rng)
+    async def ask(self, controller: Controller, rng: np.random.Generator) -> None:
+        """What `controller` wants now is written: an actor's through the shield, a contender's within the bounds."""
+        if is_actor(controller):
+            if hasattr(controller, "bind"):
+                controller.bind(self.params, self._sensed, self.samples)
+            decision, self.observation, self.state = decide(self.params, self._sensed, self.samples, controller)
+            await self._write(decision)
+        elif is_contender(controller):
+            await self._place(controller, rng)
+
+    async def _place(self, contender: Contender, rng: np.random.Generator) -> None:
+        params, state = self.params, self.state
+        # Contenders count seconds; the clock of a real tick is some milliseconds off.
+        tick = time.time() - self.elapsed + SENSE_SECONDS * round(self.elapsed / SENSE_SECONDS)
+        desired, placement = contender(params, state, replace(self.samples, time=np.round([tick])), rng)
         bounded = np.clip(desired, params.min_replicas, params.max_replicas)
         bounded = np.where(params.present, bounded, 0).astype(np.int32)
         chosen = np.asarray(placement, dtype=np.int32)
@@ -135,7 +176,7 @@ class Episode:
         await self._write(plain_decision(_pair(base), _pair(bounded[0]), int(chosen[0]), _pair(weights[0])))
 
     async def pass_interval(
-        self, contender: Contender | None = None, rng: np.random.Generator | None = None
+        self, controller: Controller | None = None, rng: np.random.Generator | None = None
     ) -> Float32:
         """From just after an action to the next observation (10 k,), with the sensing ticks in between."""
         due = self._intervals * self._config.action_interval
@@ -143,7 +184,7 @@ class Episode:
             if self.elapsed > second + SENSE_SECONDS:
                 continue  # a slow answer has eaten this tick
             await self._until(second)
-            await self._tick(contender, rng)
+            await self._tick(controller, rng)
         self._intervals += 1
         await self._until(self._intervals * self._config.action_interval)
         stacked, self.spent = await self._measured()
@@ -153,14 +194,13 @@ class Episode:
     async def _until(self, second: float) -> None:
         await asyncio.sleep(max(0.0, second - self.elapsed))
 
-    async def _tick(self, contender: Contender | None, rng: np.random.Generator | None) -> None:
+    async def _tick(self, controller: Controller | None, rng: np.random.Generator | None) -> None:
         try:
-            self.samples = await self._service.sense()
-            self.state = sense(self._service.params, self.state, self.samples)
-            if contender is not None and rng is not None:
-                await self.place(contender, rng)
+            await self._sense()
+            if is_contender(controller) and rng is not None:
+                await self._place(controller, rng)
             else:
-                decision, self.state = floor_tick(self._service.params, self.state, self.samples)
+                decision, self.state = floor_tick(self.params, self.state, self.samples)
                 await self._write(decision)
             self._failing_since = None
         except LiveEnvironmentError:
@@ -183,12 +223,25 @@ class Episode:
                     raise
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _observe(self) -> Float32:
-        params = self._service.params
+    async def _sense(self) -> None:
         self.samples = await self._service.sense()
-        state = sense(params, self.state, self.samples)
-        self.observation, self.state = observe(params, state, self.samples, self._contract)
-        return stacked_input(self.state)[0]
+        self.state = self._sensed = sense(self.params, self.state, self.samples)
+        self.timeline.append(
+            {
+                "second": self.elapsed,
+                "arrival_rate": float(self.samples.arrival_rate[0]),
+                "p95_ms": float(self.samples.p95_ms[0]),
+                "spec_replicas": _pair(self.samples.spec_replicas[0]),
+                "ready_replicas": _pair(self.samples.ready_replicas[0]),
+                "weights": _pair(self.state.weights[0]),
+            }
+        )
+
+    async def _observe(self) -> Float32:
+        await self._sense()
+        self.observation, self.state = observe(self.params, self._sensed, self.samples, self._contract)
+        stacked: Float32 = stacked_input(self.state)[0]
+        return stacked
 
     async def _write(self, decision: Decision) -> None:
         before = self._service.replicas()[0]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_operator.environment.config import EnvironmentConfig
-from rlscaler_operator.environment.episode import Contender, Episode
+from rlscaler_operator.environment.episode import Controller, Episode
 from rlscaler_operator.environment.exceptions import LiveEnvironmentError
 from rlscaler_operator.environment.load import UsersOwn, make_load, offered_rate
 from rlscaler_operator.environment.loop import BackgroundLoop
@@ -89,18 +89,24 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         stacked = self._run(episode.pass_interval())
         return self._outcome(stacked, changed)
 
-    def hand_over(self, contender: Contender, rng: np.random.Generator) -> Step:
-        """As `step`, with another autoscaler that is asked at every sensing tick; neither shield nor floor applies.
+    def hand_over(self, controller: Controller, rng: np.random.Generator) -> Step:
+        """As `step`, with somebody else who scales for the whole episode: an actor, asked once an interval and behind
+        the shield, or another autoscaler, asked at every sensing tick and held by the bounds only.
 
-        Raises LiveEnvironmentError.
+        An actor's stack must be that of `contract`. Raises LiveEnvironmentError.
         """
         episode = self._begun()
         if not episode.intervals:
-            contender.reset(self.params)
+            episode.take_over(controller)
         base = episode.samples.spec_replicas
-        self._run(episode.place(contender, rng))
-        stacked = self._run(episode.pass_interval(contender, rng))
+        self._run(episode.ask(controller, rng))
+        stacked = self._run(episode.pass_interval(controller, rng))
         return self._outcome(stacked, float(np.abs(episode.samples.spec_replicas - base).sum()))
+
+    @property
+    def timeline(self) -> list[dict[str, Any]]:
+        """What every sensing tick of the episode saw."""
+        return self._begun().timeline
 
     def close(self) -> None:
         """Stop the load, put back what was found, and let the cluster go."""

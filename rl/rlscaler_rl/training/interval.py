@@ -12,6 +12,10 @@ import numpy as np
 
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS
+from rlscaler_rl.simulation.randomisation import RANGES
+from rlscaler_rl.training.weighted import baselines
+
+WEIGHTED = "weighted"
 
 Reward = Callable[[Mapping[str, Any], Mapping[str, Any], float], float]
 
@@ -21,12 +25,13 @@ def make(objective: str, weights: Mapping[str, float]) -> Reward:
 
     spent: seconds, requests, in_time, missed, dropped, billed (2,), bounds_seconds and within (B,), the histogram.
     facts: cost_per_hour (2,), max_replicas (2,), mean_rate, slo_seconds, timeout, pattern.
-    Raises ValueError for an objective that cannot be measured here.
+    What `weighted` compares with is default HPA in simulation. Raises ValueError for an objective that does not exist.
     """
-    if objective not in objectives.OBJECTIVES:
-        known = ", ".join(objectives.OBJECTIVES)
-        raise ValueError(f"{objective!r} is not measured interval by interval on a cluster; choose from {known}")
-    function = objectives.OBJECTIVES[objective]
+    known = (*objectives.OBJECTIVES, WEIGHTED)
+    if objective not in known:
+        raise ValueError(f"{objective!r}: there is no such objective; choose from {', '.join(known)}")
+    weighted = objective == WEIGHTED
+    function = objectives.Weighted(baselines(RANGES), weights) if weighted else objectives.OBJECTIVES[objective]
 
     def reward(spent: Mapping[str, Any], facts: Mapping[str, Any], changed: float) -> float:
         return float(function(_meters(spent), _norms(facts), np.array([changed]))[0])
