@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,6 +22,9 @@ from rlscaler_rl.simulation.scenario import Scenarios
 
 CHUNK = 128
 """Scenarios drawn at a time."""
+
+Take = Callable[[int], Scenarios]
+"""How many episodes are wanted -> as many scenarios, all of one action interval."""
 
 
 def spaces(contract: ObservationContract, extra: int = 0) -> tuple[gym.spaces.Box, gym.spaces.MultiDiscrete]:
@@ -61,9 +64,7 @@ class ScenarioSource:
 class _Group:
     """The environments of one action interval."""
 
-    def __init__(
-        self, batch: Batch, source: Callable[[int], Scenarios], objective: objectives.Objective, asymmetric: bool
-    ) -> None:
+    def __init__(self, batch: Batch, source: Take, objective: objectives.Objective, asymmetric: bool) -> None:
         self.batch, self.source, self.objective = batch, source, objective
         self.interval = int(batch.scenarios.interval_seconds[0])
         self.extra = privileged.Privileged(batch.scenarios) if asymmetric else None
@@ -142,6 +143,7 @@ class SimulatorVecEnv(VecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
     `loads` is where the part of the episodes comes from that has a recorded load (`Ranges.trace_share`).
+    `sources` draw the episodes instead of `ranges` and `loads`; each serves a part of the environments.
     The groups of equal action interval run in threads, each with its own generator: the order does not matter.
     `asymmetric` appends `privileged.WIDTH` columns for the critic; `stagger` cuts the episodes after `reset` to random
     lengths, so that an update sees every phase of an episode. Episodes end by time limit only: infos carry
@@ -158,16 +160,21 @@ class SimulatorVecEnv(VecEnv):
         objective: str | objectives.Objective = "slo_cost",
         ranges: Ranges = RANGES,
         loads: Loads | None = None,
+        sources: Sequence[Take] = (),
         asymmetric: bool = False,
         stagger: bool = False,
     ) -> None:
         self.contract = contract or ObservationContract()
         rng = np.random.default_rng(seed)
         self._stagger = np.random.default_rng([seed, 1]) if stagger else None
-        sizes = [len(part) for part in np.array_split(np.arange(n), len(ranges.intervals))]
+        takes = sources or [
+            ScenarioSource(interval, child, ranges, loads).take
+            for interval, child in zip(ranges.intervals, rng.spawn(len(ranges.intervals)), strict=True)
+        ]
+        sizes = [len(part) for part in np.array_split(np.arange(n), len(takes))]
         self.groups = [
-            self._group(size, ScenarioSource(interval, child, ranges, loads), residual, objective, asymmetric)
-            for size, interval, child in zip(sizes, ranges.intervals, rng.spawn(len(sizes)), strict=True)
+            self._group(size, take, residual, objective, asymmetric)
+            for size, take in zip(sizes, takes, strict=True)
             if size
         ]
         self._begins = np.cumsum([0, *(group.n for group in self.groups[:-1])]).tolist()
@@ -176,10 +183,10 @@ class SimulatorVecEnv(VecEnv):
         self._actions: NDArray[np.int64] = np.zeros((n, len(HEADS)), np.int64)
 
     def _group(
-        self, size: int, source: ScenarioSource, residual: bool, objective: str | objectives.Objective, asymmetric: bool
+        self, size: int, take: Take, residual: bool, objective: str | objectives.Objective, asymmetric: bool
     ) -> _Group:
-        batch = Batch(source.take(size), self.contract, residual=residual)
-        return _Group(batch, source.take, objectives.named(objective), asymmetric)
+        batch = Batch(take(size), self.contract, residual=residual)
+        return _Group(batch, take, objectives.named(objective), asymmetric)
 
     def reset(self) -> Float32:
         return np.concatenate([group.reset(self._stagger) for group in self.groups])

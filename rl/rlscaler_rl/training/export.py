@@ -30,7 +30,7 @@ class NumpyActor:
     def __init__(self, layers: list[tuple[Float32, Float32]], manifest: Manifest) -> None:
         """`layers` are (weight (in, out), bias (out,)) from input to logits."""
         self.manifest = manifest
-        self._layers = layers
+        self.layers = layers
 
     @classmethod
     def of(cls, policy: Any, manifest: Manifest) -> Self:
@@ -42,9 +42,9 @@ class NumpyActor:
     def probabilities(self, stacked: Float32) -> Float32:
         """(N, 10 k) -> (N, 13)."""
         hidden = stacked
-        for weight, bias in self._layers[:-1]:
+        for weight, bias in self.layers[:-1]:
             hidden = np.tanh(hidden @ weight + bias)
-        weight, bias = self._layers[-1]
+        weight, bias = self.layers[-1]
         return head_probabilities(hidden @ weight + bias)
 
 
