@@ -1,0 +1,119 @@
+"""Many runs at once as Ray tasks: on this machine, or on a cluster.
+
+Every task has one CPU. A task whose worker is lost is started again; what it does then is the function's business
+(a training goes on from its checkpoint).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Config = TypeVar("Config")
+Result = TypeVar("Result")
+
+LOCAL = "local"
+WORKERS = 2
+"""Local processes; on a cluster as many as it has CPUs."""
+
+RETRIES = 3
+"""How often a task whose worker was lost is started again."""
+
+LOOPBACK = "127.0.0.1"
+
+OBJECT_STORE_BYTES = 128 * 2**20
+"""Of local Ray: configurations and results are small."""
+
+# Read by Ray when it is imported, and by its daemons when they start.
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+
+# The first, whatever its name says, makes 127.0.0.1 the node's address: otherwise every port is open to the network.
+_LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_raylet_start_wait_time_s": "300"}
+
+
+class DistributionError(RuntimeError):
+    """Runs cannot be distributed; the message says what is missing."""
+
+
+def map_runs(
+    function: Callable[[Config], Result],
+    configs: Iterable[Config],
+    address: str | None = None,
+    *,
+    workers: int = WORKERS,
+) -> Iterator[Result]:
+    """`function` of every configuration, side by side; results in the order of `configs`, each as soon as it is there.
+
+    `function` belongs to an installed module (its workers import it) and what it takes and returns can be sent.
+    `address` is None or "local" for `workers` processes on this machine, which are gone when the iterator ends,
+    "auto" inside a cluster, or "ray://host:10001". Raises what the first failing run raised, and ends the others
+    with it; DistributionError where Ray is missing or not reached.
+    """
+    with session(address, workers=workers) as ray:
+        task = ray.remote(num_cpus=1, max_retries=RETRIES)(function)
+        pending = [task.remote(config) for config in configs]
+        try:
+            while pending:
+                yield ray.get(pending[0])
+                pending.pop(0)
+        finally:
+            for reference in pending:
+                ray.cancel(reference, force=True)
+
+
+@contextmanager
+def session(address: str | None = None, *, workers: int = WORKERS) -> Iterator[Any]:
+    """A connection to Ray (the module), for several calls of `map_runs` to share; inside another one, that one."""
+    local = address in (None, LOCAL)
+    ray = _ray(_ENVIRONMENT | (_LOCAL_ENVIRONMENT if local else {}))
+    if ray.is_initialized():
+        yield ray
+        return
+    with tempfile.TemporaryDirectory(prefix="rlscaler-ray-", ignore_cleanup_errors=True) as scratch:
+        try:
+            if local:
+                _start(ray, workers, scratch)
+            else:
+                _reach(str(address))
+                ray.init(address, logging_level="warning")
+        except (OSError, RuntimeError, ValueError) as error:
+            ray.shutdown()
+            raise DistributionError(f"Ray at {address or LOCAL}: {error}") from error
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _start(ray: Any, workers: int, scratch: str) -> None:
+    ray.init(
+        LOCAL,
+        num_cpus=workers,
+        include_dashboard=False,
+        object_store_memory=OBJECT_STORE_BYTES,
+        logging_level="error",
+        _temp_dir=scratch,
+    )
+    if ray.util.get_node_ip_address() != LOOPBACK:
+        raise RuntimeError("it was imported before `map_runs` was called and opened its ports to the network")
+
+
+def _reach(address: str) -> None:
+    """Ray tries for many minutes what nobody listens to; raises OSError at once."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon:
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def _ray(environment: dict[str, str]) -> Any:
+    for name, value in environment.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise DistributionError("several runs at once need Ray: pip install 'rlscaler[ray]'") from error
+    return ray
