@@ -166,8 +166,8 @@ class Recorder(BaseCallback):
         figures = validate(actor)
         name = f"evaluation_episode_{self._per_env()}.json"
         (self.folder / name).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        for pattern, row in figures["patterns"].items():
-            self.logger.record(f"validation/{pattern}", row["j"])
+        for workload, row in figures["workloads"].items():
+            self.logger.record(f"validation/{workload}", row["j"])
         self.logger.record("validation/j", figures["mean"]["j"])
         if figures["mean"]["j"] < self.best:
             self.best = figures["mean"]["j"]
@@ -180,7 +180,7 @@ class Recorder(BaseCallback):
                 "reward": self.recent[0],
                 "cost": self.recent[1],
                 "late_percent": self.recent[2],
-                "validation": {key: figures[key] for key in ("mean", "patterns")},
+                "validation": {key: figures[key] for key in ("mean", "workloads")},
             }
         )
         self.path.write_text(json.dumps(self.rows, indent=1) + "\n", encoding="utf-8")

@@ -12,11 +12,11 @@ import matplotlib.pyplot as plt
 
 
 def plot_progress(rows: list[dict[str, Any]], path: Path) -> None:
-    """Validation J per pattern, and cost against lateness, over the steps."""
+    """Validation J per workload, and cost against lateness, over the steps."""
     steps = [row["steps"] / 1e6 for row in rows]
     figure, (scores, parts) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for pattern in rows[-1]["validation"]["patterns"]:
-        scores.plot(steps, [row["validation"]["patterns"][pattern]["j"] for row in rows], label=pattern)
+    for workload in rows[-1]["validation"]["workloads"]:
+        scores.plot(steps, [row["validation"]["workloads"][workload]["j"] for row in rows], label=workload)
     scores.plot(steps, [row["validation"]["mean"]["j"] for row in rows], "k", label="mean")
     scores.set(xlabel="million steps", ylabel="J = cost + 0.5 x late %", title="validation", yscale="log")
     scores.legend()

@@ -130,8 +130,8 @@ def summary(folder: Path) -> str:
     rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
     best = min(rows, key=lambda row: row["validation"]["mean"]["j"])
     lines = [
-        f"{pattern:>9}  J {figures['j']:6.2f}  cost {figures['cost']:5.2f}  late {figures['late_percent']:5.2f} %"
-        for pattern, figures in {**best["validation"]["patterns"], "mean": best["validation"]["mean"]}.items()
+        f"{workload:>14}  J {figures['j']:6.2f}  cost {figures['cost']:5.2f}  late {figures['late_percent']:5.2f} %"
+        for workload, figures in {**best["validation"]["workloads"], "mean": best["validation"]["mean"]}.items()
     ]
     return "\n".join([f"best validation, at {best['steps']:,} steps:", *lines, f"{folder}"])
 

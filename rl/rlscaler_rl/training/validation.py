@@ -1,4 +1,4 @@
-"""How good the policy is by now: nominal episodes that neither training nor any report sees."""
+"""How good the policy is by now: the tune parts of all workloads, which no report looks at."""
 
 from __future__ import annotations
 
@@ -8,54 +8,55 @@ from typing import Any
 import numpy as np
 
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.randomisation import PATTERNS
-from rlscaler_rl.simulation.scenario import Scenarios, from_rate, nominal
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.workloads import HELD_OUT, MIXED, PATTERNS, TRACES, Part, episodes
 
-STEADY = "steady"
-STEADY_RATES = (0.0, 5.0, 10.0, 20.0, 30.0, 50.0, 75.0, 100.0)
-"""Requests/s that do not change: a policy must also leave alone what needs nothing."""
+WORKLOADS = (*PATTERNS, *(name for name in TRACES if name != HELD_OUT), MIXED, "flat", "one_pool")
+"""The mean over these, each alike, chooses among policies."""
 
-WORKLOADS = (*PATTERNS, STEADY)
+EPISODES = 16
+"""Of every workload in every setting."""
 
-SEEDS = range(910_000, 910_008)
-"""Kept for choosing among policies; reports draw theirs elsewhere."""
-
-SETTINGS = ((15.0, 300), (15.0, 900), (30.0, 300), (30.0, 600), (30.0, 1200))
+SETTINGS = ((30.0, 600), (15.0, 600))
 """(interval, duration) in seconds."""
 
 
 @lru_cache(maxsize=len(SETTINGS))
 def scenarios(interval: float, duration: int) -> Scenarios:
-    """Every pattern with every seed, patterns outermost, then the steady loads.
+    """(len(WORKLOADS) * EPISODES) rows, workload by workload.
 
-    Half of the seeds begin with the fewest replicas, as the demo does, half with what the first rate needs.
+    Every other episode begins with the fewest replicas, as the demo does, the rest with what the first rate needs.
     """
-    patterns = [pattern for pattern in PATTERNS for _ in SEEDS]
-    moving = nominal(patterns, [*SEEDS] * len(PATTERNS), duration, interval)
-    flat = np.repeat(np.array(STEADY_RATES)[:, None], duration, axis=1)
-    made = Scenarios.concat([moving, from_rate(flat, [*SEEDS], interval, pattern=STEADY)])
-    needed = np.ceil(made.rate[:, 0] / (0.8 * made.rps[:, 0])).astype(np.int64)
-    made.initial[:, 0] = np.where(made.seed % 2 == 0, made.initial[:, 0], np.maximum(needed, 1))
+    settings: dict[str, Any] = {"runs": 1, "episodes": EPISODES, "seed": 0}
+    parts = [
+        episodes(name, Part.TUNE, **settings, duration_seconds=duration, interval_seconds=interval)
+        for name in WORKLOADS
+    ]
+    made = Scenarios.concat(parts)
+    made.initial[::2] = made.min_replicas[::2]
     return made
 
 
 def validate(actor: Any) -> dict[str, Any]:
-    """`mean` {j, cost, late_percent}, and the same per pattern and per setting."""
+    """`mean` {j, cost, late_percent}, and the same per workload (`workloads`) and per setting (`settings`)."""
     tables: dict[str, dict[str, dict[str, float]]] = {}
     for interval, duration in SETTINGS:
-        batch = scenarios(interval, duration)
-        result = run(batch, actor).result
-        tables[f"{interval:g}s/{duration}s"] = {
-            pattern: {name: float(getattr(result, name)[batch.pattern == pattern].mean()) for name in _FIGURES}
-            for pattern in WORKLOADS
-        }
+        tables[f"{interval:g}s/{duration}s"] = by_workload(run(scenarios(interval, duration), actor).result)
     per_workload = {name: _mean(tables, (name,)) for name in WORKLOADS}
-    return {"mean": _mean(tables, WORKLOADS), "patterns": per_workload, "settings": tables}
+    return {"mean": _mean(tables, WORKLOADS), "workloads": per_workload, "settings": tables}
 
 
-_FIGURES = ("j", "cost", "late_percent")
+def by_workload(figures: Any) -> dict[str, dict[str, float]]:
+    """Means of `figures.j`, `.cost` and `.late_percent` over the rows of each workload in `scenarios`."""
+    return {
+        workload: {name: float(getattr(figures, name)[i * EPISODES : (i + 1) * EPISODES].mean()) for name in FIGURES}
+        for i, workload in enumerate(WORKLOADS)
+    }
 
 
-def _mean(tables: dict[str, dict[str, dict[str, float]]], patterns: tuple[str, ...]) -> dict[str, float]:
-    rows = [table[pattern] for table in tables.values() for pattern in patterns]
-    return {name: float(np.mean([row[name] for row in rows])) for name in _FIGURES}
+FIGURES = ("j", "cost", "late_percent")
+
+
+def _mean(tables: dict[str, dict[str, dict[str, float]]], workloads: tuple[str, ...]) -> dict[str, float]:
+    rows = [table[workload] for table in tables.values() for workload in workloads]
+    return {name: float(np.mean([row[name] for row in rows])) for name in FIGURES}
