@@ -47,6 +47,10 @@ class Trace:
         return len(self.rate) * self.width_s
 
     @cached_property
+    def _edges(self) -> Float:
+        return np.asarray(np.arange(len(self.rate) + 1) * self.width_s, np.float64)
+
+    @cached_property
     def _cumulated(self) -> Float:
         return np.append(0.0, np.cumsum(self.rate * self.width_s))
 
@@ -57,8 +61,7 @@ class Trace:
     def volume(self, time_s: ArrayLike) -> Float:
         """Requests since the trace's begin, for times of any shape; the trace repeats when it is over."""
         laps, rest = np.divmod(np.asarray(time_s, dtype=float), self.length_s)
-        edges = np.arange(len(self.rate) + 1) * self.width_s
-        return np.asarray(laps * self._cumulated[-1] + np.interp(rest, edges, self._cumulated))
+        return np.asarray(laps * self._cumulated[-1] + np.interp(rest, self._edges, self._cumulated))
 
     def per_second(self) -> Float:
         """(whole seconds,) requests/s: wide bins interpolated (`SMOOTH_FROM_SECONDS`), fine ones averaged."""
@@ -67,9 +70,10 @@ class Trace:
             raise TraceError(f"a trace of {self.length_s:g} s: at least one second is needed")
         if self.width_s >= SMOOTH_FROM_SECONDS:
             middles = (np.arange(len(self.rate)) + 0.5) * self.width_s
-            return np.interp(np.arange(seconds) + 0.5, middles, self.rate)
-        edges = np.minimum(np.arange(seconds + 1.0), self.length_s * (1 - 1e-12))
-        return np.maximum(np.diff(self.volume(edges)), 0.0)
+            return np.asarray(np.interp(np.arange(seconds) + 0.5, middles, self.rate))
+        if self.width_s == 1:
+            return self.rate
+        return np.asarray(np.diff(np.interp(np.arange(seconds + 1), self._edges, self._cumulated)))
 
     def digest(self) -> str:
         """SHA-256 of width and rates: the same for a file however it is compressed or commented."""

@@ -23,6 +23,7 @@ SUMMARY = {
     "load": "Generate load with Locust.",
     "operator": "Run the operator.",
     "service": "Run the emulated inference service.",
+    "trace": "List, import and cut recorded loads.",
     "train": "Train a policy with PPO.",
 }
 """One line per command for `--help`, which must not import the commands themselves."""
@@ -34,6 +35,7 @@ EXTRA = {
     "evaluate": "train",
     "load": "load",
     "service": "load",
+    "trace": "train",
     "train": "train",
 }
 """The optional dependencies that a command needs, named when one of them is missing."""

@@ -7,6 +7,7 @@ nominal service; in the others every column is nominal with some probability and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -230,7 +231,8 @@ def _load(
     drawn = low[:, None] + (high - low)[:, None] * shape
     called = np.where(steady, "steady", names).astype("<U16")
     if loads is not None and len(rows := np.flatnonzero(rng.random(n) < ranges.trace_share)):
-        factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(*np.log(ranges.trace_scale), len(rows))))
+        low_log, high_log = map(math.log, ranges.trace_scale)
+        factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(low_log, high_log, len(rows))))
         drawn[rows] = loads(len(rows), seconds, rng) * (factor * PLANNED * capacity[rows])[:, None]
         called[rows] = "trace"
     return drawn, called

@@ -1,10 +1,15 @@
 """Workloads: what episodes are made of, in parts for training, tuning and testing."""
 
-from rlscaler_rl.workloads.episodes import blocks, episodes
+from typing import TYPE_CHECKING, Any
+
 from rlscaler_rl.workloads.errors import WorkloadError
+from rlscaler_rl.workloads.library import blocks
 from rlscaler_rl.workloads.names import EXTRAS, HELD_OUT, MIXED, NAMES, PATTERNS, TRACES, VARIED, Part
 from rlscaler_rl.workloads.recording import Recording, cut
 from rlscaler_rl.workloads.training import TraceLoads
+
+if TYPE_CHECKING:
+    from rlscaler_rl.workloads.draw import episodes
 
 __all__ = [
     "EXTRAS",
@@ -22,3 +27,12 @@ __all__ = [
     "cut",
     "episodes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`episodes` needs the simulator, which takes a second to import; `rlscaler trace --help` does not."""
+    if name == "episodes":
+        from rlscaler_rl.workloads.draw import episodes
+
+        return episodes
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

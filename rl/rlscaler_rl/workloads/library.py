@@ -90,12 +90,36 @@ def recording(name: str, traces: Path | None = None, fold: int | None = None) ->
     if fold is not None and not 0 <= fold < len(split.folds):
         raise WorkloadError(f"{name}: fold {fold}; there are 0 to {len(split.folds) - 1}")
     if traces is None and WHOLE not in split.sample:
-        pieces = {part: (_sample(split.sample[part]).per_second(),) for part in Part}
-        return Recording(name, pieces, split.reference_rps)
+        stretches = {part: (_sample(split.sample[part]).per_second(),) for part in Part}
+        return Recording(name, stretches, split.reference_rps)
     rate = (_full(split, traces) if traces else _sample(split.sample[WHOLE])).per_second()
     spans = _folded(split, fold) if split.folds else split.parts
     pieces = {part: tuple(rate[begin:end] for begin, end in spans[part]) for part in Part}
     return Recording(name, pieces, split.reference_rps)
+
+
+def recorded_part(name: str, part: Part, traces: Path | None = None, fold: int | None = None) -> Recording:
+    """`recording`, or WorkloadError where it has no such part."""
+    folds = len(splits().traces[name].folds)
+    if folds and (part == Part.TRAIN or (part == Part.TUNE and fold is None)):
+        remedy = "train on the others" if part == Part.TRAIN else f"name one of the folds 0 to {folds - 1}"
+        raise WorkloadError(f"{name}: has no {part} part, it is held out of training and cut into folds; {remedy}")
+    return recording(name, traces, fold)
+
+
+def blocks(
+    name: str | Recording,
+    part: Part,
+    duration_seconds: int = 600,
+    *,
+    traces: Path | None = None,
+    fold: int | None = None,
+) -> int | None:
+    """How many different stretches of a recorded workload there are, none overlapping another; None for the others,
+    of which there is no end."""
+    if isinstance(name, Recording):
+        return name.count(Part(part), duration_seconds)
+    return recorded_part(name, Part(part), traces, fold).count(Part(part), duration_seconds) if name in TRACES else None
 
 
 def _folded(split: Split, fold: int | None) -> dict[Part, Any]:

@@ -80,7 +80,7 @@ def reference(rate: Float, name: str) -> float:
     found = float(np.percentile(rate, REFERENCE_PERCENTILE)) if len(rate) else 0.0
     if found <= 0:
         raise WorkloadError(
-            f"{name}: its train part, the first {FRACTIONS[Part.TRAIN]:.0%}, is silent 99 % of the time; "
+            f"{name}: its train part, the first {100 * FRACTIONS[Part.TRAIN]:g} %, is silent 99 % of the time; "
             "choose a history with traffic from its beginning"
         )
     return found

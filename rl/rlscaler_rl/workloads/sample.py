@@ -13,7 +13,7 @@ import numpy as np
 
 from rlscaler_loadgen.traces import Trace, read_trace, write_trace
 from rlscaler_rl.workloads.library import WHOLE, Sample, Span, Split, Splits, data_file
-from rlscaler_rl.workloads.names import TRACES, Part
+from rlscaler_rl.workloads.names import HELD_OUT, TRACES, Part
 from rlscaler_rl.workloads.recording import FRACTIONS, REFERENCE_PERCENTILE, Float
 
 RULE = (
@@ -91,19 +91,20 @@ def split(name: str, folder: Path) -> Split:
     """Cut one trace and write its samples."""
     about = ABOUT[name]
     trace = read_trace(folder / about["file"])
-    if name == "azure_code":
-        rate, cut = trace.per_second(), {"folds": AZURE_CODE_FOLDS}
-    else:
+    rate = trace.per_second()
+    parts: dict[Part, tuple[Span, ...]] = {}
+    if name != HELD_OUT:
         parts = AZURE_CONV if name == "azure_conv" else by_time(trace)
-        rate, cut = trace.per_second()[slice(*parts[Part.TRAIN][0])], {"parts": parts}
+        rate = rate[slice(*parts[Part.TRAIN][0])]
     return Split(
         **about,
         bins=len(trace.rate),
         width_s=trace.width_s,
         digest=trace.digest(),
         reference_rps=round(float(np.percentile(rate, REFERENCE_PERCENTILE)), 6),
-        **cut,  # type: ignore[arg-type]
-        sample=_samples(name, trace, cut.get("parts")),
+        parts=parts,
+        folds=AZURE_CODE_FOLDS if name == HELD_OUT else (),
+        sample=_samples(name, trace, parts),
     )
 
 
@@ -125,8 +126,8 @@ def busiest(trace: Trace, begin: int, end: int, window: int) -> int:
     return begin + int(np.argmax(scores)) * HOUR
 
 
-def _samples(name: str, trace: Trace, parts: dict[Part, tuple[Span, ...]] | None) -> dict[str, Sample]:
-    if name not in WINDOW_SECONDS or parts is None:
+def _samples(name: str, trace: Trace, parts: dict[Part, tuple[Span, ...]]) -> dict[str, Sample]:
+    if name not in WINDOW_SECONDS:
         return {WHOLE: _write(name, WHOLE, trace, 0, int(trace.length_s), digits=6)}
     found = {}
     for part, window in WINDOW_SECONDS[name].items():

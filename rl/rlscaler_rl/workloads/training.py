@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,7 +49,7 @@ class TraceLoads:
         """
         which = rng.integers(len(self._pieces), size=n)
         start, choice = rng.random(n), rng.random(n)
-        speed = np.exp(rng.uniform(*np.log(SPEED), n))
+        speed = np.exp(rng.uniform(math.log(SPEED[0]), math.log(SPEED[1]), n))
         speed = np.where(rng.random(n) < SPEED_SHARE, speed, 1.0)
         ticks = np.floor(np.arange(seconds) * speed[:, None]).astype(np.int64)
         loads = np.empty((n, seconds), np.float32)

@@ -13,7 +13,7 @@ from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.simulation.scenario import Scenarios, from_rate
 from rlscaler_rl.workloads import synthetic
 from rlscaler_rl.workloads.errors import WorkloadError
-from rlscaler_rl.workloads.library import recording, splits
+from rlscaler_rl.workloads.library import recorded_part
 from rlscaler_rl.workloads.names import NAMES, TRACES, Part
 from rlscaler_rl.workloads.recording import Recording
 
@@ -54,7 +54,7 @@ def episodes(
     part = Part(part)
     seeds = row_seeds(part, runs, episodes, seed)
     if isinstance(name, Recording) or name in TRACES:
-        source = name if isinstance(name, Recording) else _recorded(name, part, traces, fold)
+        source = name if isinstance(name, Recording) else recorded_part(name, part, traces, fold)
         first = seed * episodes
         made = _blocks(source, part, seeds, first, duration_seconds, high, interval_seconds, service)
     elif name not in NAMES:
@@ -65,33 +65,10 @@ def episodes(
     return made
 
 
-def blocks(
-    name: str | Recording,
-    part: Part,
-    duration_seconds: int = 600,
-    *,
-    traces: Path | None = None,
-    fold: int | None = None,
-) -> int | None:
-    """How many different stretches of a recorded workload there are, none overlapping another; None for the others,
-    of which there is no end."""
-    if isinstance(name, Recording):
-        return name.count(Part(part), duration_seconds)
-    return _recorded(name, Part(part), traces, fold).count(Part(part), duration_seconds) if name in TRACES else None
-
-
 def row_seeds(part: Part, runs: int, episodes: int, seed: int) -> NDArray[np.int64]:
     """(runs x episodes,) a seed for every row; run r has those of `seed + r`."""
     drawn = [np.random.SeedSequence(seed + r).generate_state(episodes) for r in range(runs)]
     return np.concatenate(drawn).astype(np.int64) + _OFFSET[part]
-
-
-def _recorded(name: str, part: Part, traces: Path | None, fold: int | None) -> Recording:
-    split = splits().traces[name]
-    if split.folds and (part == Part.TRAIN or (part == Part.TUNE and fold is None)):
-        remedy = "train on the others" if part == Part.TRAIN else f"name one of the folds 0 to {len(split.folds) - 1}"
-        raise WorkloadError(f"{name}: has no {part} part, it is held out of training and cut into folds; {remedy}")
-    return recording(name, traces, fold)
 
 
 def _blocks(

@@ -1,0 +1,162 @@
+"""`rlscaler trace`: look at recorded loads, import a service's own, cut them. Heavy imports wait for the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rlscaler_rl.workloads.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from rlscaler_loadgen.traces import Trace
+    from rlscaler_rl.workloads.facts import Facts
+
+_FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_TRACES = click.option("--traces", type=_FOLDER, help="Folder with the full traces; the samples that ship by default.")
+
+
+@click.group()
+def trace() -> None:
+    """Recorded loads: list, import from a CSV file or Prometheus, cut into train, tune and test parts, plot."""
+
+
+@trace.command(name="list")
+@click.argument("files", type=_FILE, nargs=-1)
+@_TRACES
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def list_(files: tuple[Path, ...], traces: Path | None, as_json: bool) -> None:
+    """What is known about the recorded workloads, or about FILES of your own."""
+    from rlscaler_rl.workloads import facts
+
+    found = [facts.own(_read(path), _stem(path)) for path in files] if files else facts.named(traces)
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        _print(found)
+
+
+@trace.command(name="import")
+@click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="[FILE.csv] [OUT.csv]")
+@click.option("--prometheus", "url", help="Address of a Prometheus; then only OUT.csv is named.")
+@click.option("--query", help="PromQL that gives one series in requests/s, such as sum(rate(http_requests_total[1m])).")
+@click.option("--from", "begin", default="now-7d", show_default=True, help="ISO 8601, Unix seconds, now or now-7d.")
+@click.option("--to", "end", default="now", show_default=True, help="The same.")
+@click.option("--step", default="15s", show_default=True, help="Width of a bin: whole seconds or like 15s, 1m.")
+@click.option("--bearer-token-file", type=_FILE, help="File with the token that Prometheus asks for.")
+@click.option("--fill", type=click.Choice(["hold", "zero"]), help="What stands in for missing samples; else an error.")
+@click.option("--force", is_flag=True, help="Overwrite OUT.csv.")
+def import_(paths: tuple[Path, ...], url: str | None, force: bool, **options: Any) -> None:
+    """Check a trace FILE.csv (and write it to OUT.csv), or make OUT.csv of a service's history in Prometheus.
+
+    A trace has the columns time_s,requests_per_s in bins of one width; an OUT that ends with .gz is compressed.
+    """
+    from rlscaler_loadgen.traces import write_trace
+
+    if len(paths) > (2 if url is None else 1):
+        raise click.UsageError("name FILE.csv and perhaps OUT.csv; with --prometheus only OUT.csv")
+    if url is None and (given := [f"--{name.replace('_', '-')}" for name in ("query", "fill") if options[name]]):
+        raise click.UsageError(f"{', '.join(given)}: only with --prometheus")
+    out = paths[-1] if url is not None or len(paths) == 2 else None
+    if out is not None and out.exists() and not force:
+        raise click.UsageError(f"{out}: exists; name another file or add --force")
+    found = _read(paths[0]) if url is None else _ask(url, **options)
+    if out is not None:
+        _write(write_trace, out, found)
+    from rlscaler_rl.workloads.facts import own
+
+    _print([own(found, _stem(out or paths[0]))])
+
+
+@trace.command()
+@click.argument("file", type=_FILE)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder; that of FILE by default.")
+def split(file: Path, out: Path | None) -> None:
+    """Cut FILE by time: 60 % train, 15 % tune, 25 % test, each a trace, and FILE.split.json with their digests."""
+    from rlscaler_rl.workloads.splitting import split_file
+
+    for path in split_file(_read(file), _stem(file), out or file.parent):
+        click.echo(path)
+
+
+@trace.command()
+@_TRACES
+@click.option("--out", type=_FILE, default=Path("workloads.png"), show_default=True)
+@click.option("--seed", default=0, show_default=True)
+def plot(traces: Path | None, out: Path, seed: int) -> None:
+    """Draw the first test episode of every workload."""
+    from rlscaler_rl.workloads.plot import draw
+
+    draw(out, traces, seed)
+    click.echo(out)
+
+
+def _ask(
+    url: str, query: str | None, begin: str, end: str, step: str, bearer_token_file: Path | None, fill: str | None
+) -> Trace:
+    from rlscaler_rl.workloads.history import Range, parse_duration, parse_time, read_history, read_token
+
+    if not query:
+        raise click.UsageError("--query: is needed, such as 'sum(rate(http_requests_total[1m]))'")
+    now = datetime.now(UTC)
+    asked = Range.between(parse_time(begin, now), parse_time(end, now), parse_duration(step))
+    token = read_token(bearer_token_file) if bearer_token_file else None
+    return read_history(url, query, asked, token=token, fill=fill)
+
+
+def _read(path: Path) -> Trace:
+    from rlscaler_loadgen.errors import TraceError
+    from rlscaler_loadgen.traces import read_trace
+
+    try:
+        return read_trace(path)
+    except TraceError as error:
+        raise WorkloadError(str(error)) from error
+
+
+def _write(write: Any, out: Path, found: Trace) -> None:
+    try:
+        write(out, found)
+    except OSError as error:
+        raise WorkloadError(f"{out}: {error.strerror}; name a file that can be written") from error
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".csv")
+
+
+def _print(found: list[Facts]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("name", "bins", "length", "p50", "p99", "peak", "dispersion", "train/tune/test", "blocks", "digest"):
+        table.add_column(column, justify="left" if column in ("name", "digest") else "right", overflow="fold")
+    for one in found:
+        rates = (f"{value:.4g}" for value in (one.p50, one.p99, one.peak, one.dispersion))
+        parts = "/".join(_length(seconds) if seconds else "-" for seconds in one.parts.values())
+        blocks = "/".join(str(count) if one.parts[part] else "-" for part, count in one.blocks.items())
+        size = f"{one.bins} x {one.width_s:g} s"
+        table.add_row(one.name, size, _length(one.length_s), *rates, parts, blocks, one.digest[:12])
+    console = Console(width=max(Console().width, 130), highlight=False)
+    console.print(table)
+    console.print()
+    for one in found:
+        console.print(f"{one.name}: {one.what}; {one.source}; {one.licence}", markup=False, soft_wrap=True)
+    console.print(
+        "p50, p99, peak: requests/s as recorded. dispersion: variance over mean of the requests in 10 s. "
+        "blocks: of 10 minutes. digest: SHA-256 of the whole series.",
+        soft_wrap=True,
+    )
+
+
+def _length(seconds: float) -> str:
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.3g} {name}"
+    return f"{seconds:g} s"

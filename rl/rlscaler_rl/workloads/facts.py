@@ -1,0 +1,91 @@
+"""What there is to know about a recorded load before it is used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rlscaler_loadgen.traces import Trace
+from rlscaler_rl.workloads.library import WHOLE, recording, splits
+from rlscaler_rl.workloads.names import TRACES, Part
+from rlscaler_rl.workloads.recording import Float, Recording, cut
+
+DISPERSION_SECONDS = 10
+BLOCK_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Rates in requests/s as recorded, times in seconds."""
+
+    name: str
+    what: str
+    bins: int
+    width_s: float
+    length_s: float
+    p50: float
+    p99: float
+    peak: float
+    dispersion: float
+    """Variance over mean of the requests in 10 s: 1 for Poisson arrivals of a constant rate."""
+    reference: float
+    """The rate that becomes the planned peak: the 99th percentile of the train part."""
+    parts: dict[str, int]
+    """Seconds."""
+    blocks: dict[str, int]
+    """Of 10 minutes, none overlapping another."""
+    source: str
+    licence: str
+    digest: str
+    """SHA-256 of the whole series."""
+
+
+def named(traces: Path | None = None) -> list[Facts]:
+    """The recorded workloads, of their samples or of the full files in the folder `traces`."""
+    found = []
+    for name in TRACES:
+        split = splits().traces[name]
+        one = recording(name, traces)
+        sampled = traces is None and WHOLE not in split.sample
+        seconds = sum(map(one.seconds, Part)) if sampled else split.bins * split.width_s
+        what = f"{split.what} (sample)" if sampled else split.what
+        bins = round(seconds / split.width_s)
+        about = {"source": split.source, "licence": split.licence, "digest": split.digest}
+        found.append(_facts(one, what, bins, split.width_s, about))
+    return found
+
+
+def own(trace: Trace, name: str) -> Facts:
+    """A trace of one's own."""
+    notes = dict(comment.split(":", 1) for comment in trace.comments if ":" in comment)
+    known = {key.strip().lower(): value.strip() for key, value in notes.items()}
+    about = {"source": known.get("source", "-"), "licence": known.get("licence", "-"), "digest": trace.digest()}
+    return _facts(cut(trace, name), "your own", len(trace.rate), trace.width_s, about)
+
+
+def dispersion(rate: Float) -> float:
+    """Of requests in 10 s, rate (seconds,)."""
+    counts = rate[: len(rate) // DISPERSION_SECONDS * DISPERSION_SECONDS].reshape(-1, DISPERSION_SECONDS).sum(1)
+    return float(counts.var() / counts.mean()) if len(counts) and counts.any() else 0.0
+
+
+def _facts(one: Recording, what: str, bins: int, width: float, about: dict[str, str]) -> Facts:
+    rate = np.concatenate([piece for part in Part for piece in one.pieces[part]])
+    p50, p99, peak = np.percentile(rate, (50, 99, 100))
+    return Facts(
+        name=one.name,
+        what=what,
+        bins=bins,
+        width_s=width,
+        length_s=bins * width,
+        p50=float(p50),
+        p99=float(p99),
+        peak=float(peak),
+        dispersion=dispersion(rate),
+        reference=one.reference,
+        parts={part.value: one.seconds(part) for part in Part},
+        blocks={part.value: one.count(part, BLOCK_SECONDS) for part in Part},
+        **about,
+    )

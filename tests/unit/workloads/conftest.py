@@ -1,0 +1,82 @@
+"""A server on loopback that answers range queries as Prometheus does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+LIMIT = 11_000
+"""Prometheus's own."""
+
+
+@dataclass
+class Api:
+    """`series(time) -> {labels: value}` is what the store holds; None where a sample is missing."""
+
+    series: Callable[[float], dict[str, float | None]] = lambda moment: {"": 1.0}
+    token: str | None = None
+    answer: tuple[int, str] | None = None
+    """Said instead."""
+    asked: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+
+    def respond(self, path: str, authorization: str | None) -> tuple[int, str]:
+        if self.token is not None and authorization != f"Bearer {self.token}":
+            return 401, "Unauthorized\n"
+        if self.answer is not None:
+            return self.answer
+        if urlsplit(path).path != "/api/v1/query_range":
+            return 404, "404 page not found\n"
+        query = {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
+        self.asked.append(query)
+        start, end, step = (float(query[name]) for name in ("start", "end", "step"))
+        if (end - start) / step + 1 > LIMIT:
+            return 400, _error("exceeded maximum resolution of 11,000 points per timeseries.")
+        found: dict[str, list[list[Any]]] = {}
+        for i in range(int((end - start) / step) + 1):
+            moment = start + i * step
+            for labels, value in self.series(moment).items():
+                if value is not None:
+                    found.setdefault(labels, []).append([moment, "NaN" if value != value else repr(value)])
+        result = [{"metric": {"pod": labels} if labels else {}, "values": values} for labels, values in found.items()]
+        return 200, json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+
+def _error(text: str) -> str:
+    return json.dumps({"status": "error", "errorType": "bad_data", "error": text})
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    api = Api()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, text = api.respond(self.path, self.headers["Authorization"])
+            content = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    api.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield api
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
