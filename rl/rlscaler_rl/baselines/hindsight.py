@@ -50,21 +50,26 @@ class Hindsight(Periodic):
         self.peaks = [highest_ahead(need, (cold[:, pool] + period).astype(np.int64)) for pool in (GPU, CPU)]
 
     def size(self, samples: Samples, state: State) -> Int:
-        """GPU replicas for the highest rate until a GPU ordered now is ready; CPU replicas for the rest.
-
-        A GPU replica goes only when the CPU replicas that take over are ready.
-        """
-        ready = samples.ready_replicas
+        """As `sized_ahead`, by the highest rate until a replica ordered now is ready."""
         now = min(int(samples.time[0]), self.rate.shape[1] - 1)
-        far = cheapest_mix(self.params, self.peaks[GPU][:, now].astype(np.float64))[:, GPU]
-        need = self.peaks[CPU][:, now].astype(np.float64)
-        held = self.params.copy()
-        held.min_replicas[:, GPU] = held.max_replicas[:, GPU] = np.minimum(far, ready[:, GPU])
-        cpu = cheapest_mix(held, need)[:, CPU]
-        rps = np.where(self.params.present, self.params.requests_per_second, np.inf)
-        uncovered = need - np.minimum(cpu, ready[:, CPU]) * np.where(np.isfinite(rps), rps, 0.0)[:, CPU]
-        bridging = np.minimum(np.ceil(uncovered / rps[:, GPU]), ready[:, GPU]).astype(np.int32)
-        return np.stack([np.maximum(far, bridging), cpu], axis=1)
+        far, near = (self.peaks[pool][:, now].astype(np.float64) for pool in (GPU, CPU))
+        return sized_ahead(self.params, samples.ready_replicas, far, near)
+
+
+def sized_ahead(params: Params, ready: Int, far: Float, near: Float) -> Int:
+    """(N, 2) GPU replicas for the rate `far` (N,) that comes within their cold start; CPU replicas for what of `near`
+    (N,) the GPU replicas that are ready do not carry.
+
+    A GPU replica goes only when the CPU replicas that take over are ready.
+    """
+    gpu = cheapest_mix(params, far)[:, GPU]
+    held = params.copy()
+    held.min_replicas[:, GPU] = held.max_replicas[:, GPU] = np.minimum(gpu, ready[:, GPU])
+    cpu = cheapest_mix(held, near)[:, CPU]
+    rps = np.where(params.present, params.requests_per_second, np.inf)
+    uncovered = near - np.minimum(cpu, ready[:, CPU]) * np.where(np.isfinite(rps), rps, 0.0)[:, CPU]
+    bridging = np.minimum(np.ceil(uncovered / rps[:, GPU]), ready[:, GPU]).astype(np.int32)
+    return np.stack([np.maximum(gpu, bridging), cpu], axis=1)
 
 
 def highest_ahead(rate: Float32, lead: Int) -> Float32:

@@ -19,24 +19,17 @@ from rlscaler_rl.decision.action import LOGITS
 from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.types import OBSERVATIONS
-from rlscaler_rl.training.export import NumpyActor
+from rlscaler_rl.training.export import NumpyActor, actor_layers
 
 WEIGHTS = "policy.pth"
-_HIDDEN = "mlp_extractor.policy_net"
 
 
 def actor_from_zip(path: str | Path) -> NumpyActor:
     """The actor of best_model.zip or model_episode_*.zip; it has no envelope. Raises ModelError."""
     path = Path(path)
     state = _state(path)
-    names = sorted(
-        name.removesuffix(".weight") for name in state if name.startswith(_HIDDEN) and name.endswith("weight")
-    )
     try:
-        layers = [
-            (state[f"{name}.weight"].numpy().T.copy(), state[f"{name}.bias"].numpy().copy())
-            for name in [*names, "action_net"]
-        ]
+        layers = actor_layers(state)
     except KeyError as error:
         raise ModelError(
             f"{path}: {WEIGHTS} has no {error}; only models that `rlscaler train` saved are read"

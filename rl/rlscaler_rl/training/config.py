@@ -43,7 +43,7 @@ class EnvironmentConfig(_Part):
     objective: Literal["slo_cost", "weighted", "performance_cost"] = "slo_cost"
     residual: bool = False
     """The action is added to the forecast rule's replicas instead of the present ones."""
-    stack_size: int = Field(default=4, ge=1, le=64)
+    stack_size: int = Field(default=12, ge=1, le=64)
     asymmetric: bool = True
     """Let the critic see the scenario's hidden facts and near future; the actor never does."""
     latency_weight: float = Field(default=WEIGHTS["latency"], ge=0)
@@ -118,7 +118,7 @@ class AgentConfig(_Part):
     evaluation_episodes: int = Field(default=20, ge=1)
     """Episodes per environment between two evaluations."""
     torch_threads: int = Field(default=1, ge=1)
-    learning_rate: float = Field(default=3e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""
     hidden_size: int = Field(default=128, ge=1)
@@ -135,6 +135,10 @@ class AgentConfig(_Part):
     final_entropy: float = Field(default=0.0005, ge=0)
     """Reached linearly at the end."""
     max_grad_norm: float = Field(default=5.0, gt=0)
+    imitation_rounds: int = Field(default=8, ge=0)
+    """Of imitating the hindsight rule before the first update; 0 begins from an actor that does nothing."""
+    critic_rollouts: int = Field(default=4, ge=0)
+    """Rollouts after imitation from which only the critic learns."""
 
 
 class TrainingConfig(_Part):

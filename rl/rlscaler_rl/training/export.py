@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import onnx
+import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
@@ -35,9 +37,7 @@ class NumpyActor:
     @classmethod
     def of(cls, policy: Any, manifest: Manifest) -> Self:
         """The policy's actor as it is now."""
-        linear = [layer for layer in layers(policy) if isinstance(layer, nn.Linear)]
-        pairs = [(layer.weight.detach().numpy().T.copy(), layer.bias.detach().numpy().copy()) for layer in linear]
-        return cls(pairs, manifest)
+        return cls(actor_layers(policy.state_dict()), manifest)
 
     def probabilities(self, stacked: Float32) -> Float32:
         """(N, 10 k) -> (N, 13)."""
@@ -48,9 +48,42 @@ class NumpyActor:
         return head_probabilities(hidden @ weight + bias)
 
 
-def layers(policy: Any) -> list[nn.Module]:
-    """The actor's layers from input to logits."""
-    return [*policy.mlp_extractor.policy_net, policy.action_net]
+def actor_layers(state: Mapping[str, torch.Tensor]) -> list[tuple[Float32, Float32]]:
+    """(weight (in, out), bias (out,)) from observation to logits out of a policy's state dict.
+
+    The standardisation of the inputs is folded into the first layer. Raises KeyError for another network's weights.
+    """
+    hidden = sorted(
+        name.removesuffix(".weight") for name in state if name.startswith(_HIDDEN) and name.endswith("weight")
+    )
+    pairs = [
+        (state[f"{name}.weight"].double().numpy().T.copy(), state[f"{name}.bias"].double().numpy().copy())
+        for name in [*hidden, "action_net"]
+    ]
+    weight, bias = pairs[0]
+    shift, scale = (state[f"mlp_extractor.{name}"].double().numpy()[: len(weight)] for name in ("shift", "scale"))
+    weight = weight * scale[:, None]
+    pairs[0] = weight, bias - shift @ weight
+    return [(w.astype(np.float32), b.astype(np.float32)) for w, b in pairs]
+
+
+def set_actor_layers(policy: nn.Module, layers: Sequence[tuple[Float32, Float32]]) -> None:
+    """The inverse of `actor_layers`, under whatever standardisation the policy has. Raises ValueError: other sizes."""
+    networks = policy.mlp_extractor
+    linear = [layer for layer in [*networks.policy_net, policy.action_net] if isinstance(layer, nn.Linear)]
+    theirs, ours = [(layer.in_features, layer.out_features) for layer in linear], [weight.shape for weight, _ in layers]
+    if theirs != ours:
+        raise ValueError(f"its layers are {ours} and the policy's {theirs}")
+    weight, bias = (array.astype(np.float64) for array in layers[0])
+    shift, scale = (getattr(networks, name).double().numpy()[: len(weight)] for name in ("shift", "scale"))
+    pairs = [(weight / scale[:, None], bias + shift @ weight), *layers[1:]]
+    with torch.no_grad():
+        for layer, (weight, bias) in zip(linear, pairs, strict=True):
+            layer.weight.copy_(torch.from_numpy(np.ascontiguousarray(weight.T)))
+            layer.bias.copy_(torch.from_numpy(np.array(bias)))
+
+
+_HIDDEN = "mlp_extractor.policy_net"
 
 
 def bare_manifest(config: TrainingConfig, name: str = "ppo") -> Manifest:
@@ -59,24 +92,22 @@ def bare_manifest(config: TrainingConfig, name: str = "ppo") -> Manifest:
     return Manifest(name=name, stack_size=environment.stack_size, residual=environment.residual)
 
 
-def to_onnx(actor_layers: list[nn.Module], width: int) -> bytes:
-    """`observation` (N, width) -> `logits` (N, 13), float32, any N."""
+def to_onnx(layers: list[tuple[Float32, Float32]]) -> bytes:
+    """Layers with tanh between them as a graph `observation` (N, width) -> `logits` (N, 13), float32, any N."""
     nodes, weights, value = [], [], INPUT
-    for index, layer in enumerate(actor_layers):
-        name = OUTPUT if index == len(actor_layers) - 1 else f"layer{index}"
-        if isinstance(layer, nn.Linear):
-            weights.append(numpy_helper.from_array(layer.weight.detach().numpy(), f"{name}.weight"))
-            weights.append(numpy_helper.from_array(layer.bias.detach().numpy(), f"{name}.bias"))
-            nodes.append(helper.make_node("Gemm", [value, f"{name}.weight", f"{name}.bias"], [name], transB=1))
-        elif isinstance(layer, nn.Tanh):
-            nodes.append(helper.make_node("Tanh", [value], [name]))
-        else:
-            raise TypeError(f"{type(layer).__name__}: only Linear and Tanh layers are exported")
-        value = name
+    for index, (weight, bias) in enumerate(layers):
+        last = index == len(layers) - 1
+        name = OUTPUT if last else f"layer{index}"
+        weights.append(numpy_helper.from_array(weight, f"{name}.weight"))
+        weights.append(numpy_helper.from_array(bias, f"{name}.bias"))
+        nodes.append(helper.make_node("Gemm", [value, f"{name}.weight", f"{name}.bias"], [name]))
+        if not last:
+            nodes.append(helper.make_node("Tanh", [name], [f"{name}.tanh"]))
+        value = f"{name}.tanh"
     graph = helper.make_graph(
         nodes,
         "actor",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["N", width])],
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["N", len(layers[0][0])])],
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["N", LOGITS])],
         weights,
     )
@@ -88,7 +119,7 @@ def to_onnx(actor_layers: list[nn.Module], width: int) -> bytes:
 
 def export(policy: Any, config: TrainingConfig, steps: int, name: str = "ppo") -> tuple[bytes, Manifest]:
     """The graph and the manifest that names it by digest."""
-    content = to_onnx(layers(policy), policy.mlp_extractor.actor_width)
+    content = to_onnx(actor_layers(policy.state_dict()))
     contract = config.environment.contract()
     manifest = Manifest(
         name=name,

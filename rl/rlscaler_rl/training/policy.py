@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.distributions import Distribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import nn
@@ -16,24 +18,44 @@ _REPLICAS = (OBSERVATIONS.index("gpu_replicas"), OBSERVATIONS.index("cpu_replica
 _NEVER = -1e8
 
 
+SMALLEST_DEVIATION = 0.02
+"""Columns that hardly vary are not blown up beyond this."""
+
+
 class Networks(nn.Module):
-    """Two tanh layers each: the actor reads the first `actor_width` columns, the critic all of them."""
+    """Two tanh layers each: the actor reads the first `actor_width` columns, the critic all of them.
+
+    Inputs are standardised by constants that `calibrate` sets once; export folds them into the first layer.
+    """
 
     def __init__(self, actor_width: int, width: int, actor_units: int, critic_units: int) -> None:
         super().__init__()
         self.actor_width = actor_width
         self.latent_dim_pi, self.latent_dim_vf = actor_units, critic_units
+        self.register_buffer("shift", torch.zeros(width))
+        self.register_buffer("scale", torch.ones(width))
         self.policy_net = _layers(actor_width, actor_units)
         self.value_net = _layers(width, critic_units)
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.forward_actor(features), self.forward_critic(features)
+        standard = self._standard(features)
+        return self.policy_net(standard[:, : self.actor_width]), self.value_net(standard)
 
     def forward_actor(self, features: torch.Tensor) -> torch.Tensor:
-        return self.policy_net(features[:, : self.actor_width])
+        return self.policy_net(self._standard(features)[:, : self.actor_width])
 
     def forward_critic(self, features: torch.Tensor) -> torch.Tensor:
-        return self.value_net(features)
+        return self.value_net(self._standard(features))
+
+    def _standard(self, features: torch.Tensor) -> torch.Tensor:
+        return (features - self.shift) * self.scale
+
+    def calibrate(self, observations: NDArray[np.float32]) -> None:
+        """Standardise by the mean and deviation of each column of a sample (M, width)."""
+        sample = observations.astype(np.float64)
+        scale = 1 / np.maximum(sample.std(0), SMALLEST_DEVIATION)
+        self.shift.copy_(torch.as_tensor(sample.mean(0), dtype=torch.float32))
+        self.scale.copy_(torch.as_tensor(scale, dtype=torch.float32))
 
 
 def _layers(width: int, units: int) -> nn.Sequential:
@@ -47,24 +69,33 @@ class ScalingPolicy(ActorCriticPolicy):
     one. The exported graph has no mask; the decision function masks by the policy's spec.
     """
 
-    def __init__(self, *args: Any, actor_width: int, actor_units: int, critic_units: int, **kwargs: Any) -> None:
-        self._sizes = actor_width, actor_units, critic_units
+    def __init__(
+        self, *args: Any, actor_width: int, stack_width: int, actor_units: int, critic_units: int, **kwargs: Any
+    ) -> None:
+        """`stack_width` columns hold the stacked observations; an `actor_width` beyond lets the actor see more."""
+        self._sizes = actor_width, stack_width, actor_units, critic_units
         self._absent: torch.Tensor | None = None
         super().__init__(*args, **kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        width, actor_units, critic_units = self._sizes
-        own = {"actor_width": width, "actor_units": actor_units, "critic_units": critic_units}
-        return {**super()._get_constructor_parameters(), **own}
+        names = ("actor_width", "stack_width", "actor_units", "critic_units")
+        return {**super()._get_constructor_parameters(), **dict(zip(names, self._sizes, strict=True))}
 
     def _build_mlp_extractor(self) -> None:
-        actor_width, actor_units, critic_units = self._sizes
+        actor_width, _, actor_units, critic_units = self._sizes
         self.mlp_extractor = Networks(actor_width, self.features_dim, actor_units, critic_units)
 
     def extract_features(self, obs: Any, features_extractor: Any = None) -> Any:
-        newest = self._sizes[0] - len(OBSERVATIONS)
-        self._absent = obs[:, newest + _REPLICAS[0] : newest + _REPLICAS[1] + 1] == 0
+        self._note_absent(obs)
         return super().extract_features(obs, features_extractor)
+
+    def get_distribution(self, obs: Any) -> Distribution:
+        self._note_absent(obs)
+        return super().get_distribution(obs)
+
+    def _note_absent(self, obs: torch.Tensor) -> None:
+        newest = self._sizes[1] - len(OBSERVATIONS)
+        self._absent = obs[:, newest + _REPLICAS[0] : newest + _REPLICAS[1] + 1] == 0
 
     def _get_action_dist_from_latent(self, latent_pi: torch.Tensor) -> Distribution:
         logits = self.action_net(latent_pi)

@@ -8,21 +8,30 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecEnv
 
+from rlscaler_rl.decision.action import HEADS
 from rlscaler_rl.decision.actor import Actor
 from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.types import OBSERVATIONS
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, Recorder, TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
 from rlscaler_rl.training.export import export, write
+from rlscaler_rl.training.imitation import CriticFirst, imitate
 from rlscaler_rl.training.policy import ScalingPolicy
 from rlscaler_rl.training.weighted import objective_of
 from rlscaler_rl.workloads import TraceLoads
 
 RESULTS = Path("rl")
+
+CALIBRATION_STEPS = 24
+"""Intervals of random actions from which the inputs are standardised."""
 
 
 def new_folder(root: Path = RESULTS) -> Path:
@@ -56,9 +65,13 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
     )
 
 
-def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None) -> PPO:
-    """An untrained model; TensorBoard files go to `folder`/tensorboard."""
-    agent = config.agent
+def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None, *, foresight: bool = False) -> PPO:
+    """An untrained model; TensorBoard files go to `folder`/tensorboard.
+
+    With `foresight` the actor reads the critic's columns too, the near future among them: a test of the optimiser, of
+    no use to anybody else.
+    """
+    agent, stack_width = config.agent, len(OBSERVATIONS) * config.environment.stack_size
     return PPO(
         ScalingPolicy,
         env,
@@ -72,7 +85,8 @@ def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None
         ent_coef=agent.entropy,
         max_grad_norm=agent.max_grad_norm,
         policy_kwargs={
-            "actor_width": 10 * config.environment.stack_size,
+            "actor_width": env.observation_space.shape[0] if foresight else stack_width,
+            "stack_width": stack_width,
             "actor_units": agent.hidden_size,
             "critic_units": agent.critic_hidden_size,
         },
@@ -80,6 +94,20 @@ def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None
         seed=config.agent.seed,
         device="cpu",
     )
+
+
+def prepare(model: PPO, config: TrainingConfig) -> None:
+    """Before the first update: standardise the inputs by what random actions get to see, and imitate."""
+    env, agent = model.get_env(), config.agent
+    model.policy.mlp_extractor.calibrate(random_observations(env, agent.seed))
+    imitate(model, env, rounds=agent.imitation_rounds, seed=agent.seed)
+
+
+def random_observations(env: VecEnv, seed: int, steps: int = CALIBRATION_STEPS) -> NDArray[np.float32]:
+    """(steps * envs, width): what random actions get to see."""
+    rng = np.random.default_rng(seed)
+    env.reset()
+    return np.concatenate([env.step(rng.integers(0, HEADS, (env.num_envs, len(HEADS))))[0] for _ in range(steps)])
 
 
 def learning_rate(agent: AgentConfig) -> Callable[[float], float]:
@@ -104,8 +132,11 @@ def train(config: TrainingConfig, folder: Path, *, resume: bool = False, progres
         model = PPO.load(newest_checkpoint(folder), env=env, device="cpu")
     else:
         model = make_model(config, env, folder)
+        prepare(model, config)
     entropy = EntropySchedule(config.agent.entropy, config.agent.final_entropy)
     callbacks: list[BaseCallback] = [entropy, TimeLimitBootstrap(), recorder]
+    if config.agent.imitation_rounds and not resume:
+        callbacks.append(CriticFirst(config.agent.critic_rollouts))
     bar = ProgressBar(recorder)
     left = config.agent.steps - model.num_timesteps if resume else config.agent.steps
     try:

@@ -13,22 +13,24 @@ from torch import nn
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.training.export import to_onnx, write
+from rlscaler_rl.training.export import actor_layers, to_onnx, write
 
 STACK, WIDTH = 4, 40
 
 
 def training(folder, units=8):
     """A training folder as `rlscaler train` leaves it: ONNX, manifest, archive of the same weights."""
+    folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
     layers = [nn.Linear(WIDTH, units), nn.Tanh(), nn.Linear(units, units), nn.Tanh(), nn.Linear(units, 13)]
-    content = to_onnx(layers, WIDTH)
+    names = {0: "mlp_extractor.policy_net.0", 2: "mlp_extractor.policy_net.2", 4: "action_net"}
+    weights = {f"{name}.{key}": value for i, name in names.items() for key, value in layers[i].state_dict().items()}
+    weights |= {"mlp_extractor.shift": torch.full((WIDTH,), 0.5), "mlp_extractor.scale": torch.full((WIDTH,), 2.0)}
+    content = to_onnx(actor_layers(weights))
     import hashlib
 
     manifest = Manifest(name="test", stack_size=STACK, digest=hashlib.sha256(content).hexdigest())
     write(folder, "policy", "manifest.json", content, manifest)
-    names = {0: "mlp_extractor.policy_net.0", 2: "mlp_extractor.policy_net.2", 4: "action_net"}
-    weights = {f"{name}.{key}": value for i, name in names.items() for key, value in layers[i].state_dict().items()}
     buffer = io.BytesIO()
     torch.save(weights, buffer)
     with zipfile.ZipFile(folder / "best_model.zip", "w") as archive:
@@ -103,3 +105,16 @@ def test_a_damaged_file_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(EvaluationError, match="damaged"):
         models.load(str(path), tmp_path)
+
+
+def test_a_folder_of_seeds_is_one_recipe_shipped_first(tmp_path):
+    for number in (10, 2, 1):
+        training(tmp_path / "many" / f"seed_{number}")
+    names = [loaded.name for loaded in models.load_all([str(tmp_path / "many")], tmp_path)]
+    assert names == ["seed_1", "seed_2", "seed_10"]
+
+
+def test_another_recipe_is_no_training_seed(tmp_path):
+    training(tmp_path / "a")
+    with pytest.raises(EvaluationError, match="not another seed"):
+        models.load_all([str(tmp_path / "a"), "rule"], tmp_path)
