@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import LoadError
+from .traces import read_trace
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 CHECK_SECONDS = 5.0
@@ -34,8 +35,10 @@ class LoadRun:
     def run(self) -> dict[str, Any]:
         """Run to the end (or to the first SIGINT or SIGTERM) and return the content of OUT/load.json.
 
-        Raises LoadError where the service does not answer or Locust fails.
+        Raises LoadError where the service does not answer or Locust fails, TraceError for a trace that is refused.
         """
+        if self.options.get("trace"):
+            read_trace(self.options["trace"])
         self._check_service()
         self.out.mkdir(parents=True, exist_ok=True)
         summary = self.out / "load.json"

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlscaler_loadgen.errors import TraceError
+from rlscaler_loadgen.runner import LoadRun
 from rlscaler_loadgen.traces import HEADER, Trace, read_trace, write_trace
 
 
@@ -110,3 +111,10 @@ def test_a_percentile_is_a_rate_that_occurs() -> None:
     trace = Trace(np.arange(100.0), 1.0)
     assert trace.percentile(99) == 98
     assert trace.percentile(100) == 99
+
+
+def test_a_run_with_a_bad_trace_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text(f"{HEADER}\n0,1\n1,-1\n")
+    with pytest.raises(TraceError, match=r"bad\.csv:3: the rate is negative"):
+        LoadRun("http://127.0.0.1:9", tmp_path / "out", False, {"trace": str(tmp_path / "bad.csv")}).run()
+    assert not (tmp_path / "out").exists()
