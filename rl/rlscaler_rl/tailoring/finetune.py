@@ -1,0 +1,154 @@
+"""PPO from a trained network on one service, and the choice of the best checkpoint on the tune part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.levels import LevelName
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
+from rlscaler_rl.tailoring.history import History
+from rlscaler_rl.tailoring.score import Score
+from rlscaler_rl.tailoring.service import Service
+from rlscaler_rl.tailoring.settings import FineTuning
+from rlscaler_rl.tailoring.source import ServiceSource
+from rlscaler_rl.tailoring.start import Start
+from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
+from rlscaler_rl.training.export import NumpyActor, to_onnx
+from rlscaler_rl.training.imitation import CriticFirst
+from rlscaler_rl.training.train import make_model, random_observations
+
+GROUPS = 2
+"""Parts of the environments, each drawn from a source of its own and simulated in a thread of its own."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A checkpoint: the actor's weights as an ONNX graph, and J on the tune part."""
+
+    steps: int
+    onnx: bytes
+    actor: NumpyActor
+    fluid: float
+    request: float = float("nan")
+
+
+@dataclass(slots=True)
+class FineTuned:
+    """What came of it; `best.steps` is 0 where training found nothing better than its start."""
+
+    best: Candidate
+    candidates: list[Candidate] = field(default_factory=list)
+    steps: int = 0
+    seconds: float = 0.0
+    cut_short: bool = False
+    """The time was over before the steps were."""
+
+
+def fine_tune(
+    service: Service,
+    history: History,
+    start: Start,
+    score: Score,
+    tune: Scenarios,
+    settings: FineTuning,
+    judge: LevelName,
+    progress: Progress,
+) -> FineTuned:
+    """Train on the train part and choose on `tune`, the tune part's episodes; the start itself is a candidate."""
+    torch.set_num_threads(GROUPS)
+    torch.distributions.Distribution.set_default_validate_args(False)
+    manifest = start.manifest.model_copy(update={"envelope": None, "digest": ""})
+    config = settings.config(
+        manifest.stack_size, manifest.residual, start.hidden_size, service.interval, service.episode_seconds
+    )
+    rngs = np.random.default_rng([settings.seed, 21]).spawn(GROUPS)
+    env = SimulatorVecEnv(
+        settings.envs,
+        settings.seed,
+        contract=manifest.contract,
+        residual=manifest.residual,
+        objective=score.reward,
+        sources=[ServiceSource(service, history, rng).take for rng in rngs],
+        asymmetric=True,
+        stagger=True,
+    )
+    model = make_model(config, env, None)
+    model.policy.mlp_extractor.calibrate(random_observations(env, settings.seed))
+    start.put_into(model.policy)
+    chooser = Chooser(manifest, tune, score, settings, progress)
+    callbacks: list[BaseCallback] = [
+        EntropySchedule(config.agent.entropy, config.agent.final_entropy),
+        TimeLimitBootstrap(),
+        CriticFirst(settings.critic_rollouts),
+        chooser,
+    ]
+    model.learn(settings.steps, callback=callbacks)
+    env.close()
+    finalists = sorted(chooser.found, key=lambda one: one.fluid)[: settings.finalists]
+    if chooser.found[0] not in finalists:
+        finalists.append(chooser.found[0])
+    for one in finalists:
+        one.request = mean_j(one.actor, tune, score, judge)
+    return FineTuned(
+        best=_best(finalists),
+        candidates=chooser.found,
+        steps=model.num_timesteps,
+        seconds=chooser.seconds,
+        cut_short=chooser.cut_short,
+    )
+
+
+def mean_j(actor: NumpyActor, scenarios: Scenarios, score: Score, level: LevelName) -> float:
+    return float(score.j(run(scenarios, actor, level=level).result).mean())
+
+
+def _best(finalists: Sequence[Candidate]) -> Candidate:
+    return min(finalists, key=lambda one: (one.request, one.steps))
+
+
+class Chooser(BaseCallback):
+    """Tries the policy on the tune part now and then, beginning with the start itself, and ends training in time."""
+
+    def __init__(
+        self, manifest: Manifest, tune: Scenarios, score: Score, settings: FineTuning, progress: Progress
+    ) -> None:
+        super().__init__()
+        self.manifest, self.tune, self.score = manifest, tune, score
+        self.settings, self.progress = settings, progress
+        self.found: list[Candidate] = []
+        self.seconds, self.cut_short = 0.0, False
+
+    def _on_training_start(self) -> None:
+        self.began = time.monotonic()
+        self.every = max(self.settings.steps // self.settings.candidates, 1)
+        self._try()
+
+    def _on_rollout_start(self) -> None:
+        if self.num_timesteps >= len(self.found) * self.every:
+            self._try()
+
+    def _on_step(self) -> bool:
+        self.seconds = time.monotonic() - self.began
+        self.cut_short = self.seconds > self.settings.seconds
+        return not self.cut_short
+
+    def _on_training_end(self) -> None:
+        self._try()
+
+    def _try(self) -> None:
+        actor = NumpyActor.of(self.model.policy, self.manifest)
+        j = mean_j(actor, self.tune, self.score, "fluid")
+        self.found.append(Candidate(self.num_timesteps, to_onnx(actor.layers), actor, j))
+        share = 100 * self.num_timesteps / self.settings.steps
+        self.progress(f"{min(share, 100):3.0f} % of the training: J {j:.3f} on the tune part")
