@@ -1,16 +1,15 @@
-"""Scores of every contender on every workload, and the rows that are made of them."""
+"""Scores of every contender on every workload, and their resampled means."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from rlscaler_rl.decision.types import Float
-from rlscaler_rl.evaluation.schema import Dependence, Difference, Row, Summary
-from rlscaler_rl.evaluation.statistics import Interval, interval, paired_difference
+from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
 
 METRICS = {
     "j": "score: cost + 0.5 x late_percent, lower is better",
@@ -29,18 +28,9 @@ METRICS = {
     "dropped": "requests refused or timed out in an episode",
 }
 
-OBJECTIVE_WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stability": 0.1}
-"""The `weighted` objective: improvement against default HPA on the same workload."""
-
 ALL = "all"
-VARIED, FLAT, ONE_POOL = "varied", "flat", "one_pool"
-EXTRAS = (VARIED, FLAT, ONE_POOL)
-"""The four patterns with scale, phase and period drawn per episode; loads that do not change, a fifth of them none;
-services that have only one of the two pools. Rows of their own, not part of `all`."""
-
-BASELINE = "hpa"
-REQUIRED_MARGIN_PERCENT = 3.0
-"""By how much a control must lose for the outcome to depend visibly on the network."""
+POLICY, SEED = "policy", "seed"
+"""Roles: the shipped model, and the same recipe trained with other seeds."""
 
 
 class Named(Protocol):
@@ -56,128 +46,101 @@ class Named(Protocol):
 
 @dataclass(slots=True)
 class Board:
-    """(workload, contender) -> metric -> scores (runs, episodes)."""
+    """(workload, contender) -> metric -> scores (N,), rows run by run."""
 
     entries: Sequence[Named]
-    workloads: list[str] = field(default_factory=list)
+    apart: Sequence[str] = ()
+    """Workloads that are reported and not part of `all`."""
+
+    seed: int = 0
+    """Of the resampling."""
+
+    designs: dict[str, Design] = field(default_factory=dict)
+    """workload -> how its episodes hang together."""
+
     scores: dict[tuple[str, str], dict[str, Float]] = field(default_factory=dict)
+    _resampled: dict[tuple[str, str, str], Float] = field(default_factory=dict)
 
-    def add(self, workload: str, contender: str, scores: dict[str, Float]) -> None:
-        if workload not in self.workloads:
-            self.workloads.append(workload)
-        self.scores[workload, contender] = scores
+    def add(
+        self, workload: str, contender: str, scores: dict[str, Float], blocks: tuple[int, ...] | None = None
+    ) -> None:
+        """metric -> scores (runs, episodes); `blocks` (runs x episodes) of a trace says which block each one replays.
 
-    def metric(self, workload: str, contender: str, name: str) -> Float:
-        """(runs, episodes); for `all`, (workloads, runs, episodes)."""
-        if workload == ALL:
-            return np.stack([self.scores[one, contender][name] for one in self.averaged])
-        return self.scores[workload, contender][name]
+        Raises ValueError where J is undefined: a mean over what happened to be defined is not a paired comparison.
+        """
+        if not np.isfinite(scores["j"]).all():
+            raise ValueError(f"{workload}, {contender}: J is undefined in some episodes; every episode needs a score")
+        self.designs.setdefault(workload, Design(*scores["j"].shape, blocks))
+        self.scores[workload, contender] = {name: _defined(values).ravel() for name, values in scores.items()}
+
+    @property
+    def workloads(self) -> list[str]:
+        return list(self.designs)
 
     @property
     def averaged(self) -> list[str]:
-        """What `all` is the mean of: the patterns; extras only where nothing else was played."""
-        return [name for name in self.workloads if name not in EXTRAS] or self.workloads
+        """What `all` is the mean of; workloads apart only where nothing else was played."""
+        return [name for name in self.workloads if name not in self.apart] or self.workloads
+
+    def parts(self, workload: str) -> list[str]:
+        return self.averaged if workload == ALL else [workload]
 
     @property
     def policy(self) -> Named:
-        return next(entry for entry in self.entries if entry.role == "policy")
+        return next(entry for entry in self.entries if entry.role == POLICY)
 
+    @property
+    def models(self) -> list[str]:
+        """The shipped policy and its siblings from other training seeds."""
+        return [entry.name for entry in self.entries if entry.role in (POLICY, SEED)]
 
-def rows(board: Board, seed: int = 0) -> list[Row]:
-    """One row per workload and contender, then the mean over the workloads; the policy first in each."""
-    return [row(board, workload, entry, seed) for workload in [*board.workloads, ALL] for entry in board.entries]
+    def played(self, workload: str, contender: str) -> bool:
+        return all((part, contender) in self.scores for part in self.parts(workload))
 
+    def decidable(self, workload: str) -> bool:
+        return all(self.designs[part].decidable for part in self.parts(workload))
 
-def row(board: Board, workload: str, entry: Named, seed: int = 0) -> Row:
-    """All metrics of one contender on one workload, and how the policy compares with it."""
-    metrics = {name: summary(board.metric(workload, entry.name, name), seed) for name in METRICS}
-    runs, episodes = board.metric(workload, entry.name, "j").shape[-2:]
-    is_policy = entry.name == board.policy.name
-    return Row(
-        workload=workload,
-        contender=entry.name,
-        label=entry.label,
-        role=entry.role,
-        runs=runs,
-        episodes=episodes,
-        metrics=metrics,
-        difference=None if is_policy else difference(board, workload, entry.name, seed),
-        improvement=improvement(board, workload, entry.name),
-    )
+    def mean(self, workload: str, contender: str, metric: str) -> float:
+        """Over all episodes; `all` gives every workload the same weight."""
+        return float(np.mean([self.scores[part, contender][metric].mean() for part in self.parts(workload)]))
 
+    def by_run(self, workload: str, contender: str, metric: str) -> Float:
+        """(runs,) means."""
+        parts = self.parts(workload)
+        runs = self.designs[parts[0]].runs
+        return np.mean([self.scores[part, contender][metric].reshape(runs, -1).mean(axis=1) for part in parts], axis=0)
 
-def summary(scores: Float, seed: int = 0) -> Summary:
-    """Spread over the runs and interval of the mean; episodes in which the metric is undefined are left out."""
-    if not np.isfinite(scores).all():
-        scores = np.where(np.isfinite(scores), scores, np.nanmean(scores) if np.isfinite(scores).any() else 0.0)
-    by_run = scores.mean(axis=-1) if scores.ndim == 2 else scores.mean(axis=(0, -1))
-    found = interval(scores, seed)
-    return Summary(
-        mean=found.mean,
-        std=float(by_run.std(ddof=1)) if len(by_run) > 1 else 0.0,
-        min=float(by_run.min()),
-        max=float(by_run.max()),
-        low=found.low,
-        high=found.high,
-    )
+    def resampled(self, workload: str, contender: str, metric: str) -> Float:
+        """(B,) means, the same resamples for every contender and metric."""
+        return np.mean([self._of_part(part, contender, metric) for part in self.parts(workload)], axis=0)
 
+    def _of_part(self, workload: str, contender: str, metric: str) -> Float:
+        key = workload, contender, metric
+        if key not in self._resampled:
+            drawn = weights(self.designs[workload], self.workloads.index(workload), self.seed)
+            self._resampled[key] = drawn @ self.scores[workload, contender][metric]
+        return self._resampled[key]
 
-def difference(board: Board, workload: str, contender: str, seed: int = 0) -> Difference:
-    """Policy minus contender in J."""
-    theirs = board.metric(workload, contender, "j")
-    found = paired_difference(board.metric(workload, board.policy.name, "j"), theirs, seed)
-    return as_difference(found, float(theirs.mean()))
+    def interval(self, statistic: Callable[[Callable[[str, str], Float]], Float], workload: str) -> Interval:
+        """Of any function of means: `statistic(read)` with `read(contender, metric)` a mean or its resamples."""
 
+        def once(contender: str, metric: str) -> Float:
+            return np.array([self.mean(workload, contender, metric)])
 
-def as_difference(found: Interval, reference: float) -> Difference:
-    return Difference(
-        mean=found.mean,
-        low=found.low,
-        high=found.high,
-        percent=100 * found.mean / reference if reference else 0.0,
-        verdict=found.verdict.value,
-    )
+        mean = float(statistic(once)[0])
+        return Interval.of(mean, statistic(lambda contender, metric: self.resampled(workload, contender, metric)))
 
-
-def improvement(board: Board, workload: str, contender: str) -> dict[str, float] | None:
-    """% against default HPA: latency p95, goodput, cost and number of changes, and their weighted sum.
-
-    Averages first, ratio after, so that one quiet episode does not divide by almost nothing. Not clipped at 0.
-    """
-    if (workload if workload != ALL else board.workloads[0], BASELINE) not in board.scores:
-        return None
-
-    def mean(name: str, who: str) -> float:
-        return float(np.nanmean(board.metric(workload, who, name)))
-
-    def changes(who: str) -> float:
-        return mean("scale_ups", who) + mean("scale_downs", who) + mean("placement_changes", who)
-
-    parts = {
-        "latency": 1 - mean("p95_ms", contender) / mean("p95_ms", BASELINE),
-        "throughput": mean("goodput_rps", contender) / mean("goodput_rps", BASELINE) - 1,
-        "efficiency": 1 - mean("cost", contender) / mean("cost", BASELINE),
-        "stability": 1 - changes(contender) / max(changes(BASELINE), 1.0),
-    }
-    parts["weighted"] = sum(weight * parts[name] for name, weight in OBJECTIVE_WEIGHTS.items())
-    return {name: 100 * value for name, value in parts.items()}
-
-
-def dependence(board: Board, seed: int = 0) -> list[Dependence]:
-    """Every control must score worse than the policy, with an interval off zero and by a visible margin."""
-    checks = []
-    for entry in board.entries:
-        if entry.role != "control":
-            continue
-        found = difference(board, ALL, entry.name, seed)
-        passed = found.verdict == "win" and found.percent <= -REQUIRED_MARGIN_PERCENT
-        checks.append(
-            Dependence(
-                control=entry.name,
-                label=entry.label,
-                difference=found,
-                required_percent=REQUIRED_MARGIN_PERCENT,
-                passed=passed,
-            )
+    def over_seeds(self, workload: str, metric: str = "j") -> tuple[float, Float]:
+        """The recipe's mean over its trained seeds, and (B,) means resampled over seeds and episodes at once."""
+        resampled = [self.resampled(workload, name, metric) for name in self.models]
+        return float(np.mean([self.mean(workload, name, metric) for name in self.models])), over_seeds(
+            resampled, self.seed
         )
-    return checks
+
+
+def _defined(values: Float) -> Float:
+    """Episodes in which a metric is undefined (no request, no latency) count as the mean of the others."""
+    known = np.isfinite(values)
+    if known.all():
+        return values
+    return np.where(known, values, values[known].mean() if known.any() else 0.0)

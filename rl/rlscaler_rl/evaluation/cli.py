@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import click
-
-from rlscaler_rl.evaluation.errors import EvaluationError
 
 INVALID = 3
 """Exit code of a run whose figures decide nothing."""
 
 _OPTIONS = (
     click.option(
-        "--model", help="Training folder, .onnx, .zip, `bundled` or `rule`. Default: newest training, else bundled."
+        "--model",
+        multiple=True,
+        help="Training folder, .onnx, .zip, `bundled` or `rule`; a folder of seed_*/, or --model again, for other "
+        "training seeds of the same recipe (the first is the one that ships). Default: newest training, else bundled.",
     ),
     click.option("--runs", type=int, help="Seeds; run r uses seed + r. [default: 5]"),
-    click.option("--episodes", type=int, help="Episodes per run and pattern. [default: 16]"),
+    click.option("--episodes", type=int, help="Episodes per run and workload. [default: 16]"),
     click.option("--seed", type=int, help="[default: 0]"),
-    click.option("--patterns", help="Comma-separated: ramp, spike, periodic, random, trace. [default: the first four]"),
+    click.option(
+        "--workloads",
+        help="Comma-separated names, `patterns`, `traces`, or a .csv of your own. [default: patterns,traces]",
+    ),
+    click.option(
+        "--level",
+        type=click.Choice(["request", "fluid"]),
+        help="Simulate every request, or the fluid that training uses. [default: request]",
+    ),
+    click.option(
+        "--traces", type=click.Path(path_type=Path), help="Folder of the full traces. [default: samples that ship]"
+    ),
     click.option("--interval", "interval_seconds", type=int, help="Action interval, seconds. [default: 30]"),
     click.option("--duration", "duration_seconds", type=int, help="Seconds an episode. [default: 600]"),
     click.option(
@@ -41,7 +54,7 @@ _OPTIONS = (
     click.option(
         "--extras/--no-extras",
         default=None,
-        help="Also play drawn scales and phases, and services with one pool. [default: yes]",
+        help="Also play drawn scales, steady loads, single pools and the whole envelope. [default: yes]",
     ),
     click.option("--accept-invalid", is_flag=True, help="Exit 0 even when a control scores as well as the model."),
     click.option("--schema", is_flag=True, help="Print the JSON Schema of the result file and exit."),
@@ -57,7 +70,7 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @_with_options
 def evaluate(**options: Any) -> None:
-    """Score one model on every pattern, beside its controls and main rivals (rl/evaluation_*/)."""
+    """Score one model on every workload, beside its controls and main rivals (rl/evaluation_*/)."""
     _run("evaluation", options)
 
 
@@ -74,17 +87,22 @@ def _run(kind: str, options: dict[str, Any]) -> None:
 
         click.echo(json_schema(ResultFile))
         return
-    if options.pop("env") == "cluster":
-        raise EvaluationError(
-            "--env cluster: episodes are played in the simulator only in this release; the cluster comes later. "
-            "For one run on a real control plane use `rlscaler demo --contender rl` and `--contender hpa`."
-        )
-    from rlscaler_rl.evaluation.command import execute
-
+    execute = _executor(options.pop("env"))
     accept_invalid = options.pop("accept_invalid")
-    patterns = options.pop("patterns")
-    if patterns is not None:
-        options["patterns"] = tuple(name.strip() for name in patterns.split(",") if name.strip())
+    workloads = options.pop("workloads")
+    if workloads is not None:
+        options["workloads"] = tuple(name.strip() for name in workloads.split(",") if name.strip())
     valid = execute(kind, **options)
     if not valid and not accept_invalid:
         raise SystemExit(INVALID)
+
+
+def _executor(environment: str) -> Callable[..., bool]:
+    """In the simulator, or on a cluster: what plays there builds on this package and is found by its entry point."""
+    if environment == "sim":
+        from rlscaler_rl.evaluation.command import execute
+
+        return execute
+    (found,) = entry_points(group="rlscaler.live", name="play")
+    live: Callable[..., bool] = found.load()
+    return live

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,50 +11,55 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rlscaler_rl.baselines.lineup import CONTROLS, lineup
+from rlscaler_rl.baselines.lineup import Entry
 from rlscaler_rl.evaluation import models
-from rlscaler_rl.evaluation.board import EXTRAS
+from rlscaler_rl.evaluation.contenders import contenders
+from rlscaler_rl.evaluation.equal_cost import ROLE
 from rlscaler_rl.evaluation.files import Layout, write_all
 from rlscaler_rl.evaluation.play import Played, play
 from rlscaler_rl.evaluation.report.terminal import show
 from rlscaler_rl.evaluation.result import result_file
-from rlscaler_rl.evaluation.settings import read_settings
+from rlscaler_rl.evaluation.settings import Settings, read_settings
 
 RESULTS = Path("rl")
-EVALUATED = ("policy", "hpa", "keda", "rule", "static_mid", "static_peak", *CONTROLS, "hindsight")
-"""Who is played by `evaluate`; `compare` plays everybody and sweeps HPA's target."""
-
-PORTRAYED = ("policy", "hpa", "rule")
-"""Whose first episode `evaluate` draws; `compare` draws everybody's."""
+UNDRAWN = ("sweep", "seed", ROLE)
+"""Roles without a time-line: variants of somebody who has one, or replicas that never change."""
 
 
-def execute(kind: str, model: str | None, config: Path | None, out: Path | None, **options: Any) -> bool:
+def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | None, **options: Any) -> bool:
     """Play, judge, write and print; true when the run is valid. Raises EvaluationError for bad input."""
     began = time.monotonic()
     console = Console()
     settings = read_settings(config, **options)
-    loaded = models.load(model, RESULTS)
-    console.print(f"[bold]{kind}[/] of {loaded.name}", highlight=False)
-    everybody = lineup(loaded.actor, loaded.name, sweep=kind == "comparison")
-    entries = everybody if kind == "comparison" else [entry for entry in everybody if entry.name in EVALUATED]
-    portrayed = None if kind == "comparison" else PORTRAYED
+    loaded = models.load_all(model, RESULTS)
+    siblings = f" and {len(loaded) - 1} other training seeds" if len(loaded) > 1 else ""
+    console.print(f"[bold]{kind}[/] of {loaded[0].name}{siblings}, {settings.level} level", highlight=False)
+    entries = contenders(kind, loaded)
+    drawn = [entry.name for entry in entries if entry.role not in UNDRAWN]
     with _progress(console) as progress:
-        task = progress.add_task("", total=len(entries) * (len(settings.patterns) + len(EXTRAS) * settings.extras))
+        task = progress.add_task("", total=_plays(entries, settings))
+        done: Counter[str] = Counter()
 
         def step(workload: str, label: str) -> None:
             progress.update(task, advance=1, description=f"{workload}: {label}")
-            if not console.is_terminal and label == entries[0].label:
-                console.print(f"playing {workload}, {len(entries)} contenders", highlight=False)
+            done[workload] += 1
+            if not console.is_terminal and done[workload] == 1:
+                console.print(f"playing {workload} ({time.monotonic() - began:.0f} s)", highlight=False)
 
-        played = play(settings, entries, step, portrayed)
+        played = play(settings, kind, model, RESULTS, step, timelines=drawn)
         progress.update(task, description="judging")
         layout = Layout.at(kind, out or _default_folder(kind), [item.name for item in played.workloads])
         result = result_file(kind, played, loaded, time.monotonic() - began, layout.names())
         progress.update(task, description="drawing")
         write_all(layout, result, played)
-    _warn_outside(played, loaded, console)
+    _warn_outside(played, loaded[0], console)
     show(result, layout.folder, console)
     return result.valid
+
+
+def _plays(entries: list[Entry], settings: Settings) -> int:
+    everywhere = sum(entry.role != ROLE for entry in entries) * len(settings.played)
+    return everywhere + sum(entry.role == ROLE for entry in entries) * len(settings.workloads)
 
 
 def _progress(console: Console) -> Progress:

@@ -44,6 +44,13 @@ class Audit:
             if key not in self.worst or worst > self.worst[key][0]:
                 self.worst[key] = worst, name
 
+    def merge(self, other: Audit) -> None:
+        """Take over what another audit saw."""
+        self.checked += other.checked
+        for key, found in other.worst.items():
+            if key not in self.worst or found[0] > self.worst[key][0]:
+                self.worst[key] = found
+
     def invariants(self) -> list[Invariant]:
         return [
             Invariant(

@@ -7,6 +7,7 @@ weights only. A pickled `.pt` is refused: opening one runs whatever code its aut
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,31 @@ def load(model: str | None, folder: Path) -> Loaded:
         return _from_path(Path(model))
     except ModelError as error:
         raise EvaluationError(f"--model {model}: {error}") from error
+
+
+def load_all(chosen: Sequence[str], folder: Path) -> list[Loaded]:
+    """Every `--model` in turn, the shipped one first; a folder of seed_*/ stands for all its seeds.
+
+    Raises EvaluationError for a model that cannot be read or whose network is fed otherwise than the first one's.
+    """
+    names = [name for one in chosen for name in _seeds_of(Path(one))]
+    loaded = [load(name, folder) for name in names] or [load(None, folder)]
+    first = loaded[0].actor.manifest
+    for other in loaded[1:]:
+        manifest = other.actor.manifest
+        if (manifest.stack_size, manifest.residual) != (first.stack_size, first.residual):
+            raise EvaluationError(
+                f"--model {other.name}: not another seed of {loaded[0].name}: its stack or mode is another; "
+                "compare different recipes in runs of their own"
+            )
+    return loaded
+
+
+def _seeds_of(path: Path) -> list[str]:
+    """The seed_*/ folders with a policy, by number; the name itself where there are none."""
+    found = [seed for seed in path.glob("seed_*") if (seed / POLICY).is_file()] if path.is_dir() else []
+    numbered = sorted(found, key=lambda seed: (len(seed.name), seed.name))
+    return [str(seed) for seed in numbered] or [str(path)]
 
 
 def newest_training(folder: Path) -> Path | None:

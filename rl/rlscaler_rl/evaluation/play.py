@@ -1,35 +1,29 @@
-"""Play every workload with every contender and collect scores, counters and pictures' raw material."""
+"""Play every workload with every contender, on all cores, and collect scores, counters and pictures' raw material."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rlscaler_loadgen.patterns import rate
 from rlscaler_rl.baselines.lineup import Entry
-from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.decision.types import CPU, GPU, Float
-from rlscaler_rl.evaluation.board import EXTRAS, FLAT, ONE_POOL, VARIED, Board
-from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
+from rlscaler_rl.decision.types import Float
+from rlscaler_rl.evaluation import equal_cost, models
+from rlscaler_rl.evaluation.board import Board
+from rlscaler_rl.evaluation.contenders import contenders
 from rlscaler_rl.evaluation.invariants import Audit
+from rlscaler_rl.evaluation.scenes import Stage, blocks_played, describe, digest, joined, name_of, stages
 from rlscaler_rl.evaluation.schema import Workload
-from rlscaler_rl.evaluation.settings import SYNTHETIC, Settings
+from rlscaler_rl.evaluation.settings import Settings
 from rlscaler_rl.simulation.episode import Run, run
-from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, nominal
-
-INITIAL_UTILIZATION = 0.8
-"""Episodes begin with the cheapest replicas that carry the first second's rate at this utilization."""
-
-VARIED_SCALE = (0.3, 1.5)
-"""Log-uniform factor on the load of a `varied` episode."""
-
-VARIED_PERIOD_SECONDS = (120.0, 600.0)
-"""Period of its sinusoid, uniform."""
+from rlscaler_rl.simulation.scenario import Scenarios
 
 Progress = Callable[[str, str], None]
 
@@ -51,127 +45,183 @@ class Played:
     """workload -> why it is outside the model's trained envelope."""
 
 
-def scenarios_of(workload: str, settings: Settings) -> Scenarios:
-    """runs x episodes rows of one workload, run by run; the same for every contender."""
-    draws = [np.random.SeedSequence(settings.seed + r).generate_state(settings.episodes) for r in range(settings.runs)]
-    seeds = np.concatenate(draws).astype(np.int64)
-    rows = np.arange(len(seeds))
-    if workload == VARIED:
-        made = _varied(seeds, settings)
-    elif workload == FLAT:
-        made = _flat(seeds, settings)
-    elif workload == ONE_POOL:
-        patterns = np.array(SYNTHETIC)[rows // 2 % len(SYNTHETIC)]
-        halves = [_one_pool(pool, patterns[rows % 2 == pool], seeds[rows % 2 == pool], settings) for pool in (GPU, CPU)]
-        order = np.argsort(rows % 2, kind="stable").argsort()
-        made = Scenarios.concat([half for half in halves if half is not None]).take(order)
-    else:
-        made = _scenarios([workload] * len(seeds), seeds, settings, settings.low_rps, settings.high_rps)
-    made.initial[:] = cheapest_mix(made.params(), made.rate[:, 0].astype(np.float64) / INITIAL_UTILIZATION)
-    return made
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One contender on one workload; small, because it travels to another process."""
+
+    settings: Settings
+    models: tuple[str, ...]
+    """`--model` as given: the other process loads them itself."""
+    folder: Path
+    kind: str
+    workload: str
+    contender: str
+    timeline: bool
+    cost: float | None = None
+    """What a static pool of equal cost may spend."""
 
 
-def _varied(seeds: NDArray[np.int64], settings: Settings) -> Scenarios:
-    """The patterns in turn, each episode with a scale, phase and period of its own."""
-    loads = []
-    for row, seed in enumerate(seeds.tolist()):
-        rng = np.random.default_rng([seed, 2])
-        levels: dict[str, Any] = {"low": settings.low_rps, "high": settings.high_rps}
-        period = float(rng.uniform(*VARIED_PERIOD_SECONDS))
-        shape = {"scale_range": VARIED_SCALE, "random_phase": True, "period_s": period}
-        loads.append(rate(SYNTHETIC[row % len(SYNTHETIC)], settings.duration_seconds, rng, **levels, **shape))
-    bounds = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
-    return from_rate(np.stack(loads), seeds, float(settings.interval_seconds), pattern=VARIED, **bounds)
+@dataclass(slots=True)
+class Outcome:
+    """What comes back: scores (runs, episodes) per metric, the audit of the meter, the first episode's record."""
 
-
-def _flat(seeds: NDArray[np.int64], settings: Settings) -> Scenarios:
-    """A rate that does not change, from nothing to the patterns' peak; none at all in every fifth episode."""
-    levels = [np.random.default_rng([seed, 3]).uniform(0, settings.high_rps) for seed in seeds.tolist()]
-    levels[::5] = np.zeros(len(levels[::5])).tolist()
-    loads = np.repeat(np.array(levels)[:, None], settings.duration_seconds, axis=1)
-    bounds = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
-    return from_rate(loads, seeds, float(settings.interval_seconds), pattern=FLAT, **bounds)
-
-
-def _one_pool(pool: int, patterns: NDArray[Any], seeds: NDArray[np.int64], settings: Settings) -> Scenarios | None:
-    """Episodes with this pool alone; the load shrinks by as much as the service's capacity."""
-    if not len(seeds):
-        return None
-    share = NOMINAL["rps"][pool] / sum(NOMINAL["rps"])
-    low, high = settings.low_rps * share, settings.high_rps * share
-    return _scenarios(patterns.tolist(), seeds, settings, low, high, present=(pool == GPU, pool == CPU))
-
-
-def _scenarios(
-    patterns: list[str], seeds: NDArray[np.int64], settings: Settings, low: float, high: float, **overrides: Any
-) -> Scenarios:
-    length, interval = settings.duration_seconds, float(settings.interval_seconds)
-    overrides |= {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
-    return nominal(patterns, seeds.tolist(), length, interval, low=low, high=high, **overrides)
+    scores: dict[str, Float]
+    audit: Audit
+    timeline: dict[str, Any] | None
 
 
 def play(
-    settings: Settings, entries: Sequence[Entry], progress: Progress, timelines: Sequence[str] | None = None
+    settings: Settings,
+    kind: str,
+    chosen: Sequence[str],
+    folder: Path,
+    progress: Progress,
+    *,
+    timelines: Sequence[str] | None = None,
+    workers: int | None = None,
 ) -> Played:
-    """All workloads with all contenders; `timelines` names those whose first episode is recorded (None: all)."""
-    played = Played(settings, list(entries), Board(entries), Audit())
-    for pattern in [*settings.patterns, *(EXTRAS if settings.extras else ())]:
-        scenarios = scenarios_of(pattern, settings)
-        played.digests[pattern] = digest(scenarios)
-        played.workloads.append(describe(pattern, scenarios))
-        for reason in filter(None, _outside(scenarios, entries)):
-            played.outside[pattern] = reason
-        for entry in entries:
-            progress(pattern, entry.label)
-            finished = run(scenarios, entry.make(scenarios.rate.astype(np.float64), settings.seed), settings.seed)
-            played.audit.add(f"{pattern}/{entry.name}", finished.ledger, scenarios)
-            played.board.add(pattern, entry.name, _scores(finished, settings))
-            if timelines is None or entry.name in timelines:
-                played.timelines[pattern, entry.name] = _timeline(scenarios, entry, settings)
+    """All workloads with all contenders; `timelines` names those whose first episode is recorded (None: all).
+
+    `chosen` are models as `models.load_all` takes them, `folder` where the newest training is looked for. The static
+    pools of equal cost come last: they need the policy's. `workers` None: one per core this process may use.
+    """
+    everybody = contenders(kind, models.load_all(chosen, folder))
+    played = Played(settings, everybody, Board(everybody, [name_of(name) for name in settings.apart]), Audit())
+    for workload in settings.played:
+        _note_workload(played, workload)
+    common = {"settings": settings, "models": tuple(chosen), "folder": folder, "kind": kind}
+    with _pool(workers) as do:
+        static = [entry.name for entry in everybody if entry.role == equal_cost.ROLE]
+        names = [entry.name for entry in everybody if entry.name not in static]
+        _collect(played, do, _tasks(common, settings, names, timelines), progress)
+        policy = played.board.policy.name
+        costs = {name: played.board.mean(name_of(name), policy, "cost") for name in settings.played}
+        _collect(played, do, _tasks(common, settings, static, timelines, costs), progress)
     return played
 
 
-def _outside(scenarios: Scenarios, entries: Sequence[Entry]) -> list[str]:
-    policy = next(entry for entry in entries if entry.role == "policy")
-    actor = policy.make(scenarios.rate.astype(np.float64), 0)
-    manifest = getattr(actor, "manifest", None)
-    return [] if manifest is None else manifest.outside(scenarios.params())[1]
+def _tasks(
+    common: dict[str, Any],
+    settings: Settings,
+    names: Sequence[str],
+    timelines: Sequence[str] | None,
+    costs: dict[str, float] | None = None,
+) -> Iterator[Task]:
+    for workload in settings.played:
+        if costs is not None and workload in settings.apart:
+            continue
+        for name in names:
+            recorded = timelines is None or name in timelines
+            cost = costs[workload] if costs else None
+            yield Task(**common, workload=workload, contender=name, timeline=recorded, cost=cost)
 
 
-def describe(pattern: str, scenarios: Scenarios) -> Workload:
-    """What was played, and what nobody can go below."""
-    params, mean_rate = scenarios.params(), scenarios.mean_rate()
-    return Workload(
-        name=pattern,
-        episodes=len(scenarios),
-        duration_seconds=int(scenarios.duration[0]),
-        mean_rps=float(mean_rate.mean()),
-        peak_rps=float(scenarios.rate.max(axis=1).mean()),
-        cost_floor=float(physical_floor(params, mean_rate).mean()),
-        minimum_cost=float(minimum_cost(params).mean()),
-    )
+Do = Callable[[Sequence[Task]], Iterator[tuple[Task, Outcome]]]
 
 
-def digest(scenarios: Scenarios) -> str:
-    """SHA-256 over every column: loads, seeds, cold starts, measurement. Equal digests, equal conditions."""
-    found = hashlib.sha256()
-    for column in fields(scenarios):
-        found.update(column.name.encode())
-        found.update(np.ascontiguousarray(getattr(scenarios, column.name)).tobytes())
-    return found.hexdigest()
+class _pool:  # noqa: N801 - used as a function
+    """Tasks in processes of their own, or here where one core is all there is."""
+
+    def __init__(self, workers: int | None) -> None:
+        count = workers or len(os.sched_getaffinity(0))
+        # Not forked: threads of ONNX Runtime do not survive a fork.
+        self.pool = ProcessPoolExecutor(count, mp_context=get_context("spawn")) if count > 1 else None
+
+    def __enter__(self) -> Do:
+        return self._here if self.pool is None else self._there
+
+    def __exit__(self, *error: object) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
+
+    def _here(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
+        for task in tasks:
+            yield task, play_one(task)
+
+    def _there(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Outcome]]:
+        assert self.pool is not None
+        waiting: dict[Future[Outcome], Task] = {self.pool.submit(play_one, task): task for task in tasks}
+        for done in as_completed(waiting):
+            yield waiting[done], done.result()
 
 
-def _scores(finished: Run, settings: Settings) -> dict[str, Float]:
-    shape = settings.runs, settings.episodes
-    result = finished.result
-    scores = {column.name: np.asarray(getattr(result, column.name), np.float64) for column in fields(result)}
+def _collect(played: Played, do: Do, tasks: Iterator[Task], progress: Progress) -> None:
+    """The board is filled in the order of the tasks, whichever was done first."""
+    listed = list(tasks)
+    labels = {entry.name: entry.label for entry in played.entries}
+    found = {}
+    for task, outcome in do(listed):
+        progress(name_of(task.workload), labels[task.contender])
+        found[task] = outcome
+    for task in listed:
+        outcome, name = found[task], name_of(task.workload)
+        blocks = blocks_played(_stages(task.workload, task.settings))
+        played.board.add(name, task.contender, outcome.scores, blocks)
+        played.audit.merge(outcome.audit)
+        if outcome.timeline is not None:
+            played.timelines[name, task.contender] = outcome.timeline
+
+
+def _note_workload(played: Played, workload: str) -> None:
+    made = _stages(workload, played.settings)
+    name = name_of(workload)
+    played.workloads.append(describe(made, played.settings))
+    played.digests[name] = digest(made)
+    policy = next(entry for entry in played.entries if entry.role == "policy")
+    for stage in made:
+        manifest = getattr(policy.make(stage.scenarios.rate.astype(np.float64), 0), "manifest", None)
+        for reason in filter(None, [] if manifest is None else manifest.outside(stage.scenarios.params())[1]):
+            played.outside[name] = reason
+
+
+@lru_cache(maxsize=32)
+def _stages(workload: str, settings: Settings) -> list[Stage]:
+    return stages(workload, settings)
+
+
+@lru_cache(maxsize=32)
+def _entries(
+    kind: str, chosen: tuple[str, ...], folder: Path, workload: str | None, fold: int | None
+) -> dict[str, Entry]:
+    return {entry.name: entry for entry in contenders(kind, _models(chosen, folder), workload, fold)}
+
+
+@lru_cache(maxsize=1)
+def _models(chosen: tuple[str, ...], folder: Path) -> list[models.Loaded]:
+    return models.load_all(chosen, folder)
+
+
+def play_one(task: Task) -> Outcome:
+    """Every stage of a workload with one contender."""
+    settings = task.settings
+    finished, audit, record = [], Audit(), None
+    for stage in _stages(task.workload, settings):
+        entry = _entries(task.kind, task.models, task.folder, task.workload, stage.fold)[task.contender]
+        scenarios = _fitting(stage.scenarios, task)
+        controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
+        first = task.timeline and not finished
+        done = run(scenarios, controller, settings.seed, timeline=first, level=settings.level)
+        audit.add(f"{name_of(task.workload)}/{task.contender}", done.ledger, scenarios)
+        finished.append(done)
+        if first:
+            record = _first_episode(done, scenarios)
+    return Outcome(_scores(finished, settings.runs), audit, record)
+
+
+def _fitting(scenarios: Scenarios, task: Task) -> Scenarios:
+    if task.cost is None:
+        return scenarios
+    return equal_cost.scenarios_at(scenarios, equal_cost.POOLS[task.contender], task.cost)
+
+
+def _scores(finished: list[Run], runs: int) -> dict[str, Float]:
+    names = [column.name for column in fields(finished[0].result)]
+    scores = {name: joined([getattr(one.result, name) for one in finished], runs).astype(np.float64) for name in names}
     scores["goodput_per_cost"] = scores["goodput_rps"] / scores["cost"]
-    return {name: values.reshape(shape) for name, values in scores.items()}
+    return scores
 
 
-def _timeline(scenarios: Scenarios, entry: Entry, settings: Settings) -> dict[str, Any]:
-    first = scenarios.take(slice(0, 1))
-    finished = run(first, entry.make(first.rate.astype(np.float64), settings.seed), settings.seed, timeline=True)
-    recorded = {name: np.asarray(values)[0] for name, values in finished.timeline.items()}
+def _first_episode(done: Run, scenarios: Scenarios) -> dict[str, Any]:
+    recorded = {name: np.asarray(values)[0] for name, values in done.timeline.items()}
     shown = ("j", "cost", "late_percent")
-    return recorded | {name: float(getattr(finished.result, name)[0]) for name in shown} | {"rps": first.rps[0]}
+    return recorded | {name: float(getattr(done.result, name)[0]) for name in shown} | {"rps": scenarios.rps[0]}

@@ -6,26 +6,35 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rlscaler_rl.evaluation.board import METRICS, dependence, rows
+from rlscaler_rl.evaluation.board import METRICS
+from rlscaler_rl.evaluation.claims import claims
+from rlscaler_rl.evaluation.gate import closed, gate, training_seeds
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.play import Played
+from rlscaler_rl.evaluation.rows import dependence, rows
 from rlscaler_rl.evaluation.schema import Dependence, Digests, Model, ResultFile, Row
 
 _PACKAGES = ("rlscaler", "numpy", "numba", "scipy", "onnxruntime")
 
 
-def result_file(kind: str, played: Played, model: Loaded, wall_seconds: float, files: list[str]) -> ResultFile:
-    """`kind` is evaluation or comparison; `files` are the names that lie beside the JSON."""
-    made, checks = rows(played.board), dependence(played.board)
+def result_file(
+    kind: str, played: Played, loaded: Sequence[Loaded], wall_seconds: float, files: list[str]
+) -> ResultFile:
+    """`kind` is evaluation or comparison; `loaded` the shipped model and its siblings from other training seeds;
+    `files` are the names that lie beside the JSON."""
+    board = played.board
+    made, checks = rows(board), dependence(board)
     reasons = played.audit.reasons() + [_not_worse(check) for check in checks if not check.passed]
     settings = played.settings.model_dump(mode="json")
     return ResultFile(
         kind=kind,
+        level=played.settings.level,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions={"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
         machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
@@ -33,14 +42,19 @@ def result_file(kind: str, played: Played, model: Loaded, wall_seconds: float, f
         valid=not reasons,
         reasons=reasons,
         settings=settings,
-        model=_model(model),
+        model=_model(loaded[0]),
+        seeds=[_model(sibling) for sibling in loaded[1:]],
         metrics=METRICS,
         workloads=played.workloads,
         rows=made,
+        gate=gate(board),
+        closed=closed(board),
+        training_seeds=training_seeds(board),
+        claims=claims(board),
         dependence=checks,
         invariants=played.audit.invariants(),
         digests=Digests(
-            model=model.digest, settings=_sha256(settings), scenarios=played.digests, rows=rows_digest(made)
+            model=loaded[0].digest, settings=_sha256(settings), scenarios=played.digests, rows=rows_digest(made)
         ),
         files=files,
     )

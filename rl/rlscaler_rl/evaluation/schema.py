@@ -9,7 +9,7 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = "rlscaler.io/comparison/v1"
+SCHEMA_VERSION = "rlscaler.io/comparison/v2"
 
 
 class _Frozen(BaseModel):
@@ -34,23 +34,31 @@ class Difference(_Frozen):
     low: float = Field(description="lower end of the 95 % paired bootstrap interval")
     high: float = Field(description="upper end")
     percent: float = Field(description="mean as % of the contender's J")
-    verdict: str = Field(description="win, loss or undecided (the interval spans zero)")
+    low_percent: float
+    high_percent: float
+    verdict: str = Field(
+        description="win, loss or undecided: the interval spans zero, or a trace has too few distinct blocks"
+    )
 
 
 class Row(_Frozen):
     """One contender on one workload."""
 
-    workload: str = Field(description="pattern, `varied`, `flat`, `one_pool`, or `all`: the mean over the patterns")
+    workload: str = Field(description="name, or `all`: the mean over every workload that is not an extra")
     contender: str
     label: str
-    role: str = Field(description="policy, contender, sweep, control or reference")
+    role: str = Field(
+        description="policy, seed (the same recipe, another training seed), contender, equal_cost (static replicas "
+        "at the policy's own mean cost), sweep, control or reference"
+    )
     runs: int
     episodes: int = Field(description="per run")
+    units: int = Field(description="independent draws behind the interval: episodes, or distinct blocks of a trace")
     metrics: dict[str, Summary] = Field(description="see `metrics` at the top for meaning and unit")
     difference: Difference | None = Field(description="null for the policy itself")
     improvement: dict[str, float] | None = Field(
-        description="% against default HPA on this workload: latency, throughput, efficiency, stability and weighted; "
-        "negative is worse, nothing is clipped"
+        description="objective `weighted`: % against default HPA on this workload for latency, throughput, "
+        "efficiency and stability, and their weighted sum; negative is worse, nothing is clipped"
     )
 
 
@@ -74,10 +82,81 @@ class Dependence(_Frozen):
     passed: bool
 
 
+class Rival(_Frozen):
+    """One contender that the gate names."""
+
+    contender: str
+    label: str
+    difference: Difference
+
+
+class GateRow(_Frozen):
+    """May the policy act by default on such a load?"""
+
+    workload: str
+    smooth: bool = Field(description="on smooth loads the policy may be up to `margin_percent` above the better rival")
+    rivals: list[Rival] = Field(description="the tuned HPA and the tuned rule")
+    status: str = Field(description="passes, fails, or undecided: not shown either way")
+    reason: str
+
+
+class Gate(_Frozen):
+    """J below the tuned HPA and the tuned rule with an interval off zero, or within the margin on smooth loads."""
+
+    passed: bool = Field(description="every row passes")
+    margin_percent: float
+    rows: list[GateRow]
+    untuned: list[str] = Field(description="rivals that stand in untuned because no tuned one was played")
+
+
+class Closed(_Frozen):
+    """The share of the distance from the tuned HPA to the hindsight rule that the policy closes."""
+
+    workload: str
+    begin: str = Field(description="contender at 0 %")
+    end: str = Field(description="contender at 100 %; a reference, not a bound")
+    begin_j: float
+    end_j: float
+    policy_j: float
+    percent: float | None = Field(description="null where the two ends are less than 2 % apart")
+    low: float | None
+    high: float | None
+
+
+class SeedRow(_Frozen):
+    """The recipe over its training seeds: every seed's policy on one workload."""
+
+    workload: str
+    j: dict[str, float] = Field(description="model -> J; the first is the shipped one")
+    mean: float
+    std: float = Field(description="between training seeds")
+    min: float
+    max: float
+    low: float = Field(description="95 % interval of the mean, resampled over training seeds and episodes at once")
+    high: float
+    rivals: list[Rival] = Field(description="mean over the seeds minus rival, resampled likewise")
+
+
+class Claim(_Frozen):
+    """A figure of earlier research beside the same figure measured here."""
+
+    workload: str
+    quantity: str
+    against: str
+    claimed: float | None = Field(description="null where the claim was `better` without a figure")
+    measured: float
+    low: float
+    high: float
+    finding: str
+
+
 class Workload(_Frozen):
     """What was played."""
 
     name: str
+    kind: str = Field(description="pattern, trace or extra (reported apart)")
+    note: str = Field(description="how it was made; for a trace, its scale")
+    blocks: int | None = Field(description="distinct blocks of a trace among the episodes; null for drawn loads")
     episodes: int = Field(description="runs x episodes per run")
     duration_seconds: int
     mean_rps: float
@@ -111,6 +190,7 @@ class ResultFile(_Frozen):
 
     schema_version: str = SCHEMA_VERSION
     kind: str = Field(description="evaluation or comparison")
+    level: str = Field(description="request: every request simulated (the judge); fluid: the training simulator")
     created: str = Field(description="UTC, ISO 8601")
     versions: dict[str, str]
     machine: str
@@ -119,9 +199,14 @@ class ResultFile(_Frozen):
     reasons: list[str] = Field(description="why the run is invalid; empty when it is valid")
     settings: dict[str, object]
     model: Model
+    seeds: list[Model] = Field(description="the same recipe with other training seeds")
     metrics: dict[str, str] = Field(description="metric -> meaning and unit")
     workloads: list[Workload]
     rows: list[Row]
+    gate: Gate
+    closed: list[Closed]
+    training_seeds: list[SeedRow] = Field(description="empty unless several models were given")
+    claims: list[Claim]
     dependence: list[Dependence]
     invariants: list[Invariant]
     digests: Digests

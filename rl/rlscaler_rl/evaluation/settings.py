@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.workloads import EXTRAS, MIXED, NAMES, PATTERNS, TRACES
 
-DEFAULT_PATTERNS = ("ramp", "spike", "periodic", "random")
-SYNTHETIC = DEFAULT_PATTERNS
-"""What the extra workloads rotate through."""
+DEFAULT_WORKLOADS = (*PATTERNS, *TRACES)
+APART = (MIXED, *EXTRAS)
+"""Rows of their own, not part of the mean: the patterns with scale and phase drawn, steady loads, single pools, and
+services from all over the envelope."""
+
+GROUPS = {"patterns": PATTERNS, "traces": TRACES, "all": DEFAULT_WORKLOADS}
+"""Names that stand for several workloads."""
+
+CSV = (".csv", ".csv.gz")
+"""A workload that ends so is a history of the user's own, cut by time; its last quarter is played."""
 
 SENSE_SECONDS = 5
 
@@ -36,16 +44,24 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    patterns: tuple[str, ...] = DEFAULT_PATTERNS
+    workloads: tuple[str, ...] = DEFAULT_WORKLOADS
+    """Names, groups of them, or CSV files; their test parts are played."""
+
+    level: Literal["request", "fluid", "live"] = "request"
+    """request: every request is simulated (the judge of published figures); fluid: the training simulator; live: on a
+    cluster, in real time."""
+
+    traces: Path | None = None
+    """Folder of the full traces; the samples that ship without it."""
+
     runs: int = Field(5, ge=1, le=1000)
     """Seeds; run r uses seed + r."""
 
     episodes: int = Field(16, ge=1, le=10_000)
-    """Per run and pattern."""
+    """Per run and workload."""
 
     extras: bool = True
-    """Also play the patterns with scale, phase and period drawn per episode, and services with one pool only;
-    reported apart."""
+    """Also play the workloads that are reported apart (`APART`)."""
 
     seed: int = Field(0, ge=0)
     interval_seconds: int = Field(30, ge=SENSE_SECONDS, le=300, multiple_of=SENSE_SECONDS)
@@ -55,15 +71,31 @@ class Settings(BaseModel):
     low_rps: float = Field(10.0, gt=0)
     high_rps: float = Field(100.0, gt=0)
 
-    @field_validator("patterns")
+    @field_validator("workloads")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from rlscaler_loadgen.patterns import PATTERNS
+        names = [member for name in value for member in GROUPS.get(name, (name,))]
+        unknown = [name for name in names if name not in NAMES and not name.endswith(CSV)]
+        if unknown or not names:
+            choices = ", ".join([*NAMES, *GROUPS])
+            raise ValueError(f"{', '.join(unknown) or 'nothing'}: choose from {choices}, or give a .csv of your own")
+        return tuple(dict.fromkeys(names))
 
-        unknown = [name for name in value if name not in PATTERNS]
-        if unknown or not value:
-            raise ValueError(f"{', '.join(unknown) or 'nothing'}: choose from {', '.join(PATTERNS)}")
-        return tuple(dict.fromkeys(value))
+    @field_validator("traces")
+    @classmethod
+    def _folder(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_dir():
+            raise ValueError("no such folder; leave it out to play the samples that ship")
+        return value
+
+    @property
+    def played(self) -> list[str]:
+        """Every workload in the order of the report, extras last."""
+        return list(dict.fromkeys([*self.workloads, *(APART if self.extras else ())]))
+
+    @property
+    def apart(self) -> list[str]:
+        return [name for name in self.played if name in APART]
 
 
 _FROM_FILE = {

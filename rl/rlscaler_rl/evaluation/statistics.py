@@ -1,17 +1,21 @@
-"""Paired intervals over runs (seeds) and episodes.
+"""Paired bootstrap over what is independent: runs and their episodes, blocks of a trace, training seeds.
 
-Contenders play the same arrivals with the same cold starts, so scores are compared episode by episode; the
-differences are resampled on two levels, runs first and episodes within runs, because episodes of one run share a seed.
+Contenders play the same arrivals with the same cold starts, so one resample of the episodes serves everybody: every
+contender's mean is taken under the same weights, and a difference, a ratio or a share of such means is paired without
+further ado. Loads that are drawn anew are resampled on two levels, runs first and episodes within them, because a run
+is a seed. Episodes that replay one block of a trace with other arrivals are not independent: whole blocks are
+resampled, and because there are few of them their spread is widened as Student's t widens a standard error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.stats import norm, t
 
 from rlscaler_rl.decision.types import Float
 
@@ -19,6 +23,9 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 MANY_EPISODES = 2_000
 """Above this the resampling weights would take hundreds of megabytes."""
+
+FEWEST_BLOCKS = 3
+"""A trace's row with fewer distinct blocks is never decided: two blocks cannot say how blocks differ."""
 
 
 class Verdict(StrEnum):
@@ -31,11 +38,19 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean and its bootstrap confidence interval."""
+    """A figure and its bootstrap confidence interval."""
 
     mean: float
     low: float
     high: float
+
+    @classmethod
+    def of(cls, mean: float, resampled: Float) -> Interval:
+        """Percentile interval of `resampled` (B,); a point when nothing varies."""
+        if np.ptp(resampled) < 1e-12:
+            return cls(mean, mean, mean)
+        low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        return cls(mean, float(low), float(high))
 
     @property
     def verdict(self) -> Verdict:
@@ -45,61 +60,86 @@ class Interval:
         return Verdict.LOSS if self.low > 0 else Verdict.UNDECIDED
 
 
-def interval(scores: Float, seed: int = 0) -> Interval:
-    """The mean of `scores` (runs, episodes), or (workloads, runs, episodes) with equal weight per workload.
+@dataclass(frozen=True, slots=True)
+class Design:
+    """How the episodes of one workload hang together; rows run by run."""
 
-    Several runs: percentile bootstrap over runs and episodes. One run: BCa over its episodes (`scipy.stats.bootstrap`).
-    Fewer than two observations, or all equal: the interval is the mean itself. NaN episodes are refused, because a
-    mean over what happened to be defined is not a paired comparison.
+    runs: int
+    episodes: int
+    """Per run."""
+
+    blocks: tuple[int, ...] | None = None
+    """Of a trace: which block every episode replays; None where every episode is a draw of its own."""
+
+    @property
+    def units(self) -> int:
+        """Independent draws: episodes, or distinct blocks."""
+        return self.runs * self.episodes if self.blocks is None else len(set(self.blocks))
+
+    @property
+    def decidable(self) -> bool:
+        return self.blocks is None or self.units >= FEWEST_BLOCKS
+
+
+def blocks_of(rate: Float) -> tuple[int, ...]:
+    """Which episodes replay the same block: equal rows of the expected rate (N, T), numbered as they appear."""
+    seen: dict[bytes, int] = {}
+    return tuple(seen.setdefault(np.ascontiguousarray(row).tobytes(), len(seen)) for row in rate)
+
+
+@lru_cache(maxsize=32)
+def weights(design: Design, workload: int = 0, seed: int = 0) -> Float:
+    """(B, N) weight of every episode in every resample; rows add up to 1.
+
+    Runs are drawn once for all workloads, since run r is one seed for all of them; `workload` numbers the draws within.
     """
-    stacked = np.atleast_3d(scores) if scores.ndim == 3 else scores[None, ...]
-    if not np.isfinite(stacked).all():
-        raise ValueError("scores contain NaN; every episode of a paired comparison needs a score")
-    mean = float(stacked.mean())
-    if np.ptp(stacked, axis=(1, 2)).max() < 1e-12:
-        return Interval(mean, mean, mean)
-    workloads, runs, _ = stacked.shape
-    if runs == 1 and workloads == 1:
-        return _bca(stacked[0, 0], mean, seed)
-    low, high = np.quantile(_resampled_means(stacked, seed), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(mean, float(low), float(high))
+    resamples = RESAMPLES if design.runs * design.episodes <= MANY_EPISODES else RESAMPLES // 5
+    if design.blocks is None or design.units == 1:
+        return _of_runs(design.runs, design.episodes, resamples, workload, seed)
+    return _of_blocks(np.array(design.blocks), resamples, workload, seed)
 
 
-def paired_difference(policy: Float, contender: Float, seed: int = 0) -> Interval:
-    """`policy` - `contender`, same shapes, row by row; below zero the policy is better."""
-    if policy.shape != contender.shape:
-        raise ValueError(f"paired scores need one shape, got {policy.shape} and {contender.shape}")
-    return interval(policy - contender, seed)
+def _of_runs(runs: int, episodes: int, resamples: int, workload: int, seed: int) -> Float:
+    drawn_runs = np.random.default_rng([seed, 0]).integers(0, runs, (resamples, runs))
+    generator = np.random.default_rng([seed, 1, workload])
+    counts, rows = np.zeros((resamples, runs, episodes)), np.arange(resamples)
+    for draw in range(runs):
+        counts[rows, drawn_runs[:, draw]] += generator.multinomial(episodes, np.full(episodes, 1 / episodes), resamples)
+    return counts.reshape(resamples, -1) / (runs * episodes)
 
 
-def _resampled_means(stacked: Float, seed: int) -> Float:
-    """(resamples,) means; runs are drawn once for all workloads, since a run is a seed shared by all of them."""
-    workloads, runs, episodes = stacked.shape
-    total: Float = np.zeros(1)
-    for index, scores in enumerate(stacked):
-        centre = scores.mean()
-        total = total + centre + _weights(runs, episodes, index, seed) @ (scores - centre).ravel().astype(np.float32)
-    return np.asarray(total / workloads)
+def _of_blocks(blocks: np.ndarray, resamples: int, workload: int, seed: int) -> Float:
+    """Whole blocks, however many episodes replay each; linear in how often a block was drawn, hence without bias.
+
+    `widening` makes the spread that of a t interval with as few degrees of freedom.
+    """
+    count = int(blocks.max()) + 1
+    drawn = np.random.default_rng([seed, 2, workload]).multinomial(count, np.full(count, 1 / count), resamples)
+    surplus = drawn[:, blocks] - 1.0
+    surplus -= surplus.mean(axis=1, keepdims=True)
+    return np.asarray((1 + widening(count) * surplus) / len(blocks))
+
+
+def widening(units: int) -> float:
+    """How much wider a 95 % t interval of `units` draws is than what their bootstrap shows.
+
+    The bootstrap's variance is (K - 1)/K of the unbiased one and its tails are normal instead of t with K - 1
+    degrees of freedom (Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 3.2).
+    """
+    tail = (1 + CONFIDENCE) / 2
+    return float(np.sqrt(units / (units - 1)) * t.ppf(tail, units - 1) / norm.ppf(tail))
 
 
 @lru_cache(maxsize=8)
-def _weights(runs: int, episodes: int, workload: int, seed: int) -> NDArray[np.float32]:
-    """(resamples, runs x episodes): how often each episode was drawn, over their number. The same resamples serve
-    every row of a report, so drawing them once makes a report 20 times as fast. Many episodes need few resamples."""
-    resamples = RESAMPLES if runs * episodes <= MANY_EPISODES else RESAMPLES // 5
-    drawn_runs = np.random.default_rng([seed, 0]).integers(0, runs, (resamples, runs))
-    generator = np.random.default_rng([seed, 1, workload])
-    counts = np.zeros((resamples, runs, episodes), dtype=np.float32)
-    rows = np.arange(resamples)
-    for draw in range(runs):
-        of_episodes = generator.multinomial(episodes, np.full(episodes, 1 / episodes), resamples)
-        counts[rows, drawn_runs[:, draw]] += of_episodes.astype(np.float32)
-    return counts.reshape(resamples, -1) / np.float32(runs * episodes)
+def seed_weights(models: int, resamples: int, seed: int = 0) -> Float:
+    """(B, M) weight of every trained seed in every resample, widened like blocks: there are few."""
+    if models == 1:
+        return np.ones((resamples, 1))
+    drawn = np.random.default_rng([seed, 3]).multinomial(models, np.full(models, 1 / models), resamples) / models
+    return np.asarray(1 / models + widening(models) * (drawn - 1 / models))
 
 
-def _bca(scores: Float, mean: float, seed: int) -> Interval:
-    from scipy.stats import bootstrap
-
-    generator = np.random.default_rng(seed)
-    found = bootstrap((scores,), np.mean, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, rng=generator)
-    return Interval(mean, float(found.confidence_interval.low), float(found.confidence_interval.high))
+def over_seeds(resampled: Sequence[Float], seed: int = 0) -> Float:
+    """(B,) means over trained seeds and episodes at once, from the resampled means (B,) of every seed's policy."""
+    stacked = np.stack(resampled, axis=1)
+    return np.asarray((seed_weights(stacked.shape[1], len(stacked), seed) * stacked).sum(axis=1))

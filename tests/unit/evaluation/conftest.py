@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rlscaler_rl.baselines.lineup import lineup
 from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.play import Played, play
 from rlscaler_rl.evaluation.result import result_file
@@ -12,19 +11,27 @@ from rlscaler_rl.evaluation.schema import ResultFile
 from rlscaler_rl.evaluation.settings import Settings
 
 
+def nobody(workload: str, label: str) -> None:
+    """Progress that nobody watches."""
+
+
 @pytest.fixture(scope="session")
 def small() -> Settings:
-    return Settings(patterns=("spike", "random"), runs=2, episodes=2, duration_seconds=300)
+    return Settings(workloads=("spike", "azure_code"), runs=2, episodes=2, duration_seconds=120)
 
 
 @pytest.fixture(scope="session")
-def played(small, tmp_path_factory) -> Played:
-    """Everybody on two patterns, with the bundled rule as the policy."""
-    loaded = models.load("rule", tmp_path_factory.mktemp("none"))
-    return play(small, lineup(loaded.actor, loaded.name, sweep=True), lambda workload, label: None)
+def nowhere(tmp_path_factory):
+    """A folder without trainings."""
+    return tmp_path_factory.mktemp("none")
 
 
 @pytest.fixture(scope="session")
-def result(played, tmp_path_factory) -> ResultFile:
-    loaded = models.load("rule", tmp_path_factory.mktemp("none"))
-    return result_file("comparison", played, loaded, 1.0, ["a.json"])
+def played(small, nowhere) -> Played:
+    """Everybody on a pattern, a trace and the extras, with the bundled rule as policy and as its own second seed."""
+    return play(small, "comparison", ("rule", "rule"), nowhere, nobody, workers=1)
+
+
+@pytest.fixture(scope="session")
+def result(played, nowhere) -> ResultFile:
+    return result_file("comparison", played, models.load_all(("rule", "rule"), nowhere), 1.0, ["a.json"])

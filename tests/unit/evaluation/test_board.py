@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.evaluation.board import ALL, METRICS, Board, dependence, improvement, rows
+from rlscaler_rl.evaluation.board import ALL, METRICS, Board
 from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
+from rlscaler_rl.evaluation.rows import dependence, improvement, rows
 
 ENTRIES = [
     SimpleNamespace(name="policy", label="Policy", role="policy"),
@@ -43,6 +44,41 @@ def test_rows_say_win_loss_and_undecided():
     assert found[ALL, "policy"] is None
 
 
+def test_percent_are_of_the_contender_and_have_their_interval():
+    made = board(hpa=1.0)
+    found = next(row for row in rows(made) if (row.workload, row.contender) == ("spike", "hpa")).difference
+    theirs = made.mean("spike", "hpa", "j")
+    assert found.percent == pytest.approx(100 * found.mean / theirs)
+    assert found.low_percent < found.percent < found.high_percent < 0
+
+
+def test_a_workload_with_two_blocks_is_never_decided():
+    made = Board(ENTRIES)
+    for entry in ENTRIES:
+        scores = {name: np.full((2, 4), 2.0 + (entry.name == "hpa")) for name in METRICS}
+        made.add("azure_conv", entry.name, scores, (0, 1) * 4)
+    assert verdicts(made)["azure_conv", "hpa"] == "undecided"
+    assert next(row for row in rows(made) if row.workload == "azure_conv").units == 2
+
+
+def test_workloads_apart_are_not_part_of_the_mean():
+    made = board()
+    assert made.averaged == ["spike", "ramp"]
+    made.apart = ["ramp"]
+    assert made.averaged == ["spike"]
+    assert made.mean(ALL, "hpa", "j") == made.mean("spike", "hpa", "j")
+
+
+def test_an_undefined_score_is_refused_and_an_undefined_latency_is_not():
+    made = Board(ENTRIES)
+    scores = {name: np.ones((2, 2)) for name in METRICS}
+    holed = np.array([[1.0, np.nan], [3.0, 2.0]])
+    with pytest.raises(ValueError, match="flat, hpa: J is undefined"):
+        made.add("flat", "hpa", scores | {"j": holed})
+    made.add("flat", "hpa", scores | {"p95_ms": holed})
+    assert made.mean("flat", "hpa", "p95_ms") == 2.0
+
+
 def test_a_control_that_scores_like_the_policy_fails_the_check():
     assert dependence(board(frozen=2.0))[0].passed
     assert not dependence(board(frozen=0.0))[0].passed
@@ -63,7 +99,7 @@ def test_improvement_may_be_negative_and_is_zero_for_the_baseline_itself():
 
 def test_the_spread_is_over_runs():
     made = board()
-    made.scores["spike", "hpa"]["cost"] = np.arange(5.0)[:, None] * np.ones((5, 8))
+    made.scores["spike", "hpa"]["cost"] = (np.arange(5.0)[:, None] * np.ones((5, 8))).ravel()
     found = next(row for row in rows(made) if (row.workload, row.contender) == ("spike", "hpa")).metrics["cost"]
     assert (found.mean, found.min, found.max) == (2.0, 0.0, 4.0)
     assert found.std == pytest.approx(np.std(np.arange(5), ddof=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from rlscaler_rl.evaluation.cli import compare, evaluate
 from rlscaler_rl.evaluation.settings import read_settings
 
-QUICK = "--model rule --runs 2 --episodes 1 --patterns ramp --duration 120 --no-extras".split()  # noqa: SIM905
+QUICK = "--model rule --runs 2 --episodes 1 --workloads ramp --level fluid --duration 120 --no-extras".split()  # noqa: SIM905
 
 
 @pytest.fixture
@@ -32,13 +33,6 @@ def test_a_quick_run_writes_its_folder_and_says_whether_it_is_valid(invoke, tmp_
     assert "here" in done.output
 
 
-def test_the_cluster_comes_later(invoke):
-    done = invoke(evaluate, "--env", "cluster")
-    assert done.exit_code == 2
-    assert "comes later" in done.output
-    assert "rlscaler demo" in done.output
-
-
 def test_options_win_over_the_file_and_the_file_over_the_defaults(tmp_path):
     environment = {"episode_duration": 180, "action_interval": 15, "namespace": "chat", "prometheus_url": "http://x"}
     path = tmp_path / "c.json"
@@ -50,7 +44,10 @@ def test_options_win_over_the_file_and_the_file_over_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("options", "content", "message"),
     [
-        (["--patterns", "ramp,sawtooth"], None, "sawtooth: choose from ramp"),
+        (["--workloads", "ramp,sawtooth"], None, "sawtooth: choose from ramp"),
+        (["--workloads", "nowhere.csv"], None, "nowhere.csv"),
+        (["--traces", "nowhere"], None, "no such folder; leave it out"),
+        (["--workloads", "traces", "--duration", "86400"], None, "ask for shorter episodes"),
         (["--runs", "0"], None, "runs = 0"),
         (["--interval", "7"], None, "interval_seconds = 7"),
         (["--config", "c.json"], "{", "not JSON"),
@@ -69,5 +66,23 @@ def test_bad_input_names_the_field_and_plays_nothing(invoke, tmp_path, options, 
     assert not (tmp_path / "rl").exists()
 
 
-def test_the_schema_is_printed(invoke):
-    assert "rows" in json.loads(invoke(compare, "--schema").output)["properties"]
+def test_groups_stand_for_their_workloads():
+    assert read_settings(None, workloads=("traces", "ramp")).workloads[-1] == "ramp"
+    assert read_settings(None, workloads=("patterns",)).workloads == ("ramp", "spike", "periodic", "random")
+    assert len(read_settings(None).workloads) == 9
+
+
+def test_a_history_of_ones_own_is_a_workload(invoke, tmp_path):
+    rates = "\n".join(f"{second},{20 + second // 60}" for second in range(1200))
+    (tmp_path / "shop.csv").write_text(f"time_s,requests_per_s\n{rates}\n")
+    options = [option if option != "ramp" else "shop.csv" for option in QUICK]
+    invoke(evaluate, *options, "--out", "here", "--accept-invalid")
+    content = json.loads((tmp_path / "here" / "comprehensive_evaluation.json").read_text())
+    assert [(item["name"], item["kind"], item["blocks"]) for item in content["workloads"]] == [("shop", "trace", 2)]
+
+
+def test_the_published_schema_is_the_present_one(invoke):
+    printed = json.loads(invoke(compare, "--schema").output)
+    assert {"rows", "gate", "closed", "claims"} <= set(printed["properties"])
+    published = Path(__file__).parents[3] / "docs" / "learning" / "comparison.schema.json"
+    assert json.loads(published.read_text()) == printed, f"rlscaler compare --schema > {published}"

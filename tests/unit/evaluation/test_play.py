@@ -8,79 +8,75 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.baselines.hpa import Hpa
-from rlscaler_rl.baselines.lineup import lineup
-from rlscaler_rl.decision import bundled
 from rlscaler_rl.evaluation.invariants import STATEMENTS, Audit, deviations
-from rlscaler_rl.evaluation.play import digest, play, scenarios_of
+from rlscaler_rl.evaluation.play import Task, play, play_one
+from rlscaler_rl.evaluation.settings import APART
 from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.workloads import Part, episodes
 
-NOBODY = lambda workload, label: None  # noqa: E731
-
-
-def test_scenarios_are_a_function_of_the_settings(small):
-    one, same = scenarios_of("random", small), scenarios_of("random", small)
-    assert digest(one) == digest(same)
-    other = scenarios_of("random", small.model_copy(update={"seed": 7}))
-    assert digest(one) != digest(other)
+UNPLAYED_APART = ("static_gpu_only", "static_cpu_only")
 
 
-def test_every_episode_has_a_load_of_its_own(small):
-    made = scenarios_of("random", small)
-    assert len(made) == small.runs * small.episodes
-    assert len(np.unique(made.arrivals, axis=0)) == len(made)
+def spikes(small):
+    return episodes("spike", Part.TEST, runs=2, episodes=2, duration_seconds=small.duration_seconds)
 
 
-def test_a_run_added_leaves_the_others_as_they_were(small):
-    few, more = scenarios_of("spike", small), scenarios_of("spike", small.model_copy(update={"runs": 3}))
-    np.testing.assert_array_equal(few.arrivals, more.arrivals[: len(few)])
-
-
-def test_episodes_begin_with_replicas_that_carry_the_first_second(small):
-    made = scenarios_of("random", small)
-    assert ((made.initial * made.rps).sum(axis=1) >= made.rate[:, 0]).all()
-
-
-def test_one_pool_episodes_alternate_and_carry_what_their_pool_can(small):
-    made = scenarios_of("one_pool", small)
-    assert made.present.tolist() == [[True, False], [False, True]] * (len(made) // 2)
-    capacity = (made.max_replicas * made.rps * made.present).sum(axis=1)
-    assert (made.rate.max(axis=1) < capacity).all()
-
-
-def test_varied_episodes_differ_in_scale(small):
-    made = scenarios_of("varied", small.model_copy(update={"episodes": 20}))
-    peaks = made.rate.max(axis=1)
-    assert peaks.min() < 50
-    assert peaks.max() > 110
-
-
-def test_flat_episodes_do_not_change_and_some_are_idle(small):
-    made = scenarios_of("flat", small.model_copy(update={"episodes": 20}))
-    assert (np.ptp(made.rate, axis=1) == 0).all()
-    assert (made.rate.max(axis=1) == 0).mean() == pytest.approx(0.2)
-    assert 50 < made.rate.max() <= 100
-
-
-def test_everybody_is_played_everywhere(played):
+def test_everybody_is_played_everywhere(played, small):
     names = {entry.name for entry in played.entries}
-    assert set(played.board.scores) == {
-        (w, n) for w in ("spike", "random", "varied", "flat", "one_pool") for n in names
-    }
-    assert played.board.averaged == ["spike", "random"]
-    assert played.audit.checked == len(names) * 4 * 5
+    expected = {(w, n) for w in ("spike", "azure_code", *APART) for n in names}
+    assert set(played.board.scores) == {(w, n) for w, n in expected if not (w in APART and n in UNPLAYED_APART)}
+    assert played.board.averaged == ["spike", "azure_code"]
+    assert played.audit.checked == 4 * len(played.board.scores)
+    assert {item.name: item.kind for item in played.workloads}["azure_code"] == "trace"
+
+
+def test_a_second_training_seed_is_a_row_of_its_own(played):
+    assert played.board.models == ["policy", "seed_2"]
+    for workload in played.board.workloads:
+        np.testing.assert_array_equal(
+            played.board.scores[workload, "policy"]["j"], played.board.scores[workload, "seed_2"]["j"]
+        )
+
+
+def test_folds_are_joined_run_by_run(played, small):
+    assert played.board.designs["azure_code"].blocks is not None
+    assert played.board.designs["azure_code"].units == 4
+    assert played.board.scores["azure_code", "hpa"]["j"].shape == (4,)
+
+
+def test_static_pools_cost_what_the_policy_costs(played):
+    for workload in ("spike", "azure_code"):
+        policy = played.board.mean(workload, "policy", "cost")
+        for pool, step in (("static_gpu_only", 1.0), ("static_cpu_only", 0.25)):
+            assert played.board.mean(workload, pool, "cost") == pytest.approx(policy, abs=step / 4)
+            assert played.board.scores[workload, pool]["scale_ups"].sum() == 0
+
+
+def test_the_first_episode_of_the_first_run_is_recorded(played):
+    record = played.timelines["spike", "hpa"]
+    assert record["j"] == played.board.scores["spike", "hpa"]["j"][0]
+    assert len(record["arrivals"]) == 120
+
+
+def test_other_processes_find_the_same(played, small, nowhere):
+    again = play(
+        small.model_copy(update={"extras": False}), "evaluation", ("rule",), nowhere, lambda *_: None, workers=2
+    )
+    for entry in again.entries:
+        np.testing.assert_array_equal(
+            again.board.scores["spike", entry.name]["j"], played.board.scores["spike", entry.name]["j"]
+        )
+
+
+def test_the_levels_differ_and_the_request_level_is_the_default(small, nowhere):
+    assert small.level == "request"
+    task = Task(small, ("rule",), nowhere, "evaluation", "spike", "hpa", False)
+    fluid = replace(task, settings=small.model_copy(update={"level": "fluid"}))
+    assert not np.array_equal(play_one(task).scores["late_percent"], play_one(fluid).scores["late_percent"])
 
 
 def test_the_meter_holds_for_every_contender(played):
     assert all(item.holds for item in played.audit.invariants()), played.audit.reasons()
-
-
-def test_playing_twice_gives_the_same_scores(small, played):
-    entries = [entry for entry in lineup(bundled.load("rule"), "rule") if entry.name in ("policy", "random", "hpa")]
-    again = play(small, entries, NOBODY, timelines=())
-    for entry in entries:
-        np.testing.assert_array_equal(
-            again.board.metric("random", entry.name, "j"), played.board.metric("random", entry.name, "j")
-        )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +90,7 @@ def test_playing_twice_gives_the_same_scores(small, played):
     ],
 )
 def test_a_meter_that_cheats_is_found(small, field, change, broken):
-    scenarios = scenarios_of("spike", small)
+    scenarios = spikes(small)
     ledger = run(scenarios, Hpa()).ledger
     assert max(float(np.max(values)) for values in deviations(ledger, scenarios).values()) < 1e-6
     audit = Audit()
@@ -104,7 +100,7 @@ def test_a_meter_that_cheats_is_found(small, field, change, broken):
 
 
 def test_a_cost_below_physics_is_found(small):
-    scenarios = scenarios_of("spike", small)
+    scenarios = spikes(small)
     ledger = run(scenarios, Hpa()).ledger
     audit = Audit()
     audit.add("x", replace(ledger, billed=ledger.billed * 0.1, ready_seconds=ledger.ready_seconds * 0.1), scenarios)
@@ -115,5 +111,12 @@ def test_nothing_checked_is_not_a_pass():
     assert not any(item.holds for item in Audit().invariants())
 
 
-def test_hindsight_beats_hpa_on_a_spike(played):
-    assert played.board.metric("spike", "hindsight", "j").mean() < played.board.metric("spike", "hpa", "j").mean()
+def test_audits_are_merged_with_the_worst_of_both(small):
+    scenarios = spikes(small)
+    ledger = run(scenarios, Hpa()).ledger
+    good, bad = Audit(), Audit()
+    good.add("good", ledger, scenarios)
+    bad.add("bad", replace(ledger, dropped=ledger.dropped + 9), scenarios)
+    good.merge(bad)
+    assert good.checked == 2 * len(scenarios)
+    assert good.worst["requests"][1] == "bad"

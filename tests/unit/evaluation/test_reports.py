@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import jsonschema
 import pytest
 from rich.console import Console
 
 from rlscaler_rl.evaluation.files import Layout, write_all
+from rlscaler_rl.evaluation.report import firstpage
 from rlscaler_rl.evaluation.report.terminal import show
 from rlscaler_rl.evaluation.report.text import text_report
 from rlscaler_rl.evaluation.result import rows_digest
@@ -18,12 +20,42 @@ from rlscaler_rl.evaluation.schema import ResultFile, json_schema
 
 def test_the_text_report_has_losses_on_its_first_page(result):
     lines = text_report(result).splitlines()
-    losses = next(index for index, line in enumerate(lines) if line.startswith("LOSSES"))
-    assert losses < 15
-    assert losses < next(index for index, line in enumerate(lines) if line.startswith("WINS"))
+    first = next(index for index, line in enumerate(lines) if line.startswith("WHERE IT LOSES"))
+    every = next(index for index, line in enumerate(lines) if line.startswith("EVERY LOSS"))
+    assert first < 25
+    assert first < every < next(index for index, line in enumerate(lines) if line.startswith("WINS"))
     lost = [row for row in result.rows if row.difference and row.difference.verdict == "loss"]
     assert lost
-    assert all(any(row.label in line for line in lines) for row in lost if row.role != "reference")
+    assert all(any(row.label in line for line in lines[every:]) for row in lost if row.role != "reference")
+
+
+def test_workloads_with_losses_come_first(result):
+    listed = firstpage.losses_first(result)
+    assert listed[0] == "all"
+    worst = {
+        name: any(
+            row.difference is not None and row.difference.verdict == "loss"
+            for row in result.rows
+            if row.workload == name and row.contender in firstpage.rivals_of(result)
+        )
+        for name in listed
+    }
+    counted = [worst[name] for name in listed[1:3]]
+    assert counted == sorted(counted, reverse=True)
+
+
+def test_the_first_page_says_gate_distance_and_floor(result):
+    text = text_report(result)
+    assert text.index("GATE") < text.index("EVERY LOSS")
+    table = firstpage.losses_table(result)
+    assert {"floor", "gate", "closed"} <= set(table.header)
+    assert "stand in: hpa, rule" in text or not result.gate.untuned
+
+
+def test_the_claims_state_what_they_compare(result):
+    table = firstpage.claims_table(result)
+    assert "not a replication" in table.note
+    assert any(row[0] == "Spike" and row[3] == "1.27" for row in table.rows)
 
 
 def test_an_invalid_run_says_so_before_any_figure(result):
@@ -34,16 +66,11 @@ def test_an_invalid_run_says_so_before_any_figure(result):
 
 def test_the_terminal_summary_fits_80_columns(result, tmp_path):
     console = Console(file=io.StringIO(), width=80)
-    (spike,) = (item for item in result.workloads if item.name == "spike")
-    copies = {"random": "periodic", "spike": "ramp"}
-    more = [row.model_copy(update={"workload": copies[row.workload]}) for row in result.rows if row.workload in copies]
-    wide = [*result.workloads, *(spike.model_copy(update={"name": name}) for name in copies.values())]
-    longer = result.model_copy(update={"rows": [*result.rows, *more], "workloads": wide})
-    show(longer, tmp_path / "somewhere", console)
+    show(result, tmp_path / "somewhere", console)
     shown = console.file.getvalue()
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
-    assert shown.index("LOSSES") < shown.index("J PER WORKLOAD")
+    assert shown.index("LOSSES FIRST") < shown.index("GATE")
     assert "somewhere" in shown
 
 
@@ -53,9 +80,9 @@ def test_the_folder_holds_exactly_the_files_that_are_named(result, played, tmp_p
     write_all(layout, made, played)
     assert {path.name for path in layout.folder.iterdir()} == set(layout.names())
     page = (layout.folder / layout.html).read_text()
-    assert page.count("data:image/png;base64,") == 2 + len(result.workloads)
-    assert "http://" not in page
-    assert "https://" not in page
+    assert page.count("data:image/png;base64,") == 5 + len(result.workloads)
+    assert not re.search(r"(src|href)=.https?:", page), "nothing is fetched"
+    assert page.index("Where it loses") < page.index("data:image/png")
     content = json.loads((layout.folder / layout.json).read_text())
     assert {"rows", "invariants", "digests"} <= set(content)
     jsonschema.validate(content, json.loads(json_schema(ResultFile)))

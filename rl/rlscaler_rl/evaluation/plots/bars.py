@@ -19,24 +19,29 @@ PANELS = (
     ("p95_ms", "p95 latency, ms"),
     ("scale_ups", "Scale-ups an episode"),
 )
+MOST_UPRIGHT = 6
+"""More workloads than that have slanted names."""
+
 _LOG = {"late_percent": 1.0, "p95_ms": 1000.0}
 """Metrics on a scale that is linear below the given value and logarithmic above."""
 
-SHOWN = ("policy", "hpa", "keda", "rule", "static_peak", "hindsight")
+SHOWN = ("policy", "hpa", "hpa_tuned", "keda", "rule", "rule_tuned", "hindsight")
 
 
 def bars(result: ResultFile) -> Figure:
     """Mean per workload; whiskers from the worst to the best run."""
     with look.styled():
-        made = look.figure(15.5, 8.4)
-        axes = made.subplots(2, 3)
+        made = look.figure(15.5, 13.5)
+        axes = made.subplots(3, 2)
         names = [item.name for item in result.workloads]
         labels = [row for row in result.rows if row.workload == names[0] and row.contender in SHOWN]
         for panel, (metric, title) in zip(axes.flat, PANELS, strict=True):
             for index, like in enumerate(labels):
                 rows = [_find(result, name, like.contender) for name in names]
                 _group(panel, rows, metric, index, len(labels))
+            crowded = len(names) > MOST_UPRIGHT
             panel.set_xticks(range(len(names)), [tables.title(name) for name in names])
+            panel.tick_params(axis="x", rotation=35 * crowded)
             panel.set_title(title)
             panel.grid(axis="x", visible=False)
             if metric in _LOG:

@@ -10,19 +10,35 @@ from matplotlib.figure import Figure
 
 COLOURS = {
     "policy": "#0b5fd6",
-    "hpa": "#d55e00",
-    "keda": "#b5478f",
-    "rule": "#0f9d6b",
+    "hpa": "#e8a87c",
+    "hpa_tuned": "#d55e00",
+    "hpa_tuned_all": "#a34700",
+    "keda": "#d79ac4",
+    "keda_tuned": "#b5478f",
+    "kpa_tuned": "#7c3aa3",
+    "greedy_tuned": "#8a6d3b",
+    "rule": "#7fcfae",
+    "rule_tuned": "#0f9d6b",
+    "rule_tuned_all": "#08704b",
+    "max_tuned": "#c58a00",
     "max_of_recent": "#c58a00",
     "static_max": "#6b7785",
     "static_mid": "#98a3af",
     "static_peak": "#4c5561",
     "hindsight": "#111111",
 }
-SWEEP, CONTROL = "#f0a36b", "#b9b4ac"
+SWEEP, CONTROL, SEED = "#f0a36b", "#b9b4ac", "#8db8f0"
 GPU, CPU, LOAD, LATE = "#4b7bbf", "#9fc3ea", "#1b1b1b", "#d1243c"
 VERDICTS = {"loss": "#d1243c", "undecided": "#8a929c", "win": "#1a8f4b"}
-MARKERS = {"policy": "D", "contender": "o", "sweep": "o", "control": "X", "reference": "*"}
+MARKERS = {
+    "policy": "D",
+    "seed": "d",
+    "contender": "o",
+    "equal_cost": "s",
+    "sweep": "o",
+    "control": "X",
+    "reference": "*",
+}
 
 _RC = {
     "font.size": 9.5,
@@ -45,7 +61,7 @@ _RC = {
 
 
 def colour(name: str, role: str) -> str:
-    return COLOURS.get(name, {"sweep": SWEEP, "control": CONTROL}.get(role, "#7a6f9b"))
+    return COLOURS.get(name, {"sweep": SWEEP, "control": CONTROL, "seed": SEED}.get(role, "#7a6f9b"))
 
 
 def figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:

@@ -13,7 +13,8 @@ from rlscaler_rl.evaluation.schema import ResultFile, Row
 
 MOST_ABREAST = 4
 AXES = ("latency", "throughput", "efficiency", "stability", "SLO")
-SHOWN = ("policy", "hpa", "keda", "rule", "hindsight")
+SHOWN = ("policy", "hpa", "hpa_tuned", "rule", "rule_tuned", "keda", "hindsight")
+MOST_OUTLINES = 5
 
 
 def qualities(rows: Sequence[Row]) -> dict[str, np.ndarray]:
@@ -38,15 +39,22 @@ def qualities(rows: Sequence[Row]) -> dict[str, np.ndarray]:
     }
 
 
+def shown_of(result: ResultFile) -> list[str]:
+    """A tuned contender stands for its default."""
+    played = {row.contender for row in result.rows}
+    return [name for name in SHOWN if name in played and f"{name}_tuned" not in played][:MOST_OUTLINES]
+
+
 def _changes(values: dict[str, float]) -> float:
     return values["scale_ups"] + values["scale_downs"] + values["placement_changes"]
 
 
 def radar(result: ResultFile) -> Figure:
-    """Policy, HPA, KEDA, forecast rule and hindsight on every workload."""
+    """The policy, tuned HPA and rule (or whoever stands in), KEDA and hindsight on every workload."""
+    shown = shown_of(result)
     with look.styled():
         count = len(result.workloads)
-        across = count if count <= MOST_ABREAST else -(-count // 2)
+        across = min(count, MOST_ABREAST)
         made = look.figure(max(4.4 * across, 8.0), 4.5 * -(-count // across) + 0.5)
         grid = made.subplots(-(-count // across), across, squeeze=False, subplot_kw={"projection": "polar"})
         axes = grid.flat[:count]
@@ -54,7 +62,7 @@ def radar(result: ResultFile) -> Figure:
             unused.set_axis_off()
         angles = np.linspace(0, 2 * np.pi, len(AXES), endpoint=False)
         for panel, workload in zip(axes, result.workloads, strict=True):
-            rows = [row for row in result.rows if row.workload == workload.name and row.contender in SHOWN]
+            rows = [row for row in result.rows if row.workload == workload.name and row.contender in shown]
             for row, values in zip(rows, qualities(rows).values(), strict=True):
                 _outline(panel, angles, row, values)
             panel.set_theta_offset(np.pi / 2)

@@ -1,4 +1,4 @@
-"""Where everybody stands: J with its interval per workload, and the cost-late front below it."""
+"""Where everybody stands: J with its interval per workload, and the cost-late front."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from rlscaler_rl.evaluation.board import ALL
@@ -13,32 +14,56 @@ from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
 
-MOST_ABREAST = 4
+ABREAST = 3
 _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 
-def comparison(result: ResultFile) -> Figure:
-    """A panel pair per workload, scores with intervals above cost against late requests; at most four abreast."""
-    count = len(result.workloads)
-    across = count if count <= MOST_ABREAST else -(-count // 2)
-    blocks = -(-count // across)
+def ladders(result: ResultFile) -> Figure:
+    """Everybody's J with its interval, a panel per workload, the mean first."""
+    names = [ALL, *(item.name for item in result.workloads)]
+    tall = max(sum(row.workload == name for row in result.rows) for name in names)
     with look.styled():
-        made = look.figure(max(4.8 * across, 9.0), 9.8 * blocks + 0.8)
-        axes = made.subplots(2 * blocks, across, squeeze=False, height_ratios=[1.15, 1] * blocks)
-        for index in range(across * blocks):
-            block, column = divmod(index, across)
-            upper, lower = axes[2 * block, column], axes[2 * block + 1, column]
-            if index >= count:
-                upper.set_axis_off()
-                lower.set_axis_off()
-                continue
-            workload = result.workloads[index]
-            rows = [row for row in result.rows if row.workload == workload.name]
-            _ladder(upper, rows, workload.name)
-            _front(lower, rows, workload)
+        made, panels = _grid(len(names), 0.2 * tall + 1.0)
+        for panel, name in zip(panels, names, strict=True):
+            _ladder(panel, [row for row in result.rows if row.workload == name], name)
         made.suptitle(_title(result), fontsize=13, fontweight="bold", x=0.01, ha="left")
-        _front_legend(made, [row for row in result.rows if row.workload == ALL])
+        handles = [
+            Line2D([], [], color=look.VERDICTS[verdict], lw=3, label=text)
+            for verdict, text in (
+                ("loss", "beats the policy"),
+                ("undecided", "undecided"),
+                ("win", "beaten by the policy"),
+            )
+        ]
+        made.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
     return made
+
+
+def fronts(result: ResultFile) -> Figure:
+    """Everybody's cost against late requests, a panel per workload."""
+    with look.styled():
+        made, panels = _grid(len(result.workloads), 4.3)
+        for panel, workload in zip(panels, result.workloads, strict=True):
+            _front(panel, [row for row in result.rows if row.workload == workload.name], workload)
+        made.suptitle(
+            "Cost-late front: down and left is better, dotted lines have equal J",
+            fontsize=13,
+            fontweight="bold",
+            x=0.01,
+            ha="left",
+        )
+        _front_legend(made, [row for row in result.rows if row.workload == result.workloads[0].name])
+    return made
+
+
+def _grid(count: int, height: float) -> tuple[Figure, list[Any]]:
+    across = min(count, ABREAST)
+    down = -(-count // across)
+    made = look.figure(5.3 * across, height * down + 1.4)
+    panels = made.subplots(down, across, squeeze=False).ravel()
+    for unused in panels[count:]:
+        unused.set_axis_off()
+    return made, list(panels[:count])
 
 
 def _ladder(axes: Any, rows: list[Row], name: str) -> None:
@@ -120,6 +145,7 @@ def _front(axes: Any, rows: list[Row], workload: Workload) -> None:
     axes.yaxis.set_major_formatter(_PLAIN)
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(max(floor - 1.0, 0), right)
+    axes.set_title(tables.title(workload.name))
     axes.set_xlabel("cost, GPU replica equivalents")
     axes.set_ylabel("late requests, %")
 
@@ -139,8 +165,6 @@ def _equal_scores(axes: Any, points: dict[str, tuple[float, float]], right: floa
 
 
 def _front_legend(made: Figure, rows: list[Row]) -> None:
-    from matplotlib.lines import Line2D
-
     shown = [row for row in rows if row.role != "sweep"]
     handles = [
         Line2D(
@@ -157,8 +181,6 @@ def _front_legend(made: Figure, rows: list[Row]) -> None:
     ]
     if len(shown) < len(rows):
         handles.append(Line2D([], [], color=look.SWEEP, marker="o", ms=4, label="HPA, other targets"))
-    for verdict, text in (("loss", "beats the policy"), ("undecided", "undecided"), ("win", "beaten by the policy")):
-        handles.append(Line2D([], [], color=look.VERDICTS[verdict], lw=3, label=f"upper row: {text}"))
     made.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8.5)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rlscaler_rl.evaluation.report import tables
+from rlscaler_rl.evaluation.report import firstpage, tables
 from rlscaler_rl.evaluation.schema import ResultFile
 
 
@@ -22,7 +22,12 @@ def html_report(result: ResultFile, pictures: list[tuple[str, Path]]) -> str:
     losses, undecided, wins = tables.verdict_tables(result)
     return environment.get_template("report.html.j2").render(
         result=result,
-        headline=tables.headline(result),
+        headline=firstpage.headline(result),
+        first=firstpage.losses_table(result),
+        gate=firstpage.gate_table(result),
+        closed=firstpage.closed_table(result),
+        seeds=firstpage.seeds_table(result),
+        claims=firstpage.claims_table(result),
         losses=losses,
         undecided=undecided,
         wins=wins,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlscaler_rl.evaluation.board import ALL, EXTRAS
+from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
 
 SECTIONS = (
-    ("loss", "LOSSES", "contenders that scored better than the policy, interval off zero"),
+    ("loss", "EVERY LOSS", "contenders that scored better than the policy, interval off zero"),
     ("undecided", "UNDECIDED", "the interval spans zero: neither win nor loss"),
     ("win", "WINS", "contenders that the policy beat, interval off zero"),
 )
@@ -38,7 +38,7 @@ def verdict_tables(result: ResultFile, *, short: bool = False) -> list[Table]:
             title,
             note,
             tuple(header[column] for column in keep),
-            [tuple(_verdict_row(result, row)[column] for column in keep) for row in _decided(result, verdict)],
+            [tuple(_verdict_row(result, row)[column] for column in keep) for row in decided(result, verdict)],
             2,
         )
         for verdict, title, note in SECTIONS
@@ -57,6 +57,8 @@ def score_tables(result: ResultFile) -> list[Table]:
         "late %",
         "goodput/s",
         "p95 ms",
+        "good/cost",
+        "weighted %",
         "up/down",
         "vs policy",
     )
@@ -79,7 +81,11 @@ def spread_table(result: ResultFile) -> Table:
     """The policy alone: every metric on every workload, mean and spread over the runs."""
     shown = ("j", "cost", "late_percent", "goodput_rps", "goodput_per_cost", "p95_ms", "scale_ups", "scale_downs")
     rows = [
-        (row.workload, name, *(f"{getattr(row.metrics[name], column):.3g}" for column in ("mean", "std", "min", "max")))
+        (
+            title(row.workload),
+            name,
+            *(f"{getattr(row.metrics[name], column):.3g}" for column in ("mean", "std", "min", "max")),
+        )
         for row in result.rows
         if row.role == "policy"
         for name in shown
@@ -91,7 +97,7 @@ def spread_table(result: ResultFile) -> Table:
 
 
 def cost_floor(result: ResultFile, workload: str) -> float:
-    """Mean physical floor of a workload, or of the patterns that `all` averages."""
+    """Mean physical floor of a workload, or of those that `all` averages."""
     chosen = _averaged(result) if workload == ALL else [item for item in result.workloads if item.name == workload]
     return sum(item.cost_floor for item in chosen) / len(chosen)
 
@@ -100,12 +106,12 @@ def improvement_table(result: ResultFile) -> Table:
     """The `weighted` objective of the policy against default HPA."""
     names = ("latency", "throughput", "efficiency", "stability", "weighted")
     rows = [
-        (row.workload, *(f"{row.improvement[name]:+.1f}" for name in names))
+        (title(row.workload), *(f"{row.improvement[name]:+.1f}" for name in names))
         for row in result.rows
         if row.role == "policy" and row.improvement is not None
     ]
     note = "% against default HPA; weights .4 p95 latency, .3 goodput, .2 cost, .1 number of changes; negative is worse"
-    return Table("Weighted improvement", note, ("workload", *names), rows)
+    return Table("Objective weighted: improvement over default HPA", note, ("workload", *names), rows)
 
 
 def dependence_table(result: ResultFile) -> Table:
@@ -119,7 +125,9 @@ def dependence_table(result: ResultFile) -> Table:
         )
         for check in result.dependence
     ]
-    note = "Policy minus control over all patterns; every control must score visibly worse, or the run says nothing."
+    note = (
+        "Policy minus control, mean of the workloads; every control must score visibly worse, or the run says nothing."
+    )
     return Table(
         "Does the outcome depend on the network?", note, ("control", "difference", "95 % interval", "%", "worse"), rows
     )
@@ -138,25 +146,7 @@ def invariant_table(result: ResultFile) -> Table:
     )
 
 
-def headline(result: ResultFile) -> str:
-    """Where the policy stands over all patterns, how many rows it lost, and which references are ahead."""
-    count = {verdict: len(_decided(result, verdict)) for verdict, _, _ in SECTIONS}
-    policy = next(row for row in result.rows if row.role == "policy" and row.workload == ALL)
-    contenders = [row for row in result.rows if row.workload == ALL and row.role == "contender"]
-    ahead = [row.label for row in contenders if _scores_below(row, policy)]
-    place = f"Mean J {policy.metrics['j'].mean:.2f}, place {len(ahead) + 1} of {len(contenders) + 1}"
-    behind = f" behind {', '.join(ahead)}" if ahead else ""
-    rows = f"Rows: {count['loss']} lost, {count['undecided']} undecided, {count['win']} won."
-    known = [row for row in result.rows if row.workload == ALL and row.role == "reference"]
-    better = [f"{row.label} {row.metrics['j'].mean:.2f}" for row in known if _scores_below(row, policy)]
-    return f"{place}{behind}. {rows} References ahead (not counted): {', '.join(better) or 'none'}."
-
-
-def _scores_below(row: Row, policy: Row) -> bool:
-    return row.metrics["j"].mean < policy.metrics["j"].mean
-
-
-def _decided(result: ResultFile, verdict: str) -> list[Row]:
+def decided(result: ResultFile, verdict: str) -> list[Row]:
     found = [
         row for row in result.rows if row.difference and row.difference.verdict == verdict and row.role != "reference"
     ]
@@ -167,9 +157,9 @@ def _decided(result: ResultFile, verdict: str) -> list[Row]:
 def _verdict_row(result: ResultFile, row: Row) -> tuple[str, ...]:
     assert row.difference is not None
     policy = next(item for item in result.rows if item.role == "policy" and item.workload == row.workload)
-    mark = {"sweep": " (sweep)", "control": " (control)"}.get(row.role, "")
+    mark = {"sweep": " (sweep)", "control": " (control)", "seed": " (training seed)"}.get(row.role, "")
     return (
-        row.workload,
+        title(row.workload),
         row.label + mark,
         f"{policy.metrics['j'].mean:.2f}",
         f"{row.metrics['j'].mean:.2f}",
@@ -192,23 +182,36 @@ def _score_row(row: Row, floor: float) -> tuple[str, ...]:
         f"{metrics['late_percent'].mean:.2f}",
         f"{metrics['goodput_rps'].mean:.1f}",
         f"{metrics['p95_ms'].mean:.0f}",
+        f"{metrics['goodput_per_cost'].mean:.1f}",
+        f"{row.improvement['weighted']:+.0f}" if row.improvement else "",
         f"{metrics['scale_ups'].mean:.1f}/{metrics['scale_downs'].mean:.1f}",
         row.difference.verdict if row.difference else "",
     )
 
 
 def _workload_title(result: ResultFile, workload: str) -> str:
-    return f"All patterns (mean of {len(_averaged(result))})" if workload == ALL else title(workload)
+    return f"Mean of {len(_averaged(result))} workloads" if workload == ALL else title(workload)
 
 
 def title(workload: str) -> str:
     """A workload's name for people."""
-    return workload.replace("_", " ").capitalize()
+    return _TITLES.get(workload, workload.replace("_", " ").capitalize())
+
+
+_TITLES = {
+    ALL: "Mean",
+    "servegen_small": "ServeGen small",
+    "servegen_large": "ServeGen large",
+    "worldcup": "World Cup 98",
+    "varied": "Patterns varied",
+    "flat": "Steady",
+    "one_pool": "One pool",
+}
 
 
 def _averaged(result: ResultFile) -> list[Workload]:
     """What `all` is the mean of."""
-    return [item for item in result.workloads if item.name not in EXTRAS] or result.workloads
+    return [item for item in result.workloads if item.kind != "extra"] or result.workloads
 
 
 def _floor_note(result: ResultFile, workload: str) -> str:
@@ -218,7 +221,12 @@ def _floor_note(result: ResultFile, workload: str) -> str:
         return float(sum(getattr(item, name) for item in chosen)) / len(chosen)
 
     played = f"{sum(item.episodes for item in chosen)} episodes of {chosen[0].duration_seconds} s"
+    if workload != ALL:
+        if chosen[0].blocks is not None:
+            played += f" from {chosen[0].blocks} distinct blocks"
+        played = f"{chosen[0].note}. {played}" if chosen[0].note else played
     return (
-        f"{played}, mean {mean('mean_rps'):.1f} requests/s, peak {mean('peak_rps'):.0f}. Nobody can pay less than "
-        f"{mean('cost_floor'):.2f} (arrivals x service time x price); minReplicas cost {mean('minimum_cost'):.2f}."
+        f"{played[0].upper()}{played[1:]}, mean {mean('mean_rps'):.1f} requests/s, peak {mean('peak_rps'):.0f}. "
+        f"Nobody can pay less than {mean('cost_floor'):.2f} (arrivals x service time x price); "
+        f"minReplicas cost {mean('minimum_cost'):.2f}."
     )

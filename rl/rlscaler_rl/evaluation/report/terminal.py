@@ -1,4 +1,4 @@
-"""What the terminal shows at the end: losses, the standing over all workloads, and where the files are."""
+"""What the terminal shows at the end: losses, the gate, and where the files are."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from rlscaler_rl.evaluation.board import ALL
-from rlscaler_rl.evaluation.report import tables
-from rlscaler_rl.evaluation.report.tables import Table
+from rlscaler_rl.evaluation.gate import FAILS, PASSES, UNDECIDED
+from rlscaler_rl.evaluation.report import firstpage, tables
 from rlscaler_rl.evaluation.report.text import validity
 from rlscaler_rl.evaluation.schema import ResultFile, Row
 
 _COLOURS = {"loss": "red", "win": "green", "undecided": "yellow"}
+_GATE = {PASSES: "[green]passes[/]", FAILS: "[red]fails[/]", UNDECIDED: "[yellow]undecided[/]"}
 _STYLE: dict[str, Any] = {
     "title_justify": "left",
     "caption_justify": "left",
@@ -25,66 +26,64 @@ _STYLE: dict[str, Any] = {
     "box": None,
     "pad_edge": False,
 }
+_HEADINGS = {
+    "hpa_tuned": "HPA-1",
+    "hpa_tuned_all": "HPA-all",
+    "rule_tuned": "rule-1",
+    "rule_tuned_all": "rule-all",
+    "hpa": "HPA",
+    "rule": "rule",
+    "keda": "KEDA",
+    "hindsight": "hinds.",
+}
+_MOST_COLUMNS = 6
 
 
 def show(result: ResultFile, folder: Path, console: Console) -> None:
     """Print the essentials in 80 columns; the reports have the rest."""
-    losses, undecided, _ = tables.verdict_tables(result, short=True)
-    console.print(_rich(losses, "bold red" if losses.rows else "bold green"))
-    if undecided.rows:
-        console.print(_rich(undecided, "bold yellow"))
-    console.print(_matrix(result))
+    lost = any(row.difference and row.difference.verdict == "loss" and row.role != "reference" for row in result.rows)
+    console.print(_matrix(result, "bold red" if lost else "bold green"))
+    for line in firstpage.headline(result):
+        console.print(escape(line), highlight=False)
     for line in validity(result):
         console.print(escape(line), style="bold green" if result.valid else "bold red", highlight=False)
-    console.print(escape(tables.headline(result)), highlight=False)
-    console.print(f"\n{escape(str(folder))}/", style="bold", highlight=False, soft_wrap=True)
+    console.print(f"{escape(str(folder))}/", style="bold", highlight=False, soft_wrap=True)
     for name in result.files:
         console.print(f"  {escape(name)}", highlight=False, soft_wrap=True)
 
 
-_HEADINGS = {"one_pool": "1pool", "periodic": "period"}
-"""Shorter, so that the table fits 80 columns."""
-
-
-def _matrix(result: ResultFile) -> RichTable:
-    """Contenders by mean J; red beats the policy, green is beaten by it, yellow is undecided."""
-    names = [*(item.name for item in result.workloads), ALL]
+def _matrix(result: ResultFile, style: str) -> RichTable:
+    """J per workload, the ones with losses first; red beats the policy, green is beaten by it."""
+    cells = {(row.workload, row.contender): row for row in result.rows}
+    names = [name for name in _HEADINGS if (ALL, name) in cells][:_MOST_COLUMNS]
+    if (ALL, "hindsight") in cells and "hindsight" not in names:
+        names[-1] = "hindsight"
     made = RichTable(
-        title="J PER WORKLOAD",
+        title="LOSSES FIRST: J per workload",
         padding=(0, 1, 0, 0),
-        caption="red beats the policy, green is beaten by it, yellow is undecided; * knows load or peak beforehand",
-        **_STYLE,
+        caption="red beats the policy, green is beaten by it, yellow is undecided; -1 tuned for this load,\n"
+        "-all for all loads; hindsight knows the load; floor: what answering costs at least",
+        **_STYLE | {"title_style": style},
     )
-    made.add_column("contender", no_wrap=True)
-    for name in [*names, "cost", "late%"]:
-        made.add_column(_HEADINGS.get(name, name), justify="right", no_wrap=True)
-    cells = {(row.contender, row.workload): row for row in result.rows}
-    ranking = [row for row in result.rows if row.workload == ALL and row.role != "sweep"]
-    for row in sorted(ranking, key=lambda row: row.metrics["j"].mean):
-        scores = [_score(cells[row.contender, name]) for name in names]
-        figures = [_three_digits(row.metrics[name].mean) for name in ("cost", "late_percent")]
-        label = "THE POLICY" if row.role == "policy" else escape(row.label + (" *" if row.role == "reference" else ""))
-        made.add_row(label, *scores, *figures, style="bold" if row.role == "policy" else "")
-    floors = [_three_digits(tables.cost_floor(result, name)) for name in names]
-    made.add_row("(cost floor)", *floors, "", "", style="dim")
+    made.add_column("workload", no_wrap=True)
+    for heading in ["policy", *(_HEADINGS[name] for name in names), "floor", "late%", "gate"]:
+        made.add_column(heading, justify="right", no_wrap=True)
+    gates = {row.workload: _GATE[row.status] for row in result.gate.rows}
+    for workload in firstpage.losses_first(result):
+        policy = next(row for row in result.rows if row.role == "policy" and row.workload == workload)
+        scores = [_score(cells[workload, name]) for name in ("policy", *names)]
+        late = _three_digits(policy.metrics["late_percent"].mean)
+        floor = _three_digits(tables.cost_floor(result, workload))
+        made.add_row(tables.title(workload), *scores, floor, late, gates.get(workload, ""))
     return made
 
 
 def _score(row: Row) -> str:
     text = _three_digits(row.metrics["j"].mean)
     if row.difference is None:
-        return f"[blue]{text}[/]"
+        return f"[bold blue]{text}[/]"
     return f"[{_COLOURS[row.difference.verdict]}]{text}[/]"
 
 
 def _three_digits(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
-
-
-def _rich(table: Table, style: str) -> RichTable:
-    made = RichTable(title=escape(f"{table.title}: {table.note}"), **_STYLE | {"title_style": style})
-    for column, name in enumerate(table.header):
-        made.add_column(name, justify="left" if column < table.text_columns else "right", no_wrap=True)
-    for row in table.rows:
-        made.add_row(*map(escape, row))
-    return made

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
-from rlscaler_rl.evaluation.report import tables
+from rlscaler_rl.evaluation.report import firstpage, tables
 from rlscaler_rl.evaluation.report.tables import Table
 from rlscaler_rl.evaluation.schema import ResultFile
 
@@ -18,7 +19,7 @@ def text_report(result: ResultFile) -> str:
 
 def render(table: Table) -> list[str]:
     """A table in fixed-width columns, figures to the right."""
-    title = [table.title, "-" * len(table.title)] + ([table.note] if table.note else [])
+    title = [table.title, "-" * len(table.title), *(_wrapped(table.note) if table.note else [])]
     if not table.rows:
         return [*title, "  none", ""]
     every = [table.header, *table.rows]
@@ -38,10 +39,14 @@ def _lines(result: ResultFile) -> Iterator[str]:
     yield f"rlscaler {result.kind}: {result.model.name}"
     yield "=" * WIDTH
     yield from validity(result)
-    yield tables.headline(result)
+    for line in firstpage.headline(result):
+        yield from _wrapped(line)
     yield ""
     losses, undecided, wins = tables.verdict_tables(result)
-    for table in (losses, undecided, *tables.score_tables(result), wins):
+    first = (firstpage.losses_table(result), firstpage.gate_table(result), losses, undecided)
+    seeds = [firstpage.seeds_table(result)] if result.training_seeds else []
+    claims = [firstpage.claims_table(result)] if result.claims else []
+    for table in (*first, firstpage.closed_table(result), *seeds, *claims, *tables.score_tables(result), wins):
         yield from render(table)
     yield "* knows the load or its peak beforehand: a reference, not counted."
     yield "Differences are policy - contender in J; below 0 the policy is better."
@@ -56,6 +61,10 @@ def _lines(result: ResultFile) -> Iterator[str]:
     yield from _provenance(result)
 
 
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
 def validity(result: ResultFile) -> list[str]:
     """VALID, or INVALID with every reason."""
     if result.valid:
@@ -68,9 +77,11 @@ def _provenance(result: ResultFile) -> Iterator[str]:
     yield "---------------"
     settings = ", ".join(f"{name} {_short(value)}" for name, value in result.settings.items())
     yield f"settings: {settings}"
-    yield "every contender met the same arrivals and the same cold starts; run r uses seed + r"
+    yield f"level: {result.level}; every contender met the same arrivals and the same cold starts; run r uses seed + r"
     yield f"model: {result.model.name}, stack {result.model.stack_size}, residual {result.model.residual}"
     yield f"       sha256 {result.digests.model}"
+    for sibling in result.seeds:
+        yield f"       other training seed: {sibling.name}"
     yield f"digests: rows {result.digests.rows}"
     for name, digest in result.digests.scenarios.items():
         yield f"         {name} {digest}"

@@ -1,0 +1,147 @@
+"""May the policy act by default? The gate, and how much of the distance to hindsight it closes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rlscaler_rl.evaluation.board import ALL, Board
+from rlscaler_rl.evaluation.rows import as_difference, difference
+from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Rival, SeedRow
+from rlscaler_rl.evaluation.statistics import Interval
+
+SMOOTH = ("ramp", "azure_conv", "servegen_small", "servegen_large", "worldcup")
+"""Loads that a tuned HPA already follows: being as good is enough. On all others the policy has to be better."""
+
+MARGIN_PERCENT = 2.0
+"""How far above the better rival the policy may be on a smooth load."""
+
+RIVALS = (("hpa_tuned", "hpa"), ("rule_tuned", "rule"))
+"""Whom the policy has to beat, tuned for the very workload; the second stands in where the first was not played."""
+
+BEGIN, END = RIVALS[0], "hindsight"
+FEWEST_PERCENT = 2.0
+"""Of the begin's J that the two ends must be apart for a share of their distance to mean anything."""
+
+PASSES, FAILS, UNDECIDED = "passes", "fails", "undecided"
+
+
+def gate(board: Board) -> Gate:
+    """One row per workload that counts; extras are reported apart and do not decide."""
+    rivals = [stand_in(board, names) for names in RIVALS]
+    made = [gate_row(board, workload, [name for name in rivals if name]) for workload in board.averaged]
+    return Gate(
+        passed=bool(made) and all(row.status == PASSES for row in made),
+        margin_percent=MARGIN_PERCENT,
+        rows=made,
+        untuned=[found or names[0] for names, found in zip(RIVALS, rivals, strict=True) if found != names[0]],
+    )
+
+
+def stand_in(board: Board, names: Iterable[str]) -> str | None:
+    """The first of `names` that played everywhere."""
+    return next((name for name in names if board.played(ALL, name)), None)
+
+
+def gate_row(board: Board, workload: str, rivals: list[str]) -> GateRow:
+    labels = {entry.name: entry.label for entry in board.entries}
+    met = [Rival(contender=name, label=labels[name], difference=difference(board, workload, name)) for name in rivals]
+    smooth = workload in SMOOTH
+    status, reason = judge([(rival.label, rival.difference) for rival in met], smooth=smooth)
+    return GateRow(workload=workload, smooth=smooth, rivals=met, status=status, reason=reason)
+
+
+def judge(met: list[tuple[str, Difference]], *, smooth: bool) -> tuple[str, str]:
+    """Status and its reason. Bursty: a win over every rival. Smooth: a mean within the margin is enough.
+
+    Above the margin or not won, a row fails only where that is itself decided; otherwise it is undecided.
+    """
+    if not met:
+        return UNDECIDED, "neither HPA nor the rule was played"
+    short = [(label, found) for label, found in met if found.verdict != "win" and not _close(found, smooth)]
+    if not short:
+        within = [label for label, found in met if found.verdict != "win"]
+        return PASSES, f"within {MARGIN_PERCENT:g} % of {' and '.join(within)}" if within else "better than both"
+    lost = [(label, found) for label, found in short if found.verdict == "loss"]
+    named = lost or short
+    reason = " and ".join(
+        f"{found.percent:+.1f} % [{found.low_percent:+.1f}, {found.high_percent:+.1f}] against {label}"
+        for label, found in named
+    )
+    return (FAILS if lost else UNDECIDED), reason
+
+
+def _close(found: Difference, smooth: bool) -> bool:
+    return smooth and found.percent <= MARGIN_PERCENT
+
+
+def closed(board: Board) -> list[Closed]:
+    """Per workload and for their mean: (J of the tuned HPA - J of the policy) / (J of the tuned HPA - J of hindsight).
+
+    The mean is the share of the mean distance, so that a workload where there is nothing to gain weighs nothing.
+    """
+    begin = stand_in(board, BEGIN)
+    if begin is None or not board.played(ALL, END):
+        return []
+    return [share_closed(board, workload, begin) for workload in [*board.workloads, ALL]]
+
+
+def share_closed(board: Board, workload: str, begin: str) -> Closed:
+    policy = board.policy.name
+    far, near = board.mean(workload, begin, "j"), board.mean(workload, END, "j")
+    distance = far - near
+    found = None
+    if abs(distance) >= FEWEST_PERCENT / 100 * far:
+        found = board.interval(
+            lambda read: 100 * (read(begin, "j") - read(policy, "j")) / _off_zero(read(begin, "j") - read(END, "j")),
+            workload,
+        )
+    return Closed(
+        workload=workload,
+        begin=begin,
+        end=END,
+        begin_j=far,
+        end_j=near,
+        policy_j=board.mean(workload, policy, "j"),
+        percent=found and found.mean,
+        low=found and found.low,
+        high=found and found.high,
+    )
+
+
+def _off_zero(values: np.ndarray) -> np.ndarray:
+    """A resample may draw the two ends on top of each other; its share is then huge, not infinite."""
+    return np.where(np.abs(values) < 1e-3, np.copysign(1e-3, values), values)
+
+
+def training_seeds(board: Board) -> list[SeedRow]:
+    """How much the result depends on the training seed; empty for a single model."""
+    if len(board.models) < 2:
+        return []
+    return [seed_row(board, workload) for workload in [*board.workloads, ALL]]
+
+
+def seed_row(board: Board, workload: str) -> SeedRow:
+    labels = {entry.name: entry.label for entry in board.entries}
+    j = {labels[name]: board.mean(workload, name, "j") for name in board.models}
+    mean, resampled = board.over_seeds(workload)
+    spread = np.array(list(j.values()))
+    whole = Interval.of(mean, resampled)
+    rivals = []
+    for name in filter(None, (stand_in(board, names) for names in RIVALS)):
+        theirs = board.mean(workload, name, "j")
+        found = Interval.of(mean - theirs, resampled - board.resampled(workload, name, "j"))
+        apart = as_difference(found, theirs, decidable=board.decidable(workload))
+        rivals.append(Rival(contender=name, label=labels[name], difference=apart))
+    return SeedRow(
+        workload=workload,
+        j=j,
+        mean=mean,
+        std=float(spread.std(ddof=1)),
+        min=float(spread.min()),
+        max=float(spread.max()),
+        low=whole.low,
+        high=whole.high,
+        rivals=rivals,
+    )

@@ -1,0 +1,127 @@
+"""From scores to rows: means with intervals, differences from the policy, improvement, dependence on the network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlscaler_rl.evaluation.board import ALL, METRICS, Board, Named
+from rlscaler_rl.evaluation.schema import Dependence, Difference, Row, Summary
+from rlscaler_rl.evaluation.statistics import Interval, Verdict
+from rlscaler_rl.simulation.objectives import WEIGHTS, improvements
+
+BASELINE = "hpa"
+"""Whose measured figures the `weighted` objective compares with: HPA as Kubernetes sets it up by default."""
+
+REQUIRED_MARGIN_PERCENT = 3.0
+"""By how much a control must lose for the outcome to depend visibly on the network."""
+
+
+def rows(board: Board) -> list[Row]:
+    """One row per workload and contender, then the mean over the workloads; the policy first in each."""
+    places = [*board.workloads, ALL]
+    return [
+        row(board, workload, entry)
+        for workload in places
+        for entry in board.entries
+        if board.played(workload, entry.name)
+    ]
+
+
+def row(board: Board, workload: str, entry: Named) -> Row:
+    """All metrics of one contender on one workload, and how the policy compares with it."""
+    designs = [board.designs[part] for part in board.parts(workload)]
+    is_policy = entry.name == board.policy.name
+    return Row(
+        workload=workload,
+        contender=entry.name,
+        label=entry.label,
+        role=entry.role,
+        runs=designs[0].runs,
+        episodes=designs[0].episodes,
+        units=sum(design.units for design in designs),
+        metrics={name: summary(board, workload, entry.name, name) for name in METRICS},
+        difference=None if is_policy else difference(board, workload, entry.name),
+        improvement=improvement(board, workload, entry.name),
+    )
+
+
+def summary(board: Board, workload: str, contender: str, metric: str) -> Summary:
+    """Spread over the runs and interval of the mean."""
+    by_run = board.by_run(workload, contender, metric)
+    mean = board.mean(workload, contender, metric)
+    found = Interval.of(mean, board.resampled(workload, contender, metric))
+    return Summary(
+        mean=found.mean,
+        std=float(by_run.std(ddof=1)) if len(by_run) > 1 else 0.0,
+        min=float(by_run.min()),
+        max=float(by_run.max()),
+        low=found.low,
+        high=found.high,
+    )
+
+
+def difference(board: Board, workload: str, contender: str) -> Difference:
+    """Policy minus contender in J."""
+    policy = board.policy.name
+    found = board.interval(lambda read: read(policy, "j") - read(contender, "j"), workload)
+    return as_difference(found, board.mean(workload, contender, "j"), decidable=board.decidable(workload))
+
+
+def as_difference(found: Interval, reference: float, *, decidable: bool = True) -> Difference:
+    percent = 100 / reference if reference else 0.0
+    return Difference(
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        percent=percent * found.mean,
+        low_percent=percent * found.low,
+        high_percent=percent * found.high,
+        verdict=(found.verdict if decidable else Verdict.UNDECIDED).value,
+    )
+
+
+def improvement(board: Board, workload: str, contender: str) -> dict[str, float] | None:
+    """The `weighted` objective in % against default HPA on the same workload, and the four parts of it.
+
+    Averages first, ratio after, so that one quiet episode does not divide by almost nothing. For `all`, the mean of
+    the workloads' improvements. Not clipped at 0.
+    """
+    if not board.played(workload, BASELINE):
+        return None
+    parts = [_improvement(board, part, contender) for part in board.parts(workload)]
+    return {name: float(np.mean([part[name] for part in parts])) for name in parts[0]}
+
+
+def _improvement(board: Board, workload: str, contender: str) -> dict[str, float]:
+    def figures(who: str) -> dict[str, float]:
+        mean = {name: board.mean(workload, who, name) for name in METRICS}
+        changes = mean["scale_ups"] + mean["scale_downs"] + mean["placement_changes"]
+        return {
+            "latency": mean["p95_ms"],
+            "throughput": mean["goodput_rps"],
+            "efficiency": mean["cost"],
+            "stability": changes,
+        }
+
+    parts = {name: 100 * float(value) for name, value in improvements(figures(contender), figures(BASELINE)).items()}
+    return parts | {"weighted": sum(weight * parts[name] for name, weight in WEIGHTS.items())}
+
+
+def dependence(board: Board) -> list[Dependence]:
+    """Every control must score worse than the policy, with an interval off zero and by a visible margin."""
+    checks = []
+    for entry in board.entries:
+        if entry.role != "control":
+            continue
+        found = difference(board, ALL, entry.name)
+        passed = found.high < 0 and found.percent <= -REQUIRED_MARGIN_PERCENT
+        checks.append(
+            Dependence(
+                control=entry.name,
+                label=entry.label,
+                difference=found,
+                required_percent=REQUIRED_MARGIN_PERCENT,
+                passed=passed,
+            )
+        )
+    return checks

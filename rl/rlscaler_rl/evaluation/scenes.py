@@ -1,0 +1,159 @@
+"""What is played: the workloads of the settings as scenarios of their test parts."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
+from rlscaler_rl.evaluation.schema import Workload
+from rlscaler_rl.evaluation.settings import CSV, Settings
+from rlscaler_rl.evaluation.statistics import blocks_of
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
+from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, Recording, WorkloadError, cut, episodes
+from rlscaler_rl.workloads.library import splits
+
+NOTES = {
+    "varied": "the four patterns in turn, scale, phase and period drawn per episode",
+    "flat": "a rate that does not change, from none to the patterns' peak; every fifth episode has none",
+    "one_pool": "services with a GPU pool or a CPU pool alone, in turn",
+    "envelope": "SLO, cold starts, prices, capacities, lag and sizes drawn from all that training draws from",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Episodes of one workload whose tuned contenders are the same: all of them, or one fold."""
+
+    workload: str
+    fold: int | None
+    scenarios: Scenarios
+    runs: int
+
+
+def stages(workload: str, settings: Settings) -> list[Stage]:
+    """The test part; a trace that is cross-fitted is played fold by fold, every fold with its share of the episodes.
+
+    Raises EvaluationError for a trace that cannot be read or is too short.
+    """
+    folds = len(splits().traces[workload].folds) if workload in TRACES else 0
+    if not folds:
+        return [Stage(workload, None, _episodes(workload, settings, None, settings.episodes), settings.runs)]
+    shares = [len(part) for part in np.array_split(np.arange(settings.episodes), folds)]
+    return [
+        Stage(workload, fold, _episodes(workload, settings, fold, share), settings.runs)
+        for fold, share in enumerate(shares)
+        if share
+    ]
+
+
+def _episodes(workload: str, settings: Settings, fold: int | None, share: int) -> Scenarios:
+    limits = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
+    service = {name: value for name, value in limits.items() if (value, value) != NOMINAL[name]}
+    try:
+        return episodes(
+            _own(workload) if is_file(workload) else workload,
+            Part.TEST,
+            runs=settings.runs,
+            episodes=share,
+            seed=settings.seed,
+            duration_seconds=settings.duration_seconds,
+            interval_seconds=settings.interval_seconds,
+            low=settings.low_rps,
+            high=settings.high_rps,
+            traces=settings.traces,
+            fold=fold,
+            **({} if workload == "envelope" else service),
+        )
+    except WorkloadError as error:
+        raise EvaluationError(f"workload {workload}: {error}") from error
+
+
+def is_file(workload: str) -> bool:
+    return workload.endswith(CSV)
+
+
+def _own(path: str) -> Recording:
+    from rlscaler_loadgen.errors import TraceError
+    from rlscaler_loadgen.traces import read_trace
+
+    try:
+        return cut(read_trace(Path(path)), name_of(path))
+    except TraceError as error:
+        raise EvaluationError(str(error)) from error
+
+
+def name_of(workload: str) -> str:
+    """A workload's name in results; a file's is its stem."""
+    return Path(workload).name.split(".")[0] if is_file(workload) else workload
+
+
+def blocks_played(played: list[Stage]) -> tuple[int, ...] | None:
+    """(N,) which block of a trace every row replays, once `joined`; None for drawn loads."""
+    name = played[0].workload
+    if name not in TRACES and not is_file(name):
+        return None
+    numbered, first = [], 0
+    for stage in played:
+        found = np.array(blocks_of(stage.scenarios.rate)) + first
+        first = int(found.max()) + 1
+        numbered.append(found)
+    return tuple(joined(numbered, played[0].runs).ravel().tolist())
+
+
+def joined(parts: list[Any], runs: int) -> Any:
+    """(N,) per stage -> (runs, episodes) of the workload."""
+    return np.concatenate([np.asarray(part).reshape(runs, -1) for part in parts], axis=1)
+
+
+def describe(played: list[Stage], settings: Settings) -> Workload:
+    """What was played, and what nobody can go below."""
+    scenarios = Scenarios.concat([stage.scenarios for stage in played])
+    params, mean_rate, workload = scenarios.params(), scenarios.mean_rate(), played[0].workload
+    blocks = blocks_played(played)
+    return Workload(
+        name=name_of(workload),
+        kind=kind_of(workload, settings),
+        note=_note(workload, settings),
+        blocks=None if blocks is None else len(set(blocks)),
+        episodes=len(scenarios),
+        duration_seconds=int(scenarios.duration[0]),
+        mean_rps=float(mean_rate.mean()),
+        peak_rps=float(scenarios.rate.max(axis=1).mean()),
+        cost_floor=float(physical_floor(params, mean_rate).mean()),
+        minimum_cost=float(minimum_cost(params).mean()),
+    )
+
+
+def kind_of(workload: str, settings: Settings) -> str:
+    if workload in settings.apart:
+        return "extra"
+    return "trace" if workload in TRACES or is_file(workload) else "pattern"
+
+
+def _note(workload: str, settings: Settings) -> str:
+    if workload in TRACES:
+        split = splits().traces[workload]
+        origin = "full file" if settings.traces else "sample"
+        scale = f"its 99th percentile of {split.reference_rps:.3g} requests/s becomes {settings.high_rps:g}"
+        return f"{split.what} ({split.source}; {split.licence}; {origin}); {scale}"
+    if is_file(workload):
+        return f"{workload}; the 99th percentile of its first 60 % becomes {settings.high_rps:g} requests/s"
+    if workload in PATTERNS:
+        return f"as the demo plays it, {settings.low_rps:g} to {settings.high_rps:g} requests/s"
+    return NOTES.get(workload, "scale, phase and period drawn per episode" if workload in VARIED else "")
+
+
+def digest(played: list[Stage]) -> str:
+    """SHA-256 over every column: loads, seeds, cold starts, measurement. Equal digests, equal conditions."""
+    found = hashlib.sha256()
+    for stage in played:
+        for column in fields(stage.scenarios):
+            found.update(column.name.encode())
+            found.update(np.ascontiguousarray(getattr(stage.scenarios, column.name)).tobytes())
+    return found.hexdigest()
