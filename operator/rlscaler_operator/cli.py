@@ -15,6 +15,7 @@ import click
 GROUP = "rlscaler.commands"
 
 SUMMARY = {
+    "ablate": "Measure what each part of the training is worth.",
     "cluster": "Start, stop and inspect a local Kubernetes control plane.",
     "compare": "Compare the policy with the other autoscalers on the same load.",
     "crd": "Generate the CustomResourceDefinition or check it for drift.",
@@ -29,6 +30,7 @@ SUMMARY = {
 """One line per command for `--help`, which must not import the commands themselves."""
 
 EXTRA = {
+    "ablate": "train,ray",
     "cluster": "cluster",
     "compare": "train",
     "demo": "cluster,load,train",

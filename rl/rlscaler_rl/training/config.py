@@ -44,6 +44,9 @@ class EnvironmentConfig(_Part):
     residual: bool = False
     """The action is added to the forecast rule's replicas instead of the present ones."""
     stack_size: int = Field(default=12, ge=1, le=64)
+    sees_time: bool = False
+    """Feed how much of the episode is over, as earlier research did: it tells when a pattern's jump comes, and means
+    nothing in production."""
     asymmetric: bool = True
     """Let the critic see the scenario's hidden facts and near future; the actor never does."""
     latency_weight: float = Field(default=WEIGHTS["latency"], ge=0)
@@ -104,7 +107,7 @@ class EnvironmentConfig(_Part):
         return {name: getattr(self, f"{name}_weight") for name in WEIGHTS}
 
     def contract(self) -> ObservationContract:
-        return ObservationContract(stack_size=self.stack_size)
+        return ObservationContract(stack_size=self.stack_size, sees_time=self.sees_time)
 
 
 class AgentConfig(_Part):
@@ -118,6 +121,8 @@ class AgentConfig(_Part):
     evaluation_episodes: int = Field(default=20, ge=1)
     """Episodes per environment between two evaluations."""
     torch_threads: int = Field(default=1, ge=1)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Of the networks; auto takes the one that is faster at the first update."""
     learning_rate: float = Field(default=1e-3, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""

@@ -22,6 +22,7 @@ from rlscaler_rl.decision.manifest import Envelope, Manifest, Normalisation, Tra
 from rlscaler_rl.decision.types import Float32
 from rlscaler_rl.simulation.randomisation import envelope
 from rlscaler_rl.training.config import TrainingConfig
+from rlscaler_rl.training.files import write_atomically
 
 OPSET, IR_VERSION = 17, 9
 
@@ -57,11 +58,11 @@ def actor_layers(state: Mapping[str, torch.Tensor]) -> list[tuple[Float32, Float
         name.removesuffix(".weight") for name in state if name.startswith(_HIDDEN) and name.endswith("weight")
     )
     pairs = [
-        (state[f"{name}.weight"].double().numpy().T.copy(), state[f"{name}.bias"].double().numpy().copy())
+        (state[f"{name}.weight"].double().cpu().numpy().T.copy(), state[f"{name}.bias"].double().cpu().numpy().copy())
         for name in [*hidden, "action_net"]
     ]
     weight, bias = pairs[0]
-    shift, scale = (state[f"mlp_extractor.{name}"].double().numpy()[: len(weight)] for name in ("shift", "scale"))
+    shift, scale = (state[f"mlp_extractor.{name}"].double().cpu().numpy()[: len(weight)] for name in ("shift", "scale"))
     weight = weight * scale[:, None]
     pairs[0] = weight, bias - shift @ weight
     return [(w.astype(np.float32), b.astype(np.float32)) for w, b in pairs]
@@ -75,7 +76,7 @@ def set_actor_layers(policy: nn.Module, layers: Sequence[tuple[Float32, Float32]
     if theirs != ours:
         raise ValueError(f"its layers are {ours} and the policy's {theirs}")
     weight, bias = (array.astype(np.float64) for array in layers[0])
-    shift, scale = (getattr(networks, name).double().numpy()[: len(weight)] for name in ("shift", "scale"))
+    shift, scale = (getattr(networks, name).double().cpu().numpy()[: len(weight)] for name in ("shift", "scale"))
     pairs = [(weight / scale[:, None], bias + shift @ weight), *layers[1:]]
     with torch.no_grad():
         for layer, (weight, bias) in zip(linear, pairs, strict=True):
@@ -88,8 +89,14 @@ _HIDDEN = "mlp_extractor.policy_net"
 
 def bare_manifest(config: TrainingConfig, name: str = "ppo") -> Manifest:
     """What evaluation inside training needs: no digest, no envelope."""
-    environment = config.environment
-    return Manifest(name=name, stack_size=environment.stack_size, residual=environment.residual)
+    environment, contract = config.environment, config.environment.contract()
+    return Manifest(
+        name=name,
+        stack_size=contract.stack_size,
+        residual=environment.residual,
+        neutral=contract.neutral,
+        normalisation=Normalisation(**{field: getattr(contract, field) for field in Normalisation.model_fields}),
+    )
 
 
 def to_onnx(layers: list[tuple[Float32, Float32]]) -> bytes:
@@ -117,26 +124,26 @@ def to_onnx(layers: list[tuple[Float32, Float32]]) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def export(policy: Any, config: TrainingConfig, steps: int, name: str = "ppo") -> tuple[bytes, Manifest]:
-    """The graph and the manifest that names it by digest."""
+def export(
+    policy: Any, config: TrainingConfig, steps: int, name: str = "ppo", device: Mapping[str, Any] | None = None
+) -> tuple[bytes, Manifest]:
+    """The graph and the manifest that names it by digest; `device` is what the manifest says it was trained on."""
     content = to_onnx(actor_layers(policy.state_dict()))
-    contract = config.environment.contract()
-    manifest = Manifest(
-        name=name,
-        stack_size=contract.stack_size,
-        residual=config.environment.residual,
-        neutral=contract.neutral,
-        normalisation=Normalisation(**{field: getattr(contract, field) for field in Normalisation.model_fields}),
-        digest=hashlib.sha256(content).hexdigest(),
-        envelope=Envelope.model_validate(envelope(config.environment.ranges())),
-        training=Training(
-            seed=config.agent.seed,
-            steps=steps,
-            git_revision=_revision(),
-            date=datetime.now(UTC).isoformat(timespec="seconds"),
-            versions={package: version(package) for package in ("torch", "stable-baselines3", "numpy", "numba")},
-            hyperparameters={"environment": config.environment.model_dump(), "agent": config.agent.model_dump()},
-        ),
+    origin = Training(
+        seed=config.agent.seed,
+        steps=steps,
+        git_revision=_revision(),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={package: version(package) for package in ("torch", "stable-baselines3", "numpy", "numba")},
+        hyperparameters={"environment": config.environment.model_dump(), "agent": config.agent.model_dump()},
+        **({"device": dict(device)} if device else {}),
+    )
+    manifest = bare_manifest(config, name).model_copy(
+        update={
+            "digest": hashlib.sha256(content).hexdigest(),
+            "envelope": Envelope.model_validate(envelope(config.environment.ranges())),
+            "training": origin,
+        }
     )
     return content, manifest
 
@@ -144,8 +151,8 @@ def export(policy: Any, config: TrainingConfig, steps: int, name: str = "ppo") -
 def write(folder: Path, stem: str, manifest_name: str, content: bytes, manifest: Manifest) -> None:
     """The graph first, so that a manifest never names a file that is not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{stem}.onnx").write_bytes(content)
-    (folder / manifest_name).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_atomically(folder / f"{stem}.onnx", content)
+    write_atomically(folder / manifest_name, manifest.model_dump_json(indent=1) + "\n")
 
 
 def _revision() -> str | None:

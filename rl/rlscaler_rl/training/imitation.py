@@ -7,8 +7,6 @@ al. 2011). What the actor cannot see it averages over: it comes out too cheap an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -72,7 +70,7 @@ def imitate(model: PPO, env: SimulatorVecEnv, *, rounds: int, seed: int) -> list
             seen.append(observations.copy())
             taught.append(advice)
             with torch.no_grad():
-                own = policy(torch.as_tensor(observations))[0].numpy()
+                own = policy(torch.as_tensor(observations, device=policy.device))[0].cpu().numpy()
             observations = env.step(np.where(rng.random((len(own), 1)) < share, advice, own))[0]
         inputs, targets = torch.as_tensor(np.concatenate(seen)), torch.as_tensor(np.concatenate(taught))
         for _ in range(EPOCHS):
@@ -94,23 +92,22 @@ def _step(policy: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Ten
 
 def teacher_actions(env: SimulatorVecEnv) -> NDArray[np.int64]:
     """(n, 3) indices of MultiDiscrete([5, 5, 3]), for every environment at its own moment of its own episode."""
-    return np.concatenate(list(_advice(group.batch for group in env.groups)))
+    return np.concatenate([advice(group.batch) for group in env.groups])
 
 
-def _advice(batches: Iterator[Batch]) -> Iterator[NDArray[np.int64]]:
-    settings = HindsightSettings()
-    for batch in batches:
-        params, scenarios = batch.params.copy(), batch.scenarios
-        params.requests_per_second = scenarios.rps
-        lead = np.ceil(float(settings.lead) * params.cold_start_seconds).astype(np.int64) + batch.interval
-        spec, ready = batch.cluster.pool["target"], batch.cluster.pool["ready"]
-        far, near = (_peak(batch, lead[:, pool]) / float(settings.target) for pool in (GPU, CPU))
-        wanted = sized_ahead(params, ready, far, near)
-        later = sized_ahead(params, ready, _peak(batch, lead[:, GPU] + batch.interval) / float(settings.target), near)
-        wanted[:, GPU] = np.maximum(wanted[:, GPU], later[:, GPU] - REACH * params.step_size[:, GPU])
-        steps = np.clip(np.ceil((wanted - spec) / params.step_size), -REACH, REACH)
-        placement = np.full((len(steps), 1), int(Placement.BALANCED))
-        yield np.concatenate([np.where(params.present, steps + REACH, REACH), placement], axis=1).astype(np.int64)
+def advice(batch: Batch) -> NDArray[np.int64]:
+    """(N, 3) what the hindsight rule would do now within the reach of one action."""
+    settings, params = HindsightSettings(), batch.params.copy()
+    params.requests_per_second = batch.scenarios.rps
+    lead = np.ceil(float(settings.lead) * params.cold_start_seconds).astype(np.int64) + batch.interval
+    spec, ready = batch.cluster.pool["target"], batch.cluster.pool["ready"]
+    far, near = (_peak(batch, lead[:, pool]) / float(settings.target) for pool in (GPU, CPU))
+    wanted = sized_ahead(params, ready, far, near)
+    later = sized_ahead(params, ready, _peak(batch, lead[:, GPU] + batch.interval) / float(settings.target), near)
+    wanted[:, GPU] = np.maximum(wanted[:, GPU], later[:, GPU] - REACH * params.step_size[:, GPU])
+    steps = np.clip(np.ceil((wanted - spec) / params.step_size), -REACH, REACH)
+    placement = np.full((len(steps), 1), int(Placement.BALANCED))
+    return np.concatenate([np.where(params.present, steps + REACH, REACH), placement], axis=1).astype(np.int64)
 
 
 def _peak(batch: Batch, lead: Int | NDArray[np.int64]) -> Float:

@@ -110,6 +110,12 @@ def random_observations(env: VecEnv, seed: int, steps: int = CALIBRATION_STEPS) 
     return np.concatenate([env.step(rng.integers(0, HEADS, (env.num_envs, len(HEADS))))[0] for _ in range(steps)])
 
 
+def set_up(config: TrainingConfig) -> None:
+    """Of torch, for the whole process."""
+    torch.set_num_threads(config.agent.torch_threads)
+    torch.distributions.Distribution.set_default_validate_args(False)
+
+
 def learning_rate(agent: AgentConfig) -> Callable[[float], float]:
     """Linear in what remains of the training, 1 to 0."""
     first, last = agent.learning_rate, agent.final_learning_rate
@@ -121,8 +127,7 @@ def train(config: TrainingConfig, folder: Path, *, resume: bool = False, progres
 
     Interrupted by Ctrl-C it saves a checkpoint to `resume` from, exports what it has, and returns as usual.
     """
-    torch.set_num_threads(config.agent.torch_threads)
-    torch.distributions.Distribution.set_default_validate_args(False)
+    set_up(config)
     env = make_env(config)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,86 @@
+"""`rlscaler ablate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+class Seeds(click.ParamType):
+    """`1-5` or `1,3,7`."""
+
+    name = "seeds"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
+        if isinstance(value, list):
+            return value
+        try:
+            found: list[int] = []
+            for part in value.split(","):
+                first, _, last = part.partition("-")
+                found.extend(range(int(first), int(last or first) + 1))
+            return found
+        except ValueError:
+            self.fail(f"{value!r}: write 1-5 or 1,3,7", param, ctx)
+
+
+@click.group()
+def ablate() -> None:
+    """What each part of the training is worth, measured one change at a time."""
+
+
+@ablate.command()
+@click.argument("ideas", nargs=-1)
+@click.option("--seeds", type=Seeds(), default="1-5", show_default=True)
+@click.option("--steps", type=click.IntRange(1), help="Of each run; 1.5 million by default.")
+@click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Runs side by side, locally.")
+@click.option("--ray", "address", help="Ray cluster, ray://host:10001; local processes by default.")
+def run(ideas: tuple[str, ...], seeds: list[int], steps: int | None, workers: int, address: str | None) -> None:
+    """Train IDEAS (all by default) with every seed; what was measured already is not measured again."""
+    from rlscaler_rl.ablation.study import Record, study
+
+    jobs = _jobs(ideas, seeds, steps)
+
+    def say(record: Record) -> None:
+        click.echo(f"{record['idea']:>18} seed {record['seed']}: J {record['mean']['j']:.3f} in {record['seconds']} s")
+
+    study(jobs, address, workers, say)
+
+
+@ablate.command()
+@click.option("--steps", type=click.IntRange(1), help="Of each run; 1.5 million by default.")
+def table(steps: int | None) -> None:
+    """Print what is known as Markdown."""
+    from rlscaler_rl.ablation.study import current, read
+    from rlscaler_rl.ablation.table import lines, markdown
+
+    records = read()
+    seeds = sorted({record["seed"] for record in records})
+    click.echo(markdown(lines(current(records, _jobs((), seeds, steps)))))
+
+
+@ablate.command()
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--steps", type=click.IntRange(1), default=6_000_000, show_default=True)
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+def optimiser(seed: int, steps: int, out: str | None) -> None:
+    """Train an actor that is given the future and compare it with the hindsight rule."""
+    import json
+    from pathlib import Path
+
+    from rlscaler_rl.ablation.optimiser import optimiser_test, report
+
+    figures = optimiser_test(seed, steps)
+    click.echo(report(figures))
+    if out:
+        Path(out).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def _jobs(ideas: tuple[str, ...], seeds: list[int], steps: int | None) -> list[Any]:
+    from rlscaler_rl.ablation.ideas import IDEAS, SCREENING_STEPS
+    from rlscaler_rl.ablation.study import Job
+
+    if unknown := [name for name in ideas if name not in IDEAS]:
+        raise click.UsageError(f"{', '.join(unknown)}: no such idea; there are {', '.join(IDEAS)}")
+    return [Job(name, seed, steps or SCREENING_STEPS) for name in ideas or IDEAS for seed in seeds]
