@@ -1,11 +1,13 @@
 """How far the simulator is from the real thing: a policy live beside the request-level simulation of the same load.
 
-    python benchmarks/live_vs_simulated.py [--pattern spike] [--seed 1] [--duration 300] [--out FILE.json]
+    python benchmarks/live_vs_simulated.py [--pattern spike]... [--repeats 2] [--duration 300] [--out FILE.json]
+    python benchmarks/live_vs_simulated.py --recorded FILE.json [--out FILE.json]
 
 Live: a control plane, the emulated service, Prometheus and Locust (open loop) on this machine, in real time, scaled
 by the policy through `KubernetesEnv`. Simulated: the same arrivals second by second, the same policy, action interval
-and spread of cold starts, once for each of `--draws` seeds of cold starts and service times. Latency and late requests
-of the live run are the client's (Locust), replica-seconds come from Prometheus.
+and spread of cold starts, in `--draws` episodes that differ in what a live run does not choose either: cold starts,
+service times, and where in Prometheus' scrape interval an episode begins. Latency and late requests of a live run are
+the client's (Locust), replica-seconds come from Prometheus. `--recorded` simulates again beside live runs of before.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import json
 import os
 import platform
 import tempfile
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,91 +47,127 @@ def arrivals(load: LoadSettings) -> NDArray[np.float32]:
     return np.bincount(load.arrival_times().astype(int), minlength=load.duration).astype(np.float32)
 
 
-def scenarios(load: LoadSettings, config: dict[str, Any], interval: int, draws: int, spans: Any) -> Scenarios:
-    """(draws,) episodes of the same arrivals, from an idle service with one replica a pool."""
-    rates = np.repeat(load.rate()[None], draws, axis=0)
+def scenarios(load: LoadSettings, live: dict[str, Any], draws: int) -> Scenarios:
+    """(draws,) episodes of the same arrivals, from an idle service with the same first replicas."""
+    spans, scrape = live["cold_start_seconds"], live["scrape_interval_seconds"]
     return from_rate(
-        rates,
+        np.repeat(load.rate()[None], draws, axis=0),
         np.arange(draws),
-        float(interval),
+        float(live["interval_s"]),
         pattern=load.pattern,
         arrivals=np.repeat(arrivals(load)[None], draws, axis=0),
         past_rate=np.zeros(draws),
-        initial=tuple(config[pool]["start_replicas"] for pool in ("gpu", "cpu")),
+        initial=tuple(live["start_replicas"]),
         cold_start_low=tuple(span[0] for span in spans),
         cold_start_high=tuple(span[1] for span in spans),
-        scrape=config["scrape_interval_seconds"],
+        scrape=scrape,
+        phase=np.arange(draws) % int(scrape),
     )
 
 
-def play_live(policy: str, load: LoadSettings, interval: int, spans: Any, folder: Path) -> dict[str, Any]:
-    """One episode on this machine, with the load of the machine before and after."""
-    actor = bundled.load(policy)
+Keep = Callable[[list[dict[str, Any]]], None]
+
+
+def play_live(
+    policy: str, loads: list[LoadSettings], interval: int, spans: Any, folder: Path, keep: Keep
+) -> list[dict[str, Any]]:
+    """Every load once on this machine, with the load of the machine before and after; `keep` gets what there is."""
+    actor, made = bundled.load(policy), []
     cold = {"gpu_cold_start": spans[0], "cpu_cold_start": spans[1]}
-    with stage(folder, seed=load.seed, name=f"live-{os.getpid()}", **cold) as config:
-        changes = {"episode_duration": load.duration, "action_interval": interval}
+    with stage(folder, seed=loads[0].seed, name=f"live-{os.getpid()}", **cold) as config:
+        changes = {"episode_duration": loads[0].duration, "action_interval": interval}
         env = KubernetesEnv(config | changes, contract=actor.manifest.contract, residual=actor.manifest.residual)
         try:
-            _, begun = env.reset(options={"pattern": load.pattern, "seed": load.seed})
-            before, rng, truncated, info = os.getloadavg(), np.random.default_rng(load.seed), False, {}
-            while not truncated:
-                _, _, _, truncated, info = env.hand_over(actor, rng)
-            timeline = env.timeline
+            for load in loads:
+                made.append(episode(env, actor, load))
+                made[-1] |= {
+                    "policy": policy,
+                    "digest": actor.manifest.digest,
+                    "interval_s": interval,
+                    "cold_start_seconds": spans,
+                    "start_replicas": [config[pool]["start_replicas"] for pool in ("gpu", "cpu")],
+                    "scrape_interval_seconds": config["scrape_interval_seconds"],
+                }
+                keep(made)
         finally:
             env.close()
-    client = json.loads((Path(begun["folder"]) / "load.json").read_text())
+    return made
+
+
+def episode(env: KubernetesEnv, actor: Any, load: LoadSettings) -> dict[str, Any]:
+    """One live episode."""
+    _, begun = env.reset(options={"pattern": load.pattern, "seed": load.seed})
+    before, rng, truncated, info = os.getloadavg(), np.random.default_rng(load.seed), False, {}
+    while not truncated:
+        _, _, _, truncated, info = env.hand_over(actor, rng)
+    folder = Path(begun["folder"])
+    client = json.loads((folder / "load.json").read_text())
     figures = {name: info[name] for name in FIGURES}
     figures |= {"p95_ms": client["p95_ms"], "late_percent": 100 * client["slo_violation_ratio"]}
+    seconds, shares = late_by_second(folder)
     return {
+        "pattern": load.pattern,
+        "seed": load.seed,
+        "duration_s": load.duration,
         "figures": figures,
         "prometheus": {name: info[name] for name in ("p95_ms", "late_percent", "requests", "lost_ticks")},
         "requests": client["requests"],
         "dispatch_lag_p99_ms": client["dispatch_lag_p99_ms"],
         "load_average": {"before": before[0], "after": os.getloadavg()[0]},
-        "timeline": timeline,
-        "environment": config,
+        "timeline": env.timeline,
+        "late_seconds": seconds,
+        "late_shares": shares,
     }
 
 
-def compare(live: dict[str, Any], simulated: Run) -> dict[str, dict[str, float]]:
-    """By figure: live, the simulation's mean and spread over its draws, and the difference."""
+def compare(lives: list[dict[str, Any]], simulated: Run) -> dict[str, dict[str, Any]]:
+    """By figure: every live run, their mean, the simulated draws, and the difference of the live mean to their median.
+
+    A spike makes two kinds of episodes, with and without a late burst, so a mean over draws describes none of them.
+    """
     rows = {}
     for name in FIGURES:
         values = np.asarray(getattr(simulated.result, name), dtype=np.float64)
-        found, mean = float(live["figures"][name]), float(values.mean())
+        found = [float(live["figures"][name]) for live in lives]
+        mean, median = float(np.mean(found)), float(np.median(values))
+        low, high = (float(value) for value in np.percentile(values, (5, 95)))
         rows[name] = {
             "live": found,
-            "simulated": mean,
-            "lowest": float(values.min()),
-            "highest": float(values.max()),
-            "difference": found - mean,
-            "difference_percent": 100 * (found - mean) / mean if mean else float("nan"),
-            "draws_below_live": int((values < found).sum()),
+            "simulated_median": median,
+            "simulated_mean": float(values.mean()),
+            "simulated_5_percent": low,
+            "simulated_95_percent": high,
+            "difference": mean - median,
+            "difference_percent": 100 * (mean - median) / median if median else float("nan"),
+            "live_within": sum(low <= value <= high for value in found),
         }
     return rows
 
 
-def draw(path: Path, live: dict[str, Any], simulated: Run, load: LoadSettings) -> None:
-    """Load, replicas and latency of both over time."""
+def draw(path: Path, lives: list[dict[str, Any]], simulated: Run, load: LoadSettings) -> None:
+    """Load, replicas and late requests of both over time."""
     figure, axes = plt.subplots(3, 1, figsize=(8, 7), sharex=True, layout="constrained")
     seconds = np.arange(load.duration)
-    seen = live["timeline"]
-    ticks = [tick["second"] for tick in seen]
+    ready, late = simulated.timeline["ready"], 100 * simulated.timeline["late_share"]
     axes[0].plot(seconds, load.rate(), color="0.6", label="asked for")
-    axes[0].plot(ticks, [tick["arrival_rate"] for tick in seen], color="C0", label="live, as sensed")
-    axes[0].set_ylabel("requests/s")
-    ready = simulated.timeline["ready"]
     for pool, (name, color) in enumerate((("GPU", "C2"), ("CPU", "C1"))):
-        low, high = ready[:, :, pool].min(axis=0), ready[:, :, pool].max(axis=0)
-        axes[1].fill_between(seconds, low, high, color=color, alpha=0.25, step="post", label=f"{name} simulated")
-        axes[1].step(ticks, [tick["ready_replicas"][pool] for tick in seen], color=color, where="post", label=name)
-    axes[1].set_ylabel("ready replicas")
-    late = 100 * simulated.timeline["late_share"]
+        low, high = np.percentile(ready[:, :, pool], (5, 95), axis=0)
+        label = f"{name}, 90 % of the simulated"
+        axes[1].fill_between(seconds, low, high, color=color, alpha=0.25, step="post", label=label)
     axes[2].plot(seconds, late.mean(axis=0), color="0.4", label="simulated, mean of the draws")
-    axes[2].step(live["late_seconds"], live["late_shares"], color="C3", where="post", label="live, by the client")
-    axes[2].set(ylabel="late, %", xlabel="seconds")
-    for axis in axes:
-        axis.legend(loc="upper right", fontsize=8, ncols=2)
+    for number, live in enumerate(lives):
+        ticks, style = [tick["second"] for tick in live["timeline"]], ("-", "--", ":", "-.")[number % 4]
+        sensed = [tick["arrival_rate"] for tick in live["timeline"]]
+        axes[0].plot(ticks, sensed, style, color="C0", label=f"live {number + 1}, as sensed")
+        for pool, (name, color) in enumerate((("GPU", "C2"), ("CPU", "C1"))):
+            held = [tick["ready_replicas"][pool] for tick in live["timeline"]]
+            axes[1].step(ticks, held, style, color=color, where="post", label=f"{name}, live {number + 1}")
+        label = f"live {number + 1}, by the client"
+        axes[2].step(live["late_seconds"], live["late_shares"], style, color="C3", where="post", label=label)
+    for axis, label in zip(axes, ("requests/s", "ready replicas", "late, %"), strict=True):
+        axis.set_ylabel(label)
+        axis.legend(loc="upper right", fontsize=7, ncols=2)
+    axes[2].set_xlabel("seconds")
     figure.suptitle(f"{load.pattern}, seed {load.seed}: live and simulated", fontsize=11)
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -144,15 +182,60 @@ def late_by_second(folder: Path) -> tuple[list[float], list[float]]:
     return (5.0 * np.arange(len(ended))).tolist(), (100 * missed / np.maximum(ended, 1)).tolist()
 
 
+def settings(pattern: str, duration: int, seed: int) -> LoadSettings:
+    return LoadSettings(pattern=pattern, duration=duration, seed=seed, **LEVELS)  # type: ignore[arg-type]
+
+
+def show(console: Console, rows: dict[str, dict[str, Any]], lives: list[dict[str, Any]], draws: int) -> None:
+    first = lives[0]
+    averages = ", ".join(f"{live['load_average']['after']:.1f}" for live in lives)
+    lags = ", ".join(f"{live['dispatch_lag_p99_ms']:.0f}" for live in lives)
+    console.print(
+        f"\n[bold]{first['pattern']}[/], {first['policy']}, seed {first['seed']}, {first['duration_s']} s, "
+        f"{first['requests']} requests; load average {averages}; Locust's own lag p99 {lags} ms"
+    )
+    table = Table()
+    for heading in ("", "live", f"simulated, median of {draws}", "5-95 %", "difference", "%", "live within"):
+        table.add_column(heading, justify="right")
+    for name, title in zip(FIGURES, TITLES, strict=True):
+        row = rows[name]
+        span = f"{row['simulated_5_percent']:.5g}-{row['simulated_95_percent']:.5g}"
+        found = ", ".join(f"{value:.5g}" for value in row["live"])
+        difference = f"{row['difference']:+.4g}", f"{row['difference_percent']:+.1f}"
+        within = f"{row['live_within']} of {len(row['live'])}"
+        table.add_row(title, found, f"{row['simulated_median']:.5g}", span, *difference, within)
+    console.print(table)
+
+
+def by_pattern(lives: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    names = dict.fromkeys(live["pattern"] for live in lives)
+    return {name: [live for live in lives if live["pattern"] == name] for name in names}
+
+
+def write(
+    out: Path | None, lives: dict[str, list[dict[str, Any]]], found: dict[str, dict[str, Any]] | None = None
+) -> None:
+    """What there is so far: a run of an hour must not be lost to its last minute."""
+    if out is None:
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    rows = [{"pattern": name, **(found or {}).get(name, {}), "live": here} for name, here in lives.items()]
+    content = {"machine": machine, "python": platform.python_version(), "patterns": rows}
+    out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 @click.command()
 @click.option("--pattern", "patterns", multiple=True, default=("spike",), show_default=True, help="Repeatable.")
 @click.option("--policy", type=click.Choice(bundled.NAMES), default="ppo", show_default=True)
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, help="Of the load: every run meets the same arrivals.")
 @click.option("--duration", default=300, show_default=True, help="Seconds of load.")
 @click.option("--interval", default=30, show_default=True, help="Action interval, seconds.")
-@click.option("--draws", default=64, show_default=True, help="Simulated episodes.")
+@click.option("--repeats", default=2, show_default=True, help="Live runs of each pattern.")
+@click.option("--draws", default=200, show_default=True, help="Simulated episodes.")
 @click.option("--gpu-cold-start", nargs=2, type=float, default=(35.0, 55.0), show_default=True)
 @click.option("--cpu-cold-start", nargs=2, type=float, default=(5.0, 11.0), show_default=True)
+@click.option("--recorded", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Live runs of before.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="JSON file; pictures lie beside it.")
 def main(
     patterns: tuple[str, ...],
@@ -160,44 +243,36 @@ def main(
     seed: int,
     duration: int,
     interval: int,
+    repeats: int,
     draws: int,
     gpu_cold_start: tuple[float, float],
     cpu_cold_start: tuple[float, float],
+    recorded: Path | None,
     out: Path | None,
 ) -> None:
     """Play each pattern live and simulated and state the difference."""
-    console, spans = Console(width=110), (gpu_cold_start, cpu_cold_start)
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    made = []
-    for pattern in patterns:
-        load = LoadSettings(pattern=pattern, duration=duration, seed=seed, **LEVELS)  # type: ignore[arg-type]
+    console = Console(width=110)
+    if recorded is not None:
+        lives = [live for row in json.loads(recorded.read_text())["patterns"] for live in row["live"]]
+    else:
+        loads = [settings(pattern, duration, seed) for pattern in patterns for _ in range(repeats)]
         with tempfile.TemporaryDirectory(prefix="rlscaler-live-") as folder:
-            live = play_live(policy, load, interval, spans, Path(folder))
-            live["late_seconds"], live["late_shares"] = late_by_second(Path(folder) / "load" / "episode_001")
-        began = time.monotonic()
-        played = scenarios(load, live["environment"], interval, draws, spans)
-        simulated = run(played, bundled.load(policy), level="request", timeline=True)
-        rows = compare(live, simulated)
-        average = "{before:.1f} before, {after:.1f} after".format(**live["load_average"])
-        lag = f"Locust's own lag p99 {live['dispatch_lag_p99_ms']:.0f} ms"
-        table = Table(
-            title=f"{pattern}, {policy}, seed {seed}, {duration} s ({machine}; load average {average}; {lag})"
-        )
-        for heading in ("", "live", f"simulated, mean of {draws}", "lowest-highest", "difference", "%"):
-            table.add_column(heading, justify="right")
-        for name, title in zip(FIGURES, TITLES, strict=True):
-            row = rows[name]
-            span = f"{row['lowest']:.5g}-{row['highest']:.5g}"
-            values = (f"{row['live']:.5g}", f"{row['simulated']:.5g}", span, f"{row['difference']:+.4g}")
-            table.add_row(title, *values, f"{row['difference_percent']:+.1f}")
-        console.print(table)
-        result = {"pattern": pattern, "policy": policy, "seed": seed, "duration_s": duration, "interval_s": interval}
-        result |= {"draws": draws, "machine": machine, "rows": rows, "simulation_seconds": time.monotonic() - began}
-        made.append(result | {"live": {key: value for key, value in live.items() if key != "environment"}})
+            spans = gpu_cold_start, cpu_cold_start
+            lives = play_live(policy, loads, interval, spans, Path(folder), lambda found: write(out, by_pattern(found)))
+    found: dict[str, dict[str, Any]] = {}
+    for pattern, here in by_pattern(lives).items():
+        actor, load = bundled.load(here[0]["policy"]), settings(pattern, here[0]["duration_s"], here[0]["seed"])
+        if actor.manifest.digest != here[0]["digest"]:
+            raise click.ClickException(
+                f"{recorded}: was played by another {here[0]['policy']} than the one bundled now"
+            )
+        simulated = run(scenarios(load, here[0], draws), actor, level="request", timeline=True)
+        rows = compare(here, simulated)
+        show(console, rows, here, draws)
+        found[pattern] = {"draws": draws, "rows": rows}
         if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-            draw(out.with_name(f"{out.stem}-{pattern}.png"), live, simulated, load)
+            write(out, by_pattern(lives), found)
+            draw(out.with_name(f"{out.stem}-{pattern}.png"), here, simulated, load)
 
 
 if __name__ == "__main__":

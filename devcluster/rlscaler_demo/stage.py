@@ -21,7 +21,7 @@ from .settings import NAMESPACE, SERVICE, Settings
 
 GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
 CLEAR_SECONDS = 120.0
-SERVICE_SECONDS = 30.0
+SERVICE_SECONDS = 90.0
 OWN_NAMESPACES = (NAMESPACE, manifests.OPERATOR_NAMESPACE)
 
 

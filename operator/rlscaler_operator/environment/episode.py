@@ -111,12 +111,12 @@ class Episode:
         """Action intervals that have passed."""
         return self._intervals
 
-    async def begin(self, pattern: str, seed: int, folder: Path | None) -> Float32:
-        """End the load before, go to the first replicas, start the load; the first stacked observation (10 k,)."""
+    async def begin(self, pattern: str, seed: int, start: tuple[int, int], folder: Path | None) -> Float32:
+        """End the load before, go to the replicas of `start`, start the load; the first stacked observation (10 k,)."""
         await self._load.stop()
         await self._service.look()
         await self._service.yield_to_nobody()
-        await self._first_replicas()
+        await self._first_replicas(start)
         await self._silence()
         self.counts, self.total, self.spent = Counts(), Spent(), Spent()
         self._intervals, self._failing_since, self.made, self._configure = 0, None, None, None
@@ -125,8 +125,8 @@ class Episode:
         started = await self._load.start(pattern, seed, self._config.episode_duration, folder)
         self._began = time.monotonic() - (time.time() - started)
         self._service.restart_clock()
-        self.state = starting_state(self._contract.stack_size, self._config.start, time.time())
-        self.state.weights = self._first_weights()
+        self.state = starting_state(self._contract.stack_size, start, time.time())
+        self.state.weights = self._first_weights(start)
         return await self._observe()
 
     async def end(self) -> None:
@@ -254,28 +254,26 @@ class Episode:
         self.counts.floor_raises += bool(decision.flags[0] & Flag.FLOOR)
         self.made = decision
 
-    async def _first_replicas(self) -> None:
-        config, weights = self._config, _pair(self._first_weights()[0])
+    async def _first_replicas(self, start: tuple[int, int]) -> None:
+        config, weights = self._config, _pair(self._first_weights(start)[0])
         deadline = time.monotonic() + config.ready_timeout_seconds
         while True:
             base, ready = self._service.replicas()
-            await self._service.apply(plain_decision(base, config.start, Placement.BALANCED, weights))
-            if base == config.start == ready:
+            await self._service.apply(plain_decision(base, start, Placement.BALANCED, weights))
+            if base == start == ready:
                 return
             if time.monotonic() > deadline:
                 raise LiveEnvironmentError(
                     f"after {config.ready_timeout_seconds:.0f} s the ready replicas (GPU, CPU) are {ready}, not "
-                    f"{config.start}: look at the pods in namespace {config.namespace}, or raise ready_timeout_seconds"
+                    f"{start}: look at the pods in namespace {config.namespace}, or raise ready_timeout_seconds"
                 )
             await asyncio.sleep(POLL_SECONDS)
             await self._service.look()
 
-    def _first_weights(self) -> Int:
+    def _first_weights(self, start: tuple[int, int]) -> Int:
         """(1, 2) by the capacity of the first replicas."""
-        start, placement = np.array([self._config.start], np.int32), np.array([Placement.BALANCED], np.int32)
-        return traffic_weights(
-            start, self._service.params.requests_per_second, placement, np.full((1, 2), 500, np.int32)
-        )
+        rps, placement = self._service.params.requests_per_second, np.array([Placement.BALANCED], np.int32)
+        return traffic_weights(np.array([start], np.int32), rps, placement, np.full((1, 2), 500, np.int32))
 
     async def _silence(self) -> None:
         """Wait until the load that we have ended has left the rate window; other traffic may go on."""

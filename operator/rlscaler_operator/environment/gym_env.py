@@ -36,8 +36,8 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
     `episode_duration`, never terminated. What Prometheus does not know is fed neutral and is NaN in
     `info["observation"]`. `close` puts the replicas and weights back that were found.
 
-    `reset(options={"pattern": ..., "seed": ...})` chooses the load; otherwise the patterns are taken in turn with
-    seeds drawn from the environment's own generator.
+    `reset(options={"pattern": ..., "seed": ..., "start_replicas": (gpu, cpu)})` chooses the load and the replicas that
+    the episode begins with; otherwise the patterns are taken in turn, with seeds from the environment's own generator.
 
     Raises LiveEnvironmentError (a ClickException) where the cluster, Prometheus or the load cannot be used.
     """
@@ -76,9 +76,9 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         self._episodes += 1
         self._mean_rate = self._offered(drawn)
         folder = self.config.results and self.config.results / f"episode_{self._episodes:03d}"
-        stacked = self._run(self._connected().begin(self._pattern, drawn, folder))
-        info = {"pattern": self._pattern, "seed": drawn, "folder": str(folder) if folder else None}
-        return stacked, info | self._seen()
+        start = self._start(chosen.get("start_replicas", self.config.start))
+        stacked = self._run(self._connected().begin(self._pattern, drawn, start, folder))
+        return stacked, {"seed": drawn, "folder": str(folder) if folder else None} | self._seen()
 
     def step(self, action: NDArray[np.int64]) -> Step:
         """Take the action (3,) of MultiDiscrete([5, 5, 3]) and let an interval pass."""
@@ -147,6 +147,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         episode = self._begun()
         observation, samples = episode.observation, episode.samples
         return {
+            "pattern": self._pattern,
             "observation": dict(zip(OBSERVATIONS, observation.values[0].tolist(), strict=True)),
             "unknown": [
                 name
@@ -169,6 +170,14 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
             "timeout": config.client_timeout_ms / 1000,
             "pattern": self._pattern,
         }
+
+    def _start(self, wanted: Any) -> tuple[int, int]:
+        gpu, cpu = (int(count) for count in wanted)
+        low, high = self.config.min_replicas, self.config.max_replicas
+        pools = zip(("gpu", "cpu"), (gpu, cpu), strict=True)
+        if any(not low <= count <= high for pool, count in pools if pool in self.config.pools):
+            raise LiveEnvironmentError(f"start_replicas {(gpu, cpu)}: outside min_replicas {low}..max_replicas {high}")
+        return gpu, cpu
 
     def _offered(self, seed: int) -> float:
         """Requests/s that the load will ask for on average; 0 where that is the users' own affair."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -52,7 +53,12 @@ def train(
     from rlscaler_rl.training.config import ConfigError, TrainingConfig
 
     if environment == "cluster":
-        raise click.UsageError("--env cluster: training on a running cluster is not supported; train with --env sim")
+        if resume or install:
+            raise click.UsageError("--env cluster: --resume and --install are for --env sim; leave them out")
+        # What trains there builds on this package and is found by its entry point.
+        (found,) = entry_points(group="rlscaler.live", name="train")
+        click.echo(f"{found.load()(config, out, click.echo, steps=steps, seed=seed)}")
+        return
     if resume and out is None:
         raise click.UsageError("--resume: name the folder to go on from with --out")
     folder = out or runs.new_folder()

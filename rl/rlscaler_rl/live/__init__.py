@@ -1,0 +1,1 @@
+"""Training and playing on a real cluster, in real time: `--env cluster`."""

@@ -1,0 +1,88 @@
+"""Where live episodes run: the cluster that the configuration names, or one that is started for them.
+
+Both the environment and what starts a cluster are found through entry points: nothing here imports the operator or the
+development cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.live.errors import LiveError
+from rlscaler_rl.training.config import EnvironmentConfig
+
+ENVIRONMENTS, STAGES = "rlscaler.environments", "rlscaler.stages"
+
+SHARED = frozenset(
+    {
+        *("namespace", "prometheus_url", "locust_url", "episode_duration", "action_interval", "min_replicas"),
+        *("max_replicas", "objective", "latency_weight", "throughput_weight", "efficiency_weight", "stability_weight"),
+    }
+)
+"""Fields of a configuration file that mean the same to a simulation and to a cluster."""
+
+OF_A_CLUSTER = frozenset({"namespace", "prometheus_url", "locust_url", "kubeconfig", "service", "gpu", "cpu"})
+"""A file that sets any of these describes a cluster of the user's; otherwise one is started."""
+
+Json = dict[str, Any]
+Say = Callable[[str], None]
+
+
+def read_parts(path: Path | None) -> tuple[Json, Json, Json]:
+    """(fields for the live environment, for training alone, the agent's) of a configuration file.
+
+    Raises LiveError.
+    """
+    if path is None:
+        return {}, {}, {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        environment, agent = dict(content.get("environment", {})), dict(content.get("agent", {}))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise LiveError(
+            f"--config {path}: {error}; a JSON file with the parts environment and agent is needed"
+        ) from error
+    if unknown := sorted(set(content) - {"environment", "agent"}):
+        raise LiveError(f"--config {path}: {', '.join(unknown)}: the parts are environment and agent")
+    simulated = set(EnvironmentConfig.model_fields) - SHARED
+    live = {name: value for name, value in environment.items() if name not in simulated}
+    return live, {name: value for name, value in environment.items() if name in simulated}, agent
+
+
+@contextmanager
+def ground(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterator[Json]:
+    """The live environment's configuration, with a cluster, a service and a load source behind it.
+
+    Where `live` names none, all of it is started for as long as the context lasts; its logs go to `folder`/live.
+    Raises LiveError, or a ClickException of what starts it.
+    """
+    if OF_A_CLUSTER & {name for name, value in live.items() if value is not None}:
+        yield {"results": str((folder / "live" / "load").absolute()), **live}
+        return
+    stage = _find(STAGES, "local", "pip install 'rlscaler[cluster,load,train]', or name a cluster in --config")
+    given = {name: value for name, value in live.items() if value is not None}
+    with stage(folder / "live", seed=seed, say=say) as started:
+        yield started | given
+
+
+def make_env(config: Mapping[str, Any], manifest: Manifest) -> Any:
+    """A live environment for an actor with this manifest: same stack, same mode. Raises a ClickException."""
+    environment = _find(ENVIRONMENTS, "cluster", "pip install 'rlscaler[train]'")
+    return environment(config, contract=manifest.contract, residual=manifest.residual)
+
+
+def _find(group: str, name: str, remedy: str) -> Callable[..., Any]:
+    found = list(entry_points(group=group, name=name))
+    if not found:
+        raise LiveError(f"--env cluster: nothing is installed for it; {remedy}")
+    try:
+        loaded: Callable[..., Any] = found[0].load()
+    except ModuleNotFoundError as error:
+        raise LiveError(f"--env cluster needs the package '{error.name}': {remedy}") from error
+    return loaded

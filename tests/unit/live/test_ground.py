@@ -1,0 +1,50 @@
+"""Which cluster a configuration means, and which of its fields are whose."""
+
+import json
+
+import pytest
+
+from rlscaler_operator.environment import create_environment_config
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.live.errors import LiveError
+from rlscaler_rl.live.ground import ground, make_env, read_parts
+
+
+def write(tmp_path, content):
+    path = tmp_path / "config.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_a_dumped_environment_configuration_goes_to_the_environment_whole(tmp_path):
+    environment = create_environment_config(namespace="workloads", kubeconfig="/tmp/k")
+    live, simulated, agent = read_parts(write(tmp_path, {"environment": environment, "agent": {"gamma": 0.9}}))
+    assert (live, simulated, agent) == (environment, {}, {"gamma": 0.9})
+
+
+def test_fields_of_the_simulator_alone_stay_with_training(tmp_path):
+    live, simulated, _ = read_parts(write(tmp_path, {"environment": {"episode_duration": 300, "envs": 64}}))
+    assert (live, simulated) == ({"episode_duration": 300}, {"envs": 64})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("{", "a JSON file with the parts"), ({"env": {}}, "env: the parts are"), ({"environment": 3}, "a JSON file")],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content, said):
+    with pytest.raises(LiveError) as caught:
+        read_parts(write(tmp_path, content))
+    assert said in caught.value.message
+
+
+def test_a_cluster_that_is_named_is_used_as_it_is(tmp_path):
+    with ground({"kubeconfig": "/tmp/k", "episode_duration": 60}, tmp_path, 1, print) as place:
+        assert place["kubeconfig"] == "/tmp/k"
+        assert place["episode_duration"] == 60
+        assert place["results"].startswith(str(tmp_path))
+
+
+def test_an_environment_has_the_actors_stack():
+    manifest = bundled.load("ppo").manifest
+    env = make_env({}, manifest)
+    assert env.observation_space.shape == (10 * manifest.stack_size,)

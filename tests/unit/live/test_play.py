@@ -1,0 +1,45 @@
+"""What is made of live episodes before they enter an evaluation."""
+
+import numpy as np
+import pytest
+
+from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.live.errors import LiveError
+from rlscaler_rl.live.play import LiveAudit, _record, check
+
+FIGURES = {"requests": 100.0, "in_time": 90.0, "late": 5.0, "dropped": 4.0, "queued": 1.0, "lost_ticks": 0.0}
+
+
+def test_books_that_balance_hold():
+    audit = LiveAudit()
+    audit.note(FIGURES)
+    assert audit.reasons() == []
+    assert {item.name for item in audit.invariants()} == {"requests", "signs", "ticks"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"late": 20.0}, "requests in ="), ({"dropped": -1.0, "late": 10.0}, "negative"), ({"lost_ticks": 1.0}, "tick")],
+)
+def test_books_that_do_not_are_named(changes, said):
+    audit = LiveAudit()
+    audit.note(FIGURES | changes)
+    assert any(said in reason for reason in audit.reasons())
+
+
+def test_only_loads_that_locust_plays_are_taken():
+    with pytest.raises(LiveError, match="not azure_code"):
+        check(Settings(workloads=("spike", "azure_code"), extras=False))
+    check(Settings(workloads=("patterns",), extras=False))
+
+
+def test_a_record_holds_what_a_tick_saw_until_the_next(tmp_path):
+    (tmp_path / "load.csv").write_text("time,sent,late,failed\n0,10,0,0\n1,20,5,5\n")
+    tick = {"arrival_rate": np.nan, "weights": (800, 200), "ready_replicas": (1, 1)}
+    timeline = [{**tick, "second": 0.0, "spec_replicas": (1, 1)}, {**tick, "second": 5.01, "spec_replicas": (3, 1)}]
+    figures = {"j": 1.0, "cost": 1.0, "late_percent": 0.0}
+    record = _record(timeline, figures, str(tmp_path), np.array([20.0, 4.0]), 10)
+    assert record["desired"][:, 0].tolist() == [1.0] * 6 + [3.0] * 4
+    assert record["arrivals"][:3].tolist() == [10, 20, 0]
+    assert record["late_share"][:2].tolist() == [0.0, 0.5]
+    assert record["weights_gpu"].tolist() == [0.8] * 10
