@@ -213,29 +213,42 @@ def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
 def _load(
     n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges, loads: Loads | None
 ) -> tuple[Float, NDArray[Any]]:
-    """(N, seconds): the four patterns at drawn levels and phases, some rows two of them added; some rows steady; some
-    rows recorded, where there are recordings. And what each row is called, (N,)."""
-    names = rng.permutation(np.resize(PATTERNS, n)).tolist()
+    """(N, seconds) patterns, steady loads and, where there are recordings, recorded ones; what each is called, (N,)."""
+    kind = rng.random(n)
+    recorded = kind < (0.0 if loads is None else ranges.trace_share)
+    steady = ~recorded & (kind >= 1 - ranges.steady_share)
     plain = rng.random(n) < ranges.nominal_load_share
+    rate = np.empty((n, seconds))
+    names = np.full(n, "steady", dtype="<U16")
+    level = np.where(rng.random(n) < ranges.idle_share, 0.0, capacity * rng.uniform(*ranges.steady, n))
+    rate[steady] = level[steady, None]
+    if loads is not None and len(rows := np.flatnonzero(recorded)):
+        low, high = map(math.log, ranges.trace_scale)
+        factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(low, high, len(rows))))
+        rate[rows], names[rows] = loads(len(rows), seconds, rng) * (factor * PLANNED * capacity[rows])[:, None], "trace"
+    if len(rows := np.flatnonzero(~recorded & ~steady)):
+        rate[rows], names[rows] = _patterns(rng, seconds, capacity[rows], plain[rows], ranges)
+    return rate, names
+
+
+def _patterns(
+    rng: np.random.Generator, seconds: int, capacity: Float, plain: NDArray[np.bool_], ranges: Ranges
+) -> tuple[Float, list[str]]:
+    """(n, seconds) the four patterns, `plain` ones as the demo has them, the others at drawn levels, periods and
+    phases and some of them two patterns added; and their names."""
+    n = len(plain)
+    names = rng.permutation(np.resize(PATTERNS, n)).tolist()
     period = np.where(plain, min(seconds, 300), np.exp(rng.uniform(np.log(90), np.log(900), n)))
-    phase = np.where(plain, 0.0, rng.random(n))
-    shape = _unit(names, seconds, rng, n, phase, period)
-    other = _unit(rng.permutation(names).tolist(), seconds, rng, n, rng.random(n), period * rng.uniform(0.3, 2, n))
-    share = np.where(plain | (rng.random(n) < 0.7), 0.0, rng.uniform(0.1, 0.6, n))[:, None]
-    shape = (1 - share) * shape + share * other
+    shape = _unit(names, seconds, rng, n, np.where(plain, 0.0, rng.random(n)), period)
+    if len(both := np.flatnonzero(~plain & (rng.random(n) >= 0.7))):
+        others = rng.permutation(np.resize(PATTERNS, len(both))).tolist()
+        periods = period[both] * rng.uniform(0.3, 2, len(both))
+        other = _unit(others, seconds, rng, len(both), rng.random(len(both)), periods)
+        share = rng.uniform(0.1, 0.6, len(both))[:, None]
+        shape[both] = (1 - share) * shape[both] + share * other
     high = np.where(plain, capacity * PLANNED, capacity * rng.uniform(*ranges.peak, n))
     low = np.where(plain, 0.1 * high, high * rng.uniform(*ranges.valley, n))
-    steady = rng.random(n) < ranges.steady_share
-    level = np.where(rng.random(n) < ranges.idle_share, 0.0, capacity * rng.uniform(*ranges.steady, n))
-    low, high = np.where(steady, level, low), np.where(steady, level, high)
-    drawn = low[:, None] + (high - low)[:, None] * shape
-    called = np.where(steady, "steady", names).astype("<U16")
-    if loads is not None and len(rows := np.flatnonzero(rng.random(n) < ranges.trace_share)):
-        low_log, high_log = map(math.log, ranges.trace_scale)
-        factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(low_log, high_log, len(rows))))
-        drawn[rows] = loads(len(rows), seconds, rng) * (factor * PLANNED * capacity[rows])[:, None]
-        called[rows] = "trace"
-    return drawn, called
+    return low[:, None] + (high - low)[:, None] * shape, names
 
 
 def _unit(names: list[str], seconds: int, rng: np.random.Generator, n: int, phase: Float, period: Float) -> Float:
