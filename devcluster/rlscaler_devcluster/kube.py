@@ -39,7 +39,7 @@ _COLLECTIONS = {
 class KubeClient:
     """Requests to one API server. Raises ApiError with the server's own message."""
 
-    def __init__(self, server: str, session: requests.Session, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, server: str, session: requests.Session, timeout_seconds: float = 60.0) -> None:
         self.server = server.rstrip("/")
         self.timeout_seconds = timeout_seconds
         self._session = session

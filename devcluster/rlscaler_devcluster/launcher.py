@@ -35,7 +35,7 @@ from rlscaler_devcluster.readiness import api_available, nodes_schedulable, prom
 from rlscaler_devcluster.state import ClusterState
 from rlscaler_devcluster.versions import ADAPTER
 
-START_TIMEOUT_SECONDS = 90.0
+START_TIMEOUT_SECONDS = 240.0
 ATTEMPTS = 3
 """A port may be taken by somebody else between choice and use; then everything starts again on other ports."""
 ADAPTER_APIS = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")

@@ -125,7 +125,7 @@ class LocustWeb:
             self._following = None
         if self._running:
             self._running = False
-            await asyncio.to_thread(self._ask, "GET", "/stop")
+            await asyncio.to_thread(self._stop)
 
     async def _follow(self, users: list[int], began: float) -> None:
         now = users[0]
@@ -134,11 +134,17 @@ class LocustWeb:
                 now = users[second]
                 await asyncio.to_thread(self._swarm, now)
             await asyncio.sleep(max(0.0, began + second + 1 - time.monotonic()))
-        await asyncio.to_thread(self._ask, "GET", "/stop")
+        await asyncio.to_thread(self._stop)
         self._running = False
 
     def _swarm(self, users: int) -> dict[str, Any]:
         return self._ask("POST", "/swarm", {"user_count": users, "spawn_rate": SPAWN_RATE})
+
+    def _stop(self) -> None:
+        try:
+            self._ask("POST", "/stop")
+        except LiveEnvironmentError:  # older releases of Locust take a GET
+            self._ask("GET", "/stop")
 
     def _ask(self, method: str, path: str, form: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
