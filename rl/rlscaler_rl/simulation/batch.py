@@ -106,7 +106,8 @@ class Batch:
 
     def floor_tick(self) -> Decision:
         """What happens at the sensing ticks between two actions."""
-        made, self.state = floor_tick(self.params, self.state, self.sense(latency=False))
+        samples = self.sense(latency=False)
+        made, self.state = floor_tick(self.params, self.state, samples)
         self.scale(made.desired, made.weights)
         return made
 

@@ -187,3 +187,12 @@ def test_rates_with_gaps_are_refused():
 def test_batches_of_mixed_intervals_are_refused():
     with pytest.raises(ScenarioError, match="interval_seconds"):
         Batch(nominal(["ramp", "ramp"], [0, 1], 300, interval_seconds=np.array([15.0, 30.0])))
+
+
+def test_the_rates_of_the_ticks_between_two_actions_are_remembered():
+    batch = Batch(nominal(["ramp"], [0], 300, 30.0))
+    samples, observation, _ = batch.observe()
+    batch.act(samples, observation, np.array([[0, 0, 1]], np.int32))
+    batch.finish_interval()
+    batch.observe()
+    assert (np.diff(batch.state.rate_time[0, -7:]) <= 6).all(), "one every 5 s, scraped every 2 s"
