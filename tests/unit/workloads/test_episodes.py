@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlscaler_rl.workloads import (
     HELD_OUT,
@@ -129,3 +131,24 @@ def test_envelope_services_differ_in_everything_and_take_no_other():
 def test_an_unknown_workload_is_refused():
     with pytest.raises(WorkloadError, match="workload ramps: choose from ramp, spike"):
         episodes("ramps", Part.TEST)
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(0, 500), min_size=1, max_size=4), duration=st.integers(1, 200))
+def test_blocks_never_overlap_and_know_what_came_before(lengths, duration):
+    ends = np.cumsum(lengths)
+    pieces = tuple(np.arange(end - length, end, dtype=float) for end, length in zip(ends, lengths, strict=True))
+    one = Recording("own", dict.fromkeys(Part, pieces), reference=1.0)
+    count = blocks(one, Part.TEST, duration)
+    assert count == sum(length // duration for length in lengths)
+    if not count:
+        with pytest.raises(WorkloadError, match=f"at most {max(lengths)} s in a row"):
+            one.blocks(Part.TEST, duration)
+        return
+    found = one.blocks(Part.TEST, duration)
+    seconds = np.concatenate([block.rate for block in found])
+    assert len(np.unique(seconds)) == len(seconds) == count * duration
+    for block in found:
+        assert (np.diff(block.rate) == 1).all(), "never across two pieces"
+        begins = block.rate[0] in [piece[0] for piece in pieces if len(piece)]
+        assert begins or block.rate[0] - 31 <= block.past < block.rate[0]
