@@ -23,9 +23,11 @@ SUMMARY = {
     "evaluate": "Evaluate a trained policy in simulation.",
     "load": "Generate load with Locust.",
     "operator": "Run the operator.",
+    "publish": "Put a policy that was trained for one service into a ConfigMap.",
     "service": "Run the emulated inference service.",
     "trace": "List, import and cut recorded loads.",
-    "train": "Train a policy with PPO.",
+    "train": "Train a policy with PPO, for all services or (--for) for one.",
+    "tune": "Find the best settings of the autoscalers that policies are compared with.",
 }
 """One line per command for `--help`, which must not import the commands themselves."""
 
@@ -36,9 +38,11 @@ EXTRA = {
     "demo": "cluster,load,train",
     "evaluate": "train",
     "load": "load",
+    "publish": "train",
     "service": "load",
     "trace": "train",
     "train": "train",
+    "tune": "train",
 }
 """The optional dependencies that a command needs, named when one of them is missing."""
 

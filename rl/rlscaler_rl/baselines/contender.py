@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rlscaler_rl.baselines.settings import Value, rows
+from rlscaler_rl.baselines.settings import Pair, Value, pools, rows
 from rlscaler_rl.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 
 
@@ -54,18 +54,23 @@ class Periodic(ABC):
     split: Value = Placement.BALANCED
     """Scalar or (N,): the Placement."""
 
+    min_replicas: Pair = 0
+    """Raises the policy's own minimum."""
+
     def reset(self, params: Params) -> None:
         self.params = params
         period = params.interval_seconds if self.period_seconds is None else self.period_seconds
         self.timer = Timer(rows(period, len(params)).astype(np.float64))
         self.desired: Int = np.array(params.min_replicas, dtype=np.int32)
         self.placement: Int = rows(self.split, len(params)).astype(np.int32)
+        lowest = np.maximum(params.min_replicas, pools(self.min_replicas, len(params)))
+        self.lowest: Int = np.minimum(lowest, params.max_replicas).astype(np.int32)
 
     def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]:
         self.watch(samples)
         due = self.timer.fires(float(samples.time[0]))
         if due.any():
-            bounded = np.clip(self.size(samples, state), params.min_replicas, params.max_replicas)
+            bounded = np.clip(self.size(samples, state), self.lowest, params.max_replicas)
             sized = np.where(params.present, bounded, 0).astype(np.int32)
             self.desired = np.where(due[:, None], sized, self.desired)
         return self.desired, self.placement

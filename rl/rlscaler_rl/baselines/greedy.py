@@ -15,7 +15,7 @@ import numpy as np
 
 from rlscaler_rl.baselines.behavior import Log
 from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.baselines.settings import Pair, Value, pools, rows
+from rlscaler_rl.baselines.settings import Pair, Value, rows
 from rlscaler_rl.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 
 SYNC_SECONDS = 15.0
@@ -51,15 +51,13 @@ class Greedy(Periodic):
 
     def __init__(self, settings: GreedySettings | None = None) -> None:
         self.settings = settings or GreedySettings()
-        self.split = self.settings.placement
+        self.split, self.min_replicas = self.settings.placement, self.settings.min_replicas
 
     def reset(self, params: Params) -> None:
         super().reset(params)
         n, chosen = len(params), self.settings
-        lowest = np.maximum(params.min_replicas, pools(chosen.min_replicas, n))
-        lowest = np.minimum(lowest, params.max_replicas) * params.present
         self.replicas = scaling_order(
-            lowest,
+            self.lowest * params.present,
             params.max_replicas * params.present,
             np.nan_to_num(params.cost_per_hour / self._unit(params)),
             rows(chosen.expansion_percent, n) / 100,

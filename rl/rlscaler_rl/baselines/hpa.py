@@ -85,15 +85,13 @@ class Hpa(Periodic):
 
     def __init__(self, settings: HpaSettings | None = None) -> None:
         self.settings = settings or HpaSettings()
-        self.split = self.settings.placement
+        self.split, self.min_replicas = self.settings.placement, self.settings.min_replicas
 
     def reset(self, params: Params) -> None:
         super().reset(params)
         self.behavior: Behavior | None = None
         self.target = pools(self.settings.target, len(params))
         self.scaled = pools(self.settings.scaled, len(params)).astype(np.bool_)
-        lowest = np.maximum(params.min_replicas, pools(self.settings.min_replicas, len(params)))
-        self.lowest = np.minimum(lowest, params.max_replicas).astype(np.int32)
 
     def size(self, samples: Samples, state: State) -> Int:
         current = np.asarray(samples.spec_replicas, dtype=np.int32)

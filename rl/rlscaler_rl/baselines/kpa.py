@@ -94,12 +94,11 @@ class Kpa(Periodic):
 
     def __init__(self, settings: KpaSettings | None = None) -> None:
         self.settings = settings or KpaSettings()
-        self.split = self.settings.placement
+        self.split, self.min_replicas = self.settings.placement, self.settings.min_scale
 
     def reset(self, params: Params) -> None:
         super().reset(params)
         self.decider: Decider | None = None
-        self.lowest = pools(self.settings.min_scale, len(params))
         self.stable = np.asarray(self.settings.stable_window_seconds, np.float64)
         self.panic = np.maximum(self.stable * np.asarray(self.settings.panic_window_percentage) / 100, self.period)
         self.seen = Log(float(np.max(self.stable)))
@@ -117,7 +116,7 @@ class Kpa(Periodic):
         self.seen.add(now, self._metric(samples, state))
         windows = (self._mean(now, window) for window in (self.stable, self.panic))
         desired = self.decider.scale(now, ready, *windows, self.target)
-        return np.where(desired >= 0, np.maximum(desired, self.lowest), samples.spec_replicas).astype(np.int32)
+        return np.where(desired >= 0, desired, samples.spec_replicas).astype(np.int32)
 
     def _metric(self, samples: Samples, state: State) -> Float:
         """(N, 2) over all replicas of a pool: requests/s that reach it, or how many are busy."""

@@ -61,6 +61,9 @@ class RecentSettings:
     period_seconds: Value | None = None
     """None: the action interval."""
 
+    min_replicas: Pair = 0
+    """Raises the policy's own minimum."""
+
     placement: Value = Placement.BALANCED
 
 
@@ -69,7 +72,8 @@ class MaxOfRecent(Periodic):
 
     def __init__(self, settings: RecentSettings | None = None) -> None:
         self.settings = settings or RecentSettings()
-        self.split, self.period_seconds = self.settings.placement, self.settings.period_seconds
+        self.split, self.min_replicas = self.settings.placement, self.settings.min_replicas
+        self.period_seconds = self.settings.period_seconds
 
     def reset(self, params: Params) -> None:
         super().reset(params)

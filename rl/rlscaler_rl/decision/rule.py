@@ -24,7 +24,7 @@ Value = Float | float
 class RuleSettings:
     """What may be tuned of the rule; every field one value for all rows, or one a row.
 
-    The last four are the policy's own spec, set by whoever tunes it; None leaves the spec as it is.
+    The last five are the policy's own spec, set by whoever tunes it; None leaves the spec as it is.
     """
 
     loading: Value = 1.15
@@ -46,6 +46,8 @@ class RuleSettings:
     reactive_floor: Bool | bool | None = None
     target_utilization: Value | None = None
     """Of both pools: what the floor keeps, and what `loading` is relative to."""
+    min_replicas: Int | tuple[int, int] | None = None
+    """(N, 2) or a pair; raises the spec's."""
     scale_up_window_seconds: Value | None = None
     scale_down_window_seconds: Value | None = None
 
@@ -77,6 +79,9 @@ class Rule:
             changed.reactive_floor[:] = chosen.reactive_floor
         if chosen.target_utilization is not None:
             changed.target_utilization[:] = _per_row(chosen.target_utilization)
+        if chosen.min_replicas is not None:
+            raised = np.maximum(params.min_replicas, np.asarray(chosen.min_replicas, np.int32))
+            changed.min_replicas[:] = np.minimum(raised, params.max_replicas)
         for direction, window in enumerate((chosen.scale_up_window_seconds, chosen.scale_down_window_seconds)):
             if window is not None:
                 changed.stabilization_seconds[:, direction] = window

@@ -1,0 +1,99 @@
+"""Tune what is missing or out of date, keep what is not, and show the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rlscaler_rl.training.distributed import map_runs
+from rlscaler_rl.tuning import cache
+from rlscaler_rl.tuning.cache import Record, Tuned
+from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.job import Job, tune
+from rlscaler_rl.tuning.score import digest, probe, tune_part
+from rlscaler_rl.tuning.spaces import Found
+
+
+def stale(jobs: Sequence[Job], tuned: Tuned, probes: dict[str, list[float]]) -> dict[Job, str]:
+    """Job -> why what is cached for it does not count: missing, or made with another space, meter or other episodes."""
+    loads: dict[tuple[object, ...], str] = {}
+    found: dict[Job, str] = {}
+    for job in jobs:
+        where = job.workload, job.fold, job.episodes
+        if where not in loads:
+            loads[where] = digest(tune_part(*where, traces=job.traces))[:12]
+        reason = _reason(job, tuned.find(job.key), tuned.probes.get(job.contender), probes[job.contender], loads[where])
+        if reason:
+            found[job] = reason
+    return found
+
+
+def _reason(job: Job, record: Record | None, kept: list[float] | None, probed: list[float], loads: str) -> str:
+    if record is None:
+        return "not tuned yet"
+    if record.space != cache.space_digest(CONTENDERS[job.contender]):
+        return "the search space has changed"
+    if not cache.same_probe(kept, probed):
+        return "the meter or the contender has changed"
+    if record.loads != loads:
+        return "the episodes have changed"
+    return f"tuned with {record.trials} trials" if record.trials < job.budget else ""
+
+
+def refresh(
+    jobs: Sequence[Job], path: Path | None, console: Console, *, force: bool = False, ray: str | None = None
+) -> Tuned:
+    """Tune the stale jobs (all with `force`), here or as Ray tasks at `ray`; the file is written after each."""
+    tuned = cache.load(path)
+    probes = _probes(jobs, console)
+    wanted = dict.fromkeys(jobs, "asked for") if force else stale(jobs, tuned, probes)
+    first = [job for job in wanted if job.workload is None]
+    then = [job for job in wanted if job.workload is not None]
+    with _progress(console) as progress:
+        task = progress.add_task("tuning", total=len(wanted))
+        for part in (first, then):
+            for job, record in zip(part, _results(part, tuned, ray), strict=True):
+                tuned = tuned.merged([record], {job.contender: probes[job.contender]})
+                cache.save(tuned, path)
+                progress.update(task, advance=1, description=job.label)
+                if not console.is_terminal:
+                    console.print(f"{job.label}: J {record.default_j:.2f} -> {record.j:.2f}", highlight=False)
+    return tuned
+
+
+def check(jobs: Sequence[Job], path: Path | None, console: Console) -> bool:
+    """True when nothing is stale; prints what is."""
+    found = stale(jobs, cache.load(path), _probes(jobs, console))
+    for job, reason in found.items():
+        console.print(f"[bold red]{job.label}[/]: {reason}", highlight=False)
+    console.print(f"{len(jobs) - len(found)} of {len(jobs)} settings are current", highlight=False)
+    return not found
+
+
+def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Record]:
+    """In the order of `jobs`; a search for one workload starts from what suits all loads."""
+    tasks = [(job, _known(job, tuned)) for job in jobs]
+    return map(_tune, tasks) if ray is None or not tasks else map_runs(_tune, tasks, ray)
+
+
+def _known(job: Job, tuned: Tuned) -> list[Found]:
+    record = tuned.find((job.contender, None, None))
+    usable = record is not None and record.space == cache.space_digest(CONTENDERS[job.contender])
+    return [record.found] if record is not None and usable and job.workload is not None else []
+
+
+def _tune(task: tuple[Job, list[Found]]) -> Record:
+    return tune(*task)
+
+
+def _probes(jobs: Sequence[Job], console: Console) -> dict[str, list[float]]:
+    with console.status("probing the meter and the contenders"):
+        return {name: probe(CONTENDERS[name]) for name in dict.fromkeys(job.contender for job in jobs)}
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description:42.42}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)

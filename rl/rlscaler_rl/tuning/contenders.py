@@ -1,0 +1,103 @@
+"""Who is tuned: name -> search space, default settings and how a controller is made of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlscaler_rl.baselines.contender import Contender
+from rlscaler_rl.baselines.greedy import Greedy
+from rlscaler_rl.baselines.hindsight import Hindsight
+from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.kpa import Kpa
+from rlscaler_rl.baselines.settings import stacked
+from rlscaler_rl.baselines.simple import MaxOfRecent, Static
+from rlscaler_rl.decision.actor import ActorLike
+from rlscaler_rl.decision.rule import Rule
+from rlscaler_rl.decision.types import Float
+from rlscaler_rl.tuning import spaces
+from rlscaler_rl.tuning.spaces import Found, Space
+
+Controller = Contender | ActorLike
+
+
+@dataclass(frozen=True, slots=True)
+class Tunable:
+    """A contender with everything that can be set of it."""
+
+    name: str
+    label: str
+    space: Space
+    default: Found
+    """As it ships; the first trial of every search."""
+
+    settings: Callable[[Found], Any]
+    make: Callable[[Any, Float], Controller]
+    """(settings, rate (N, T)) -> a controller of N episodes."""
+
+    def controller(self, found: Found, rate: Float) -> Controller:
+        """One setting for all episodes."""
+        return self.make(self.settings(found), rate)
+
+    def controllers(self, found: Sequence[Found], rate: Float, repeats: int) -> Controller:
+        """A batch in which every setting plays `repeats` episodes, one setting after the other."""
+        return self.make(stacked([self.settings(one) for one in found], repeats), rate)
+
+
+CONTENDERS: dict[str, Tunable] = {
+    one.name: one
+    for one in (
+        Tunable("hpa", "HPA", spaces.HPA, spaces.HPA_DEFAULT, spaces.hpa, lambda chosen, rate: Hpa(chosen)),
+        Tunable(
+            "keda",
+            "KEDA request rate",
+            spaces.KEDA,
+            spaces.HPA_DEFAULT,
+            spaces.hpa,
+            lambda chosen, rate: KedaRequestRate(chosen),
+        ),
+        Tunable("kpa", "Knative KPA", spaces.KPA, spaces.KPA_DEFAULT, spaces.kpa, lambda chosen, rate: Kpa(chosen)),
+        Tunable(
+            "greedy",
+            "Greedy by cost (Kthena)",
+            spaces.GREEDY,
+            spaces.GREEDY_DEFAULT,
+            spaces.greedy,
+            lambda chosen, rate: Greedy(chosen),
+        ),
+        Tunable(
+            "rule",
+            "Forecast rule",
+            spaces.RULE,
+            spaces.RULE_DEFAULT,
+            spaces.rule,
+            lambda chosen, rate: Rule(chosen),
+        ),
+        Tunable(
+            "max",
+            "Max of recent",
+            spaces.RECENT,
+            spaces.RECENT_DEFAULT,
+            spaces.recent,
+            lambda chosen, rate: MaxOfRecent(chosen),
+        ),
+        Tunable(
+            "static",
+            "Static",
+            spaces.STATIC,
+            spaces.STATIC_DEFAULT,
+            spaces.static,
+            lambda chosen, rate: Static(chosen),
+        ),
+        Tunable(
+            "hindsight",
+            "Hindsight rule",
+            spaces.HINDSIGHT,
+            spaces.HINDSIGHT_DEFAULT,
+            spaces.hindsight,
+            lambda chosen, rate: Hindsight(rate, chosen),
+        ),
+    )
+}

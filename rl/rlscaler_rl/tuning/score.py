@@ -1,0 +1,75 @@
+"""What settings are worth: J on the tune part of a workload, thousands of settings x episodes as rows of one batch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from rlscaler_rl.decision.types import Float
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.levels import LevelName
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.tuning.contenders import Tunable
+from rlscaler_rl.tuning.spaces import Found
+from rlscaler_rl.workloads import HELD_OUT, PATTERNS, TRACES, Part, episodes
+
+WORKLOADS = (*PATTERNS, *TRACES)
+"""Each gets settings of its own, the held-out one of each fold."""
+
+FOLDS = (0, 1)
+
+LEARNED = tuple(name for name in WORKLOADS if name != HELD_OUT)
+"""What one setting for all loads is tuned on: the loads that policies are trained on."""
+
+ROWS = 4096
+"""Episodes played at once; more only cost memory."""
+
+PROBE_EPISODES = 4
+
+
+def tune_part(
+    workload: str | None, fold: int | None, count: int, seed: int = 0, traces: Path | None = None
+) -> Scenarios:
+    """Episodes to choose settings on: about `count` of one workload; for None, of all that policies learn from, each
+    as often. `fold`: the fold of the held-out workload that the settings will be judged on.
+    """
+    if workload is not None:
+        return episodes(workload, Part.TUNE, runs=1, episodes=count, seed=seed, traces=traces, fold=fold)
+    share = max(count // 2, 1)
+    each = [episodes(name, Part.TUNE, runs=1, episodes=share, seed=seed, traces=traces) for name in LEARNED]
+    return Scenarios.concat(each)
+
+
+def scores(tunable: Tunable, found: Sequence[Found], scenarios: Scenarios, level: LevelName) -> Float:
+    """(K, N) J of every setting in every episode."""
+    n = len(scenarios)
+    at_once = max(ROWS // n, 1)
+    parts = []
+    for first in range(0, len(found), at_once):
+        some = found[first : first + at_once]
+        rows = scenarios.take(np.tile(np.arange(n), len(some)))
+        controller = tunable.controllers(some, rows.rate, n)
+        parts.append(run(rows, controller, level=level).result.j.reshape(len(some), n))
+    return np.concatenate(parts)
+
+
+def digest(scenarios: Scenarios) -> str:
+    """SHA-256 over every column: loads, seeds, cold starts, measurement. Equal digests, equal conditions."""
+    found = hashlib.sha256()
+    for column in fields(scenarios):
+        found.update(column.name.encode())
+        found.update(np.ascontiguousarray(getattr(scenarios, column.name)).tobytes())
+    return found.hexdigest()
+
+
+def probe(tunable: Tunable) -> list[float]:
+    """J of the default settings in a few episodes at both levels: moves when the meter or the contender changes."""
+    each = [episodes(name, Part.TUNE, runs=1, episodes=1) for name in PATTERNS[:PROBE_EPISODES]]
+    scenarios = Scenarios.concat(each)
+    levels: tuple[LevelName, ...] = ("fluid", "request")
+    found = [scores(tunable, [tunable.default], scenarios, level)[0] for level in levels]
+    return [round(float(j), 4) for j in np.concatenate(found)]
