@@ -34,7 +34,7 @@ Loads = Callable[[int, int, np.random.Generator], NDArray[np.float32]]
 class Ranges:
     """What training draws from; uniform unless said otherwise."""
 
-    intervals: tuple[int, ...] = (15, 20, 30)
+    intervals: tuple[int, ...] = (10, 15, 30, 60)
     """Seconds; every one has its own part of the environments."""
     durations: tuple[int, ...] = (300, 600, 900, 1200)
     wholly_nominal_share: float = 0.35
@@ -55,14 +55,14 @@ class Ranges:
     steady: tuple[float, float] = (0.0, 0.5)
     """A steady load over the capacity of all replicas that may exist."""
     one_pool_share: float = 0.15
-    slo_ms: tuple[float, float] = (500.0, 1500.0)
+    slo_ms: tuple[float, float] = (200.0, 2000.0)
     gpu_rps: tuple[float, float] = (12.0, 30.0)
-    rps_ratio: tuple[float, float] = (3.0, 8.0)
-    price_ratio: tuple[float, float] = (0.15, 0.4)
+    rps_ratio: tuple[float, float] = (2.0, 12.0)
+    price_ratio: tuple[float, float] = (0.1, 0.6)
     """CPU over GPU."""
-    gpu_cold_start: tuple[float, float] = (20.0, 90.0)
+    gpu_cold_start: tuple[float, float] = (10.0, 120.0)
     """Seconds, the mean; every pod's is drawn within `cold_start_spread` of it."""
-    cpu_cold_start: tuple[float, float] = (4.0, 20.0)
+    cpu_cold_start: tuple[float, float] = (4.0, 60.0)
     cold_start_spread: float = 0.3
     min_replicas: int = 1
     """Of every pool that is there; training tells an absent pool by its 0 replicas."""
@@ -78,6 +78,15 @@ class Ranges:
 
 
 RANGES = Ranges()
+
+INTERVAL_WEIGHTS = {10: 0.1, 15: 0.25, 30: 0.5, 60: 0.15}
+"""How much of the environments an interval has beside others; 30 s is the default of the custom resource."""
+
+
+def interval_shares(ranges: Ranges) -> list[float]:
+    """(len(ranges.intervals),) in proportion to `INTERVAL_WEIGHTS`; those not named there count 0.25."""
+    weights = [INTERVAL_WEIGHTS.get(interval, 0.25) for interval in ranges.intervals]
+    return [weight / sum(weights) for weight in weights]
 
 
 def envelope(ranges: Ranges = RANGES) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.types import OBSERVATIONS, Float32, Observation, Samples
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.randomisation import RANGES, Loads, Ranges, randomised
+from rlscaler_rl.simulation.randomisation import RANGES, Loads, Ranges, interval_shares, randomised
 from rlscaler_rl.simulation.scenario import Scenarios
 
 CHUNK = 128
@@ -139,6 +139,12 @@ class _Group:
         return infos
 
 
+def _sizes(n: int, shares: Sequence[float]) -> NDArray[np.int64]:
+    """(len(shares),) whole numbers that add up to `n`, in proportion to `shares`."""
+    bounds = np.rint(n * np.cumsum([0.0, *shares]) / np.sum(shares))
+    return np.diff(bounds).astype(np.int64)
+
+
 class SimulatorVecEnv(VecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
@@ -166,12 +172,13 @@ class SimulatorVecEnv(VecEnv):
     ) -> None:
         self.contract = contract or ObservationContract()
         rng = np.random.default_rng(seed)
-        self._stagger = np.random.default_rng([seed, 1]) if stagger else None
-        takes = sources or [
-            ScenarioSource(interval, child, ranges, loads).take
-            for interval, child in zip(ranges.intervals, rng.spawn(len(ranges.intervals)), strict=True)
+        self.stagger = np.random.default_rng([seed, 1]) if stagger else None
+        drawing = zip(ranges.intervals, rng.spawn(len(ranges.intervals)), strict=True)
+        self.own_sources = [
+            ScenarioSource(interval, child, ranges, loads) for interval, child in drawing if not sources
         ]
-        sizes = [len(part) for part in np.array_split(np.arange(n), len(takes))]
+        takes = sources or [source.take for source in self.own_sources]
+        sizes = _sizes(n, [1.0] * len(sources) or interval_shares(ranges))
         self.groups = [
             self._group(size, take, residual, objective, asymmetric)
             for size, take in zip(sizes, takes, strict=True)
@@ -189,7 +196,7 @@ class SimulatorVecEnv(VecEnv):
         return _Group(batch, take, objectives.named(objective), asymmetric)
 
     def reset(self) -> Float32:
-        return np.concatenate([group.reset(self._stagger) for group in self.groups])
+        return np.concatenate([group.reset(self.stagger) for group in self.groups])
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         self._actions = np.asarray(actions)

@@ -33,7 +33,7 @@ class EnvironmentConfig(_Part):
     episode_duration: int | None = Field(default=None, ge=60)
     """Seconds; 300 to 1200 by default."""
     action_interval: int | None = Field(default=None, ge=10, le=300, multiple_of=5)
-    """Seconds; 15, 20 and 30 by default."""
+    """Seconds; 10, 15, 30 and 60 by default."""
     min_replicas: int = Field(default=1, ge=1, le=5)
     """Of either pool."""
     max_replicas: int | None = Field(default=None, ge=5, le=60)

@@ -111,7 +111,7 @@ def test_randomisation_stays_within_the_envelope_it_states():
 
 def test_the_absent_pool_is_fed_as_zero_replicas():
     """What the training policy recognises absence by."""
-    env = SimulatorVecEnv(300, 0, ranges=Ranges(durations=(60,), one_pool_share=0.5))
+    env = SimulatorVecEnv(300, 0, ranges=Ranges(durations=(120,), one_pool_share=0.5))
     observations = env.reset()
     columns = [30 + OBSERVATIONS.index(name) for name in ("gpu_replicas", "cpu_replicas")]
     present = np.concatenate([group.batch.scenarios.present for group in env.groups])

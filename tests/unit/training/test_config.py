@@ -18,7 +18,7 @@ def load(tmp_path, body, **given):
 def test_defaults_need_no_file():
     config = TrainingConfig.load(None)
     assert config.agent.batch_size > 1000, "batches of 64 rows would make an update slower than the simulation"
-    assert config.environment.ranges().intervals == (15, 20, 30)
+    assert config.environment.ranges().intervals == (10, 15, 30, 60)
 
 
 def test_the_two_parts_set_what_they_name_and_the_command_line_wins(tmp_path):
