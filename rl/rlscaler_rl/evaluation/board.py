@@ -34,7 +34,7 @@ POLICY, SEED = "policy", "seed"
 
 
 class Named(Protocol):
-    """The part of `baselines.lineup.Entry` that rows need."""
+    """The part of `tuning.lineup.Entry` that rows need."""
 
     @property
     def name(self) -> str: ...
@@ -70,7 +70,8 @@ class Board:
         """
         if not np.isfinite(scores["j"]).all():
             raise ValueError(f"{workload}, {contender}: J is undefined in some episodes; every episode needs a score")
-        self.designs.setdefault(workload, Design(*scores["j"].shape, blocks))
+        runs, episodes = scores["j"].shape
+        self.designs.setdefault(workload, Design(runs, episodes, blocks))
         self.scores[workload, contender] = {name: _defined(values).ravel() for name, values in scores.items()}
 
     @property
@@ -108,11 +109,12 @@ class Board:
         """(runs,) means."""
         parts = self.parts(workload)
         runs = self.designs[parts[0]].runs
-        return np.mean([self.scores[part, contender][metric].reshape(runs, -1).mean(axis=1) for part in parts], axis=0)
+        means = [self.scores[part, contender][metric].reshape(runs, -1).mean(axis=1) for part in parts]
+        return np.asarray(np.mean(means, axis=0))
 
     def resampled(self, workload: str, contender: str, metric: str) -> Float:
         """(B,) means, the same resamples for every contender and metric."""
-        return np.mean([self._of_part(part, contender, metric) for part in self.parts(workload)], axis=0)
+        return np.asarray(np.mean([self._of_part(part, contender, metric) for part in self.parts(workload)], axis=0))
 
     def _of_part(self, workload: str, contender: str, metric: str) -> Float:
         key = workload, contender, metric

@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rlscaler_rl.baselines.lineup import Entry
 from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.contenders import contenders
 from rlscaler_rl.evaluation.equal_cost import ROLE
@@ -20,6 +19,7 @@ from rlscaler_rl.evaluation.play import Played, play
 from rlscaler_rl.evaluation.report.terminal import show
 from rlscaler_rl.evaluation.result import result_file
 from rlscaler_rl.evaluation.settings import Settings, read_settings
+from rlscaler_rl.tuning.lineup import Entry
 
 RESULTS = Path("rl")
 UNDRAWN = ("sweep", "seed", ROLE)

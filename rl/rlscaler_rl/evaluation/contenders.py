@@ -1,16 +1,19 @@
-"""Who is played: the models, everybody the line-up has for a workload, and the static pools of equal cost."""
+"""Who is played: the models, the line-up of the workload, and the pools of equal cost."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlscaler_rl.baselines.lineup import CONTROLS, Entry, lineup
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.evaluation import equal_cost
 from rlscaler_rl.evaluation.board import SEED
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import Loaded
+from rlscaler_rl.tuning.errors import TuningError
+from rlscaler_rl.tuning.lineup import CONTROLS, Entry, lineup
 
+COMPARISON = "comparison"
 EVALUATED = (
     "policy",
     "hpa",
@@ -19,21 +22,27 @@ EVALUATED = (
     "rule",
     "rule_tuned",
     "rule_tuned_all",
-    "keda",
+    "keda_tuned",
     *CONTROLS,
     "hindsight",
+    "hindsight_tuned",
 )
 """Who is played by `evaluate`; `compare` plays everybody, sweeps HPA's target and adds the pools of equal cost."""
-
-COMPARISON = "comparison"
 
 
 def contenders(
     kind: str, loaded: Sequence[Loaded], workload: str | None = None, fold: int | None = None
 ) -> list[Entry]:
-    """The policy first. Names, labels and roles are the same for every workload; how the tuned are set is not."""
+    """The policy first. Names, labels and roles are the same for every workload; how the tuned are set is not.
+
+    `fold`: of a cross-fitted trace the one that is played; the settings come from the other. Raises EvaluationError
+    for tuned settings that are out of date.
+    """
     policy = loaded[0]
-    everybody = lineup(policy.actor, policy.name, sweep=kind == COMPARISON)
+    try:
+        everybody = lineup(policy.actor, policy.name, workload=workload, fold=fold, sweep=kind == COMPARISON)
+    except TuningError as error:
+        raise EvaluationError(str(error)) from error
     if kind != COMPARISON:
         everybody = [entry for entry in everybody if entry.name in EVALUATED]
     siblings = [

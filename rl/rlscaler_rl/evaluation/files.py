@@ -34,9 +34,11 @@ class Layout:
         else:
             data, main = "rl_comparison_data.json", "rl_comparison_plots.png"
             prefix, report = "rl_comparison", "rl_comparison_report"
-        others = [f"{prefix}_{name}.png" for name in ("front", "scores", "radar", "improvement")]
+        front, scores, radar, improvement = (
+            f"{prefix}_{name}.png" for name in ("front", "scores", "radar", "improvement")
+        )
         timelines = {workload: f"{prefix}_timeline_{workload}.png" for workload in workloads}
-        return cls(folder, data, main, *others, timelines, f"{report}.txt", f"{report}.html")
+        return cls(folder, data, main, front, scores, radar, improvement, timelines, f"{report}.txt", f"{report}.html")
 
     def names(self) -> list[str]:
         pictures = [self.main_picture, self.front, self.scores, self.improvement, self.radar]

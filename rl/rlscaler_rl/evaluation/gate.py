@@ -20,7 +20,7 @@ MARGIN_PERCENT = 2.0
 RIVALS = (("hpa_tuned", "hpa"), ("rule_tuned", "rule"))
 """Whom the policy has to beat, tuned for the very workload; the second stands in where the first was not played."""
 
-BEGIN, END = RIVALS[0], "hindsight"
+BEGIN, END = RIVALS[0], ("hindsight_tuned", "hindsight")
 FEWEST_PERCENT = 2.0
 """Of the begin's J that the two ends must be apart for a share of their distance to mean anything."""
 
@@ -81,26 +81,26 @@ def closed(board: Board) -> list[Closed]:
 
     The mean is the share of the mean distance, so that a workload where there is nothing to gain weighs nothing.
     """
-    begin = stand_in(board, BEGIN)
-    if begin is None or not board.played(ALL, END):
+    begin, end = stand_in(board, BEGIN), stand_in(board, END)
+    if begin is None or end is None:
         return []
-    return [share_closed(board, workload, begin) for workload in [*board.workloads, ALL]]
+    return [share_closed(board, workload, begin, end) for workload in [*board.workloads, ALL]]
 
 
-def share_closed(board: Board, workload: str, begin: str) -> Closed:
+def share_closed(board: Board, workload: str, begin: str, end: str) -> Closed:
     policy = board.policy.name
-    far, near = board.mean(workload, begin, "j"), board.mean(workload, END, "j")
+    far, near = board.mean(workload, begin, "j"), board.mean(workload, end, "j")
     distance = far - near
     found = None
     if abs(distance) >= FEWEST_PERCENT / 100 * far:
         found = board.interval(
-            lambda read: 100 * (read(begin, "j") - read(policy, "j")) / _off_zero(read(begin, "j") - read(END, "j")),
+            lambda read: 100 * (read(begin, "j") - read(policy, "j")) / _off_zero(read(begin, "j") - read(end, "j")),
             workload,
         )
     return Closed(
         workload=workload,
         begin=begin,
-        end=END,
+        end=end,
         begin_j=far,
         end_j=near,
         policy_j=board.mean(workload, policy, "j"),

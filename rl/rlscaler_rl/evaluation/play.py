@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from rlscaler_rl.baselines.lineup import Entry
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.evaluation import equal_cost, models
 from rlscaler_rl.evaluation.board import Board
@@ -23,7 +22,9 @@ from rlscaler_rl.evaluation.scenes import Stage, blocks_played, describe, digest
 from rlscaler_rl.evaluation.schema import Workload
 from rlscaler_rl.evaluation.settings import Settings
 from rlscaler_rl.simulation.episode import Run, run
+from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.tuning.lineup import Entry
 
 Progress = Callable[[str, str], None]
 
@@ -194,13 +195,15 @@ def _models(chosen: tuple[str, ...], folder: Path) -> list[models.Loaded]:
 def play_one(task: Task) -> Outcome:
     """Every stage of a workload with one contender."""
     settings = task.settings
-    finished, audit, record = [], Audit(), None
+    finished: list[Run] = []
+    audit, record = Audit(), None
+    level: LevelName = "fluid" if settings.level == "fluid" else "request"
     for stage in _stages(task.workload, settings):
         entry = _entries(task.kind, task.models, task.folder, task.workload, stage.fold)[task.contender]
         scenarios = _fitting(stage.scenarios, task)
         controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
         first = task.timeline and not finished
-        done = run(scenarios, controller, settings.seed, timeline=first, level=settings.level)
+        done = run(scenarios, controller, settings.seed, timeline=first, level=level)
         audit.add(f"{name_of(task.workload)}/{task.contender}", done.ledger, scenarios)
         finished.append(done)
         if first:

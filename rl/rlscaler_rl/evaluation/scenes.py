@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
@@ -15,7 +16,7 @@ from rlscaler_rl.evaluation.schema import Workload
 from rlscaler_rl.evaluation.settings import CSV, Settings
 from rlscaler_rl.evaluation.statistics import blocks_of
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
-from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, Recording, WorkloadError, cut, episodes
+from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, Recording, WorkloadError, blocks, cut, episodes
 from rlscaler_rl.workloads.library import splits
 
 NOTES = {
@@ -37,14 +38,22 @@ class Stage:
 
 
 def stages(workload: str, settings: Settings) -> list[Stage]:
-    """The test part; a trace that is cross-fitted is played fold by fold, every fold with its share of the episodes.
+    """The test part; a trace that is cross-fitted is played fold by fold, every block of it about as often.
 
     Raises EvaluationError for a trace that cannot be read or is too short.
     """
     folds = len(splits().traces[workload].folds) if workload in TRACES else 0
     if not folds:
         return [Stage(workload, None, _episodes(workload, settings, None, settings.episodes), settings.runs)]
-    shares = [len(part) for part in np.array_split(np.arange(settings.episodes), folds)]
+    try:
+        counts = [
+            blocks(workload, Part.TEST, settings.duration_seconds, traces=settings.traces, fold=fold) or 0
+            for fold in range(folds)
+        ]
+    except WorkloadError as error:
+        raise EvaluationError(f"workload {workload}: {error}") from error
+    ends = np.rint(settings.episodes * np.cumsum(counts) / max(sum(counts), 1)).astype(int)
+    shares = np.diff(ends, prepend=0).tolist()
     return [
         Stage(workload, fold, _episodes(workload, settings, fold, share), settings.runs)
         for fold, share in enumerate(shares)
@@ -100,7 +109,7 @@ def blocks_played(played: list[Stage]) -> tuple[int, ...] | None:
         return None
     numbered, first = [], 0
     for stage in played:
-        found = np.array(blocks_of(stage.scenarios.rate)) + first
+        found: NDArray[np.int64] = np.array(blocks_of(stage.scenarios.rate), np.int64) + first
         first = int(found.max()) + 1
         numbered.append(found)
     return tuple(joined(numbered, played[0].runs).ravel().tolist())

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm, t
 
 from rlscaler_rl.decision.types import Float
@@ -81,7 +83,7 @@ class Design:
         return self.blocks is None or self.units >= FEWEST_BLOCKS
 
 
-def blocks_of(rate: Float) -> tuple[int, ...]:
+def blocks_of(rate: NDArray[np.floating[Any]]) -> tuple[int, ...]:
     """Which episodes replay the same block: equal rows of the expected rate (N, T), numbered as they appear."""
     seen: dict[bytes, int] = {}
     return tuple(seen.setdefault(np.ascontiguousarray(row).tobytes(), len(seen)) for row in rate)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from rlscaler_rl.baselines.lineup import Entry
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.evaluation.board import METRICS, Board
@@ -24,6 +23,7 @@ from rlscaler_rl.live.errors import LiveError
 from rlscaler_rl.live.ground import Json, make_env
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.tuning.lineup import Entry
 from rlscaler_rl.workloads import PATTERNS
 
 EVALUATED = ("policy", "hpa", "rule", "random")

@@ -16,6 +16,8 @@ MOST = 5
 LINEAR_PERCENT = 50.0
 """Up to here the scale is linear, then logarithmic: a p95 at the timeout is -1000 % and more."""
 
+TICKS = (-10_000, -1000, -100, -50, 0, 50, 100, 1000)
+
 
 def improvement(result: ResultFile) -> Figure:
     """Latency, throughput, efficiency, stability and their weighted sum, one panel each."""
@@ -41,12 +43,16 @@ def improvement(result: ResultFile) -> Figure:
                 )
             panel.axhline(0, color="#33373c", lw=1)
             panel.set_yscale("symlog", linthresh=LINEAR_PERCENT)
+            low, high = panel.get_ylim()
+            panel.set_yticks([tick for tick in TICKS if low <= tick <= high])
+            panel.set_yticks([], minor=True)
+            panel.set_ylim(min(low, -LINEAR_PERCENT), max(high, LINEAR_PERCENT))
             panel.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
             weight = f", weight {WEIGHTS[part]:g}" if part in WEIGHTS else " sum"
             panel.set_title(f"{part.capitalize()}{weight}")
             panel.set_ylabel("%")
             panel.grid(axis="x", visible=False)
-        panels[-1].set_xticks(range(len(places)), [tables.title(place) for place in places])
+        panels[-1].set_xticks(range(len(places)), [tables.title(place) for place in places], fontsize=8.5)
         handles, labels = panels[0].get_legend_handles_labels()
         made.legend(handles, labels, loc="outside lower center", ncols=len(shown), fontsize=9.5)
         made.suptitle(

@@ -25,7 +25,13 @@ COLOURS = {
     "static_max": "#6b7785",
     "static_mid": "#98a3af",
     "static_peak": "#4c5561",
-    "hindsight": "#111111",
+    "static_gpu_only": "#5a4fcf",
+    "static_cpu_only": "#b8a7f0",
+    "kpa": "#c5a3dc",
+    "greedy": "#cdb68a",
+    "static_tuned": "#2f3740",
+    "hindsight": "#555555",
+    "hindsight_tuned": "#111111",
 }
 SWEEP, CONTROL, SEED = "#f0a36b", "#b9b4ac", "#8db8f0"
 GPU, CPU, LOAD, LATE = "#4b7bbf", "#9fc3ea", "#1b1b1b", "#d1243c"
@@ -76,4 +82,4 @@ def styled() -> Any:
 
 
 def save(made: Figure, path: Path) -> None:
-    made.savefig(path, dpi=130)
+    made.savefig(path, dpi=110)

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rlscaler_rl.evaluation.board import ALL
+from rlscaler_rl.evaluation.gate import BEGIN
 from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import firstpage, tables
 from rlscaler_rl.evaluation.schema import Difference, ResultFile
@@ -84,25 +85,24 @@ def _closed(axes: Any, result: ResultFile, listed: list[str]) -> None:
             axes.annotate("next to no distance", (0, height), ha="left", va="center", fontsize=8, color="#8a929c")
             continue
         tint = look.COLOURS["policy"] if item.percent > 0 else look.LATE
-        share = float(np.clip(item.percent, -100, 150))
+        share = float(np.clip(item.percent, -100, 125))
         axes.barh(height, share, 0.62, color=tint, alpha=0.75)
-        axes.plot(np.clip([item.low, item.high], -100, 150), [height, height], color="#33373c", lw=1)
+        axes.plot(np.clip([item.low, item.high], -100, 125), [height, height], color="#33373c", lw=1)
         axes.annotate(
             f"{item.percent:.0f} %",
-            (max(share, min(item.high, 150), 0), height),
-            (4, 0),
-            textcoords="offset points",
+            (178, height),
+            ha="right",
             va="center",
             fontsize=8,
             color="#4a4f55",
-            annotation_clip=False,
         )
     axes.axvline(0, color="#33373c", lw=1)
     axes.axvline(100, color="#111111", lw=1, ls="--")
     axes.set_xlim(-105, 180)
     axes.set_xticks([-100, -50, 0, 50, 100])
     axes.set_title("distance closed")
-    axes.set_xlabel("%: 0 tuned HPA, 100 hindsight rule")
+    begin = "tuned HPA" if result.closed and result.closed[0].begin == BEGIN[0] else "default HPA"
+    axes.set_xlabel(f"%: 0 is the {begin}, 100 the hindsight rule")
     axes.grid(axis="y", visible=False)
 
 

@@ -90,12 +90,12 @@ def losses_table(result: ResultFile) -> Table:
         )
         for name in listed
     ]
+    margin = f"{result.gate.margin_percent:g} %"
     note = (
-        "J of the policy minus J of the rival and in %: above 0 the policy is worse. loss and win: the 95 % interval "
-        "is off zero; otherwise undecided. cost and its physical floor in GPU replica equivalents. gate: better than "
-        "HPA and rule tuned for the load, or within "
-        f"{result.gate.margin_percent:g} % of the better on a smooth load (s). closed: share of the distance from the "
-        "first to the hindsight rule."
+        "J of the policy minus J of the rival, in % of the rival's, with its 95 % interval: above 0 the policy is "
+        "worse; loss and win have intervals off zero, the rest is undecided. cost and its physical floor in GPU "
+        "replica equivalents. gate: better than HPA and rule tuned for the load, or at most "
+        f"{margin} above on a smooth load (s). closed: share of the distance from the tuned HPA to the hindsight rule."
     )
     return Table("WHERE IT LOSES AND BY HOW MUCH", note, header, rows)
 
@@ -128,7 +128,10 @@ def _figures(row: Row, floor: float) -> tuple[str, ...]:
 
 
 def difference_cell(found: Difference | None) -> str:
-    return "" if found is None else f"{found.mean:+.2f} ({found.percent:+.1f} %) {found.verdict}"
+    """In % of the rival's J, with its interval and the verdict."""
+    if found is None:
+        return ""
+    return f"{found.percent:+.1f} % [{found.low_percent:+.0f}, {found.high_percent:+.0f}] {found.verdict}"
 
 
 def _gate_cell(row: GateRow | None) -> str:

@@ -28,15 +28,16 @@ _STYLE: dict[str, Any] = {
 }
 _HEADINGS = {
     "hpa_tuned": "HPA-1",
-    "hpa_tuned_all": "HPA-all",
+    "hpa_tuned_all": "HPA-a",
     "rule_tuned": "rule-1",
-    "rule_tuned_all": "rule-all",
+    "rule_tuned_all": "rule-a",
     "hpa": "HPA",
     "rule": "rule",
     "keda": "KEDA",
+    "hindsight_tuned": "hinds.",
     "hindsight": "hinds.",
 }
-_MOST_COLUMNS = 6
+_MOST_COLUMNS = 5
 
 
 def show(result: ResultFile, folder: Path, console: Console) -> None:
@@ -55,14 +56,14 @@ def show(result: ResultFile, folder: Path, console: Console) -> None:
 def _matrix(result: ResultFile, style: str) -> RichTable:
     """J per workload, the ones with losses first; red beats the policy, green is beaten by it."""
     cells = {(row.workload, row.contender): row for row in result.rows}
-    names = [name for name in _HEADINGS if (ALL, name) in cells][:_MOST_COLUMNS]
-    if (ALL, "hindsight") in cells and "hindsight" not in names:
-        names[-1] = "hindsight"
+    known = [name for name in _HEADINGS if (ALL, name) in cells]
+    end = [item.end for item in result.closed[:1]]
+    names = [*[name for name in known if "hindsight" not in name][: _MOST_COLUMNS - len(end)], *end]
     made = RichTable(
         title="LOSSES FIRST: J per workload",
         padding=(0, 1, 0, 0),
-        caption="red beats the policy, green is beaten by it, yellow is undecided; -1 tuned for this load,\n"
-        "-all for all loads; hindsight knows the load; floor: what answering costs at least",
+        caption="red beats the policy, green is beaten by it, yellow is undecided; -1 tuned for\n"
+        "this load, -a for all; hindsight knows the load; floor: what answering costs",
         **_STYLE | {"title_style": style},
     )
     made.add_column("workload", no_wrap=True)
