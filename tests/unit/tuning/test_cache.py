@@ -1,0 +1,157 @@
+"""What is kept, what is found again, and what makes it out of date."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.tuning import cache
+from rlscaler_rl.tuning.cache import Record, Tuned, load, save
+from rlscaler_rl.tuning.cli import tune as tune_command
+from rlscaler_rl.tuning.command import check, refresh, stale
+from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.errors import TuningError
+from rlscaler_rl.tuning.job import Job, jobs
+from rlscaler_rl.tuning.lineup import lineup
+from rlscaler_rl.tuning.score import tune_part
+from rlscaler_rl.tuning.table import tables
+
+QUIET = Console(quiet=True)
+SMALL = {"budget": 6, "finalists": 1, "episodes": 2}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A small tuning of one contender, for all loads and for one of its own."""
+    path = tmp_path_factory.mktemp("tuned") / "tuned.json"
+    refresh(jobs(("max",), ("all", "ramp"), **SMALL), path, QUIET)
+    return path
+
+
+def chosen(**changes):
+    return [Job("max", "ramp", **{**SMALL, **changes})]
+
+
+def probes(path):
+    return load(path).probes
+
+
+def test_tuning_never_ends_up_worse_than_the_default(file):
+    for record in load(file).records:
+        assert record.j <= record.default_j
+        assert record.trials == 6
+
+
+def test_what_is_current_is_not_tuned_again(file):
+    before = file.read_text()
+    assert check(chosen(), file, QUIET)
+    refresh(chosen(), file, QUIET)
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("job", "change", "reason"),
+    [
+        (Job("max", "spike", **SMALL), {}, "not tuned yet"),
+        (Job("max", "ramp", budget=9, finalists=1, episodes=2), {}, "tuned with 6 trials"),
+        (Job("max", "ramp", budget=6, finalists=1, episodes=3), {}, "the episodes have changed"),
+        (Job("max", "ramp", **SMALL), {"space": "0" * 12}, "the search space has changed"),
+    ],
+)
+def test_what_makes_a_record_stale(file, job, change, reason):
+    kept = load(file)
+    records = [record.model_copy(update=change) for record in kept.records]
+    found = stale([job], Tuned(probes=kept.probes, records=records), kept.probes)
+    assert found == {job: reason}
+
+
+def test_a_changed_meter_makes_everything_of_a_contender_stale(file):
+    kept = load(file)
+    moved = {"max": [1.01 * j for j in kept.probes["max"]]}
+    assert set(stale(chosen(), kept, moved).values()) == {"the meter or the contender has changed"}
+    noise = {"max": [j * (1 + 1e-6) for j in kept.probes["max"]]}
+    assert not stale(chosen(), kept, noise)
+
+
+def test_a_file_is_read_as_it_was_written(file, tmp_path):
+    copy = tmp_path / "copy.json"
+    save(load(file), copy)
+    assert load(copy) == load(file)
+    assert load(tmp_path / "none.json") == Tuned()
+
+
+def test_a_damaged_file_names_itself_and_the_remedy(tmp_path):
+    path = tmp_path / "tuned.json"
+    path.write_text('{"records": [{"contender": "hpa"}]}')
+    with pytest.raises(TuningError, match=r"tuned\.json.*rlscaler tune"):
+        load(path)
+
+
+def test_an_unknown_contender_is_named():
+    with pytest.raises(TuningError, match="choose from hpa, keda"):
+        cache.record_of("cron")
+
+
+def test_settings_from_another_space_are_refused(monkeypatch, file):
+    old = [record.model_copy(update={"space": "0" * 12}) for record in load(file).records]
+    monkeypatch.setattr(cache, "_loaded", lambda: Tuned(records=old))
+    with pytest.raises(TuningError, match="has changed since"):
+        cache.tuned("max", "ramp")
+
+
+def test_a_workload_without_settings_gets_those_for_all(monkeypatch, file):
+    monkeypatch.setattr(cache, "_loaded", lambda: load(file))
+    assert cache.record_of("max", "ramp").workload == "ramp"
+    assert cache.record_of("max", "my_own_trace").workload is None
+    scenarios = tune_part("ramp", None, 2)
+    assert np.isfinite(run(scenarios, cache.tuned("max", "ramp")(scenarios.rate)).result.j).all()
+
+
+def test_the_lineup_leaves_out_who_was_not_tuned(monkeypatch, file):
+    monkeypatch.setattr(cache, "_loaded", lambda: load(file))
+    from rlscaler_rl.decision import bundled
+
+    for workload in (None, "ramp", "azure_code"):
+        names = [entry.name for entry in lineup(bundled.load("rule"), "rule", workload=workload)]
+        assert names[0] == "policy"
+        assert "max_tuned" in names
+        assert "hpa_tuned" not in names
+        assert len(names) == len(set(names))
+
+
+def test_every_workload_has_a_job_and_the_held_out_one_two():
+    found = jobs()
+    assert len(found) == len(CONTENDERS) * 11
+    assert {job.fold for job in found if job.workload == "azure_code"} == {0, 1}
+    assert {job.fold for job in found if job.workload != "azure_code"} == {None}
+
+
+def test_tables_show_before_and_after(file):
+    shown = tables(load(file))
+    assert "| all loads |" in shown
+    assert "| ramp |" in shown
+    assert "### Max of recent" in shown
+    assert "→" in shown
+
+
+def test_the_command_line_names_what_it_does_not_know():
+    found = CliRunner().invoke(tune_command, ["--contenders", "cron"])
+    assert found.exit_code == 2
+    assert "choose from hpa" in found.output
+
+
+def test_check_fails_where_something_is_missing(file):
+    options = ["--budget", "6", "--episodes", "2", "--file", str(file), "--check"]
+    assert CliRunner().invoke(tune_command, ["--contenders", "max", "--workloads", "ramp", *options]).exit_code == 0
+    missing = CliRunner().invoke(tune_command, ["--contenders", "max", "--workloads", "spike", *options])
+    assert missing.exit_code == 1
+    assert "not tuned yet" in missing.output
+
+
+def test_the_shipped_settings_fit_the_search_spaces():
+    for record in load().records:
+        assert record.space == cache.space_digest(CONTENDERS[record.contender]), record.key
+        assert Record.model_validate(record.model_dump()) == record

@@ -1,0 +1,62 @@
+"""The search itself, on functions whose minimum is known."""
+
+from __future__ import annotations
+
+import numpy as np
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from rlscaler_rl.tuning.search import POPULATION, grid, search
+
+SPACE = {"x": FloatDistribution(0.0, 1.0), "n": IntDistribution(0, 20), "kind": CategoricalDistribution(["a", "b"])}
+START = {"x": 0.9, "n": 20, "kind": "b"}
+
+
+def score(found):
+    return np.array([(one.get("x", 0.3) - 0.3) ** 2 + (one["n"] - 5) ** 2 / 400 + (one["kind"] == "b") for one in found])
+
+
+class Recorder:
+    """Scores and remembers the batches it was asked for."""
+
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, found):
+        self.batches.append(list(found))
+        return score(found)
+
+
+def test_it_comes_near_the_minimum_within_its_budget():
+    recorder = Recorder()
+    trials = search(SPACE, [START], recorder, 240)
+    assert len(trials) == sum(map(len, recorder.batches)) == 240
+    assert trials[0].j < 0.01
+    assert trials[0].found["kind"] == "a"
+    assert [trial.j for trial in trials] == sorted(trial.j for trial in trials)
+
+
+def test_what_is_known_is_played_first_and_batches_are_large():
+    recorder = Recorder()
+    search(SPACE, [START, {**START, "kind": "a"}], recorder, 200)
+    assert recorder.batches[0] == [START, {**START, "kind": "a"}]
+    assert all(len(batch) == POPULATION for batch in recorder.batches[2:-1])
+
+
+def test_the_same_seed_finds_the_same():
+    one, two = (search(SPACE, [START], score, 120, seed=3) for _ in range(2))
+    assert [trial.found for trial in one] == [trial.found for trial in two]
+
+
+def test_a_small_space_is_played_whole():
+    space = {"n": IntDistribution(0, 8, step=2), "kind": CategoricalDistribution(["a", "b"])}
+    recorder = Recorder()
+    trials = search(space, [], recorder, 10)
+    assert len(recorder.batches) == 1
+    assert len({tuple(trial.found.items()) for trial in trials}) == 10
+    assert trials[0].found == {"n": 4, "kind": "a"}
+    assert grid(space, 9) is None, "one trial too few"
+    assert grid(SPACE, 10**9) is None, "no end of points"
+
+
+def test_a_budget_smaller_than_what_is_known():
+    assert len(search(SPACE, [START] * 3, score, 2)) == 2
