@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from rlscaler_rl.training.errors import DistributionError
+
 Config = TypeVar("Config")
 Result = TypeVar("Result")
 
@@ -32,11 +34,13 @@ OBJECT_STORE_BYTES = 128 * 2**20
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 
 # The first, whatever its name says, makes 127.0.0.1 the node's address: otherwise every port is open to the network.
-_LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_raylet_start_wait_time_s": "300"}
-
-
-class DistributionError(RuntimeError):
-    """Runs cannot be distributed; the message says what is missing."""
+# The others let a machine that is busy take its time.
+_LOCAL_ENVIRONMENT = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_raylet_start_wait_time_s": "600",
+    "RAY_agent_register_timeout_ms": "600000",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "300",
+}
 
 
 def map_runs(

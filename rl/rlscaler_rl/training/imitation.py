@@ -30,12 +30,12 @@ TEACHER_SHARE = 0.3
 
 class CriticFirst(BaseCallback):
     """Holds the actor as it is during the first rollouts: an actor that is good already and a critic that knows
-    nothing yet would be spoilt by the first updates.
+    nothing yet would be spoilt by the first updates. `done` rollouts are behind a run that is resumed.
     """
 
-    def __init__(self, rollouts: int) -> None:
+    def __init__(self, rollouts: int, done: int = 0) -> None:
         super().__init__()
-        self.rollouts, self.done = rollouts, 0
+        self.rollouts, self.done = rollouts, done
 
     def _on_rollout_start(self) -> None:
         for part in actor_parts(self.model.policy):
@@ -72,7 +72,7 @@ def imitate(model: PPO, env: SimulatorVecEnv, *, rounds: int, seed: int) -> list
             with torch.no_grad():
                 own = policy(torch.as_tensor(observations, device=policy.device))[0].cpu().numpy()
             observations = env.step(np.where(rng.random((len(own), 1)) < share, advice, own))[0]
-        inputs, targets = torch.as_tensor(np.concatenate(seen)), torch.as_tensor(np.concatenate(taught))
+        inputs, targets = (torch.as_tensor(np.concatenate(rows), device=policy.device) for rows in (seen, taught))
         for _ in range(EPOCHS):
             order = torch.randperm(len(inputs), generator=torch_rng)
             losses_here = [_step(policy, optimizer, inputs[part], targets[part]) for part in order.split(MINIBATCH)]

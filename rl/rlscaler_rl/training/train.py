@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -20,11 +19,16 @@ from rlscaler_rl.decision.actor import Actor
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.types import OBSERVATIONS
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
-from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, Recorder, TimeLimitBootstrap
+from rlscaler_rl.training import checkpoint
+from rlscaler_rl.training import device as devices
+from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
-from rlscaler_rl.training.export import export, write
+from rlscaler_rl.training.export import write
+from rlscaler_rl.training.files import write_atomically
+from rlscaler_rl.training.guard import GuardedPPO
 from rlscaler_rl.training.imitation import CriticFirst, imitate
 from rlscaler_rl.training.policy import ScalingPolicy
+from rlscaler_rl.training.recorder import Recorder
 from rlscaler_rl.training.weighted import objective_of
 from rlscaler_rl.workloads import TraceLoads
 
@@ -37,17 +41,6 @@ CALIBRATION_STEPS = 24
 def new_folder(root: Path = RESULTS) -> Path:
     """rl/training_YYYYMMDD_HHMMSS."""
     return root / f"training_{datetime.now():%Y%m%d_%H%M%S}"
-
-
-def newest_checkpoint(folder: Path) -> Path:
-    """model_episode_N.zip with the highest N. Raises ConfigError where there is none."""
-    found = {int(match[1]): path for path in folder.glob("model_episode_*.zip") if (match := _NUMBER.search(path.name))}
-    if not found:
-        raise ConfigError(f"{folder}: no model_episode_*.zip to go on from; start a new run without --resume")
-    return found[max(found)]
-
-
-_NUMBER = re.compile(r"model_episode_(\d+)\.zip$")
 
 
 def make_env(config: TrainingConfig) -> SimulatorVecEnv:
@@ -65,14 +58,16 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
     )
 
 
-def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None, *, foresight: bool = False) -> PPO:
+def make_model(
+    config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None, *, foresight: bool = False, device: str = "cpu"
+) -> GuardedPPO:
     """An untrained model; TensorBoard files go to `folder`/tensorboard.
 
     With `foresight` the actor reads the critic's columns too, the near future among them: a test of the optimiser, of
     no use to anybody else.
     """
     agent, stack_width = config.agent, len(OBSERVATIONS) * config.environment.stack_size
-    return PPO(
+    model = GuardedPPO(
         ScalingPolicy,
         env,
         learning_rate=learning_rate(agent),
@@ -92,8 +87,10 @@ def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None
         },
         tensorboard_log=str(folder / "tensorboard") if folder else None,
         seed=config.agent.seed,
-        device="cpu",
+        device=device,
     )
+    model.folder = folder
+    return model
 
 
 def prepare(model: PPO, config: TrainingConfig) -> None:
@@ -122,43 +119,82 @@ def learning_rate(agent: AgentConfig) -> Callable[[float], float]:
     return lambda remaining: last + (first - last) * remaining
 
 
-def train(config: TrainingConfig, folder: Path, *, resume: bool = False, progress: bool = True) -> Path:
-    """Train into `folder` and export its best model; returns the folder.
+def train(
+    config: TrainingConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    progress: bool = True,
+    stop: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = print,
+    label: str = "",
+) -> Path:
+    """Train into `folder`, where the best model so far is exported as soon as there is one; returns the folder.
 
-    Interrupted by Ctrl-C it saves a checkpoint to `resume` from, exports what it has, and returns as usual.
+    `label` begins the lines of progress. `stop` is asked after every update; when it says so, and on Ctrl-C,
+    KeyboardInterrupt is raised once the folder holds a policy and, if `stop` asked, a checkpoint of this moment.
+    Raises ConfigError for what cannot be used or resumed, DivergedError when a loss or a weight is not finite.
     """
+    begun = checkpoint.newest(folder, say) if resume else None
+    if begun is not None:
+        checkpoint.check(begun, config)
+    elif checkpoint.found(folder):
+        raise ConfigError(f"{folder}: a training is in it; go on with --resume or choose another folder with --out")
     set_up(config)
-    env = make_env(config)
+    device = _device(config, begun)
+    say(str(device))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(config.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    recorder = Recorder(folder, config)
-    if resume:
-        recorder.restore()
-        model = PPO.load(newest_checkpoint(folder), env=env, device="cpu")
+    write_atomically(folder / "config.json", config.model_dump_json(indent=1) + "\n")
+    env = make_env(config)
+    model = make_model(config, env, folder, device=device.name)
+    recorder = Recorder(folder, config, device, stop)
+    if begun is not None:
+        recorder.restore(begun.state["progress"])
+        checkpoint.put(begun, model)
+        say(f"going on after {model.num_timesteps:,} of {config.agent.steps:,} steps")
     else:
-        model = make_model(config, env, folder)
         prepare(model, config)
-    entropy = EntropySchedule(config.agent.entropy, config.agent.final_entropy)
-    callbacks: list[BaseCallback] = [entropy, TimeLimitBootstrap(), recorder]
-    if config.agent.imitation_rounds and not resume:
-        callbacks.append(CriticFirst(config.agent.critic_rollouts))
-    bar = ProgressBar(recorder)
-    left = config.agent.steps - model.num_timesteps if resume else config.agent.steps
+    try:
+        _learn(model, config, recorder, ProgressBar(recorder, label) if progress else None)
+    except KeyboardInterrupt:
+        if not recorder.rows:
+            recorder.validate()
+        raise
+    finally:
+        env.close()
+    return folder
+
+
+def _learn(model: PPO, config: TrainingConfig, recorder: Recorder, bar: ProgressBar | None) -> None:
+    agent, done = config.agent, model.num_timesteps
+    callbacks: list[BaseCallback] = [
+        EntropySchedule(agent.entropy, agent.final_entropy),
+        TimeLimitBootstrap(),
+        recorder,
+    ]
+    if agent.imitation_rounds:
+        callbacks.append(CriticFirst(agent.critic_rollouts, done // (model.n_steps * model.n_envs)))
     try:
         model.learn(
-            max(left, 0),
-            callback=[*callbacks, bar] if progress else callbacks,
-            reset_num_timesteps=not resume,
+            max(agent.steps - done, 0),
+            callback=[*callbacks, bar] if bar else callbacks,
+            reset_num_timesteps=not done,
             tb_log_name="ppo",
         )
-    except KeyboardInterrupt:
-        bar.close()
-        model.save(folder / f"model_episode_{recorder._per_env()}.zip")
-        recorder.validate()
-    best = PPO.load(folder / "best_model.zip", device="cpu")
-    content, manifest = export(best.policy, config, best.num_timesteps)
-    write(folder, "policy", "manifest.json", content, manifest)
-    return folder
+    finally:
+        if bar:
+            bar.close()
+
+
+def _device(config: TrainingConfig, begun: checkpoint.Checkpoint | None) -> devices.Choice:
+    wanted, there = config.agent.device, devices.available()
+    if begun is not None and wanted == devices.AUTO and begun.state["device"] in there:
+        return devices.Choice(begun.state["device"], reason="as before the interruption")
+
+    def make(device: str) -> PPO:
+        return make_model(config, make_env(config), None, device=device)
+
+    return devices.choose(wanted, there, lambda device: devices.time_update(make, device))
 
 
 def summary(folder: Path) -> str:

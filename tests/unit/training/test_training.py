@@ -16,12 +16,12 @@ from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
-from rlscaler_rl.training import validation
+from rlscaler_rl.training import checkpoint, validation
 from rlscaler_rl.training.archive import actor_from_zip
 from rlscaler_rl.training.cli import train as command
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
-from rlscaler_rl.training.train import install, make_env, make_model, newest_checkpoint, summary, train
+from rlscaler_rl.training.train import install, make_env, make_model, summary, train
 
 SMALL = {
     "environment": {"envs": 12, "episode_duration": 60, "action_interval": 30, "stack_size": 4},
@@ -65,14 +65,14 @@ def test_a_run_leaves_what_it_promises_and_can_go_on(tmp_path, small):
     assert rows[-1]["steps"] == small.agent.steps
     assert "ramp" in summary(folder)
 
-    before = newest_checkpoint(folder)
+    before = checkpoint.found(folder)[0]
     more = TrainingConfig.load(folder / "config.json", steps=small.agent.steps * 2)
     train(more, folder, resume=True, progress=False)
     again = json.loads((folder / "training_progress.json").read_text())
     assert again[: len(rows)] == rows
     assert again[-1]["steps"] == more.agent.steps
     assert again[-1]["episodes"] > rows[-1]["episodes"]
-    assert newest_checkpoint(folder) != before
+    assert checkpoint.found(folder)[0] != before
 
 
 def test_the_exported_graph_says_what_the_network_says(model, small):
@@ -146,7 +146,7 @@ def test_the_command_trains_and_refuses_what_it_cannot_do(tmp_path):
     assert "mean" in done.output
     for arguments, said in (
         (["--resume"], "--out"),
-        (["--resume", "--out", str(tmp_path / "empty")], "no model_episode"),
+        (["--resume", "--out", str(tmp_path / "empty")], "no resume_episode"),
     ):
         refused = CliRunner().invoke(command, arguments)
         assert refused.exit_code != 0

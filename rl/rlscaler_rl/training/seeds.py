@@ -1,0 +1,211 @@
+"""The same training with several seeds side by side, and the best of them by validation."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rlscaler_rl.training import checkpoint
+from rlscaler_rl.training.config import ConfigError, TrainingConfig
+from rlscaler_rl.training.distributed import LOCAL, WORKERS, map_runs, session
+from rlscaler_rl.training.errors import TrainingError
+from rlscaler_rl.training.files import write_atomically
+
+FIGURES = ("j", "cost", "late_percent")
+BEST = ("best_model.zip", "policy.onnx", "manifest.json", "config.json", "training_progress.json")
+TOKEN = ".shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One seed, as it is sent to a worker."""
+
+    config: str
+    folder: str
+    token: str
+    """In a file of the folder above: a worker that reads it there shares the disk with whoever sent the job."""
+    resume: bool
+    keeper: Any = None
+    """Holds what a run has written so far, for workers that share no disk; None where all do."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a seed; `error` instead of figures where it failed."""
+
+    seed: int
+    steps: int = 0
+    seconds: float = 0.0
+    device: str = ""
+    j: float = float("nan")
+    cost: float = float("nan")
+    late_percent: float = float("nan")
+    error: str = ""
+
+
+class Keeper:
+    """The files of every unfinished run, in the memory of the cluster's head."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, dict[str, bytes]] = {}
+
+    def put(self, folder: str, files: dict[str, bytes]) -> None:
+        self._files[folder] = files
+
+    def get(self, folder: str) -> dict[str, bytes]:
+        return self._files.get(folder, {})
+
+
+def train_seeds(
+    config: TrainingConfig,
+    seeds: Sequence[int],
+    folder: Path,
+    address: str | None = None,
+    *,
+    workers: int = WORKERS,
+    resume: bool = False,
+    say: Callable[[str], None] = print,
+) -> list[Outcome]:
+    """Train into folder/seed_N, write seeds.json and copy the best seed's policy into the folder.
+
+    A seed that fails is reported and does not stop the others. Raises ConfigError for what cannot be begun or resumed,
+    TrainingError where every seed failed.
+    """
+    folder = folder.resolve()
+    if not resume and any(checkpoint.found(folder / f"seed_{seed}") for seed in seeds):
+        raise ConfigError(f"{folder}: trainings are in it; go on with --resume or choose another folder with --out")
+    token = secrets.token_hex(8)
+    for seed in seeds:
+        (folder / f"seed_{seed}").mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / TOKEN, token)
+    outcomes = []
+    try:
+        with session(address, workers=workers) as ray:
+            keeper = None if address in (None, LOCAL) else _keeper(ray)
+            jobs = [Job(_seeded(config, seed), str(folder / f"seed_{seed}"), token, resume, keeper) for seed in seeds]
+            for job, (outcome, files) in zip(jobs, map_runs(train_seed, jobs, address), strict=True):
+                _unpack(Path(job.folder), files)
+                outcomes.append(outcome)
+                say(_line(outcome))
+    finally:
+        (folder / TOKEN).unlink(missing_ok=True)
+    _finish(folder, outcomes)
+    return outcomes
+
+
+def _keeper(ray: Any) -> Any:
+    return ray.remote(num_cpus=0, resources={"node:__internal_head__": 0.001})(Keeper).remote()
+
+
+def _seeded(config: TrainingConfig, seed: int) -> str:
+    agent = config.agent.model_copy(update={"seed": seed, "torch_threads": 1})
+    return config.model_copy(update={"agent": agent}).model_dump_json()
+
+
+def train_seed(job: Job) -> tuple[Outcome, dict[str, bytes]]:
+    """Train one seed, on from its checkpoint where there is one; the files are empty where the disk is shared."""
+    config, shared = TrainingConfig.model_validate_json(job.config), Path(job.folder)
+    token = shared.parent / TOKEN
+    if job.keeper is None or (token.is_file() and token.read_text() == job.token):
+        return _train(config, shared, lambda: False), {}
+    import ray
+
+    with tempfile.TemporaryDirectory(prefix="rlscaler-seed-") as scratch:
+        folder, kept = Path(scratch), _Kept(job)
+        _unpack(folder, ray.get(job.keeper.get.remote(job.folder)))
+        outcome = _train(config, folder, lambda: kept.up_to_date(folder))
+        return outcome, pack(folder)
+
+
+class _Kept:
+    """Sends the folder to the keeper whenever it has a new checkpoint."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.sent = job, b""
+
+    def up_to_date(self, folder: Path) -> bool:
+        """Always false: asked after every update, as a run asks whether to stop."""
+        import ray
+
+        newest = "".join(f"{path.name} {path.stat().st_mtime_ns}" for path in checkpoint.found(folder)[:1]).encode()
+        if newest != self.sent:
+            ray.get(self.job.keeper.put.remote(self.job.folder, pack(folder)))
+            self.sent = newest
+        return False
+
+
+def _train(config: TrainingConfig, folder: Path, stop: Callable[[], bool]) -> Outcome:
+    from rlscaler_rl.training.train import train
+
+    outcome = Outcome(config.agent.seed)
+    try:
+        train(config, folder, resume=bool(checkpoint.found(folder)), stop=stop, label=f"seed {config.agent.seed}: ")
+    except (ConfigError, TrainingError) as error:
+        outcome.error = str(error)
+        return outcome
+    rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
+    best = min(rows, key=lambda row: row["validation"]["mean"]["j"])
+    outcome.steps, outcome.seconds, outcome.device = rows[-1]["steps"], rows[-1]["seconds"], rows[-1]["device"]
+    for name in FIGURES:
+        setattr(outcome, name, best["validation"]["mean"][name])
+    return outcome
+
+
+def pack(folder: Path) -> dict[str, bytes]:
+    """What a run goes on from and what it is for: everything but the older checkpoints and TensorBoard's files."""
+    newest = {path.name for path in checkpoint.found(folder)[:1]}
+    passed_over = ("model_episode_", "resume_episode_", ".")
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.is_file() and (path.name in newest or not path.name.startswith(passed_over))
+    }
+
+
+def _unpack(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        write_atomically(folder / Path(name).name, content)
+
+
+def _finish(folder: Path, outcomes: list[Outcome]) -> None:
+    rows = [asdict(outcome) for outcome in outcomes]
+    good = [outcome for outcome in outcomes if not outcome.error]
+    if not good:
+        raise TrainingError(f"{folder}: every seed failed; the first: {outcomes[0].error}")
+    body = {"seeds": rows, "mean": _over(good, statistics.fmean), "std": _over(good, _std)}
+    best = min(good, key=lambda outcome: outcome.j)
+    write_atomically(folder / "seeds.json", json.dumps(body | {"best": best.seed}, indent=1) + "\n")
+    for name in BEST:
+        write_atomically(folder / name, (folder / f"seed_{best.seed}" / name).read_bytes())
+
+
+def _over(outcomes: list[Outcome], function: Callable[[Iterable[float]], float]) -> dict[str, float]:
+    return {name: function([getattr(outcome, name) for outcome in outcomes]) for name in FIGURES}
+
+
+def _std(values: Iterable[float]) -> float:
+    """Of the population the seeds are drawn from; NaN of a single one."""
+    several = list(values)
+    return statistics.stdev(several) if len(several) > 1 else float("nan")
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.error:
+        return f"seed {outcome.seed}: failed: {outcome.error}"
+    return f"seed {outcome.seed}: best J {outcome.j:.3f} after {outcome.seconds / 60:.1f} min on {outcome.device}"
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Seeds with the figures of their best validation, and mean and standard deviation over them."""
+    good = [outcome for outcome in outcomes if not outcome.error]
+    rows = [(str(outcome.seed), *(getattr(outcome, name) for name in FIGURES)) for outcome in good]
+    rows += [(name, *_over(good, function).values()) for name, function in (("mean", statistics.fmean), ("std", _std))]
+    lines = [f"{name:>5}  {j:8.3f}  {cost:8.3f}  {late:8.2f} %" for name, j, cost, late in rows]
+    failed = [_line(outcome) for outcome in outcomes if outcome.error]
+    return "\n".join([f"{'seed':>5}  {'J':>8}  {'cost':>8}  {'late':>8}", *lines, *failed])
