@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard
@@ -23,9 +24,11 @@ from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.decide import decide
 from rlscaler_rl.decision.observation import observe, sense, stacked_input
+from rlscaler_rl.decision.samples import known
 from rlscaler_rl.decision.shield import act, floor_tick
 from rlscaler_rl.decision.traffic import traffic_weights
 from rlscaler_rl.decision.types import (
+    SIGNALS,
     Decision,
     Flag,
     Float32,
@@ -148,7 +151,8 @@ class Episode:
         decision, self.state = act(
             self.params, self.state, self.samples, self.observation, action, trusted, residual=self._residual
         )
-        await self._write(decision)
+        with self._losses():
+            await self._write(decision)
         return decision
 
     async def ask(self, controller: Controller, rng: np.random.Generator) -> None:
@@ -157,9 +161,11 @@ class Episode:
             if hasattr(controller, "bind"):
                 controller.bind(self.params, self._sensed, self.samples)
             decision, self.observation, self.state = decide(self.params, self._sensed, self.samples, controller)
-            await self._write(decision)
+            with self._losses():
+                await self._write(decision)
         elif is_contender(controller):
-            await self._place(controller, rng)
+            with self._losses():
+                await self._place(controller, rng)
 
     async def _place(self, contender: Contender, rng: np.random.Generator) -> None:
         params, state = self.params, self.state
@@ -195,7 +201,7 @@ class Episode:
         await asyncio.sleep(max(0.0, second - self.elapsed))
 
     async def _tick(self, controller: Controller | None, rng: np.random.Generator | None) -> None:
-        try:
+        with self._losses():
             await self._sense()
             if is_contender(controller) and rng is not None:
                 await self._place(controller, rng)
@@ -203,6 +209,12 @@ class Episode:
                 decision, self.state = floor_tick(self.params, self.state, self.samples)
                 await self._write(decision)
             self._failing_since = None
+
+    @contextmanager
+    def _losses(self) -> Iterator[None]:
+        """A cluster that does not answer loses the tick; one that does not answer for long ends the episode."""
+        try:
+            yield
         except LiveEnvironmentError:
             self.counts.lost_ticks += 1
             self._failing_since = self._failing_since or time.monotonic()
@@ -211,10 +223,10 @@ class Episode:
 
     async def _measured(self) -> tuple[Float32, Spent]:
         """Observation and meters at the end of an interval; tried again until the time for that is over."""
-        since = self._failing_since or time.monotonic()
+        since, spent = self._failing_since or time.monotonic(), Spent()
         while True:
             try:
-                spent = await self._service.metered()
+                spent = spent.plus(await self._service.metered())
                 stacked = await self._observe()
                 self._failing_since = None
                 return stacked, spent
@@ -226,11 +238,12 @@ class Episode:
     async def _sense(self) -> None:
         self.samples = await self._service.sense()
         self.state = self._sensed = sense(self.params, self.state, self.samples)
+        is_known = dict(zip(SIGNALS, known(self.params, self.samples)[0], strict=True))
         self.timeline.append(
             {
                 "second": self.elapsed,
-                "arrival_rate": float(self.samples.arrival_rate[0]),
-                "p95_ms": float(self.samples.p95_ms[0]),
+                "arrival_rate": float(self.samples.arrival_rate[0]) if is_known["arrival_rate"] else math.nan,
+                "p95_ms": float(self.samples.p95_ms[0]) if is_known["p95_latency"] else math.nan,
                 "spec_replicas": _pair(self.samples.spec_replicas[0]),
                 "ready_replicas": _pair(self.samples.ready_replicas[0]),
                 "weights": _pair(self.state.weights[0]),

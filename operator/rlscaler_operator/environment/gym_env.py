@@ -62,14 +62,14 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         self._loop: BackgroundLoop | None = None
         self._service: LiveService | None = None
         self._episode: Episode | None = None
-        self._episodes = 0
+        self._episodes, self._running = 0, False
         self._pattern, self._mean_rate = "", 0.0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Float32, dict[str, Any]]:
         super().reset(seed=seed)
-        chosen = options or {}
+        chosen, self._running = options or {}, False
         patterns = self.config.patterns
         self._pattern = str(chosen.get("pattern", patterns[self._episodes % len(patterns)]))
         drawn = int(chosen.get("seed", self.np_random.integers(2**31)))
@@ -78,6 +78,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         folder = self.config.results and self.config.results / f"episode_{self._episodes:03d}"
         start = self._start(chosen.get("start_replicas", self.config.start))
         stacked = self._run(self._connected().begin(self._pattern, drawn, start, folder))
+        self._running = True
         return stacked, {"seed": drawn, "folder": str(folder) if folder else None} | self._seen()
 
     def step(self, action: NDArray[np.int64]) -> Step:
@@ -106,7 +107,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
     @property
     def timeline(self) -> list[dict[str, Any]]:
         """What every sensing tick of the episode saw."""
-        return self._begun().timeline
+        return self._episode.timeline if self._episode else []
 
     def close(self) -> None:
         """Stop the load, put back what was found, and let the cluster go."""
@@ -140,6 +141,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         if truncated:
             self._run(episode.end())
         info = self._seen() | episode.figures()
+        self._running = not truncated
         return stacked, float(reward), False, truncated, info
 
     def _seen(self) -> dict[str, Any]:
@@ -208,8 +210,8 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         return self._episode
 
     def _begun(self) -> Episode:
-        if self._episode is None or not self._episodes:
-            raise LiveEnvironmentError("the environment is not running: call reset first")
+        if self._episode is None or not self._running:
+            raise LiveEnvironmentError("no episode is running: call reset first")
         return self._episode
 
     def _run(self, work: Any) -> Any:

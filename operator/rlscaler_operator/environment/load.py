@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,10 +57,11 @@ class LoadProcess:
     def __init__(self, config: EnvironmentConfig) -> None:
         self._config = config
         self._process: subprocess.Popen[bytes] | None = None
-        self._temporary = tempfile.TemporaryDirectory(prefix="rlscaler-load-")
+        self._temporary: Path | None = None
 
     async def start(self, pattern: str, seed: int, seconds: int, folder: Path | None) -> float:
-        folder = folder or Path(self._temporary.name)
+        if folder is None:
+            folder = self._temporary = Path(tempfile.mkdtemp(prefix="rlscaler-load-"))
         folder.mkdir(parents=True, exist_ok=True)
         started = folder / "started.json"
         started.unlink(missing_ok=True)
@@ -94,6 +96,9 @@ class LoadProcess:
             if time.monotonic() > deadline:
                 process.kill()
             await asyncio.sleep(POLL_SECONDS)
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
 
 
 class LocustWeb:

@@ -1,0 +1,171 @@
+"""The live environment against a real control plane, the emulated service, Prometheus and Locust."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from stable_baselines3.common.env_checker import check_env
+
+from rlscaler_demo.environment import stage
+from rlscaler_devcluster import api
+from rlscaler_devcluster.kube import KubeClient
+from rlscaler_operator.environment import KubernetesEnv, LiveEnvironmentError
+from rlscaler_operator.environment import episode as episodes
+from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.decision import bundled
+
+NAME = f"pytest-{os.getpid()}-environment"
+SHORT = {"episode_duration": 20, "action_interval": 10, "patterns": ["spike"]}
+MORE = np.array([4, 4, 1])
+"""Two replicas more in both pools."""
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("environment")
+    with stage(folder, name=NAME, gpu_cold_start=(1.0, 2.0), cpu_cold_start=(0.2, 0.8)) as made:
+        yield made | SHORT
+
+
+@pytest.fixture
+def kube(config: dict[str, Any]) -> Iterator[KubeClient]:
+    with KubeClient.from_kubeconfig(Path(config["kubeconfig"])) as client:
+        yield client
+
+
+@pytest.fixture
+def make(config: dict[str, Any]) -> Iterator[Any]:
+    """Environments with changes of the configuration; all are closed in the end."""
+    made: list[KubernetesEnv] = []
+
+    def build(**changes: Any) -> KubernetesEnv:
+        options = {name: changes.pop(name) for name in ("contract", "residual") if name in changes}
+        made.append(KubernetesEnv(config | changes, **options))
+        return made[-1]
+
+    yield build
+    for env in made:
+        env.close()
+
+
+def deployment(kube: KubeClient, name: str) -> dict[str, Any]:
+    return kube.request("GET", f"/apis/apps/v1/namespaces/workloads/deployments/{name}")
+
+
+def replicas(kube: KubeClient) -> tuple[int, int]:
+    return tuple(deployment(kube, f"chat-{pool}")["spec"]["replicas"] for pool in ("gpu", "cpu"))
+
+
+def weights(kube: KubeClient) -> list[int]:
+    path = "/apis/gateway.networking.k8s.io/v1/namespaces/workloads/httproutes/chat"
+    return [ref["weight"] for ref in kube.request("GET", path)["spec"]["rules"][0]["backendRefs"]]
+
+
+def test_stable_baselines_accepts_it(make):
+    check_env(make(episode_duration=100))
+
+
+def test_an_episode_scales_measures_and_puts_everything_back(make, kube):
+    before = replicas(kube), weights(kube)
+    env = make()
+    observation, begun = env.reset(seed=1)
+    assert observation.shape == (40,)
+    assert begun["unknown"] == []
+    assert begun["spec_replicas"] == begun["ready_replicas"] == [1, 1]
+
+    _, first, _, truncated, info = env.step(MORE)
+    assert not truncated
+    assert replicas(kube) == (3, 3)
+    assert sum(weights(kube)) == 1000
+    _, second, _, truncated, info = env.step(MORE)
+    assert truncated
+    assert first < 0 > second
+
+    client = json.loads((Path(begun["folder"]) / "load.json").read_text())
+    assert info["requests"] == pytest.approx(client["requests"], rel=0.02)
+    assert info["late_percent"] == pytest.approx(100 * client["slo_violation_ratio"], abs=3)
+    held = info["requests"] - info["in_time"] - info["late"] - info["dropped"] - info["queued"]
+    assert held == pytest.approx(0, abs=1e-6)
+    assert 50 < info["gpu_replica_seconds"] < 100
+    assert 50 < info["cpu_replica_seconds"] < 100
+    assert info["scale_ups"] == 4
+
+    env.close()
+    assert (replicas(kube), weights(kube)) == before
+    lease = kube.request("GET", "/apis/coordination.k8s.io/v1/namespaces/workloads/leases/rlscaler-environment-chat")
+    assert not lease["spec"]["holderIdentity"]
+
+
+@pytest.mark.parametrize("name", ["rule", "hpa"])
+def test_other_controllers_play_an_episode(make, name):
+    controller = bundled.load("rule") if name == "rule" else Hpa()
+    manifest = bundled.load("rule").manifest
+    env = make(contract=manifest.contract, residual=manifest.residual, episode_duration=30)
+    env.reset(options={"pattern": "spike", "seed": 2})
+    rng, truncated, info = np.random.default_rng(0), False, {}
+    while not truncated:
+        _, _, _, truncated, info = env.hand_over(controller, rng)
+    assert info["scale_ups"] > 0
+    assert info["requests"] > 500
+    assert np.array([tick["second"] for tick in env.timeline]) == pytest.approx(np.arange(0, 31, 5), abs=4)
+
+
+def test_unknown_stays_unknown_and_an_episode_without_meters_ends_with_the_reason(make, monkeypatch):
+    env = make()
+    env.reset(seed=1)
+    monkeypatch.setattr(episodes, "UNREACHABLE_SECONDS", 1.0)
+    target = api.status(NAME).prometheus_targets_dir / "rlscaler-demo.json"
+    content = target.read_text()
+    target.unlink()
+    try:
+        with pytest.raises(LiveEnvironmentError, match="no series inference_requests_received_total"):
+            env.step(MORE)
+        assert np.isnan(env.timeline[-1]["arrival_rate"])
+    finally:
+        target.write_text(content)
+
+
+def test_nobody_scales_a_service_together_with_an_environment(make, kube):
+    path = "/apis/autoscaling/v2/namespaces/workloads/horizontalpodautoscalers"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat-cpu"}
+    kube.request("POST", path, {"metadata": {"name": "other"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}})
+    try:
+        with pytest.raises(LiveEnvironmentError, match="HPA other scales Deployment chat-cpu"):
+            make().reset()
+    finally:
+        kube.request("DELETE", f"{path}/other")
+    env = make()
+    env.reset()
+    with pytest.raises(LiveEnvironmentError, match="another environment scales this service"):
+        make().reset()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"prometheus_url": "http://127.0.0.1:9"}, "environment.prometheus_url: http://127.0.0.1:9: Prometheus cannot"),
+        ({"http_route": "other"}, "environment.http_route: there is no other in namespace workloads"),
+        ({"service": "other"}, "no series inference_requests_received_total"),
+        ({"service_url": "http://127.0.0.1:9"}, "environment.service_url: the load did not start"),
+        ({"kubeconfig": "/nowhere"}, "cannot find a cluster in /nowhere"),
+    ],
+)
+def test_what_cannot_be_used_is_named(make, changes, said):
+    with pytest.raises(LiveEnvironmentError) as caught:
+        make(**changes).reset()
+    assert said in caught.value.message
+
+
+def test_an_api_server_that_does_not_answer_is_named(make, config, tmp_path):
+    content = Path(config["kubeconfig"]).read_text()
+    server = api.status(NAME).server
+    broken = tmp_path / "kubeconfig"
+    broken.write_text(content.replace(server, "https://127.0.0.1:9"))
+    with pytest.raises(LiveEnvironmentError, match="the cluster cannot be used"):
+        make(kubeconfig=str(broken)).reset()
