@@ -125,7 +125,7 @@ def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came:
     p = 0 if split[1] <= 0.0 or (split[0] > 0.0 and held.credit[n, 0] >= held.credit[n, 1]) else 1
     held.credit[n, p] -= 1.0
     pool = pools[p]
-    k, room = _pick(held, row, pool, row_fact, n, p, now)
+    k, room = pick(held, row, pool, row_fact, n, p, now)
     if room:
         give(held, pool, row_fact, n, p, k, now, came, factor / facts.pool[n, p].rps)
     else:
@@ -133,7 +133,7 @@ def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came:
 
 
 @_inner
-def _pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
+def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
     """The pod, and whether it has room."""
     count, router = pool.ready, row_fact.router
     limit = int(row_fact.queue_limit) + 1
