@@ -24,7 +24,7 @@ STATEMENTS = {
     "billing": "billed replica-seconds = (ready + pending) replica-seconds",
     "replicas": "ready + pending = target, within [minReplicas, maxReplicas]",
     "requests": "requests in = in time + late + dropped + still queued = arrivals of the scenario",
-    "floor": "cost >= requests answered by billed replicas x service time x price",
+    "floor": "cost >= seconds that billed replicas spent on requests x price",
     "signs": "no counter is negative or undefined",
 }
 
@@ -81,7 +81,7 @@ def deviations(ledger: Ledger, scenarios: Scenarios) -> dict[str, Float]:
     low, high = (np.where(scenarios.present, bound, 0) for bound in (scenarios.min_replicas, scenarios.max_replicas))
     outside = np.maximum(low - ledger.target, ledger.target - high)
     price = relative_price(params)
-    busy = (ledger.work / scenarios.rps * price).sum(axis=1) / ledger.seconds
+    busy = (ledger.busy * price).sum(axis=1) / ledger.seconds
     cost = (ledger.billed * price).sum(axis=1) / ledger.seconds
     counters = [ledger.requests, ledger.in_time, ledger.late, ledger.dropped, ledger.queued, *ledger.billed.T]
     return {

@@ -34,6 +34,7 @@ class Ledger(Rows):
     queued: Float  # (N,) neither answered nor dropped at the end
     overdue: Float  # (N,) those of them that will be late or dropped
     work: Float  # (N, 2) requests answered by billed pods
+    busy: Float  # (N, 2) replica-seconds that billed pods worked: at the request level with service times as drawn
     billed: Float  # (N, 2) replica-seconds
     ready_seconds: Float  # (N, 2)
     pending_seconds: Float  # (N, 2)
@@ -63,6 +64,7 @@ def read(cluster: Cluster) -> Ledger:
         queued=pool["queue"].sum(1),
         overdue=pool["overdue"].sum(1),
         work=pool["work"].copy(),
+        busy=pool["busy_seconds"].copy(),
         billed=pool["billed"].copy(),
         ready_seconds=pool["ready_seconds"].copy(),
         pending_seconds=pool["pending_seconds"].copy(),
@@ -83,9 +85,9 @@ def check(ledger: Ledger, scenarios: Scenarios) -> Ledger:
     bounded = (ledger.target >= scenarios.min_replicas) & (ledger.target <= scenarios.max_replicas)
     _holds("min_replicas <= target <= max_replicas", (bounded | ~scenarios.present).all(1), ledger.target)
     prices = np.stack([np.ones(len(ledger)), scenarios.price_ratio], axis=1)
-    floor = (ledger.work / scenarios.rps * prices).sum(1) / ledger.seconds
+    floor = (ledger.busy * prices).sum(1) / ledger.seconds
     cost = ledger.cost(scenarios.price_ratio)
-    _holds("cost >= work x service time x price", cost >= floor * (1 - RELATIVE_TOLERANCE), np.stack([cost, floor], 1))
+    _holds("cost >= busy replica-seconds x price", cost >= floor * (1 - RELATIVE_TOLERANCE), np.stack([cost, floor], 1))
     counters = [ledger.in_time, ledger.late, ledger.dropped, ledger.queued]
     _holds("no counter below 0", (np.stack(counters) >= -1e-6).all(0), np.stack(counters, 1))
     return ledger

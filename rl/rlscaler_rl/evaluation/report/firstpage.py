@@ -33,7 +33,7 @@ def gate_sentence(result: ResultFile) -> str:
     good = [row for row in gate.rows if row.status == PASSES]
     text = f"The gate passes on {len(good)} of {len(gate.rows)} workloads"
     if gate.passed:
-        text = f"GATE PASSED: on all {len(gate.rows)} workloads"
+        text = f"GATE PASSED: on {len(good)} of {len(gate.rows)} workloads"
     else:
         blamed = [
             f"{', '.join(title(row.workload) for row in gate.rows if row.status == status)} ({status})"

@@ -62,8 +62,9 @@ def _matrix(result: ResultFile, style: str) -> RichTable:
     made = RichTable(
         title="LOSSES FIRST: J per workload",
         padding=(0, 1, 0, 0),
-        caption="red beats the policy, green is beaten by it, yellow is undecided; -1 tuned for\n"
-        "this load, -a for all; hindsight knows the load; floor: what answering costs",
+        caption="red beats the policy, green is beaten by it, yellow is undecided\n"
+        "-1 tuned for this load, -a for all; hinds. knows the load\n"
+        "floor: what answering costs at least",
         **_STYLE | {"title_style": style},
     )
     made.add_column("workload", no_wrap=True)
