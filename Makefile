@@ -15,8 +15,11 @@ OUT ?= results/demo-$(CONTENDER)-$(PATTERN)
 ENV ?= sim
 MODEL ?=
 CONFIG ?=
+FOR ?=
+HISTORY ?=
 ARGS ?=
 RL_OPTIONS = --env $(ENV) $(if $(CONFIG),--config $(CONFIG)) $(ARGS)
+FOR_OPTIONS = --for $(FOR) $(if $(HISTORY),--history $(HISTORY)) $(MODEL_OPTION) $(ARGS)
 MODEL_OPTION = $(if $(MODEL),--model $(MODEL))
 ifdef DEBUG
 export RLSCALER_DEBUG := 1
@@ -51,7 +54,7 @@ lock: $(STAMP) ## Update requirements/lock.txt from pyproject.toml
 .PHONY: clean
 clean: ## Remove .venv, caches of the tools and result folders (the built binaries stay: `rlscaler cluster clean`)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis results \
-	  rl/training_* rl/evaluation_* rl/comparison_*
+	  rl/training_* rl/tailoring_* rl/evaluation_* rl/comparison_*
 
 ##@ The main job
 
@@ -79,8 +82,13 @@ rl-test: $(STAMP) ## Tests of decision, simulation, baselines, training and eval
 	  tests/unit/evaluation tests/property
 
 .PHONY: rl-train
-rl-train: $(STAMP) ## Train the default policy from scratch (ENV, CONFIG, ARGS="--seed 1 --steps 1000000")
-	$(BIN)/rlscaler train $(RL_OPTIONS)
+rl-train: $(STAMP) ## Train the default policy (ENV, CONFIG, ARGS="--seed 1 --steps 1000000"), or FOR=policy.yaml HISTORY=load.csv
+	$(BIN)/rlscaler train $(if $(FOR),$(FOR_OPTIONS),$(RL_OPTIONS))
+
+.PHONY: rl-publish
+rl-publish: $(STAMP) ## Put the policy of FOLDER= into a ConfigMap (ARGS="--apply --name chat-policy")
+	@$(if $(FOLDER),,echo "rl-publish: name the folder that make rl-train FOR= left, with FOLDER=" >&2; exit 2)
+	@$(BIN)/rlscaler publish $(FOLDER) $(ARGS)
 
 .PHONY: rl-evaluate
 rl-evaluate: $(STAMP) ## Evaluate a policy (MODEL= folder, .zip or .onnx; the newest training by default)

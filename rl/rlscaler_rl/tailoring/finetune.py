@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -64,8 +65,12 @@ def fine_tune(
     settings: FineTuning,
     judge: LevelName,
     progress: Progress,
+    folder: Path | None = None,
 ) -> FineTuned:
-    """Train on the train part and choose on `tune`, the tune part's episodes; the start itself is a candidate."""
+    """Train on the train part and choose on `tune`, the tune part's episodes; the start itself is a candidate.
+
+    Raises training.errors.DivergedError; `folder` then has the batch.
+    """
     torch.set_num_threads(GROUPS)
     torch.distributions.Distribution.set_default_validate_args(False)
     manifest = start.manifest.model_copy(update={"envelope": None, "digest": ""})
@@ -84,6 +89,7 @@ def fine_tune(
         stagger=True,
     )
     model = make_model(config, env, None)
+    model.folder = folder
     model.policy.mlp_extractor.calibrate(random_observations(env, settings.seed))
     start.put_into(model.policy)
     chooser = Chooser(manifest, tune, score, settings, progress)

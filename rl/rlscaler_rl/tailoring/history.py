@@ -27,6 +27,9 @@ SMOOTH_RISE = 0.3
 """A load is smooth up to this `rise`: the five recorded and drawn loads that the gate calls smooth have .02 to .19 on
 the demo's service, the others .43 to 1.04."""
 
+GROWTH = 1.25
+"""Training plays the recorded loads up to this many times as high."""
+
 RISE_PERCENTILE = 99.0
 AVERAGED_SECONDS = 15
 
@@ -36,6 +39,7 @@ class History:
     """A recorded load and what can be said of it beforehand."""
 
     source: str
+    digest: str
     recording: Recording
     seconds: int
     smooth: bool
@@ -69,17 +73,20 @@ def prepare(trace: Trace, source: str, service: Service) -> History:
         recording = cut(trace, service.name)
     except WorkloadError as error:
         raise TailoringError(f"{source}: {error}") from error
-    peaks = {part: float(np.percentile(recording.pieces[part][0], 99)) for part in Part}
-    risen = rise(recording.pieces[Part.TRAIN][0], service)
+    parts = {part: recording.pieces[part][0] for part in Part}
+    peaks = {part: float(np.percentile(parts[part], 99)) for part in Part}
+    rises = {part: rise(parts[part], service) for part in Part}
+    risen = max(rises.values())
     return History(
         source=source,
+        digest=trace.digest(),
         recording=recording,
         seconds=len(rate),
         smooth=risen <= SMOOTH_RISE,
         rise=risen,
         peaks=peaks,
         missing_seconds=max(needed_seconds(service, FEWEST) - len(rate), 0),
-        caveats=tuple(_caveats(trace, len(rate), peaks, service)),
+        caveats=(*_caveats(trace, len(rate), peaks, service), *_unseen(parts, rises)),
     )
 
 
@@ -141,6 +148,23 @@ def _caveats(trace: Trace, seconds: int, peaks: dict[Part, float], service: Serv
     if highest > service.capacity:
         found.append(
             f"the load reaches {highest:.3g} requests/s, all replicas carry {service.capacity:.3g}: raise maxReplicas"
+        )
+    return found
+
+
+def _unseen(parts: dict[Part, Float], rises: dict[Part, float]) -> list[str]:
+    """Where the test part goes beyond what the policy is trained on."""
+    found = []
+    trained, tested = GROWTH * float(parts[Part.TRAIN].max()), float(np.percentile(parts[Part.TEST], 99))
+    if tested > trained:
+        found.append(
+            f"the test part reaches {tested:.3g} requests/s (99th percentile) and training went up to {trained:.3g}: "
+            "outside what was trained; train again on a history that has such loads in its first 60 %"
+        )
+    if rises[Part.TEST] > SMOOTH_RISE >= rises[Part.TRAIN]:
+        found.append(
+            f"the test part is bursty (rise {rises[Part.TEST]:.2f}) and the train part is not "
+            f"({rises[Part.TRAIN]:.2f}): outside what was trained"
         )
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
 
@@ -39,6 +40,11 @@ class FineTuning:
 
     finalists: int = 4
     """The best of them are tried again request by request."""
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """What is given and not None over the defaults."""
+        return cls(**{name: value for name, value in given.items() if value is not None})
 
     def config(self, stack_size: int, residual: bool, hidden_size: int, interval: int, episode: int) -> TrainingConfig:
         """As `training.train.make_model` takes it."""

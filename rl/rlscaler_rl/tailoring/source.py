@@ -13,7 +13,7 @@ from rlscaler_rl.decision.types import Float
 from rlscaler_rl.simulation.randomisation import PATTERNS
 from rlscaler_rl.simulation.scenario import Scenarios, build
 from rlscaler_rl.simulation.tables import CVS
-from rlscaler_rl.tailoring.history import History
+from rlscaler_rl.tailoring.history import GROWTH, History
 from rlscaler_rl.tailoring.service import Service
 from rlscaler_rl.workloads import Part, TraceLoads
 
@@ -33,7 +33,7 @@ class Mix:
     """Drawn patterns between the history's own levels: what the train part happened not to hold."""
 
     steady_share: float = 0.1
-    scale: tuple[float, float] = (0.8, 1.25)
+    scale: tuple[float, float] = (0.8, GROWTH)
     """Log-uniform factor on half of the recorded episodes: growth."""
 
     least_share: float = 0.3

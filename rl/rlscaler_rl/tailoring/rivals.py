@@ -1,0 +1,148 @@
+"""Who the fine-tuned policy meets on the service's held-back part, tuned where tuning is theirs to have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlscaler_rl.baselines.contender import Contender
+from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.baselines.simple import Unscaled
+from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.actor import ActorLike
+from rlscaler_rl.decision.types import Float
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.levels import LevelName
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.tailoring.score import UTILIZATION, Score
+from rlscaler_rl.tailoring.service import Service
+from rlscaler_rl.tuning.cache import record_of
+from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
+from rlscaler_rl.tuning.errors import TuningError
+from rlscaler_rl.tuning.search import search
+from rlscaler_rl.tuning.spaces import Found
+
+POLICY = "policy"
+GENERAL = "general"
+TUNED = ("hpa", "rule")
+"""Searched for this service on its tune part; the gate asks for more than they give."""
+
+ROWS = 2048
+"""Episodes of a search played at once."""
+
+Controller = Contender | ActorLike
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """One row of the table."""
+
+    name: str
+    label: str
+    role: str
+    """`policy`, `tuned`, `today`, `contender` or `reference`."""
+
+    make: Callable[[Scenarios], Controller]
+    replicas: tuple[int, int] | None = None
+    """Kept from the first second to the last, by whoever does not scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search found on the tune part."""
+
+    name: str
+    found: Found
+    j: float
+    default_j: float
+    trials: int
+
+
+def tune(
+    name: str, scenarios: Scenarios, score: Score, judge: LevelName, *, budget: int, finalists: int, seed: int
+) -> Searched:
+    """Search at the fluid level, judge the best at `judge` beside where it started; as all contenders are tuned.
+
+    It starts from the default and from the settings tuned for all loads, where these are current.
+    """
+    tunable = CONTENDERS[name]
+    starts = [tunable.default, *_tuned_for_all(name)]
+    trials = search(
+        tunable.space,
+        starts,
+        lambda found: _scores(tunable, found, scenarios, score, "fluid"),
+        budget,
+        seed,
+    )
+    last = [*starts, *(trial.found for trial in trials[:finalists])]
+    j = _scores(tunable, last, scenarios, score, judge)
+    best = int(np.argmin(j))
+    return Searched(name, last[best], float(j[best]), float(j[0]), len(trials))
+
+
+def _tuned_for_all(name: str) -> list[Found]:
+    """Where the cache is current; without it the search starts from the default alone."""
+    try:
+        return [record_of(name).found]
+    except TuningError:
+        return []
+
+
+def _scores(tunable: Tunable, found: Sequence[Found], scenarios: Scenarios, score: Score, level: LevelName) -> Float:
+    """(K,) mean J of every setting."""
+    n = len(scenarios)
+    at_once = max(ROWS // n, 1)
+    means = []
+    for first in range(0, len(found), at_once):
+        some = found[first : first + at_once]
+        rows = scenarios.take(np.tile(np.arange(n), len(some)))
+        played = run(rows, tunable.controllers(some, rows.rate.astype(np.float64), n), level=level).result
+        means.append(score.j(played).reshape(len(some), n).mean(axis=1))
+    return np.concatenate(means)
+
+
+def rivals(
+    service: Service, tailored: ActorLike, general: ActorLike, searched: Sequence[Searched], peak_rps: float
+) -> list[Rival]:
+    """The policy first, then everybody it meets. `peak_rps`: what fixed replicas are sized for."""
+    sized = cheapest_mix(service.params, np.array([peak_rps / UTILIZATION]))[0]
+    today = service.replicas
+    found = {one.name: one for one in searched}
+    listed = [
+        Rival(POLICY, "Policy for this service", "policy", lambda rows: tailored),
+        Rival("hpa_tuned", "HPA, tuned for this service", "tuned", _tuned(found["hpa"])),
+        Rival("rule_tuned", "Forecast rule, tuned for it", "tuned", _tuned(found["rule"])),
+        Rival(GENERAL, _label(service, general), "contender", lambda rows: general),
+        Rival("rule", "Forecast rule", "contender", lambda rows: bundled.load("rule")),
+        Rival("hpa", "HPA default (80 %)", "contender", lambda rows: Hpa()),
+        Rival("static_peak", f"Static for the peak ({sized[0]}+{sized[1]})", "contender", _still, _pair(sized)),
+        Rival("hindsight", "Hindsight rule", "reference", _hindsight),
+    ]
+    if today is not None:
+        listed.insert(3, Rival("static_today", f"Static, as today ({today[0]}+{today[1]})", "today", _still, today))
+    return listed
+
+
+def _tuned(one: Searched) -> Callable[[Scenarios], Controller]:
+    return lambda rows: CONTENDERS[one.name].controller(one.found, rows.rate.astype(np.float64))
+
+
+def _still(rows: Scenarios) -> Controller:
+    return Unscaled()
+
+
+def _hindsight(rows: Scenarios) -> Controller:
+    tunable = CONTENDERS["hindsight"]
+    return tunable.controller(tunable.default, rows.rate.astype(np.float64))
+
+
+def _pair(mix: np.ndarray) -> tuple[int, int]:
+    return int(mix[0]), int(mix[1])
+
+
+def _label(service: Service, general: ActorLike) -> str:
+    outside = general.manifest.mask(service.params)[0]
+    return "General policy (outside its envelope: held)" if outside else "General policy"
