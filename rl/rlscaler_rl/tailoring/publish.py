@@ -139,17 +139,18 @@ def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
 
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     try:
-        api = client.CoreV1Api(config.new_client_from_config(str(kubeconfig) if kubeconfig else None))
+        connection = config.new_client_from_config(str(kubeconfig) if kubeconfig else None)
     except (config.ConfigException, OSError, TypeError) as error:
         raise TailoringError(f"no cluster: {error}; name a kubeconfig with --kubeconfig") from error
-    try:
-        done = api.patch_namespaced_config_map(
-            name, namespace, body, field_manager=FIELD_MANAGER, _content_type=APPLY_PATCH, _request_timeout=30
-        )
-    except ApiException as error:
-        raise TailoringError(f"ConfigMap {namespace}/{name}: {_reason(error)}") from error
-    except HTTPError as error:
-        raise TailoringError(f"ConfigMap {namespace}/{name}: the API server does not answer: {error}") from error
+    with connection:
+        try:
+            done = client.CoreV1Api(connection).patch_namespaced_config_map(
+                name, namespace, body, field_manager=FIELD_MANAGER, _content_type=APPLY_PATCH, _request_timeout=30
+            )
+        except ApiException as error:
+            raise TailoringError(f"ConfigMap {namespace}/{name}: {_reason(error)}") from error
+        except HTTPError as error:
+            raise TailoringError(f"ConfigMap {namespace}/{name}: the API server does not answer: {error}") from error
     return str(done.metadata.resource_version)
 
 
