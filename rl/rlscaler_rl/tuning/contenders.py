@@ -22,6 +22,9 @@ from rlscaler_rl.tuning.spaces import Found, Space
 
 Controller = Contender | ActorLike
 
+STANDING = ((1, 4), (2, 2), (2, 6), (3, 3), (3, 8), (4, 1), (4, 5), (5, 3), (5, 8), (6, 6))
+"""minReplicas (GPU, CPU) that searches start from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tunable:
@@ -36,6 +39,11 @@ class Tunable:
     settings: Callable[[Found], Any]
     make: Callable[[Any, Float], Controller]
     """(settings, rate (N, T)) -> a controller of N episodes."""
+
+    def starts(self) -> list[Found]:
+        """The default, alone and over standing capacity: what bursts need most, and hard to hit by chance."""
+        standing = STANDING if "min_gpu" in self.space else ()
+        return [self.default, *({**self.default, "min_gpu": gpu, "min_cpu": cpu} for gpu, cpu in standing)]
 
     def controller(self, found: Found, rate: Float) -> Controller:
         """One setting for all episodes."""

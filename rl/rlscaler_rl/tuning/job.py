@@ -58,16 +58,15 @@ def tune(job: Job, known: Sequence[Found] = ()) -> Record:
     `known`: settings to start from beside the default, such as those tuned for all loads.
     """
     tunable = CONTENDERS[job.contender]
-    starts = [tunable.default, *known]
     screening = tune_part(job.workload, job.fold, job.episodes, traces=job.traces)
     trials = search(
         tunable.space,
-        starts,
+        [*tunable.starts(), *known],
         lambda found: scores(tunable, found, screening, "fluid").mean(axis=1),
         job.budget,
     )
     judged = tune_part(job.workload, job.fold, job.episodes, JUDGED_SEED, job.traces)
-    finalists = [*starts, *(trial.found for trial in trials[: job.finalists])]
+    finalists = [tunable.default, *known, *(trial.found for trial in trials[: job.finalists])]
     j = scores(tunable, finalists, judged, "request").mean(axis=1)
     best = int(np.argmin(j))
     return Record(
