@@ -76,7 +76,10 @@ def train(
             raise click.UsageError("--env cluster: --resume and --install are for --env sim; leave them out")
         # What trains there builds on this package and is found by its entry point.
         (found,) = entry_points(group="rlscaler.live", name="train")
-        click.echo(f"{found.load()(config, out, click.echo, steps=steps, seed=seed)}")
+        try:
+            click.echo(f"{found.load()(config, out, click.echo, steps=steps, seed=seed)}")
+        except TrainingError as error:
+            raise click.ClickException(str(error)) from error
         return
     if resume and out is None:
         raise click.UsageError("--resume: name the folder to go on from with --out")
@@ -86,7 +89,7 @@ def train(
     try:
         settings = TrainingConfig.load(config, steps=steps, seed=seed)
         if seeds is not None:
-            click.echo(_train_seeds(settings, seeds, folder, address, workers=workers, resume=resume))
+            _train_seeds(settings, seeds, folder, address, workers=workers, resume=resume)
         else:
             with Stop() as stop:
                 runs.train(settings, folder, resume=resume, progress=not quiet, stop=stop, say=click.echo)
@@ -104,8 +107,8 @@ def train(
         click.echo(f"installed as {MODELS / 'ppo.onnx'} and {MODELS / 'ppo.json'}")
 
 
-def _train_seeds(settings: Any, seeds: str, folder: Path, address: str | None, **options: Any) -> str:
-    """The table of what came of every seed."""
+def _train_seeds(settings: Any, seeds: str, folder: Path, address: str | None, **options: Any) -> None:
+    """Print what came of every seed; raises ClickException where one failed."""
     from rlscaler_rl.training.seeds import table, train_seeds
 
     try:
@@ -114,4 +117,7 @@ def _train_seeds(settings: Any, seeds: str, folder: Path, address: str | None, *
         raise click.UsageError(f"--seeds {seeds}: whole numbers with commas between are needed, as 1,2,3") from error
     if len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise click.UsageError(f"--seeds {seeds}: every seed once, and none below 0")
-    return table(train_seeds(settings, numbers, folder, address, say=click.echo, **options))
+    outcomes = train_seeds(settings, numbers, folder, address, say=click.echo, **options)
+    click.echo(table(outcomes))
+    if failed := [str(outcome.seed) for outcome in outcomes if outcome.error]:
+        raise click.ClickException(f"seeds {', '.join(failed)} failed, see above; the others are in {folder}")

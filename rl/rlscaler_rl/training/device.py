@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
 
 from rlscaler_rl.training.config import ConfigError
 
@@ -62,13 +63,13 @@ def fastest(seconds: Mapping[str, float]) -> Choice:
     return Choice(name, {device: round(taken, 3) for device, taken in seconds.items()}, f"an update takes {compared}")
 
 
-def time_update(make: Callable[[str], PPO], device: str) -> float:
+def time_update(make: Callable[[str], PPO], device: str, callback: BaseCallback | None = None) -> float:
     """Seconds of one rollout with its update on `device`; the first one warms up and does not count."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="You are trying to run .* on the GPU")
         model = make(device)
     steps = model.n_steps * model.n_envs
-    model.learn(steps)
+    model.learn(steps, callback=callback)
     begun = time.perf_counter()
-    model.learn(steps, reset_num_timesteps=False)
+    model.learn(steps, callback=callback, reset_num_timesteps=False)
     return time.perf_counter() - begun

@@ -38,12 +38,14 @@ class GuardedPPO(PPO):
         if broken is None:
             return
         message = f"after {self.num_timesteps:,} steps {kind}{broken} is not finite"
+        remedy = "lower agent.learning_rate or agent.max_grad_norm"
         if self.folder is not None:
             path = self.folder / f"diverged_{self.num_timesteps}.npz"
             np.savez_compressed(path, **{name: getattr(self.rollout_buffer, name) for name in BATCH})
             good = checkpoint.found(self.folder)
             message += f"; the batch is in {path}, the last good checkpoint is {good[0] if good else 'none yet'}"
-        raise DivergedError(f"{message}. Lower agent.learning_rate or agent.max_grad_norm and go on with --resume")
+            remedy += ", and go on with --resume" if good else ""
+        raise DivergedError(f"{message}; {remedy}")
 
 
 LOSSES = ("train/loss", "train/value_loss", "train/policy_gradient_loss", "train/entropy_loss")

@@ -30,7 +30,6 @@ class Job:
     folder: str
     token: str
     """In a file of the folder above: a worker that reads it there shares the disk with whoever sent the job."""
-    resume: bool
     keeper: Any = None
     """Holds what a run has written so far, for workers that share no disk; None where all do."""
 
@@ -50,16 +49,20 @@ class Outcome:
 
 
 class Keeper:
-    """The files of every unfinished run, in the memory of the cluster's head."""
+    """The files of every unfinished run, in the memory of the cluster's head; `begun` are those it goes on from."""
 
-    def __init__(self) -> None:
-        self._files: dict[str, dict[str, bytes]] = {}
+    def __init__(self, begun: dict[str, dict[str, bytes]]) -> None:
+        self._begun = begun
+        self._sent: dict[str, dict[str, bytes]] = {}
 
     def put(self, folder: str, files: dict[str, bytes]) -> None:
-        self._files[folder] = files
+        self._sent[folder] = files
 
     def get(self, folder: str) -> dict[str, bytes]:
-        return self._files.get(folder, {})
+        return self._sent.get(folder) or self._begun.get(folder, {})
+
+    def sent(self, folder: str) -> dict[str, bytes]:
+        return self._sent.get(folder, {})
 
 
 def train_seeds(
@@ -83,24 +86,44 @@ def train_seeds(
     token = secrets.token_hex(8)
     for seed in seeds:
         (folder / f"seed_{seed}").mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "config.json", config.model_dump_json(indent=1) + "\n")
     write_atomically(folder / TOKEN, token)
-    outcomes = []
     try:
         with session(address, workers=workers) as ray:
-            keeper = None if address in (None, LOCAL) else _keeper(ray)
-            jobs = [Job(_seeded(config, seed), str(folder / f"seed_{seed}"), token, resume, keeper) for seed in seeds]
-            for job, (outcome, files) in zip(jobs, map_runs(train_seed, jobs, address), strict=True):
-                _unpack(Path(job.folder), files)
-                outcomes.append(outcome)
-                say(_line(outcome))
+            outcomes = _run(ray, config, seeds, folder, address, token, say)
     finally:
         (folder / TOKEN).unlink(missing_ok=True)
     _finish(folder, outcomes)
     return outcomes
 
 
-def _keeper(ray: Any) -> Any:
-    return ray.remote(num_cpus=0, resources={"node:__internal_head__": 0.001})(Keeper).remote()
+def _run(
+    ray: Any,
+    config: TrainingConfig,
+    seeds: Sequence[int],
+    folder: Path,
+    address: str | None,
+    token: str,
+    say: Callable[[str], None],
+) -> list[Outcome]:
+    folders = [str(folder / f"seed_{seed}") for seed in seeds]
+    keeper = None if address in (None, LOCAL) else _keeper(ray, {name: pack(Path(name)) for name in folders})
+    jobs = [Job(_seeded(config, seed), name, token, keeper) for seed, name in zip(seeds, folders, strict=True)]
+    outcomes: list[Outcome] = []
+    try:
+        for job, (outcome, files) in zip(jobs, map_runs(train_seed, jobs, address), strict=True):
+            _unpack(Path(job.folder), files)
+            outcomes.append(outcome)
+            say(_line(outcome))
+    except KeyboardInterrupt:
+        for job in jobs[len(outcomes) :] if keeper is not None else ():
+            _unpack(Path(job.folder), ray.get(keeper.sent.remote(job.folder)))
+        raise
+    return outcomes
+
+
+def _keeper(ray: Any, begun: dict[str, dict[str, bytes]]) -> Any:
+    return ray.remote(num_cpus=0, resources={"node:__internal_head__": 0.001})(Keeper).remote(begun)
 
 
 def _seeded(config: TrainingConfig, seed: int) -> str:

@@ -178,7 +178,7 @@ def _learn(model: PPO, config: TrainingConfig, recorder: Recorder, bar: Progress
         model.learn(
             max(agent.steps - done, 0),
             callback=[*callbacks, bar] if bar else callbacks,
-            reset_num_timesteps=not done,
+            reset_num_timesteps=model._last_obs is None,
             tb_log_name="ppo",
         )
     finally:
@@ -194,7 +194,7 @@ def _device(config: TrainingConfig, begun: checkpoint.Checkpoint | None) -> devi
     def make(device: str) -> PPO:
         return make_model(config, make_env(config), None, device=device)
 
-    return devices.choose(wanted, there, lambda device: devices.time_update(make, device))
+    return devices.choose(wanted, there, lambda device: devices.time_update(make, device, TimeLimitBootstrap()))
 
 
 def summary(folder: Path) -> str:

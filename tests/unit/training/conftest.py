@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from rlscaler_rl.training import validation
 from rlscaler_rl.training.config import TrainingConfig
 
 SMALL = {
-    "environment": {"envs": 12, "episode_duration": 60, "action_interval": 30, "stack_size": 4},
+    "environment": {"envs": 12, "episode_duration": 60, "action_interval": 30, "stack_size": 4, "trace_share": 0.0},
     "agent": {
         "steps": 12 * 8 * 4,
         "buffer_size": 8,
@@ -22,12 +24,26 @@ SMALL = {
     },
 }
 
+BRIEF = {"SETTINGS": ((30.0, 60),), "WORKLOADS": ("ramp", "flat"), "EPISODES": 2}
 
-@pytest.fixture
+
+@pytest.fixture(scope="session")
 def small() -> TrainingConfig:
     return TrainingConfig.model_validate(SMALL)
 
 
-@pytest.fixture
-def _brief_validation(monkeypatch):
-    monkeypatch.setattr(validation, "SETTINGS", ((30.0, 60),))
+@pytest.fixture(scope="module", autouse=True)
+def _brief_validation() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in BRIEF.items():
+            patch.setattr(validation, name, value)
+        validation.scenarios.cache_clear()
+        yield
+    validation.scenarios.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def brief_program() -> str:
+    """The beginning of a program that validates as briefly."""
+    lines = [f"validation.{name} = {value!r}" for name, value in BRIEF.items()]
+    return "\n".join(["from rlscaler_rl.training import validation", *lines, ""])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,18 +29,13 @@ from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.errors import CheckpointError, DivergedError
 from rlscaler_rl.training.train import train
 
-pytestmark = pytest.mark.usefixtures("_brief_validation")
-
-LONG = {"steps": 12 * 8 * 12, "critic_rollouts": 3}
-
-# The kill comes where it hurts: as the second checkpoint's file is about to be renamed into place.
+# The kill comes where it hurts: as the third checkpoint's file is about to be renamed into place.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from rlscaler_rl.training import checkpoint, validation
+from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.train import train
-validation.SETTINGS = ((30.0, 60),)
 replace = os.replace
 def dies(source, target):
     if Path(target).name.startswith("resume_") and len(checkpoint.found(Path(target).parent)) == 2:
@@ -45,14 +45,27 @@ os.replace = dies
 train(TrainingConfig.load(sys.argv[1]), Path(sys.argv[2]), progress=False)
 """
 
+COMMAND = "from rlscaler_rl.training.cli import train; train()"
+
+
+@pytest.fixture(scope="module")
+def config(small) -> TrainingConfig:
+    """Twelve updates on environments of several intervals, with recorded loads among them."""
+    body = small.model_dump()
+    body["agent"] |= {"steps": 12 * 8 * 12, "critic_rollouts": 3}
+    body["environment"] |= {"action_interval": None, "trace_share": 0.3}
+    return TrainingConfig.model_validate(body)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, config) -> Path:
+    """A run that nothing interrupted; not to be changed."""
+    return train(config, tmp_path_factory.mktemp("runs") / "whole", progress=False)
+
 
 @pytest.fixture
-def config(small) -> TrainingConfig:
-    """Of twelve updates on environments of three different intervals."""
-    body = small.model_dump()
-    body["agent"] |= LONG
-    body["environment"]["action_interval"] = None
-    return TrainingConfig.model_validate(body)
+def run(tmp_path, whole) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
 
 
 @pytest.fixture
@@ -62,9 +75,14 @@ def config_file(tmp_path, config) -> Path:
     return path
 
 
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, config, config_file):
-    killed, whole = tmp_path / "killed", train(config, tmp_path / "whole", progress=False)
-    done = subprocess.run([sys.executable, "-c", KILLED, config_file, killed], capture_output=True, check=False)
+def changed(config: TrainingConfig, **agent: Any) -> TrainingConfig:
+    return config.model_copy(update={"agent": config.agent.model_copy(update=agent)})
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, config, config_file, whole, brief_program):
+    killed = tmp_path / "killed"
+    program = [sys.executable, "-c", brief_program + KILLED, config_file, killed]
+    done = subprocess.run(program, capture_output=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert len(checkpoint.found(killed)) == 2
     Actor.load(killed / "policy.onnx", Manifest.load(killed / "manifest.json"))
@@ -72,18 +90,18 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, config, confi
     train(config, killed, resume=True, progress=False)
     ours, theirs = (checkpoint.read(checkpoint.found(folder)[0]) for folder in (killed, whole))
     assert ours.steps == theirs.steps == config.agent.steps
-    assert all(torch.equal(ours.policy[name], theirs.policy[name]) for name in theirs.policy)
-    assert _moments(ours).keys() == _moments(theirs).keys()
-    assert all(torch.equal(ours, _moments(theirs)[name]) for name, ours in _moments(ours).items())
+    assert all(torch.equal(ours.policy[name], weight) for name, weight in theirs.policy.items())
+    moments = _moments(theirs)
+    assert all(torch.equal(value, moments[name]) for name, value in _moments(ours).items())
     assert all(ours.arrays[name].tobytes() == array.tobytes() for name, array in theirs.arrays.items())
     assert ours.state["generators"] == theirs.state["generators"]
     assert _rows(killed) == _rows(whole)
     assert (killed / "policy.onnx").read_bytes() == (whole / "policy.onnx").read_bytes()
-    assert not list(killed.glob("*.tmp*"))
 
 
 def _moments(one: checkpoint.Checkpoint) -> dict[str, torch.Tensor]:
-    return {f"{number}.{name}": value for number, row in one.optimizer["state"].items() for name, value in row.items()}
+    state = one.optimizer["state"]
+    return {f"{number}.{name}": value for number, row in state.items() for name, value in row.items()}
 
 
 def _rows(folder: Path) -> list[dict[str, object]]:
@@ -91,19 +109,16 @@ def _rows(folder: Path) -> list[dict[str, object]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
-def test_a_stopped_run_says_how_to_go_on_and_leaves_a_policy(tmp_path, config_file):
+def test_a_stopped_run_says_how_to_go_on_and_leaves_a_policy(tmp_path, config_file, brief_program):
     out = tmp_path / "out"
-    program = "from rlscaler_rl.training.cli import train; train()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, "--config", config_file, "--out", out, "--steps", "10000000", "--quiet"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 300
-    while not (out / "tensorboard").exists() and time.monotonic() < deadline:
-        os.sched_yield()
+    options = ["--config", config_file, "--out", out, "--steps", "10000000", "--quiet"]
+    program = [sys.executable, "-c", brief_program + COMMAND, *options]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 600
+    while not checkpoint.found(out) and process.poll() is None and time.monotonic() < deadline:
+        threading.Event().wait(0.2)
     process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=300)[0]
+    said = process.communicate(timeout=600)[0]
     assert process.returncode == 130, said
     assert "stopping after this update" in said
     assert f"--resume --out {out}" in said
@@ -111,78 +126,64 @@ def test_a_stopped_run_says_how_to_go_on_and_leaves_a_policy(tmp_path, config_fi
     assert checkpoint.read(checkpoint.found(out)[0]).steps > 0
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: b"garbage"])
-def test_a_damaged_checkpoint_is_passed_over_by_name(tmp_path, config, damage):
-    folder, said = train(config, tmp_path / "run", progress=False), []
-    newest, before = checkpoint.found(folder)
-    newest.write_bytes(damage(newest.read_bytes()))
-    train(config, folder, resume=True, progress=False, say=said.append)
+def test_damaged_checkpoints_are_passed_over_by_name(run, config):
+    said: list[str] = []
+    newest, before = checkpoint.found(run)
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    assert checkpoint.newest(run, said.append).path == before
     assert newest.name in said[0]
     assert "going back" in said[0]
+    newest.write_bytes(b"garbage")
+    assert checkpoint.newest(run, said.append).path == before
+    train(config, run, resume=True, progress=False, say=said.append)
     assert checkpoint.read(newest).steps == config.agent.steps
     for path in (newest, before):
         path.write_bytes(b"garbage")
     with pytest.raises(ConfigError, match="none of its checkpoints"):
-        train(config, folder, resume=True, progress=False, say=said.append)
+        checkpoint.newest(run, said.append)
 
 
-def test_what_does_not_belong_to_the_run_is_refused(tmp_path, small):
-    folder = train(small, tmp_path / "run", progress=False)
+def test_what_does_not_belong_to_the_run_is_refused(run, config):
     with pytest.raises(ConfigError, match="--resume or choose another folder"):
-        train(small, folder, progress=False)
-    wider = small.model_dump()
-    wider["environment"]["stack_size"] = 8
+        train(config, run, progress=False)
+    wider = config.model_copy(update={"environment": config.environment.model_copy(update={"stack_size": 8})})
     with pytest.raises(ConfigError, match=r"environment\.stack_size was 4 and is 8 now"):
-        train(TrainingConfig.model_validate(wider), folder, resume=True, progress=False)
-    kept = checkpoint.read(checkpoint.found(folder)[0])
+        train(wider, run, resume=True, progress=False)
+    kept = checkpoint.read(checkpoint.found(run)[0])
     kept.state["contract_version"] = "rlscaler.io/observation/v0"
     with pytest.raises(ConfigError, match=f"v0 and this release makes {CONTRACT_VERSION}"):
-        checkpoint.check(kept, small)
+        checkpoint.check(kept, config)
 
 
-def test_pickles_in_a_checkpoint_stay_closed(tmp_path, small):
-    folder = train(small, tmp_path / "run", progress=False)
-    path = checkpoint.found(folder)[0]
+def test_pickles_in_a_checkpoint_stay_closed(run):
+    path = checkpoint.found(run)[0]
     content = path.read_bytes()
-    import io
-    import pickle
-    import zipfile
-
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
-            new.writestr(name, pickle.dumps(Path) if name == "policy.pth" else old.read(name))
+            new.writestr(name, pickle.dumps(Path, protocol=2) if name == "policy.pth" else old.read(name))
     with pytest.raises(CheckpointError, match="cannot be read"):
         checkpoint.read(path)
 
 
-def test_divergence_stops_the_run_and_saves_the_batch(tmp_path, config):
-    body = config.model_dump()
-    body["agent"] |= {"checkpoint_episodes": 1}
-    calm = TrainingConfig.model_validate(body)
-    train(
-        TrainingConfig.model_validate({**body, "agent": body["agent"] | {"steps": 12 * 8 * 4}}),
-        tmp_path,
-        progress=False,
-    )
-    wild = calm.model_copy(update={"agent": calm.agent.model_copy(update={"learning_rate": 1e30})})
+def test_divergence_stops_the_run_and_saves_the_batch(run, config):
+    last = checkpoint.found(run)[0]
+    wild = changed(config, steps=2 * config.agent.steps, learning_rate=1e30)
     with pytest.raises(DivergedError) as raised:
-        train(wild, tmp_path, resume=True, progress=False)
-    (batch,) = tmp_path.glob("diverged_*.npz")
-    last = checkpoint.found(tmp_path)[0]
+        train(wild, run, resume=True, progress=False)
+    (batch,) = run.glob("diverged_*.npz")
     assert str(batch) in str(raised.value)
     assert str(last) in str(raised.value)
     with np.load(batch, allow_pickle=False) as arrays:
-        assert np.isfinite(arrays["observations"]).all()
         assert arrays["rewards"].size == 12 * 8
+        assert np.isfinite(arrays["observations"]).all()
     assert all(torch.isfinite(weight).all() for weight in checkpoint.read(last).policy.values())
-    Actor.load(tmp_path / "policy.onnx", Manifest.load(tmp_path / "manifest.json"))
+    Actor.load(run / "policy.onnx", Manifest.load(run / "manifest.json"))
 
 
-def test_divergence_is_a_failure_of_the_command(tmp_path, config_file):
-    body = json.loads(config_file.read_text())
-    body["agent"] |= {"learning_rate": 1e30, "critic_rollouts": 0}
-    config_file.write_text(json.dumps(body))
-    done = CliRunner().invoke(command, ["--config", str(config_file), "--out", str(tmp_path / "out"), "--quiet"])
+def test_divergence_is_a_failure_of_the_command(tmp_path, config):
+    path = tmp_path / "wild.json"
+    path.write_text(changed(config, learning_rate=1e30, critic_rollouts=0).model_dump_json())
+    done = CliRunner().invoke(command, ["--config", str(path), "--out", str(tmp_path / "out"), "--quiet"])
     assert done.exit_code == 1
     assert "is not finite" in done.output
     assert "none yet" in done.output

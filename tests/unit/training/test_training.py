@@ -16,37 +16,12 @@ from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
-from rlscaler_rl.training import checkpoint, validation
+from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.archive import actor_from_zip
 from rlscaler_rl.training.cli import train as command
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
 from rlscaler_rl.training.train import install, make_env, make_model, summary, train
-
-SMALL = {
-    "environment": {"envs": 12, "episode_duration": 60, "action_interval": 30, "stack_size": 4},
-    "agent": {
-        "steps": 12 * 8 * 4,
-        "buffer_size": 8,
-        "batch_size": 48,
-        "hidden_size": 16,
-        "critic_hidden_size": 16,
-        "checkpoint_episodes": 4,
-        "evaluation_episodes": 8,
-        "imitation_rounds": 1,
-        "critic_rollouts": 1,
-    },
-}
-
-
-@pytest.fixture(autouse=True)
-def _brief_validation(monkeypatch):
-    monkeypatch.setattr(validation, "SETTINGS", ((30.0, 60),))
-
-
-@pytest.fixture(scope="module")
-def small() -> TrainingConfig:
-    return TrainingConfig.model_validate(SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -137,15 +112,19 @@ def test_an_installed_pair_must_belong_together(tmp_path, model, small):
     Actor.load(tmp_path / "models" / "ppo.onnx", Manifest.load(tmp_path / "models" / "ppo.json"))
 
 
-def test_the_command_trains_and_refuses_what_it_cannot_do(tmp_path):
+def test_the_command_trains_and_refuses_what_it_cannot_do(tmp_path, small):
     config = tmp_path / "config.json"
-    config.write_text(json.dumps(SMALL))
+    config.write_text(small.model_dump_json())
     out = tmp_path / "out"
     done = CliRunner().invoke(command, ["--config", str(config), "--out", str(out), "--steps", "96", "--quiet"])
     assert done.exit_code == 0, done.output
     assert "mean" in done.output
     for arguments, said in (
         (["--resume"], "--out"),
+        (["--ray", "local"], "--seeds 1,2,3"),
+        (["--seeds", "1,2", "--seed", "3"], "leave out --seed"),
+        (["--seeds", "1,b"], "whole numbers"),
+        (["--seeds", "1,1"], "every seed once"),
         (["--resume", "--out", str(tmp_path / "empty")], "no resume_episode"),
     ):
         refused = CliRunner().invoke(command, arguments)
