@@ -106,3 +106,30 @@ def _executor(environment: str) -> Callable[..., bool]:
     (found,) = entry_points(group="rlscaler.live", name="play")
     live: Callable[..., bool] = found.load()
     return live
+
+
+@click.command()
+@click.argument("comparison", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--manifest", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="[default: the bundled]")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard output]")
+def card(comparison: Path, manifest: Path | None, out: Path | None) -> None:
+    """Write the model card of the policy that was compared in the folder COMPARISON."""
+    from rlscaler_rl.decision import bundled
+    from rlscaler_rl.decision.exceptions import ModelError
+    from rlscaler_rl.decision.manifest import Manifest
+    from rlscaler_rl.evaluation.errors import EvaluationError
+    from rlscaler_rl.evaluation.report.card import card as written
+    from rlscaler_rl.evaluation.schema import ResultFile
+
+    source = comparison / "rl_comparison_data.json"
+    try:
+        result = ResultFile.model_validate_json(source.read_text(encoding="utf-8"))
+        text = written(result, Manifest.load(manifest) if manifest else bundled.load("ppo").manifest)
+    except EvaluationError:
+        raise
+    except (OSError, ValueError, ModelError) as error:
+        raise click.ClickException(f"{source}: {error}") from error
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        out.write_text(text, encoding="utf-8")

@@ -24,6 +24,9 @@ BEGIN, END = RIVALS[0], ("hindsight_tuned", "hindsight")
 FEWEST_PERCENT = 2.0
 """Of the begin's J that the two ends must be apart for a share of their distance to mean anything."""
 
+TINY = 1e-3
+"""A resample in a hundred may draw the two ends on top of each other; its share is then huge, not infinite."""
+
 PASSES, FAILS, UNDECIDED = "passes", "fails", "undecided"
 
 
@@ -90,11 +93,13 @@ def closed(board: Board) -> list[Closed]:
 def share_closed(board: Board, workload: str, begin: str, end: str) -> Closed:
     policy = board.policy.name
     far, near = board.mean(workload, begin, "j"), board.mean(workload, end, "j")
-    distance = far - near
+    distance = board.interval(lambda read: read(begin, "j") - read(end, "j"), workload)
     found = None
-    if abs(distance) >= FEWEST_PERCENT / 100 * far:
+    if distance.low > 0 and distance.mean >= FEWEST_PERCENT / 100 * far:
         found = board.interval(
-            lambda read: 100 * (read(begin, "j") - read(policy, "j")) / _off_zero(read(begin, "j") - read(end, "j")),
+            lambda read: (
+                100 * (read(begin, "j") - read(policy, "j")) / np.maximum(read(begin, "j") - read(end, "j"), TINY)
+            ),
             workload,
         )
     return Closed(
@@ -108,11 +113,6 @@ def share_closed(board: Board, workload: str, begin: str, end: str) -> Closed:
         low=found and found.low,
         high=found and found.high,
     )
-
-
-def _off_zero(values: np.ndarray) -> np.ndarray:
-    """A resample may draw the two ends on top of each other; its share is then huge, not infinite."""
-    return np.where(np.abs(values) < 1e-3, np.copysign(1e-3, values), values)
 
 
 def training_seeds(board: Board) -> list[SeedRow]:

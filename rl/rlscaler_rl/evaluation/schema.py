@@ -118,7 +118,9 @@ class Closed(_Frozen):
     begin_j: float
     end_j: float
     policy_j: float
-    percent: float | None = Field(description="null where the two ends are less than 2 % apart")
+    percent: float | None = Field(
+        description="null where the two ends are less than 2 % apart, or not apart with an interval off zero"
+    )
     low: float | None
     high: float | None
 

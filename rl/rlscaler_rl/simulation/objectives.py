@@ -20,6 +20,9 @@ REWARD_SCALE = 0.02
 CHURN_WEIGHT = 0.05
 """GPU replica equivalents that one changed replica in an interval costs: enough to settle ties."""
 
+LEAST_RATE = 1e-3
+"""Requests/s that an episode without any counts as."""
+
 NOMINAL_SIZE = float(NOMINAL["max_replicas"][0] + NOMINAL["max_replicas"][1] * NOMINAL["price_ratio"])
 
 
@@ -81,7 +84,7 @@ def norms(scenarios: Scenarios) -> Norms:
     return Norms(
         scenarios.price_ratio,
         NOMINAL_SIZE / full,
-        np.maximum(scenarios.mean_rate(), 1e-3),
+        np.maximum(scenarios.mean_rate(), LEAST_RATE),
         scenarios.slo_ms / 1000,
         scenarios.timeout,
         scenarios.pattern,
@@ -128,11 +131,12 @@ def improvements(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> dic
 
 def interval_figures(spent: Meters, norms: Norms, changed: Float) -> dict[str, Float]:
     """What `improvements` compares, (N,) each, free of the service's size: p95 over SLO, share of the episode's mean
-    rate answered in time, cost in nominal sizes, changed replicas in nominal sizes."""
+    rate answered in time, cost in nominal sizes, changed replicas in nominal sizes. NaN where there are no requests."""
     cost = (spent.billed[:, 0] + norms.price_ratio * spent.billed[:, 1]) / spent.time * norms.size
+    silent = norms.mean_rate <= LEAST_RATE
     return {
         "latency": p95_seconds(spent, norms.timeout) / norms.slo_seconds,
-        "throughput": spent.in_time / (norms.mean_rate * spent.time),
+        "throughput": np.where(silent, np.nan, spent.in_time / (norms.mean_rate * spent.time)),
         "efficiency": cost,
         "stability": changed * norms.size,
     }
@@ -158,8 +162,8 @@ def p95_seconds(spent: Meters, timeout: Float) -> Float:
 class Weighted:
     """The weighted improvement over the baseline measured for the same kind of load; an `Objective`.
 
-    An interval without requests improves no latency. Unclipped: an interval at the timeout costs many times what a
-    good one can win, as the definition has it.
+    Where nothing was asked for, neither latency nor throughput is better or worse. Unclipped: an interval at the
+    timeout costs many times what a good one can win, as the definition has it.
     """
 
     def __init__(self, baselines: Mapping[str, Mapping[str, float]], weights: Mapping[str, float] = WEIGHTS) -> None:
@@ -170,8 +174,7 @@ class Weighted:
         chosen = [self.baselines.get(name, self.baselines["all"]) for name in norms.pattern.tolist()]
         baseline = {name: np.array([one[name] for one in chosen]) for name in self.weights}
         found = improvements(interval_figures(spent, norms, changed), baseline)
-        found["latency"] = np.nan_to_num(found["latency"])
-        return np.asarray(sum(weight * found[name] for name, weight in self.weights.items()))
+        return np.asarray(sum(weight * np.nan_to_num(found[name]) for name, weight in self.weights.items()))
 
 
 OBJECTIVES: dict[str, Objective] = {"slo_cost": slo_cost, "performance_cost": performance_cost}

@@ -174,8 +174,8 @@ def closed_table(result: ResultFile) -> Table:
     first = result.closed[0].begin if result.closed else BEGIN[0]
     note = (
         f"(J of {first} - J of the policy) / (J of {first} - J of hindsight); the hindsight rule knows the load and is "
-        f"a reference, not a bound. A dash: the two are less than {FEWEST_PERCENT:g} % apart. The mean's share is that "
-        "of the mean distance."
+        f"a reference, not a bound. A dash: the two are less than {FEWEST_PERCENT:g} % apart, or not shown to be. The "
+        "mean's share is that of the mean distance."
     )
     return Table("Distance closed", note, ("workload", "HPA J", "policy J", "hindsight J", "closed"), rows)
 
