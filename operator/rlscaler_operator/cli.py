@@ -16,6 +16,7 @@ GROUP = "rlscaler.commands"
 
 SUMMARY = {
     "ablate": "Measure what each part of the training is worth.",
+    "card": "Write the model card of a policy that was compared.",
     "cluster": "Start, stop and inspect a local Kubernetes control plane.",
     "compare": "Compare the policy with the other autoscalers on the same load.",
     "crd": "Generate the CustomResourceDefinition or check it for drift.",
@@ -33,6 +34,7 @@ SUMMARY = {
 
 EXTRA = {
     "ablate": "train,ray",
+    "card": "train",
     "cluster": "cluster",
     "compare": "train",
     "demo": "cluster,load,train",
