@@ -46,7 +46,7 @@ class Batch:
         self.residual = residual
         self.interval = int(intervals[0])
         self.rows = np.arange(len(scenarios))
-        self.cluster = clusters.empty(len(scenarios))
+        self.cluster = clusters.empty(len(scenarios), formulas=level == "fluid")
         self.level = levels.make(level, len(scenarios))
         self.scenarios = scenarios.copy()
         self.facts, self.sensors, self.params = (

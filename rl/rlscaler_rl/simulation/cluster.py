@@ -102,11 +102,16 @@ class Cluster(NamedTuple):
     row: NDArray[Any]  # (N,) ROW
     pool: NDArray[Any]  # (N, 2) POOL
     left: Float32  # (N, 2, MAX_PODS) cold start left of the waiting pods, oldest first, seconds
-    histogram: Float32  # (N, BUCKETS + 1) requests answered within each bound (cumulative), last column all
+    histogram: Float32  # (N, BUCKETS + 1) requests answered within each bound (cumulative), last column all; at the
+    # fluid level only where `count_latencies` is called
     ring_requests: Float  # (N, RING) `requests` at the end of second i, at index i % RING
     ring_busy: Float  # (N, 2, RING) `busy_seconds`
     ring_ready: Float  # (N, 2, RING) `ready_seconds`
-    ring_histogram: Float32  # (N, HISTOGRAMS, BUCKETS + 1) `histogram` at the end of block i, at i % HISTOGRAMS
+    ring_histogram: Float32  # (N, HISTOGRAMS, BUCKETS + 1) `histogram` at the end of block i, at i % HISTOGRAMS; at the
+    # fluid level of the past before the episode only
+    blocks: (
+        Float32  # (N, HISTOGRAMS or 0, 2, 4) fluid level: what the latencies of block i follow from, see fluid.within
+    )
 
 
 def bucket_positions(rps: Float, slo: Float) -> Float32:
@@ -123,8 +128,8 @@ def records(dtype: np.dtype[Any], shape: tuple[int, ...], **columns: Any) -> NDA
     return table
 
 
-def empty(n: int) -> Cluster:
-    """N rows to be filled by `begin`."""
+def empty(n: int, *, formulas: bool) -> Cluster:
+    """N rows to be filled by `begin`; with `formulas` latencies are kept as what they follow from."""
     bounds = len(BUCKETS_SECONDS) + 1
     return Cluster(
         row=np.zeros(n, ROW),
@@ -135,6 +140,7 @@ def empty(n: int) -> Cluster:
         ring_busy=np.zeros((n, 2, RING)),
         ring_ready=np.zeros((n, 2, RING)),
         ring_histogram=np.zeros((n, HISTOGRAMS, bounds), np.float32),
+        blocks=np.zeros((n, HISTOGRAMS if formulas else 0, 2, 4), np.float32),
     )
 
 

@@ -135,6 +135,7 @@ def run(
             batch.advance()
         else:
             record.advance()
+        batch.level.count_latencies(batch.facts, batch.cluster, batch.rows)
     ledger = ledgers.check(ledgers.read(batch.cluster), scenarios)
     return Run(_result(ledger, batch.cluster, scenarios, counts), ledger, record.arrays() if record else {})
 

@@ -41,11 +41,11 @@ def scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int)
 def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
     row_facts, pool_facts, arrivals, positions = facts.row, facts.pool, facts.arrivals, facts.positions
-    row_states, pool_states, left, histogram = cluster.row, cluster.pool, cluster.left, cluster.histogram
-    ring_requests, ring_histogram = cluster.ring_requests, cluster.ring_histogram
+    row_states, pool_states, left, blocks = cluster.row, cluster.pool, cluster.left, cluster.blocks
+    ring_requests = cluster.ring_requests
     ring_busy, ring_ready = cluster.ring_busy, cluster.ring_ready
     delayed, service, waiting = tables.delayed, tables.service, tables.waiting
-    bounds = histogram.shape[1] - 1
+    slo_column = positions.shape[2] - 1
     for m in range(len(rows)):
         n = rows[m]
         row, row_fact = row_states[n], row_facts[n]
@@ -66,7 +66,7 @@ def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: 
             for p in range(2):
                 pool, fact = pool_states[n, p], pool_facts[n, p]
                 if block_begins:
-                    slo_position = positions[n, p, bounds]
+                    slo_position = positions[n, p, slo_column]
                     pool.tail = _tail(
                         row, pool, row_fact, fact, delayed, service, waiting, slo_position, split[p], BLOCK
                     )
@@ -74,34 +74,52 @@ def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: 
                     pool.work_before = pool.work
                 wait = _serve(row, pool, row_fact, fact, service, arrived * split[p], memory)
                 answered = pool.work - pool.work_before
-                if block_ends and answered > 0.0:
+                if block_ends:
                     probability, decay, _ = _waiting(row, pool, row_fact, fact, waiting, split[p])
-                    tail = 1.0
-                    for b in range(bounds):
-                        if tail > _NEGLIGIBLE:
-                            bound = _BOUNDS[b]
-                            tail = _service_exceeds(service, row_fact.cv, bound * fact.rps)
-                            steady = _delay_integral(delayed, row_fact.cv, positions[n, p, b], decay * bound)
-                            tail += probability * steady
-                            if wait > 0.0:
-                                tail = max(tail, _service_exceeds(service, row_fact.cv, (bound - wait) * fact.rps))
-                        histogram[n, b] += answered * (1.0 - min(tail, 1.0))
-                    histogram[n, bounds] += answered
+                    block = blocks[n, (t // BLOCK) % HISTOGRAMS, p]
+                    block[0], block[1], block[2], block[3] = answered, probability, decay, wait
                 pool.billed += pool.target
                 pool.ready_seconds += pool.ready
                 pool.pending_seconds += pool.waiting
                 ring_busy[n, p, slot] = pool.busy_seconds
                 ring_ready[n, p, slot] = pool.ready_seconds
                 if pool.waiting > 0 and start_pods(pool, fact, left[n, p]):
-                    slo_position = positions[n, p, bounds]
+                    slo_position = positions[n, p, slo_column]
                     pool.tail = _tail(row, pool, row_fact, fact, delayed, service, waiting, slo_position, split[p], 1)
-            if block_ends:
-                block = (t // BLOCK) % HISTOGRAMS
-                for b in range(bounds + 1):
-                    ring_histogram[n, block, b] = histogram[n, b]
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def count_latencies(facts: Facts, cluster: Cluster, tables: Tables, rows: Int) -> None:
+    """Add the latencies of the block that has just ended to the episodes' histograms."""
+    bounds = cluster.histogram.shape[1] - 1
+    for m in range(len(rows)):
+        n = rows[m]
+        block = (cluster.row[n].time // BLOCK - 1) % HISTOGRAMS
+        for b in range(bounds + 1):
+            cluster.histogram[n, b] += within(facts, cluster, tables, n, block, b)
 
 
 _inner = njit(fastmath=True, error_model="numpy", inline="never")
+
+
+@_inner
+def within(facts: Facts, cluster: Cluster, tables: Tables, n: int, block: int, b: int) -> float:
+    """Requests of a latency block (index into the ring) that were answered within bucket `b`; the last is all."""
+    total = 0.0
+    for p in range(2):
+        state = cluster.blocks[n, block, p]
+        answered, probability, decay, wait = state[0], state[1], state[2], state[3]
+        if answered > 0.0:
+            if b == cluster.histogram.shape[1] - 1:
+                total += answered
+                continue
+            bound, rps, cv = _BOUNDS[b], facts.pool[n, p].rps, facts.row[n].cv
+            tail = _service_exceeds(tables.service, cv, bound * rps)
+            tail += probability * _delay_integral(tables.delayed, cv, facts.positions[n, p, b], decay * bound)
+            if wait > 0.0:
+                tail = max(tail, _service_exceeds(tables.service, cv, (bound - wait) * rps))
+            total += answered * (1.0 - min(tail, 1.0))
+    return total
 
 
 @_inner
@@ -217,8 +235,6 @@ def _waiting(
 
 
 _BOUNDS = BUCKETS_SECONDS
-_NEGLIGIBLE = 1e-4
-"""A tail below this is 0 in all longer buckets."""
 _SQUARED_CVS = np.array(CVS) ** 2
 _RHO_CAP = 1.1
 """What one second can add to the average of rho: fitted, with the table, to the request level's late share between rho

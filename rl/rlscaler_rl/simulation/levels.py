@@ -29,6 +29,9 @@ class Level(Protocol):
     def advance(self, facts: Facts, cluster: Cluster, rows: Int, seconds: int) -> None:
         """Let time pass; no row may leave its load."""
 
+    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Int) -> None:
+        """Bring `cluster.histogram` up to date; to be called at the end of every latency block, or never."""
+
 
 class Fluid:
     """Formulas; see `simulation.fluid`."""
@@ -41,6 +44,9 @@ class Fluid:
 
     def advance(self, facts: Facts, cluster: Cluster, rows: Int, seconds: int) -> None:
         fluid.advance(facts, cluster, tables(), rows, seconds)
+
+    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Int) -> None:
+        fluid.count_latencies(facts, cluster, tables(), rows)
 
 
 class Request:
@@ -61,6 +67,9 @@ class Request:
 
     def advance(self, facts: Facts, cluster: Cluster, rows: Int, seconds: int) -> None:
         requests.advance(facts, cluster, self.held, rows, seconds)
+
+    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Int) -> None:
+        """They are counted one by one."""
 
 
 def make(name: LevelName, n: int) -> Level:

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from rlscaler_rl.decision.types import SIGNALS, Samples
 from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
+from rlscaler_rl.simulation.fluid import within
 from rlscaler_rl.simulation.pods import uniform
+from rlscaler_rl.simulation.tables import Tables, tables
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -59,7 +61,7 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
         spec_replicas=np.empty((m, 2), np.int32),
         ready_replicas=np.empty((m, 2), np.int32),
     )
-    measure(facts, sensors, cluster, rows, latency, readings)
+    measure(facts, sensors, cluster, tables(), rows, latency, readings)
     return Samples(
         **readings._asdict(),
         time_in_episode=np.zeros(m),
@@ -70,7 +72,9 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
 
 
 @njit(cache=True, nogil=True)
-def measure(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, latency: bool, out: Readings) -> None:
+def measure(
+    facts: Facts, sensors: Sensors, cluster: Cluster, tables: Tables, rows: Int, latency: bool, out: Readings
+) -> None:
     """Fill `out` from the counters as they were at the newest scrape that can be queried; NaN where nothing was
     measured.
     """
@@ -99,31 +103,46 @@ def measure(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, latency
         out.gpu_utilization[m] = 100.0 * busy[0]
         out.cpu_utilization[m] = 100.0 * sensors.cpu_factor[n] * busy[1]
         out.memory_utilization[m] = sensors.memory_base[n] + sensors.memory_slope[n] * busiest
-        out.p95_ms[m] = 1000.0 * quantile(cluster, n, end, begin, 0.95) if latency else np.nan
+        out.p95_ms[m] = 1000.0 * quantile(facts, cluster, tables, n, end, begin, 0.95) if latency else np.nan
         out.age_seconds[m, :] = now - end
         out.age_seconds[m, _REPLICAS] = 0.0
 
 
-@njit(cache=True, nogil=True)
-def quantile(cluster: Cluster, n: int, end: int, begin: int, level: float) -> float:
+@njit(cache=True, nogil=True, error_model="numpy")
+def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, begin: int, level: float) -> float:
     """Seconds; linear within a bucket as Prometheus' histogram_quantile; NaN when nothing was answered."""
-    last_block = int(np.floor(end / BLOCK))
-    first_block = min(int(np.floor(begin / BLOCK)), last_block - 1)
-    last, first = (last_block - 1) % HISTOGRAMS, (first_block - 1) % HISTOGRAMS
-    counts = cluster.ring_histogram[n]
-    buckets = counts.shape[1] - 1
-    total = counts[last, buckets] - counts[first, buckets]
+    last = int(np.floor(end / BLOCK))
+    first = min(int(np.floor(begin / BLOCK)), last - 1)
+    buckets = cluster.ring_histogram.shape[2] - 1
+    total = _answered(facts, cluster, tables, n, first, last, buckets)
     if total <= 0.0:
         return np.nan
     wanted = level * total
-    below, bound = 0.0, 0.0
-    for b in range(buckets):
-        here = counts[last, b] - counts[first, b]
-        upper = _BOUNDS[b]
-        if here >= wanted:
-            return bound + (upper - bound) * (wanted - below) / max(here - below, 1e-12)
-        below, bound = here, upper
-    return bound
+    low, high, below, here = 0, buckets, 0.0, total
+    while low < high:  # the first bucket that holds enough, by bisection
+        middle = (low + high) // 2
+        counted = _answered(facts, cluster, tables, n, first, last, middle)
+        if counted >= wanted:
+            high, here = middle, counted
+        else:
+            low, below = middle + 1, counted
+    bound = _BOUNDS[low - 1] if low > 0 else 0.0
+    if low == buckets:
+        return bound
+    return bound + (_BOUNDS[low] - bound) * (wanted - below) / max(here - below, 1e-12)
+
+
+@njit(inline="never", error_model="numpy")
+def _answered(facts: Facts, cluster: Cluster, tables: Tables, n: int, first: int, last: int, b: int) -> float:
+    """Requests of the blocks [first, last) that were answered within bucket `b`."""
+    counted = last if cluster.blocks.shape[1] == 0 else min(last, 0)
+    total = 0.0
+    if first < counted:
+        counts = cluster.ring_histogram[n]
+        total += counts[(counted - 1) % HISTOGRAMS, b] - counts[(first - 1) % HISTOGRAMS, b]
+    for block in range(max(first, counted), last):
+        total += within(facts, cluster, tables, n, block % HISTOGRAMS, b)
+    return total
 
 
 _BOUNDS = BUCKETS_SECONDS
