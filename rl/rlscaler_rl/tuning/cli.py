@@ -10,7 +10,7 @@ import click
 @click.command()
 @click.option("--contenders", help="Only these, comma-separated.", metavar="NAMES")
 @click.option("--workloads", help="Only these, comma-separated; `all` is one setting for all loads.", metavar="NAMES")
-@click.option("--budget", default=400, show_default=True, type=click.IntRange(1), help="Trials of each search.")
+@click.option("--budget", default=300, show_default=True, type=click.IntRange(1), help="Trials of each search.")
 @click.option("--finalists", default=8, show_default=True, type=click.IntRange(1), help="Judged at the request level.")
 @click.option("--episodes", default=12, show_default=True, type=click.IntRange(1), help="Played by every trial.")
 @click.option("--traces", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of full traces.")

@@ -16,6 +16,9 @@ from rlscaler_rl.tuning.job import Job, tune
 from rlscaler_rl.tuning.score import digest, probe, tune_part
 from rlscaler_rl.tuning.spaces import Found
 
+STATIC = "static"
+"""Tuned first: its replicas are where the others' searches start."""
+
 
 def stale(jobs: Sequence[Job], tuned: Tuned, probes: dict[str, list[float]]) -> dict[Job, str]:
     """Job -> why what is cached for it does not count: missing, or made with another space, meter or other episodes."""
@@ -50,11 +53,12 @@ def refresh(
     tuned = cache.load(path)
     probes = _probes(jobs, console)
     wanted = dict.fromkeys(jobs, "asked for") if force else stale(jobs, tuned, probes)
-    first = [job for job in wanted if job.workload is None]
-    then = [job for job in wanted if job.workload is not None]
+    phases: list[list[Job]] = [[], [], []]
+    for job in wanted:
+        phases[0 if job.contender == STATIC else 1 if job.workload is None else 2].append(job)
     with _progress(console) as progress:
         task = progress.add_task("tuning", total=len(wanted))
-        for part in (first, then):
+        for part in phases:
             for job, record in zip(part, _results(part, tuned, ray), strict=True):
                 tuned = tuned.merged([record], {job.contender: probes[job.contender]})
                 cache.save(tuned, path)
@@ -74,15 +78,23 @@ def check(jobs: Sequence[Job], path: Path | None, console: Console) -> bool:
 
 
 def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Record]:
-    """In the order of `jobs`; a search for one workload starts from what suits all loads."""
+    """In the order of `jobs`; searches start from what was found before them."""
     tasks = [(job, _known(job, tuned)) for job in jobs]
     return map(_tune, tasks) if ray is None or not tasks else map_runs(_tune, tasks, ray)
 
 
 def _known(job: Job, tuned: Tuned) -> list[Found]:
-    record = tuned.find((job.contender, None, None))
-    usable = record is not None and record.space == cache.space_digest(CONTENDERS[job.contender])
-    return [record.found] if record is not None and usable and job.workload is not None else []
+    """What suits all loads, and the default over the replicas that are best where none is ever changed."""
+    tunable = CONTENDERS[job.contender]
+    found = []
+    everywhere = tuned.find((job.contender, None, None))
+    if job.workload is not None and everywhere and everywhere.space == cache.space_digest(tunable):
+        found.append(everywhere.found)
+    constant = tuned.find((STATIC, job.workload, job.fold))
+    if constant and constant.space == cache.space_digest(CONTENDERS[STATIC]):
+        standing = tunable.over(*(1 + constant.found[name] for name in ("ninths_gpu", "ninths_cpu")))
+        found += [standing] if standing else []
+    return found
 
 
 def _tune(task: tuple[Job, list[Found]]) -> Record:

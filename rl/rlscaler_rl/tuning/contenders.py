@@ -42,8 +42,14 @@ class Tunable:
 
     def starts(self) -> list[Found]:
         """The default, alone and over standing capacity: what bursts need most, and hard to hit by chance."""
-        standing = STANDING if "min_gpu" in self.space else ()
-        return [self.default, *({**self.default, "min_gpu": gpu, "min_cpu": cpu} for gpu, cpu in standing)]
+        return [self.default, *(found for gpu, cpu in STANDING if (found := self.over(gpu, cpu)))]
+
+    def over(self, gpu: int, cpu: int) -> Found | None:
+        """The default over so many replicas that always stand; None where the contender has no minimum."""
+        if "min_gpu" not in self.space:
+            return None
+        most_gpu, most_cpu = (getattr(self.space[name], "high", 1) for name in ("min_gpu", "min_cpu"))
+        return {**self.default, "min_gpu": min(gpu, most_gpu), "min_cpu": min(cpu, most_cpu)}
 
     def controller(self, found: Found, rate: Float) -> Controller:
         """One setting for all episodes."""

@@ -19,7 +19,7 @@ ALL = "all"
 """On the command line: one setting for all loads."""
 
 
-BUDGET = 400
+BUDGET = 300
 EPISODES = 12
 FINALISTS = 8
 JUDGED_SEED = 1
@@ -55,7 +55,7 @@ class Job:
 def tune(job: Job, known: Sequence[Found] = ()) -> Record:
     """Search at the fluid level, judge the best, the default and what was `known` at the request level, keep the best.
 
-    `known`: settings to start from beside the default, such as those tuned for all loads.
+    `known`: settings to start from beside the contender's own, such as those tuned for all loads.
     """
     tunable = CONTENDERS[job.contender]
     screening = tune_part(job.workload, job.fold, job.episodes, traces=job.traces)

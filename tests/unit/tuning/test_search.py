@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from rlscaler_rl.tuning.search import POPULATION, grid, search
+from rlscaler_rl.tuning.search import BATCH, grid, search
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "n": IntDistribution(0, 20), "kind": CategoricalDistribution(["a", "b"])}
 START = {"x": 0.9, "n": 20, "kind": "b"}
 
 
 def score(found):
-    return np.array([(one.get("x", 0.3) - 0.3) ** 2 + (one["n"] - 5) ** 2 / 400 + (one["kind"] == "b") for one in found])
+    return np.array(
+        [(one.get("x", 0.3) - 0.3) ** 2 + (one["n"] - 5) ** 2 / 400 + (one["kind"] == "b") for one in found]
+    )
 
 
 class Recorder:
@@ -39,7 +41,7 @@ def test_what_is_known_is_played_first_and_batches_are_large():
     recorder = Recorder()
     search(SPACE, [START, {**START, "kind": "a"}], recorder, 200)
     assert recorder.batches[0] == [START, {**START, "kind": "a"}]
-    assert all(len(batch) == POPULATION for batch in recorder.batches[2:-1])
+    assert all(len(batch) == BATCH for batch in recorder.batches[2:-1])
 
 
 def test_the_same_seed_finds_the_same():
