@@ -59,7 +59,8 @@ class Board:
     """workload -> how its episodes hang together."""
 
     scores: dict[tuple[str, str], dict[str, Float]] = field(default_factory=dict)
-    _resampled: dict[tuple[str, str, str], Float] = field(default_factory=dict)
+    _resampled: dict[tuple[str, str], Float] = field(default_factory=dict)
+    """Means of J, which every comparison needs; all metrics of all contenders would be half a gigabyte."""
 
     def add(
         self, workload: str, contender: str, scores: dict[str, Float], blocks: tuple[int, ...] | None = None
@@ -99,7 +100,10 @@ class Board:
         return all((part, contender) in self.scores for part in self.parts(workload))
 
     def decidable(self, workload: str) -> bool:
-        return all(self.designs[part].decidable for part in self.parts(workload))
+        """A mean over workloads needs less of each: only a single block has no spread that could be resampled."""
+        if workload == ALL:
+            return all(self.designs[part].units > 1 for part in self.averaged)
+        return self.designs[workload].decidable
 
     def mean(self, workload: str, contender: str, metric: str) -> float:
         """Over all episodes; `all` gives every workload the same weight."""
@@ -117,11 +121,12 @@ class Board:
         return np.asarray(np.mean([self._of_part(part, contender, metric) for part in self.parts(workload)], axis=0))
 
     def _of_part(self, workload: str, contender: str, metric: str) -> Float:
-        key = workload, contender, metric
-        if key not in self._resampled:
-            drawn = weights(self.designs[workload], self.workloads.index(workload), self.seed)
-            self._resampled[key] = drawn @ self.scores[workload, contender][metric]
-        return self._resampled[key]
+        drawn = weights(self.designs[workload], self.workloads.index(workload), self.seed)
+        if metric != "j":
+            return np.asarray(drawn @ self.scores[workload, contender][metric])
+        if (workload, contender) not in self._resampled:
+            self._resampled[workload, contender] = drawn @ self.scores[workload, contender]["j"]
+        return self._resampled[workload, contender]
 
     def interval(self, statistic: Callable[[Callable[[str, str], Float]], Float], workload: str) -> Interval:
         """Of any function of means: `statistic(read)` with `read(contender, metric)` a mean or its resamples."""
