@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,12 +36,15 @@ Progress = Callable[[str, str], None]
 REQUESTS_TOLERANCE = 0.01
 """Counters of one scrape are read at one moment, but not written at one."""
 
+LATE_GENERATOR_MS = 50.0
+"""Above this Locust itself was starved of CPU, and the load was not the one that everybody is to meet."""
+
 
 @dataclass(slots=True)
 class LiveAudit(Audit):
     """What must hold of a live episode's counters."""
 
-    found: dict[str, list[float]] = field(default_factory=lambda: {"requests": [], "signs": [], "ticks": []})
+    found: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in STATEMENTS})
 
     def note(self, figures: Json) -> None:
         self.checked += 1
@@ -48,6 +52,7 @@ class LiveAudit(Audit):
         self.found["requests"].append(abs(parts - figures["requests"]) / max(figures["requests"], 1.0))
         self.found["signs"].append(-min(figures[name] for name in ("requests", "in_time", "late", "dropped", "queued")))
         self.found["ticks"].append(figures["lost_ticks"])
+        self.found["load"].append(figures["dispatch_lag_p99_ms"])
 
     def invariants(self) -> list[Invariant]:
         made = []
@@ -66,6 +71,7 @@ STATEMENTS = {
     "requests": ("requests in = in time + late + dropped + still queued, as Prometheus counted", REQUESTS_TOLERANCE),
     "signs": ("no counter is negative", 0.0),
     "ticks": ("the cluster and Prometheus answered at every sensing tick", 0.0),
+    "load": ("99 % of the requests left within 50 ms of their time", LATE_GENERATOR_MS),
 }
 
 
@@ -145,12 +151,19 @@ def _episodes(
                 _, _, _, truncated, info = env.hand_over(controller, rng)
             info["j"] = info["cost"] + LATE_WEIGHT * info["late_percent"]
             info["goodput_per_cost"] = info["goodput_rps"] / info["cost"]
+            info["dispatch_lag_p99_ms"] = _lag_ms(begun["folder"])
             made.append(info)
             if not record:
                 record = _record(env.timeline, info, begun["folder"], scenarios.rps[row], settings.duration_seconds)
     finally:
         env.close()
     return made, record
+
+
+def _lag_ms(folder: str | None) -> float:
+    """How late the load process itself was; 0 where the load is somebody else's."""
+    path = Path(folder or "") / "load.json"
+    return float(json.loads(path.read_text())["dispatch_lag_p99_ms"] or 0.0) if path.is_file() else 0.0
 
 
 def _scores(made: list[Json], settings: Settings) -> dict[str, Float]:

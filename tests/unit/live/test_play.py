@@ -8,18 +8,24 @@ from rlscaler_rl.live.errors import LiveError
 from rlscaler_rl.live.play import LiveAudit, _record, check
 
 FIGURES = {"requests": 100.0, "in_time": 90.0, "late": 5.0, "dropped": 4.0, "queued": 1.0, "lost_ticks": 0.0}
+FIGURES |= {"dispatch_lag_p99_ms": 12.0}
 
 
 def test_books_that_balance_hold():
     audit = LiveAudit()
     audit.note(FIGURES)
     assert audit.reasons() == []
-    assert {item.name for item in audit.invariants()} == {"requests", "signs", "ticks"}
+    assert {item.name for item in audit.invariants()} == {"requests", "signs", "ticks", "load"}
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"late": 20.0}, "requests in ="), ({"dropped": -1.0, "late": 10.0}, "negative"), ({"lost_ticks": 1.0}, "tick")],
+    [
+        ({"late": 20.0}, "requests in ="),
+        ({"dropped": -1.0, "late": 10.0}, "negative"),
+        ({"lost_ticks": 1.0}, "tick"),
+        ({"dispatch_lag_p99_ms": 51.0}, "left within 50 ms"),
+    ],
 )
 def test_books_that_do_not_are_named(changes, said):
     audit = LiveAudit()

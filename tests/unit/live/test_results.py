@@ -30,7 +30,11 @@ def played(monkeypatch, tmp_path):
             counted = {name: float(getattr(finished.result, name)[row]) for name in ("requests", "in_time", "late")}
             queued = float(finished.result.queued[row])
             goodput = figures["goodput_rps"] / figures["cost"]
-            rows.append(figures | counted | {"queued": queued, "lost_ticks": 0.0, "goodput_per_cost": goodput})
+            rows.append(
+                figures
+                | counted
+                | {"queued": queued, "lost_ticks": 0.0, "dispatch_lag_p99_ms": 0.0, "goodput_per_cost": goodput}
+            )
         record = {name: np.asarray(values)[0] for name, values in finished.timeline.items()}
         shown = {name: rows[0][name] for name in ("j", "cost", "late_percent")}
         return rows, record | shown | {"rps": scenarios.rps[0]}
@@ -49,6 +53,6 @@ def test_one_live_episode_each_decides_nothing_and_is_reported_all_the_same(play
     assert {row["contender"] for row in content["rows"]} == set(live.EVALUATED)
     verdicts = {row["difference"]["verdict"] for row in content["rows"] if row["difference"]}
     assert verdicts == {"undecided"}
-    assert [item["name"] for item in content["invariants"]] == ["requests", "signs", "ticks"]
+    assert [item["name"] for item in content["invariants"]] == ["requests", "signs", "ticks", "load"]
     assert all(item["holds"] for item in content["invariants"])
     assert (layout.folder / layout.html).stat().st_size > 10_000
