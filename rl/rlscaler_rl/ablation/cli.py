@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 
-class Seeds(click.ParamType):
+class Seeds(click.ParamType[list[int]]):
     """`1-5` or `1,3,7`."""
 
     name = "seeds"
