@@ -14,7 +14,7 @@ import numpy as np
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.evaluation.floor import relative_price
 from rlscaler_rl.evaluation.schema import Invariant
-from rlscaler_rl.simulation.ledger import Ledger
+from rlscaler_rl.simulation.ledger import Ledger, in_time_limits, work_tolerance
 from rlscaler_rl.simulation.scenario import Scenarios
 
 TOLERANCE = 1e-5
@@ -25,6 +25,10 @@ STATEMENTS = {
     "replicas": "ready + pending = target, within [minReplicas, maxReplicas]",
     "requests": "requests in = in time + late + dropped + still queued = arrivals of the scenario",
     "floor": "cost >= seconds that billed replicas spent on requests x price",
+    "busy": "seconds worked <= ready replica-seconds",
+    "cold_start": "ready replica-seconds <= what the targets allow after the shortest cold start; ready <= nodes' room",
+    "work": "answered <= worked off, and work takes its service time",
+    "latency": "in time as the latencies say (request level)",
     "signs": "no counter is negative or undefined",
 }
 
@@ -83,14 +87,30 @@ def deviations(ledger: Ledger, scenarios: Scenarios) -> dict[str, Float]:
     price = relative_price(params)
     busy = (ledger.busy * price).sum(axis=1) / ledger.seconds
     cost = (ledger.billed * price).sum(axis=1) / ledger.seconds
+    slowest, fastest = in_time_limits(ledger, scenarios)
     counters = [ledger.requests, ledger.in_time, ledger.late, ledger.dropped, ledger.queued, *ledger.billed.T]
     return {
         "billing": _apart(ledger.billed, ledger.ready_seconds + ledger.pending_seconds).max(axis=1),
         "replicas": np.maximum(_apart(ledger.ready + ledger.pending, ledger.target), outside).max(axis=1),
         "requests": np.maximum(_apart(ledger.requests, accounted), _apart(ledger.requests, arrivals)),
         "floor": busy - cost,
+        "busy": _beyond(ledger.busy, ledger.ready_seconds).max(axis=1),
+        "cold_start": np.maximum(
+            _beyond(ledger.ready_seconds, ledger.ready_limit),
+            _beyond(ledger.ready, np.maximum(scenarios.schedulable, scenarios.initial)),
+        ).max(axis=1),
+        "work": np.maximum(
+            _beyond(ledger.in_time + ledger.late, ledger.work.sum(axis=1)),
+            _beyond(np.abs(ledger.work / scenarios.rps - ledger.busy), work_tolerance(ledger, scenarios)).max(axis=1),
+        ),
+        "latency": np.maximum(_beyond(slowest, ledger.in_time), _beyond(ledger.in_time, fastest)),
         "signs": -np.min(np.stack(counters), axis=0),
     }
+
+
+def _beyond(low: Float, high: Float) -> Float:
+    """How far `low` is above `high`; an infinite `high` is no limit."""
+    return np.asarray(np.maximum(low - high, 0.0) / np.maximum(np.abs(low), 1.0))
 
 
 def _apart(left: Float, right: Float) -> Float:

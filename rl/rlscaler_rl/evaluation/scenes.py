@@ -52,7 +52,8 @@ def stages(workload: str, settings: Settings) -> list[Stage]:
         ]
     except WorkloadError as error:
         raise EvaluationError(f"workload {workload}: {error}") from error
-    ends = np.rint(settings.episodes * np.cumsum(counts) / max(sum(counts), 1)).astype(int)
+    even = counts if sum(counts) else [1] * folds
+    ends = np.rint(settings.episodes * np.cumsum(even) / sum(even)).astype(int)
     shares = np.diff(ends, prepend=0).tolist()
     return [
         Stage(workload, fold, _episodes(workload, settings, fold, share), settings.runs)

@@ -22,8 +22,11 @@ PANELS = (
 MOST_UPRIGHT = 6
 """More workloads than that have slanted names."""
 
-_LOG = {"late_percent": 1.0, "p95_ms": 1000.0}
+_LOG = {"j": 10.0, "late_percent": 1.0, "p95_ms": 500.0}
 """Metrics on a scale that is linear below the given value and logarithmic above."""
+
+TICKS = (0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_LEAST_TICK = {"j": 2, "p95_ms": 100}
 
 SHOWN = ("policy", "hpa", "hpa_tuned", "keda", "rule", "rule_tuned", "hindsight")
 
@@ -40,12 +43,14 @@ def bars(result: ResultFile) -> Figure:
                 rows = [_find(result, name, like.contender) for name in names]
                 _group(panel, rows, metric, index, len(labels))
             crowded = len(names) > MOST_UPRIGHT
-            panel.set_xticks(range(len(names)), [tables.title(name) for name in names])
-            panel.tick_params(axis="x", rotation=35 * crowded)
+            slant = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+            panel.set_xticks(range(len(names)), [tables.title(name) for name in names], **slant)
             panel.set_title(title)
             panel.grid(axis="x", visible=False)
             if metric in _LOG:
                 panel.set_yscale("symlog", linthresh=_LOG[metric])
+                panel.set_yticks([tick for tick in TICKS if _LEAST_TICK.get(metric, 0) <= tick <= panel.get_ylim()[1]])
+                panel.set_yticks([], minor=True)
                 panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             if metric == "cost":
                 _floors(panel, result)

@@ -16,12 +16,10 @@ from rlscaler_rl.evaluation.schema import Difference, ResultFile
 WIDEST_PERCENT = 100.0
 """Differences beyond are drawn at the edge and written out."""
 
-MOST_PANELS = 4
-
 
 def overview(result: ResultFile) -> Figure:
     """A panel per rival, losses on top; the last panel is the share of the distance to hindsight that is closed."""
-    rivals = firstpage.rivals_of(result)[:MOST_PANELS]
+    rivals = firstpage.rivals_of(result)
     listed = firstpage.losses_first(result)
     labels = {row.contender: row.label for row in result.rows}
     cells = {(row.workload, row.contender): row.difference for row in result.rows}

@@ -57,7 +57,7 @@ def fronts(result: ResultFile) -> Figure:
 
 
 def _grid(count: int, height: float) -> tuple[Figure, list[Any]]:
-    across = min(count, ABREAST)
+    across = 2 if count == 4 else min(count, ABREAST)
     down = -(-count // across)
     made = look.figure(5.3 * across, height * down + 1.4)
     panels = made.subplots(down, across, squeeze=False).ravel()

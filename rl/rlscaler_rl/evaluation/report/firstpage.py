@@ -18,7 +18,9 @@ RIVALS = {
 }
 """Whom the first page compares with, as far as they were played, in the order of the columns."""
 
-MOST_RIVALS = 5
+MOST_RIVALS = 3
+"""As many fit on a page with their intervals."""
+
 _ORDER = {"loss": 0, "undecided": 1, "win": 2}
 
 
@@ -131,7 +133,8 @@ def difference_cell(found: Difference | None) -> str:
     """In % of the rival's J, with its interval and the verdict."""
     if found is None:
         return ""
-    return f"{found.percent:+.1f} % [{found.low_percent:+.0f}, {found.high_percent:+.0f}] {found.verdict}"
+    digits = 1 if abs(found.percent) < 10 else 0
+    return f"{found.percent:+.{digits}f} % [{found.low_percent:+.0f}, {found.high_percent:+.0f}] {found.verdict}"
 
 
 def _gate_cell(row: GateRow | None) -> str:
