@@ -1,6 +1,6 @@
 """How far the simulator is from the real thing: a policy live beside the request-level simulation of the same load.
 
-    python benchmarks/live_vs_simulated.py [--pattern spike]... [--repeats 2] [--duration 300] [--out FILE.json]
+    python benchmarks/live_vs_simulated.py [--pattern spike]... [--repeats 1] [--duration 300] [--out FILE.json]
     python benchmarks/live_vs_simulated.py --recorded FILE.json [--out FILE.json]
 
 Live: a control plane, the emulated service, Prometheus and Locust (open loop) on this machine, in real time, scaled
@@ -231,7 +231,7 @@ def write(
 @click.option("--seed", default=1, show_default=True, help="Of the load: every run meets the same arrivals.")
 @click.option("--duration", default=300, show_default=True, help="Seconds of load.")
 @click.option("--interval", default=30, show_default=True, help="Action interval, seconds.")
-@click.option("--repeats", default=2, show_default=True, help="Live runs of each pattern.")
+@click.option("--repeats", default=1, show_default=True, help="Live runs of each pattern.")
 @click.option("--draws", default=200, show_default=True, help="Simulated episodes.")
 @click.option("--gpu-cold-start", nargs=2, type=float, default=(35.0, 55.0), show_default=True)
 @click.option("--cpu-cold-start", nargs=2, type=float, default=(5.0, 11.0), show_default=True)

@@ -50,7 +50,9 @@ def stage(
     logs = settings.out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal(settings.cluster_name))
+        journal = Journal(settings.cluster_name)
+        stack.callback(journal.discard)
+        stack.enter_context(journal)
         end_processes(journal.leftover_processes(), GRACE_SECONDS)
         if journal.leftover_cluster:
             api.down(settings.cluster_name)

@@ -76,6 +76,10 @@ class Journal:
         """Nothing is left running."""
         self._path.unlink(missing_ok=True)
 
+    def discard(self) -> None:
+        """Leave no lock behind for a name that nobody will use again; after the journal was left."""
+        Path(self._lock.lock_file).unlink(missing_ok=True)
+
     def _read(self) -> dict[str, Any]:
         try:
             content = json.loads(self._path.read_text())
