@@ -20,7 +20,7 @@ from rlscaler_rl.decision.types import Float, Int
 MAX, MIN, DISABLED = 0, 1, 2
 """`selectPolicy`: the rule that allows the most change, the one that allows the least, no change at all."""
 
-_NONE = np.int32(1_000_000_000)
+_NONE = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class Greedy(Periodic):
         self.panic_until = np.where(alarmed, now + rows(self.settings.panic_hold_seconds, len(every)), self.panic_until)
         self.position = self._corrected(now, wanted, now <= self.panic_until)
         self.recommended.add(now, wanted)
-        return self.replicas[every, self.position]
+        return np.asarray(self.replicas[every, self.position], np.int32)
 
     def _recommend(self, rate: Float) -> Int:
         """(N,) the first step of the order that carries the load; the present one within the tolerance."""

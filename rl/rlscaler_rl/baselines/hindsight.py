@@ -46,7 +46,7 @@ class Hindsight(Periodic):
         n, period = len(params), float(self.period_seconds)
         cold = np.ceil(rows(self.settings.lead, n)[:, None] * np.nan_to_num(params.cold_start_seconds))
         load = _smoothed(np.asarray(self.rate, np.float32), rows(self.settings.smooth_seconds, n))
-        need = load / rows(self.settings.target, n)[:, None].astype(np.float32)
+        need = np.asarray(load / rows(self.settings.target, n)[:, None], np.float32)
         self.peaks = [highest_ahead(need, (cold[:, pool] + period).astype(np.int64)) for pool in (GPU, CPU)]
 
     def size(self, samples: Samples, state: State) -> Int:

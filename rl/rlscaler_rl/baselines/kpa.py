@@ -114,8 +114,8 @@ class Kpa(Periodic):
         if self.decider is None:
             self.decider = Decider(self.settings, ready, now)
         self.seen.add(now, self._metric(samples, state))
-        windows = (self._mean(now, window) for window in (self.stable, self.panic))
-        desired = self.decider.scale(now, ready, *windows, self.target)
+        stable, panic = self._mean(now, self.stable), self._mean(now, self.panic)
+        desired = self.decider.scale(now, ready, stable, panic, self.target)
         return np.where(desired >= 0, desired, samples.spec_replicas).astype(np.int32)
 
     def _metric(self, samples: Samples, state: State) -> Float:

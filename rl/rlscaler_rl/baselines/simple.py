@@ -31,7 +31,7 @@ class Static(Periodic):
     def size(self, samples: Samples, state: State) -> Int:
         low, high = self.params.min_replicas, self.params.max_replicas
         wanted = low + pools(self.settings.fraction, len(low)) * (high - low)
-        return np.ceil(np.round(wanted, 9)).astype(np.int32)
+        return np.asarray(np.ceil(np.round(wanted, 9)), np.int32)
 
 
 class Unscaled(Periodic):

@@ -84,12 +84,10 @@ def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Rec
 
 
 def _known(job: Job, tuned: Tuned) -> list[Found]:
-    """What suits all loads, and the default over the replicas that are best where none is ever changed."""
+    """What was found before, what suits all loads, and the default over the best constant replicas."""
     tunable = CONTENDERS[job.contender]
-    found = []
-    everywhere = tuned.find((job.contender, None, None))
-    if job.workload is not None and everywhere and everywhere.space == cache.space_digest(tunable):
-        found.append(everywhere.found)
+    earlier = [tuned.find(key) for key in dict.fromkeys((job.key, (job.contender, None, None)))]
+    found = [record.found for record in earlier if record and record.space == cache.space_digest(tunable)]
     constant = tuned.find((STATIC, job.workload, job.fold))
     if constant and constant.space == cache.space_digest(CONTENDERS[STATIC]):
         standing = tunable.over(*(1 + constant.found[name] for name in ("ninths_gpu", "ninths_cpu")))

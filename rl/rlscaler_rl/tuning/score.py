@@ -52,7 +52,7 @@ def scores(tunable: Tunable, found: Sequence[Found], scenarios: Scenarios, level
     for first in range(0, len(found), at_once):
         some = found[first : first + at_once]
         rows = scenarios.take(np.tile(np.arange(n), len(some)))
-        controller = tunable.controllers(some, rows.rate, n)
+        controller = tunable.controllers(some, rows.rate.astype(np.float64), n)
         parts.append(run(rows, controller, level=level).result.j.reshape(len(some), n))
     return np.concatenate(parts)
 

@@ -1,8 +1,8 @@
 """The search: a given number of trials, asked for and answered in batches.
 
 First the settings that are known already (the contender's default), then a fifth of the trials spread evenly over the
-space (Sobol), then batches from a tree-structured Parzen estimator (TPE). A space with no more points than trials is
-played whole.
+space (Sobol), then batches of which a quarter comes from a tree-structured Parzen estimator (TPE) and the rest are
+children of the best so far. A space with no more points than trials is played whole.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import CategoricalDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.tuning.spaces import Found, Space
@@ -23,6 +24,17 @@ BATCH = 20
 """Trials that are proposed together; smaller batches learn more from each other, larger ones simulate faster."""
 
 SPREAD = 1 / 5
+CHILDREN = 3 / 4
+PARENTS = 10
+"""Children are made of so many of the best trials, the better ones more often."""
+
+CROSSOVER = 0.3
+"""Share of a child's values that come from its second parent."""
+
+MUTATION = 0.3
+"""Share of them that move, by a normal step of `STEP` of their range; what has no order is drawn anew."""
+
+STEP = 0.12
 """Share of the trials that are spread evenly."""
 
 
@@ -72,7 +84,11 @@ def _sampled(space: Space, starts: Sequence[Found], score: Score, budget: int, s
     _play(study, space, score, min(len(starts), budget))
     _play(study, space, score, min(round(SPREAD * budget), budget - len(study.trials)))
     study.sampler = optuna.samplers.TPESampler(n_startup_trials=1, seed=seed)
+    rng = np.random.default_rng(seed)
     while left := budget - len(study.trials):
+        best = sorted(study.trials, key=lambda trial: trial.value or 0.0)[:PARENTS]
+        for _ in range(round(CHILDREN * min(left, BATCH))):
+            study.enqueue_trial(child(space, [trial.params for trial in best], rng))
         _play(study, space, score, min(left, BATCH))
     return [Trial(dict(trial.params), float(trial.value or 0.0)) for trial in study.trials]
 
@@ -83,3 +99,25 @@ def _play(study: optuna.Study, space: Space, score: Score, count: int) -> None:
         return
     for trial, j in zip(trials, score([trial.params for trial in trials]), strict=True):
         study.tell(trial, float(j))
+
+
+def child(space: Space, parents: Sequence[Found], rng: np.random.Generator) -> Found:
+    """A point of the space between two of the parents, the best first, with some of its values moved."""
+    first, second = (parents[int(len(parents) * rng.random() ** 2)] for _ in range(2))
+    mixed = {name: (second if rng.random() < CROSSOVER else first)[name] for name in space}
+    return {
+        name: _moved(space[name], value, rng) if rng.random() < MUTATION else value for name, value in mixed.items()
+    }
+
+
+def _moved(distribution: BaseDistribution, value: Any, rng: np.random.Generator) -> Any:
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[rng.integers(len(distribution.choices))]
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    low, high = distribution.low, distribution.high
+    if distribution.log:
+        return float(np.clip(value * (high / low) ** (STEP * rng.standard_normal()), low, high))
+    moved = float(np.clip(value + STEP * (high - low) * rng.standard_normal(), low, high))
+    if isinstance(distribution, FloatDistribution):
+        return moved
+    return int(low + distribution.step * round((moved - low) / distribution.step))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from rlscaler_rl.tuning.search import BATCH, grid, search
+from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.search import BATCH, child, grid, search
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "n": IntDistribution(0, 20), "kind": CategoricalDistribution(["a", "b"])}
 START = {"x": 0.9, "n": 20, "kind": "b"}
@@ -62,3 +64,15 @@ def test_a_small_space_is_played_whole():
 
 def test_a_budget_smaller_than_what_is_known():
     assert len(search(SPACE, [START] * 3, score, 2)) == 2
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_children_stay_in_the_space_and_differ_from_their_parents(name):
+    tunable, rng = CONTENDERS[name], np.random.default_rng(0)
+    parents = tunable.starts()
+    children = [child(tunable.space, parents, rng) for _ in range(200)]
+    for found in children:
+        for key, value in found.items():
+            inside = tunable.space[key]
+            assert inside._contains(inside.to_internal_repr(value)), (key, value)
+    assert sum(found not in parents for found in children) > 50
