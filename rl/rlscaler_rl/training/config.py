@@ -131,7 +131,7 @@ class AgentConfig(_Part):
     critic_hidden_size: int = Field(default=128, ge=1)
     buffer_size: int = Field(default=24, ge=1)
     """Steps of every environment between two updates."""
-    batch_size: int = Field(default=6144, ge=1)
+    batch_size: int = Field(default=2048, ge=1)
     ppo_epochs: int = Field(default=4, ge=1)
     gamma: float = Field(default=0.95, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)

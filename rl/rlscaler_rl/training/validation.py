@@ -23,18 +23,13 @@ SETTINGS = ((30.0, 600), (15.0, 600))
 
 @lru_cache(maxsize=len(SETTINGS))
 def scenarios(interval: float, duration: int) -> Scenarios:
-    """(len(WORKLOADS) * EPISODES) rows, workload by workload.
-
-    Every other episode begins with the fewest replicas, as the demo does, the rest with what the first rate needs.
-    """
+    """(len(WORKLOADS) * EPISODES) rows, workload by workload."""
     settings: dict[str, Any] = {"runs": 1, "episodes": EPISODES, "seed": 0}
     parts = [
         episodes(name, Part.TUNE, **settings, duration_seconds=duration, interval_seconds=interval)
         for name in WORKLOADS
     ]
-    made = Scenarios.concat(parts)
-    made.initial[::2] = made.min_replicas[::2]
-    return made
+    return Scenarios.concat(parts)
 
 
 def validate(actor: Any) -> dict[str, Any]:
