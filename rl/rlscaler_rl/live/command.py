@@ -43,8 +43,7 @@ def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | 
     settings = read_settings(config, **chosen | {"level": "live", "extras": False})
     check(settings)
     loaded = models.load_all(model, RESULTS)
-    entries = live_entries(kind, loaded)
-    episodes = len(entries) * len(settings.played) * settings.runs * settings.episodes
+    episodes = len(live_entries(kind, loaded)) * len(settings.played) * settings.runs * settings.episodes
     minutes = episodes * (settings.duration_seconds + BETWEEN_EPISODES_SECONDS) / 60
     console.print(f"[bold]{kind}[/] of {loaded[0].name}, live: {episodes} episodes, about {minutes:.0f} min")
     folder = out or RESULTS / f"{kind}_{datetime.now():%Y%m%d_%H%M%S}"
@@ -56,7 +55,7 @@ def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | 
         say(f"{(time.monotonic() - began) / 60:5.1f} min  {workload}: {label}")
 
     with ground(live, folder, settings.seed, say) as place:
-        played = play(settings, entries, place, step)
+        played = play(settings, kind, loaded, place, step)
     layout = Layout.at(kind, folder, [item.name for item in played.workloads])
     result = result_file(kind, played, loaded[:1], time.monotonic() - began, layout.names())
     write_all(layout, result, played)

@@ -75,10 +75,10 @@ STATEMENTS = {
 }
 
 
-def live_entries(kind: str, loaded: Sequence[Loaded]) -> list[Entry]:
-    """Who is played on a cluster; labels and roles are the evaluation's own."""
+def live_entries(kind: str, loaded: Sequence[Loaded], workload: str | None = None) -> list[Entry]:
+    """Who is played on a cluster; labels, roles and tuned settings are the evaluation's own."""
     wanted = EVALUATED if kind == "evaluation" else COMPARED
-    return [entry for entry in contenders(kind, loaded[:1]) if entry.name in wanted]
+    return [entry for entry in contenders(kind, loaded[:1], workload) if entry.name in wanted]
 
 
 def check(settings: Settings) -> None:
@@ -88,13 +88,13 @@ def check(settings: Settings) -> None:
         raise LiveError(f"--env cluster plays {', '.join(PATTERNS)}, not {', '.join(unknown)}: choose with --workloads")
 
 
-def play(settings: Settings, entries: list[Entry], place: Json, progress: Progress) -> Played:
+def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, progress: Progress) -> Played:
     """Every episode of every workload with everybody: the loads and first replicas of the simulated test episodes.
 
     Raises LiveError, or a ClickException of the environment.
     """
     check(settings)
-    audit = LiveAudit()
+    audit, entries = LiveAudit(), live_entries(kind, loaded)
     played = Played(settings, entries, Board(entries, settings.apart), audit)
     rows: dict[str, Scenarios] = {}
     for workload in settings.played:
@@ -103,8 +103,8 @@ def play(settings: Settings, entries: list[Entry], place: Json, progress: Progre
         played.digests[workload] = digest(made)
         rows[workload] = made[0].scenarios
     figures: dict[tuple[str, str], list[Json]] = {}
-    for entry in entries:
-        for workload, scenarios in rows.items():
+    for workload, scenarios in rows.items():
+        for entry in live_entries(kind, loaded, workload):
             figures[workload, entry.name], record = _episodes(entry, scenarios, settings, place, progress)
             played.timelines[workload, entry.name] = record
     blocks = tuple(range(settings.runs * settings.episodes))

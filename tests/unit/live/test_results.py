@@ -41,7 +41,7 @@ def played(monkeypatch, tmp_path):
 
     monkeypatch.setattr(live, "_episodes", episodes)
     settings = Settings(workloads=("spike",), runs=1, episodes=1, extras=False, duration_seconds=300, level="live")
-    return live.play(settings, live.live_entries("evaluation", load_all((), tmp_path)), {}, lambda *_: None)
+    return live.play(settings, "evaluation", load_all((), tmp_path), {}, lambda *_: None)
 
 
 def test_one_live_episode_each_decides_nothing_and_is_reported_all_the_same(played, tmp_path):
