@@ -44,6 +44,11 @@ OWN: tuple[click.Option, ...] = (
     click.Option(
         ["--model"], help="With --for: what to start from, a folder, .onnx or .zip; the bundled policy if not."
     ),
+    click.Option(
+        ["--seconds"],
+        type=click.FloatRange(1),
+        help="With --for: after so long training ends with what it has; 150 by default.",
+    ),
     click.Option(["--replicas"], metavar="GPU,CPU", help="With --for: fixed replicas of today, to be compared with."),
     click.Option(
         ["--scrape-seconds"], type=int, default=15, show_default=True, help="With --for: how often metrics are scraped."
@@ -111,7 +116,7 @@ def _tailor(
     known = service.read_policy(policy)
     chosen = service.service_of(known, own["scrape_seconds"], _replicas(own["replicas"]), own["router"])
     history = prepare(*_history(own), chosen)
-    options = run.Options(training=FineTuning.of(steps=steps, seed=seed), level=level)
+    options = run.Options(training=FineTuning.of(steps=steps, seed=seed, seconds=own["seconds"]), level=level)
     folder = out or Path("rl") / f"tailoring_{datetime.now():%Y%m%d_%H%M%S}"
     say = (lambda text: None) if quiet else click.echo
     try:
