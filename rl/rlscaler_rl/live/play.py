@@ -40,6 +40,15 @@ LATE_GENERATOR_MS = 50.0
 """Above this Locust itself was starved of CPU, and the load was not the one that everybody is to meet."""
 
 
+STATEMENTS: dict[str, tuple[str, float]] = {
+    "requests": ("requests in = in time + late + dropped + still queued, as Prometheus counted", REQUESTS_TOLERANCE),
+    "signs": ("no counter is negative", 0.0),
+    "ticks": ("the cluster and Prometheus answered at every sensing tick", 0.0),
+    "load": ("99 % of the requests left within 50 ms of their time", LATE_GENERATOR_MS),
+}
+"""What must hold of a live episode, and how far it may be off."""
+
+
 @dataclass(slots=True)
 class LiveAudit(Audit):
     """What must hold of a live episode's counters."""
@@ -65,14 +74,6 @@ class LiveAudit(Audit):
 
     def reasons(self) -> list[str]:
         return [f"{item.statement} (deviation {item.worst:.3g})" for item in self.invariants() if not item.holds]
-
-
-STATEMENTS = {
-    "requests": ("requests in = in time + late + dropped + still queued, as Prometheus counted", REQUESTS_TOLERANCE),
-    "signs": ("no counter is negative", 0.0),
-    "ticks": ("the cluster and Prometheus answered at every sensing tick", 0.0),
-    "load": ("99 % of the requests left within 50 ms of their time", LATE_GENERATOR_MS),
-}
 
 
 def live_entries(kind: str, loaded: Sequence[Loaded], workload: str | None = None) -> list[Entry]:
