@@ -10,11 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.errors import LedgerError
+from rlscaler_rl.simulation.levels import LEVELS, LevelName
 from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.routers import ROUTERS
 from rlscaler_rl.simulation.scenario import nominal
 
 ROWS = 8
@@ -43,20 +46,34 @@ class ErraticActor:
 
 
 @SETTINGS
-@given(seed=st.integers(0, 2**31), interval=st.sampled_from([15, 20, 30]))
-def test_invariants_hold_for_any_contender_in_any_service(seed: int, interval: int):
+@given(
+    seed=st.integers(0, 2**31),
+    interval=st.sampled_from([15, 20, 30]),
+    router=st.integers(0, len(ROUTERS) - 1),
+    level=st.sampled_from(LEVELS),
+)
+def test_invariants_hold_for_any_contender_in_any_service(seed: int, interval: int, router: int, level: LevelName):
     scenarios = randomised(ROWS, np.random.default_rng(seed), interval, 120)
-    finished = run(scenarios, Erratic(), seed)
+    scenarios.router[:] = router
+    finished = run(scenarios, Erratic(), seed, level=level)
+    audit = Audit()
+    audit.add("any", finished.ledger, scenarios)
+    assert not audit.reasons()
     assert (finished.result.cost > 0).all()
     assert (finished.result.late_percent >= -1e-9).all()
     assert (finished.result.late_percent <= 100 + 1e-6).all()
 
 
 @SETTINGS
-@given(seed=st.integers(0, 2**31), interval=st.sampled_from([15, 30]), residual=st.booleans())
-def test_invariants_hold_behind_the_shield(seed: int, interval: int, residual: bool):
+@given(
+    seed=st.integers(0, 2**31),
+    interval=st.sampled_from([15, 30]),
+    residual=st.booleans(),
+    level=st.sampled_from(LEVELS),
+)
+def test_invariants_hold_behind_the_shield(seed: int, interval: int, residual: bool, level: LevelName):
     scenarios = randomised(ROWS, np.random.default_rng(seed), interval, 120)
-    run(scenarios, ErraticActor(seed, residual))
+    run(scenarios, ErraticActor(seed, residual), level=level)
 
 
 @SETTINGS
@@ -74,9 +91,10 @@ def test_more_load_on_the_same_replicas_is_never_answered_better(seed: int, more
     assert (missed[1] >= missed[0] - 1e-3 - 1e-5 * light.arrivals.sum(1)).all()
 
 
-def test_a_run_repeats_exactly():
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_run_repeats_exactly(level: LevelName):
     scenarios = nominal(["spike", "random"], [1, 2], 300)
-    first, second = (run(scenarios, Erratic(), seed=7).result for _ in range(2))
+    first, second = (run(scenarios, Erratic(), seed=7, level=level).result for _ in range(2))
     assert np.array_equal(first.j, second.j)
 
 

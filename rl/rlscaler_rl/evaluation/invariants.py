@@ -21,7 +21,7 @@ TOLERANCE = 1e-5
 """Relative to the larger of 1 and what is compared; the counters are sums of thousands of terms."""
 
 STATEMENTS = {
-    "billing": "billed replica-seconds = (ready + pending) replica-seconds",
+    "billing": "billed replica-seconds = (ready + pending) replica-seconds = targets over time",
     "replicas": "ready + pending = target, within [minReplicas, maxReplicas]",
     "requests": "requests in = in time + late + dropped + still queued = arrivals of the scenario",
     "floor": "cost >= seconds that billed replicas spent on requests x price",
@@ -90,7 +90,10 @@ def deviations(ledger: Ledger, scenarios: Scenarios) -> dict[str, Float]:
     slowest, fastest = in_time_limits(ledger, scenarios)
     counters = [ledger.requests, ledger.in_time, ledger.late, ledger.dropped, ledger.queued, *ledger.billed.T]
     return {
-        "billing": _apart(ledger.billed, ledger.ready_seconds + ledger.pending_seconds).max(axis=1),
+        "billing": np.maximum(
+            _apart(ledger.billed, ledger.ready_seconds + ledger.pending_seconds),
+            _apart(ledger.billed, np.where(np.isnan(ledger.asked), ledger.billed, ledger.asked)),
+        ).max(axis=1),
         "replicas": np.maximum(_apart(ledger.ready + ledger.pending, ledger.target), outside).max(axis=1),
         "requests": np.maximum(_apart(ledger.requests, accounted), _apart(ledger.requests, arrivals)),
         "floor": busy - cost,

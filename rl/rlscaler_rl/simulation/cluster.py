@@ -77,7 +77,7 @@ POOL = np.dtype(
         ("queue", "f8"),  # requests that are neither answered nor dropped yet
         ("overdue", "f8"),  # those of them that will be late or dropped
         ("tail", "f8"),  # share of the requests that are late in the steady state of the present load
-        ("work", "f8"),  # requests served by billed pods
+        ("work", "f8"),  # requests worked off, whether or not their clients waited for it
         ("work_before", "f8"),  # `work` when the latency block began
         ("billed", "f8"),  # replica-seconds of the target
         ("ready_seconds", "f8"),

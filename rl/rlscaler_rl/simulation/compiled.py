@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numba
 
-
 KERNELS = ("cluster", "fluid", "pods", "queues", "requests", "routers", "sensing", "tables")
 """Modules whose functions or constants are compiled."""
 

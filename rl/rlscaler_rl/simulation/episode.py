@@ -67,6 +67,7 @@ class _Counts:
 
     def __init__(self, batch: Batch) -> None:
         self.desired, self.placement = batch.cluster.pool["target"].copy(), batch.state.placement.copy()
+        self.targets: list[NDArray[np.int64]] = []
         self.ups, self.downs, self.moves, self.raises = (np.zeros(len(batch.rows)) for _ in range(4))
 
     def note(self, batch: Batch, flags: NDArray[Any] | None) -> None:
@@ -75,6 +76,7 @@ class _Counts:
         self.downs += (change < 0).sum(1)
         self.moves += batch.state.placement != self.placement
         self.desired, self.placement = batch.cluster.pool["target"].copy(), batch.state.placement.copy()
+        self.targets.append(self.desired)
         if flags is not None:
             self.raises += (flags & Flag.FLOOR) != 0
 
@@ -136,7 +138,11 @@ def run(
         else:
             record.advance()
         batch.level.count_latencies(batch.facts, batch.cluster, batch.rows)
-    ledger = ledgers.check(ledgers.read(batch.cluster), scenarios)
+    ledger = ledgers.read(batch.cluster)
+    targets = np.stack(counts.targets)
+    ledger.asked = SENSE_SECONDS * targets.sum(axis=0, dtype=np.float64)
+    ledger.ready_limit = ledgers.ready_limit(targets, SENSE_SECONDS, scenarios)
+    ledgers.check(ledger, scenarios)
     return Run(_result(ledger, batch.cluster, scenarios, counts), ledger, record.arrays() if record else {})
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.decision.types import Rows
-from rlscaler_rl.simulation.cluster import Cluster
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, Cluster
 from rlscaler_rl.simulation.errors import LedgerError
 from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.tables import CVS
 
 Float = NDArray[np.float64]
 
@@ -33,14 +34,20 @@ class Ledger(Rows):
     dropped: Float  # (N,) refused, no ready pod, or given up by the client
     queued: Float  # (N,) neither answered nor dropped at the end
     overdue: Float  # (N,) those of them that will be late or dropped
-    work: Float  # (N, 2) requests answered by billed pods
+    work: Float  # (N, 2) requests worked off, whether or not their clients waited for it
     busy: Float  # (N, 2) replica-seconds that billed pods worked: at the request level with service times as drawn
     billed: Float  # (N, 2) replica-seconds
     ready_seconds: Float  # (N, 2)
     pending_seconds: Float  # (N, 2)
+    asked: Float  # (N, 2) replica-seconds of the targets as they were set; NaN if not followed
+    ready_limit: Float  # (N, 2) most ready replica-seconds the targets allow (`ready_limit`); infinite if not followed
+    created: Float  # (N, 2) pods ever, the initial ones included
     target: Float  # (N, 2) replicas asked for at the end
     ready: Float  # (N, 2) at the end
     pending: Float  # (N, 2) at the end
+    answered: (
+        Float  # (N, BUCKETS + 1) by latency, cumulative, the last all; NaN at the fluid level, where it is derived
+    )
 
     def cost(self, price_ratio: Float) -> Float:
         """(N,) mean billed GPU replica equivalents; `price_ratio` (N,) is CPU over GPU."""
@@ -68,10 +75,32 @@ def read(cluster: Cluster) -> Ledger:
         billed=pool["billed"].copy(),
         ready_seconds=pool["ready_seconds"].copy(),
         pending_seconds=pool["pending_seconds"].copy(),
+        asked=np.full(pool.shape, np.nan),
+        ready_limit=np.full(pool.shape, np.inf),
+        created=pool["created"].astype(np.float64),
         target=pool["target"].astype(np.float64),
         ready=pool["ready"].astype(np.float64),
         pending=pool["waiting"].astype(np.float64),
+        answered=np.where(cluster.blocks.shape[1], np.nan, cluster.histogram.astype(np.float64)),
     )
+
+
+def ready_limit(targets: NDArray[Any], tick_seconds: int, scenarios: Scenarios) -> Float:
+    """(N, 2) most replica-seconds that can have been ready, from the targets (K, N, 2) of K ticks alone.
+
+    A pod that is ready was asked for one cold start ago and ever since: as many can be ready as the lowest target over
+    the shortest cold start before, and no more than the nodes have room for.
+    """
+    asked = np.concatenate([scenarios.initial[None], np.repeat(targets, tick_seconds, axis=0)])
+    limit = np.zeros(scenarios.initial.shape)
+    seconds = np.ceil(np.maximum(scenarios.cold_start_low, 1)).astype(int)
+    for row, pool in np.ndindex(*limit.shape):
+        window = min(int(seconds[row, pool]), len(asked) - 1)
+        past = np.concatenate([np.full(window - 1, asked[0, row, pool]), asked[:, row, pool]])
+        lowest = np.lib.stride_tricks.sliding_window_view(past, window).min(axis=1)
+        room = max(scenarios.schedulable[row, pool], scenarios.initial[row, pool])
+        limit[row, pool] = np.minimum(lowest[1:], room).sum()
+    return limit
 
 
 def check(ledger: Ledger, scenarios: Scenarios) -> Ledger:
@@ -81,6 +110,7 @@ def check(ledger: Ledger, scenarios: Scenarios) -> Ledger:
     accounted = ledger.in_time + ledger.late + ledger.dropped + ledger.queued
     _equal("requests in = in time + late + dropped + queued", ledger.requests, accounted)
     _equal("billed = ready + pending replica-seconds", ledger.billed, ledger.ready_seconds + ledger.pending_seconds)
+    _equal("billed = targets over time", ledger.billed, np.where(np.isnan(ledger.asked), ledger.billed, ledger.asked))
     _equal("ready + pending = target", ledger.ready + ledger.pending, ledger.target)
     bounded = (ledger.target >= scenarios.min_replicas) & (ledger.target <= scenarios.max_replicas)
     _holds("min_replicas <= target <= max_replicas", (bounded | ~scenarios.present).all(1), ledger.target)
@@ -88,9 +118,44 @@ def check(ledger: Ledger, scenarios: Scenarios) -> Ledger:
     floor = (ledger.busy * prices).sum(1) / ledger.seconds
     cost = ledger.cost(scenarios.price_ratio)
     _holds("cost >= busy replica-seconds x price", cost >= floor * (1 - RELATIVE_TOLERANCE), np.stack([cost, floor], 1))
+    _at_most("busy <= ready replica-seconds", ledger.busy, ledger.ready_seconds)
+    _at_most("ready replica-seconds <= what cold starts allow", ledger.ready_seconds, ledger.ready_limit)
+    room = np.maximum(scenarios.schedulable, scenarios.initial)
+    _at_most("ready <= what the nodes have room for", ledger.ready, room)
+    _at_most("answered <= worked off", ledger.in_time + ledger.late, ledger.work.sum(1))
+    apart = np.abs(ledger.work / scenarios.rps - ledger.busy)
+    _at_most("work takes its service time", apart, work_tolerance(ledger, scenarios))
+    low, high = in_time_limits(ledger, scenarios)
+    _at_most("in time >= answered in the buckets up to the SLO", low, ledger.in_time)
+    _at_most("in time <= answered in the buckets from the SLO", ledger.in_time, high)
     counters = [ledger.in_time, ledger.late, ledger.dropped, ledger.queued]
     _holds("no counter below 0", (np.stack(counters) >= -1e-6).all(0), np.stack(counters, 1))
     return ledger
+
+
+def work_tolerance(ledger: Ledger, scenarios: Scenarios) -> Float:
+    """(N, 2) seconds that work x mean service time may differ from the seconds worked: the sum of drawn service times
+    (six standard deviations), and the last request of every pod, begun but not done, or done by a pod that left.
+    """
+    spread = 6 * np.array(CVS)[scenarios.cv][:, None] * np.sqrt(ledger.work)
+    return np.asarray((spread + 4 * ledger.created) / scenarios.rps + RELATIVE_TOLERANCE * ledger.busy)
+
+
+def in_time_limits(ledger: Ledger, scenarios: Scenarios) -> tuple[Float, Float]:
+    """(N,) fewest and most requests in time that the latencies allow, where every one was taken; else no limits."""
+    slo = scenarios.slo_ms / 1000
+    bounds = np.append(BUCKETS_SECONDS, np.inf)
+    below = np.searchsorted(bounds, slo + 1e-9) - 1
+    above = np.searchsorted(bounds, slo - 1e-9)
+    rows = np.arange(len(slo))
+    low = np.where(below >= 0, ledger.answered[rows, np.maximum(below, 0)], 0.0)
+    known = np.isfinite(ledger.answered[:, 0]) & (ledger.seconds % BLOCK == 0)
+    return np.where(known, low, 0.0), np.where(known, ledger.answered[rows, above], np.inf)
+
+
+def _at_most(name: str, low: Float, high: Float) -> None:
+    good = low <= high + RELATIVE_TOLERANCE * np.maximum(np.abs(low), 1.0)
+    _holds(name, good.reshape(len(good), -1).all(1), np.stack([low, high], axis=-1))
 
 
 def _equal(name: str, left: Float, right: Float) -> None:

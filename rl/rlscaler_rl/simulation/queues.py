@@ -148,6 +148,7 @@ def settle_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: in
         end, came = held.end[n, p, LEAVERS, i], held.arrived[n, p, LEAVERS, i]
         if end <= now:
             _book(held, row, pool, row_fact, n, end - came)
+            pool.work += 1.0
         else:
             held.end[n, p, LEAVERS, kept], held.arrived[n, p, LEAVERS, kept] = end, came
             kept += 1
