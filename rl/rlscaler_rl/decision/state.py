@@ -7,12 +7,12 @@ import numpy as np
 from rlscaler_rl.decision.types import EVENTS, OBSERVATIONS, RATE_HISTORY, Placement, State
 
 
-def initial_state(n: int, stack_size: int) -> State:
-    """N rows that remember nothing; `stack_size` is the k of the actor's manifest."""
+def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY) -> State:
+    """N rows that remember nothing; `stack_size` is the k of the actor's manifest, `history` the rates kept."""
     none = (n, 2, EVENTS)
     return State(
-        rate_time=np.full((n, RATE_HISTORY), np.nan),
-        rate_value=np.full((n, RATE_HISTORY), np.nan),
+        rate_time=np.full((n, history), np.nan),
+        rate_value=np.full((n, history), np.nan),
         stack=np.zeros((n, stack_size, len(OBSERVATIONS)), np.float32),
         stacked=np.zeros(n, np.int32),
         unknown_intervals=np.zeros(n, np.int32),

@@ -7,9 +7,9 @@ never 0; each datum carries the age of its newest raw sample in seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,24 +86,35 @@ class Flag(IntFlag):
 class Rows:
     """A dataclass of arrays that share their leading dimension N."""
 
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+        return len(getattr(self, next(iter(self.__dataclass_fields__))))
+
+    def view(self, rows: slice) -> Self:
+        """The given rows, not copied."""
+        return type(self)(*[getattr(self, name)[rows] for name in self.__dataclass_fields__])
 
     def take(self, rows: Any) -> Self:
         """The given rows (indices, mask or slice), copied."""
-        picked = {f.name: getattr(self, f.name)[rows] for f in fields(self)}  # type: ignore[arg-type]
-        return replace(self, **{name: np.array(value) for name, value in picked.items()})  # type: ignore[type-var]
+        return type(self)(*[np.array(getattr(self, name)[rows]) for name in self.__dataclass_fields__])
 
-    def put(self, rows: Any, other: Self) -> None:
-        """Overwrite the given rows in place."""
-        for f in fields(self):  # type: ignore[arg-type]
-            getattr(self, f.name)[rows] = getattr(other, f.name)
+    def put(self, rows: Any, other: Self, which: Any = slice(None)) -> None:
+        """Overwrite the given rows in place with `which` of `other`; a single one does for all."""
+        for name in self.__dataclass_fields__:
+            getattr(self, name)[rows] = getattr(other, name)[which]
+
+    def put_changed(self, rows: Any, before: Self, after: Self) -> None:
+        """`put` of `after`, but for the columns that it shares with `before`."""
+        for name in self.__dataclass_fields__:
+            if (values := getattr(after, name)) is not getattr(before, name):
+                getattr(self, name)[rows] = values
 
     @classmethod
     def concat(cls, parts: list[Self]) -> Self:
         """All rows of `parts`, in order."""
-        names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+        return cls(*[np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__])
 
     def copy(self) -> Self:
         return self.take(slice(None))

@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_rl.decision.capacity import Capacity, capacity_of
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.observation import observe, sense, stacked_input
-from rlscaler_rl.decision.shield import act, floor_tick
+from rlscaler_rl.decision.shield import act, floor_tick, unexplained_floor_tick
 from rlscaler_rl.decision.state import initial_state
 from rlscaler_rl.decision.traffic import traffic_weights
-from rlscaler_rl.decision.types import Decision, Float32, Int, Observation, Samples
+from rlscaler_rl.decision.types import RATE_HISTORY, Decision, Float32, Int, Observation, Params, Samples
 from rlscaler_rl.simulation import cluster as clusters
 from rlscaler_rl.simulation import levels, sensing
+from rlscaler_rl.simulation.cluster import Facts
 from rlscaler_rl.simulation.errors import ScenarioError
 from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.sensing import Sensors
 
 SENSE_SECONDS = 5
 
 
+class Settled(NamedTuple):
+    """Scenarios and what follows from them, worked out once for restarts that take a few rows at a time."""
+
+    scenarios: Scenarios
+    facts: Facts
+    sensors: Sensors
+    params: Params
+    capacity: Capacity
+
+    def put(self, rows: Any, other: Settled, which: Any = slice(None)) -> None:
+        """Overwrite the given rows in place with `which` of `other`."""
+        self.scenarios.put(rows, other.scenarios, which)
+        for columns, values in ((self.facts, other.facts), (self.sensors, other.sensors)):
+            for column, value in zip(columns, values, strict=True):
+                column[rows] = value[which]
+        self.params.put(rows, other.params, which)
+        self.capacity.put(rows, other.capacity, which)
+
+
+def settle(scenarios: Scenarios) -> Settled:
+    """N rows; columns that are the same in `scenarios` are not copied."""
+    params = scenarios.params()
+    return Settled(scenarios, scenarios.facts(), scenarios.sensors(), params, capacity_of(params))
+
+
 class Batch:
-    """Clusters of one common action interval.
+    """Clusters side by side, those of longer action intervals first.
 
     Between two calls of `act` everything live does happens: the sensing ticks every 5 s with the reactive
-    floor and the traffic weights. Rows may be at different times of different episodes.
+    floor and the traffic weights. Rows may be at different times of different episodes. `history` is the number of
+    rates that are remembered; fewer are quicker, and with no `behavior` nothing reads further back than
+    `forecast.MEMORY_LIMIT_SECONDS`.
     """
 
     def __init__(
@@ -35,47 +65,61 @@ class Batch:
         *,
         residual: bool = False,
         level: levels.LevelName = "fluid",
+        history: int = RATE_HISTORY,
     ) -> None:
-        intervals = np.unique(scenarios.interval_seconds)
-        if len(intervals) != 1 or intervals[0] % SENSE_SECONDS:
+        intervals = scenarios.interval_seconds.astype(np.int64)
+        if (intervals % SENSE_SECONDS).any() or (np.diff(intervals) > 0).any():
             raise ScenarioError(
-                f"interval_seconds: one common multiple of {SENSE_SECONDS} s is needed, got {intervals.tolist()}; "
-                "run every interval as a batch of its own"
+                f"interval_seconds: multiples of {SENSE_SECONDS} s are needed, the longest in the first rows, got "
+                f"{list(dict.fromkeys(intervals.tolist()))}; sort the rows"
             )
         self.contract = contract or ObservationContract()
         self.residual = residual
         self.interval = int(intervals[0])
+        """Seconds, of the first row."""
         self.rows = np.arange(len(scenarios))
         self.cluster = clusters.empty(len(scenarios), formulas=level == "fluid")
         self.level = levels.make(level, len(scenarios))
-        self.scenarios = scenarios.copy()
-        self.facts, self.sensors, self.params = (
-            self.scenarios.facts(),
-            self.scenarios.sensors(),
-            self.scenarios.params(),
-        )
-        self.state = initial_state(len(scenarios), self.contract.stack_size)
+        self._settled = settle(scenarios.copy())
+        self.scenarios, self.facts, self.sensors = self._settled[:3]
+        self._acting = [int((intervals > second).sum()) for second in range(0, self.interval, SENSE_SECONDS)]
+        self.params = self._settled.params
+        self._fresh = initial_state(1, self.contract.stack_size, history)
+        self.state = initial_state(len(scenarios), self.contract.stack_size, history)
         self._begin(self.rows, self.scenarios)
 
-    def restart(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
-        """Begin other episodes, (M,) of them, in the given rows."""
-        self.scenarios.put(rows, scenarios)
-        for kept, new in ((self.facts, scenarios.facts()), (self.sensors, scenarios.sensors())):
-            for name, array in new._asdict().items():
-                getattr(kept, name)[rows] = array
-        self.params.put(rows, scenarios.params())
-        self.state.put(rows, initial_state(len(rows), self.contract.stack_size))
-        self._begin(rows, scenarios)
+    @property
+    def params(self) -> Params:
+        """The policies' specs."""
+        return self._settled.params
 
-    def _begin(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
-        clusters.begin(self.cluster, rows, scenarios.initial, scenarios.past_rate, scenarios.rps)
+    @params.setter
+    def params(self, params: Params) -> None:
+        capacity = capacity_of(params)
+        self._settled = self._settled._replace(params=params, capacity=capacity)
+        self._first = {
+            count: (params.view(slice(0, count)), capacity.view(slice(0, count))) for count in set(self._acting)
+        }
+
+    def restart(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
+        """Begin other episodes, (M,) of them, in the given rows; their action intervals stay."""
+        self.restart_with(rows, settle(scenarios))
+
+    def restart_with(self, rows: NDArray[np.intp], settled: Settled, which: Any = slice(None)) -> None:
+        """`restart` with the rows `which` (M,) of `settled`."""
+        self._settled.put(rows, settled, which)
+        self.state.put(rows, self._fresh)
+        self._begin(rows, settled.scenarios, which)
+
+    def _begin(self, rows: NDArray[np.intp], scenarios: Scenarios, which: Any = slice(None)) -> None:
+        initial, past, rps = scenarios.initial[which], scenarios.past_rate[which], scenarios.rps[which]
+        clusters.begin(self.cluster, rows, initial, past, rps)
         self.level.begin(rows, scenarios)
 
     def sense(self, *, latency: bool = True) -> Samples:
         """One sensing tick: what is measured now goes into the rate history."""
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows, latency=latency)
-        if self.contract.sees_time:
-            samples.time_in_episode = np.minimum(self.cluster.row["time"] / self.scenarios.duration, 1.0)
+        self._tell_time(samples, self.rows)
         self.state = sense(self.params, self.state, samples)
         return samples
 
@@ -85,13 +129,16 @@ class Batch:
         observation, self.state = observe(self.params, self.state, samples, self.contract)
         return samples, observation, stacked_input(self.state)
 
-    def observe_rows(self, rows: NDArray[np.intp]) -> tuple[Samples, Observation, Float32]:
-        """`observe` for the given rows (M,) only: for episodes that have just begun."""
-        params, state = self.params.take(rows), self.state.take(rows)
-        samples = sensing.sense(self.facts, self.sensors, self.cluster, rows)
-        observation, state = observe(params, sense(params, state, samples), samples, self.contract)
-        self.state.put(rows, state)
-        return samples, observation, stacked_input(state)
+    def observe_rows(self, rows: NDArray[np.intp]) -> Float32:
+        """(M, 10 k) what the network would be shown in the given rows (M,); nothing is remembered of it."""
+        params, samples = self.params.take(rows), sensing.sense(self.facts, self.sensors, self.cluster, rows)
+        self._tell_time(samples, rows)
+        state = sense(params, self.state.take(rows), samples)
+        return stacked_input(observe(params, state, samples, self.contract)[1])
+
+    def _tell_time(self, samples: Samples, rows: NDArray[np.intp]) -> None:
+        if self.contract.sees_time:
+            samples.time_in_episode = np.minimum(self.cluster.row["time"][rows] / self.scenarios.duration[rows], 1.0)
 
     def act(
         self, samples: Samples, observation: Observation, action: Int, probabilities: Float32 | None = None
@@ -99,7 +146,15 @@ class Batch:
         """Take the action (N, 3) of `decision.types.Decision.action` through the shield; no time passes."""
         trusted = np.ones(len(self.rows), dtype=np.bool_)
         made, self.state = act(
-            self.params, self.state, samples, observation, action, trusted, probabilities, self.residual
+            self.params,
+            self.state,
+            samples,
+            observation,
+            action,
+            trusted,
+            probabilities,
+            self.residual,
+            capacity=self._settled.capacity,
         )
         self.scale(made.desired, made.weights)
         return made
@@ -123,10 +178,11 @@ class Batch:
         return bounded
 
     def scale(self, desired: NDArray[Any], weights: NDArray[Any]) -> None:
+        """Set the replicas (M, 2) and traffic weights (M, 2) of the first M rows."""
         self.level.scale(
             self.facts,
             self.cluster,
-            self.rows,
+            self.rows[: len(desired)],
             np.asarray(desired, dtype=np.int64),
             np.asarray(weights, dtype=np.int64),
         )
@@ -135,9 +191,26 @@ class Batch:
         """Let time pass; the caller sees to it that no row leaves its load."""
         self.level.advance(self.facts, self.cluster, self.rows, seconds)
 
-    def finish_interval(self) -> None:
-        """From just after `act` to just before the next `observe`."""
-        for tick in range(self.interval // SENSE_SECONDS):
+    def finish_interval(self, *, latencies: bool = False) -> None:
+        """From just after `act` to just before the next `observe`: every row for its own action interval.
+
+        With `latencies` the histogram of the cluster is kept up to date.
+        """
+        for tick, count in enumerate(self._acting):
             if tick:
-                self.floor_tick()
-            self.advance()
+                self._unexplained_tick(count)
+            self.level.advance(self.facts, self.cluster, self.rows[:count], SENSE_SECONDS)
+            if latencies:
+                self.level.count_latencies(self.facts, self.cluster, self.rows[:count])
+
+    def _unexplained_tick(self, count: int) -> None:
+        """`floor_tick` of the first `count` rows."""
+        params, capacity = self._first[count]
+        samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows[:count], latency=False)
+        before = self.state if count == len(self.rows) else self.state.view(slice(0, count))
+        desired, weights, after = unexplained_floor_tick(params, sense(params, before, samples), samples, capacity)
+        if before is self.state:
+            self.state = after
+        else:
+            self.state.put_changed(slice(0, count), before, after)
+        self.scale(desired, weights)

@@ -6,14 +6,19 @@ about: whether a spike comes, how long this GPU's cold start is, what lateness c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.types import Float32
+from rlscaler_rl.decision.types import Float32, Rows
 from rlscaler_rl.simulation.cluster import Cluster
 from rlscaler_rl.simulation.scenario import Scenarios
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 WINDOWS_SECONDS = ((0, 15), (15, 30), (30, 60), (60, 120))
 """From now, over which the coming mean rate is shown."""
@@ -21,61 +26,81 @@ WINDOWS_SECONDS = ((0, 15), (15, 30), (30, 60), (60, 120))
 WIDTH = len(WINDOWS_SECONDS) + 22
 
 
-class Privileged:
-    """The extra columns of N running episodes."""
+@dataclass(slots=True)
+class Hidden(Rows):
+    """What is settled about N episodes before they begin."""
 
-    def __init__(self, scenarios: Scenarios) -> None:
-        n = len(scenarios)
-        self.volume = np.zeros((n, scenarios.rate.shape[1] + 1))
-        self.fixed = np.zeros((n, 12))
-        self.capacity = np.ones(n)
-        self.last = np.zeros(n, np.int64)
-        self.restart(np.arange(n), scenarios)
+    volume: Float  # (N, T + 1) requests until each second
+    fixed: Float32  # (N, 12)
+    capacity: Float  # (N,) requests/s of all replicas that may exist
+    last: Int  # (N,) seconds
 
-    def restart(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
-        """New episodes in the given rows (M,)."""
-        s = scenarios
-        capacity = (s.max_replicas * s.rps).sum(1)
-        self.capacity[rows] = capacity
-        self.last[rows] = s.duration
-        self.volume[rows, 1:] = np.cumsum(s.rate, axis=1)
-        columns = [
-            s.slo_ms / 1000,
-            s.price_ratio * 4,
-            s.rps[:, 0] / s.rps[:, 1] / 5,
-            (s.cold_start_low + s.cold_start_high)[:, 0] / 90,
-            (s.cold_start_low + s.cold_start_high)[:, 1] / 16,
-            s.interval_seconds / 30,
-            s.mean_rate() / capacity,
-            1000 / (s.slo_ms * s.rps[:, 1]),
-            (s.believed_rps / s.rps).mean(1) - 1,
-            s.max_replicas[:, 0] / 10,
-            s.max_replicas[:, 1] / 10,
-            s.routing - 1,
-        ]
-        self.fixed[rows] = np.stack(columns, axis=1)
 
-    def read(self, cluster: Cluster, scenarios: Scenarios, rows: NDArray[np.intp]) -> Float32:
-        """(M, WIDTH) of the given rows. After the episode's end the rate counts as what it was at the end."""
-        row, pool = cluster.row[rows], cluster.pool[rows]
-        capacity, last, index = self.capacity[rows], self.last[rows], np.arange(len(rows))
-        volume = self.volume[rows] if len(rows) != len(self.last) else self.volume
-        final = volume[index, last] - volume[index, last - 1]
-        edges = row["time"][:, None] + np.array([0, *(end for _, end in WINDOWS_SECONDS)])
-        inside = np.minimum(edges, last[:, None])
-        passed = np.take_along_axis(volume, inside, axis=1) + (edges - inside) * final[:, None]
-        coming = np.diff(passed, axis=1) / np.diff(edges, axis=1) / capacity[:, None]
-        size = np.maximum(scenarios.max_replicas[rows], 1)
-        rps = scenarios.rps[rows]
-        ready, waiting, queue = pool["ready"] / size, pool["waiting"] / size, pool["queue"] / (size * rps)
-        share = row["load"][:, None] * pool["weight"] / np.maximum(pool["ready"] * rps, 1e-6)
-        parts = [
-            coming,
-            self.fixed[rows],
-            ready,
-            waiting,
-            np.minimum(queue, 5),
-            np.minimum(share, 3) / 2,
-            pool["weight"],
-        ]
-        return np.concatenate(parts, axis=1).astype(np.float32)
+def hidden(scenarios: Scenarios) -> Hidden:
+    """Of N episodes."""
+    s = scenarios
+    capacity = (s.max_replicas * s.rps).sum(1)
+    volume = np.zeros((len(s), s.rate.shape[1] + 1))
+    np.cumsum(s.rate, axis=1, out=volume[:, 1:])
+    columns = [
+        s.slo_ms / 1000,
+        s.price_ratio * 4,
+        s.rps[:, 0] / s.rps[:, 1] / 5,
+        (s.cold_start_low + s.cold_start_high)[:, 0] / 90,
+        (s.cold_start_low + s.cold_start_high)[:, 1] / 16,
+        s.interval_seconds / 30,
+        s.mean_rate() / capacity,
+        1000 / (s.slo_ms * s.rps[:, 1]),
+        (s.believed_rps / s.rps).mean(1) - 1,
+        s.max_replicas[:, 0] / 10,
+        s.max_replicas[:, 1] / 10,
+        s.routing - 1,
+    ]
+    return Hidden(volume, np.stack(columns, axis=1).astype(np.float32), capacity, s.duration.copy())
+
+
+def reveal(hidden: Hidden, cluster: Cluster, scenarios: Scenarios, rows: Int) -> Float32:
+    """(M, WIDTH) of the given rows (M,) of running episodes."""
+    shown = np.empty((len(rows), WIDTH), np.float32)
+    shown[:, len(WINDOWS_SECONDS) : len(WINDOWS_SECONDS) + 12] = hidden.fixed[rows]
+    facts = hidden.volume, hidden.capacity, hidden.last, scenarios.max_replicas, scenarios.rps
+    _reveal(*facts, cluster.row, cluster.pool, rows, shown)
+    return shown
+
+
+@njit(cache=True, nogil=True)
+def _reveal(
+    volume: Float,
+    capacity: Float,
+    last: Int,
+    max_replicas: Int,
+    rps: Float,
+    row_states: NDArray[Any],
+    pool_states: NDArray[Any],
+    rows: Int,
+    out: Float32,
+) -> None:
+    """The columns that change; after the episode's end the rate counts as what it was at the end."""
+    windows = len(_ENDS)
+    for m in range(len(rows)):
+        n = rows[m]
+        row, end = row_states[n], last[n]
+        final = volume[n, end] - volume[n, end - 1]
+        before = row.time
+        passed = volume[n, min(before, end)] + (before - min(before, end)) * final
+        for w in range(windows):
+            after = row.time + _ENDS[w]
+            until = volume[n, min(after, end)] + (after - min(after, end)) * final
+            out[m, w] = (until - passed) / (after - before) / capacity[n]
+            before, passed = after, until
+        for p in range(2):
+            pool, size = pool_states[n, p], max(max_replicas[n, p], 1)
+            column = windows + 12 + p
+            out[m, column] = pool.ready / size
+            out[m, column + 2] = pool.waiting / size
+            out[m, column + 4] = min(pool.queue / (size * rps[n, p]), 5.0)
+            out[m, column + 6] = min(row.load * pool.weight / max(pool.ready * rps[n, p], 1e-6), 3.0) / 2
+            out[m, column + 8] = pool.weight
+
+
+_ENDS = np.array([end for _, end in WINDOWS_SECONDS])

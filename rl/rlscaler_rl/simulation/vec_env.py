@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
@@ -17,14 +18,16 @@ from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.types import OBSERVATIONS, Float32, Observation, Samples
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.randomisation import RANGES, Loads, Ranges, interval_shares, randomised
-from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.randomisation import RANGES, Loads, Ranges, interval_shares
+from rlscaler_rl.simulation.stock import Randomised, Stock, Take
 
-CHUNK = 128
-"""Scenarios drawn at a time."""
+HISTORY = 64
+"""Rates that are remembered, one a sensing tick: more than the forecast's memory."""
 
-Take = Callable[[int], Scenarios]
-"""How many episodes are wanted -> as many scenarios, all of one action interval."""
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""The info of an episode that goes on."""
+
+Float = NDArray[np.float64]
 
 
 def spaces(contract: ObservationContract, extra: int = 0) -> tuple[gym.spaces.Box, gym.spaces.MultiDiscrete]:
@@ -33,116 +36,83 @@ def spaces(contract: ObservationContract, extra: int = 0) -> tuple[gym.spaces.Bo
     return gym.spaces.Box(-contract.clip, contract.clip, (width,), np.float32), gym.spaces.MultiDiscrete(HEADS)
 
 
-class ScenarioSource:
-    """An endless supply of randomised scenarios of one interval; all draws come from `rng`."""
+class Group:
+    """Some of the environments, stepped by one thread: longer action intervals first."""
 
-    def __init__(self, interval: int, rng: np.random.Generator, ranges: Ranges, loads: Loads | None = None) -> None:
-        self.interval, self.rng, self.ranges, self.loads = interval, rng, ranges, loads
-        self.stock: list[Scenarios] = []
-
-    def take(self, n: int) -> Scenarios:
-        while sum(map(len, self.stock)) < n:
-            self.stock.append(self._draw())
-        pool = Scenarios.concat(self.stock) if len(self.stock) > 1 else self.stock[0]
-        self.stock = [pool.take(slice(n, None))] if len(pool) > n else []
-        return pool.take(slice(0, n))
-
-    def _draw(self) -> Scenarios:
-        """A chunk whose rows have every duration, in random order; loads padded to the longest."""
-        durations, longest = self.ranges.durations, max(self.ranges.durations)
-        parts = []
-        for duration in durations:
-            rows = max(CHUNK // len(durations), 1)
-            part = randomised(rows, self.rng, self.interval, duration, self.ranges, self.loads)
-            padding = ((0, 0), (0, longest - duration))
-            part.rate, part.arrivals = np.pad(part.rate, padding), np.pad(part.arrivals, padding)
-            parts.append(part)
-        chunk = Scenarios.concat(parts)
-        return chunk.take(self.rng.permutation(len(chunk)))
-
-
-class _Group:
-    """The environments of one action interval."""
-
-    def __init__(self, batch: Batch, source: Take, objective: objectives.Objective, asymmetric: bool) -> None:
-        self.batch, self.source, self.objective = batch, source, objective
-        self.interval = int(batch.scenarios.interval_seconds[0])
-        self.extra = privileged.Privileged(batch.scenarios) if asymmetric else None
-        self.n = len(batch.rows)
-        self.norms = objectives.norms(batch.scenarios)
-        self.returns, self.steps = np.zeros(self.n), np.zeros(self.n, np.int64)
+    def __init__(self, batch: Batch, objective: objectives.Objective, asymmetric: bool) -> None:
+        n = len(batch.rows)
+        self.batch, self.objective, self.asymmetric = batch, objective, asymmetric
+        self.recount()
+        self.meters = objectives.read(batch.cluster)
+        self._nothing = self.meters.take(slice(0, 1))
+        self.returns, self.steps = np.zeros(n), np.zeros(n, np.int64)
         self.samples: Samples
         self.observation: Observation
 
-    def reset(self, stagger: np.random.Generator | None = None) -> Float32:
-        """`stagger` cuts the first episodes to random lengths, so that later ones do not begin and end together."""
-        scenarios = self.source(self.n)
-        if stagger is not None:
-            intervals = scenarios.duration // self.interval
-            scenarios.duration[:] = self.interval * np.ceil(intervals * (1 - stagger.random(self.n)))
-        self.batch.restart(self.batch.rows, scenarios)
-        if self.extra is not None:
-            self.extra.restart(self.batch.rows, scenarios)
-        self.norms = objectives.norms(scenarios)
-        self.returns[:], self.steps[:] = 0, 0
+    def recount(self) -> None:
+        """Work out again what follows from the scenarios."""
+        self.norms, self.hidden = objectives.norms(self.batch.scenarios), privileged.hidden(self.batch.scenarios)
+
+    def begin(self, rows: NDArray[np.intp], stock: Stock, which: NDArray[np.intp]) -> None:
+        """Episodes `which` (M,) of the stock in the given rows (M,)."""
+        self.batch.restart_with(rows, stock.settled, which)
+        self.norms.put(rows, stock.norms, which)
+        self.hidden.put(rows, stock.hidden, which)
+        self.meters.put(rows, self._nothing)
+        self.returns[rows], self.steps[rows] = 0, 0
+
+    def observe(self) -> Float32:
+        """(N, 10 k + extra) after the sensing tick at which the actor acts."""
         self.samples, self.observation, stacked = self.batch.observe()
         return self._with_extra(self.batch.rows, stacked)
 
+    def peek(self, rows: NDArray[np.intp]) -> Float32:
+        """(M, 10 k + extra) what `observe` would give in the rows (M,), leaving everything as it is."""
+        return self._with_extra(rows, self.batch.observe_rows(rows))
+
     def _with_extra(self, rows: NDArray[np.intp], stacked: Float32) -> Float32:
-        if self.extra is None:
+        if not self.asymmetric:
             return stacked
-        extra = self.extra.read(self.batch.cluster, self.batch.scenarios, rows)
+        extra = privileged.reveal(self.hidden, self.batch.cluster, self.batch.scenarios, rows)
         return np.concatenate([stacked, extra], axis=1)
 
-    def step(self, indices: NDArray[np.int64]) -> tuple[Float32, Float32, NDArray[np.bool_], dict[int, dict[str, Any]]]:
-        batch = self.batch
-        before = objectives.read(batch.cluster)
-        base = self.samples.spec_replicas
+    def play(self, indices: NDArray[np.int64]) -> tuple[Float, NDArray[np.bool_]]:
+        """Rewards (N,) and whose episode is over (N,), one action interval on."""
+        batch, base = self.batch, self.samples.spec_replicas
         made = batch.act(self.samples, self.observation, from_indices(indices))
-        changed = np.abs(made.desired - base).sum(1)
-        batch.finish_interval()
-        after = objectives.read(batch.cluster)
-        rewards = self.objective(after.since(before), self.norms, changed)
+        batch.finish_interval(latencies=isinstance(self.objective, objectives.Weighted))
+        now = objectives.read(batch.cluster)
+        changed = np.abs(made.desired - base)
+        rewards = self.objective(now.since(self.meters), self.norms, changed[:, 0] + changed[:, 1])
+        self.meters = now
         self.returns += rewards
         self.steps += 1
-        dones = after.time >= batch.scenarios.duration
-        self.samples, self.observation, stacked = batch.observe()
-        stacked = self._with_extra(batch.rows, stacked)
-        infos = self._restart(np.flatnonzero(dones), after, stacked) if dones.any() else {}
-        return stacked, rewards.astype(np.float32), dones, infos
+        return rewards, now.time >= batch.scenarios.duration
 
-    def _restart(self, rows: NDArray[np.intp], after: objectives.Meters, stacked: Float32) -> dict[int, dict[str, Any]]:
-        """Begin new episodes in `rows`; `stacked` is overwritten there. Returns the infos of the ended ones."""
-        seconds, price = after.time[rows], self.norms.price_ratio[rows]
-        cost = (after.billed[rows, 0] + price * after.billed[rows, 1]) / seconds
-        late = 100 * after.missed[rows] / np.maximum(after.requests[rows], 1)
-        infos = {
-            int(row): {
+    def infos(self, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+        """Of the episodes in the given rows, which have just ended."""
+        if not rows.size:
+            return []
+        now, seen = self.meters.take(rows), self.peek(rows)
+        cost = (now.billed[:, 0] + self.norms.price_ratio[rows] * now.billed[:, 1]) / now.time
+        late = 100 * now.missed / np.maximum(now.requests, 1)
+        figures = zip(self.returns[rows].tolist(), self.steps[rows].tolist(), cost.tolist(), late.tolist(), strict=True)
+        return [
+            {
                 "TimeLimit.truncated": True,
-                "terminal_observation": stacked[row].copy(),
-                "episode": {"r": float(self.returns[row]), "l": int(self.steps[row])},
-                "cost": float(cost[i]),
-                "late_percent": float(late[i]),
+                "terminal_observation": last,
+                "episode": {"r": total, "l": length},
+                "cost": cost,
+                "late_percent": late,
             }
-            for i, row in enumerate(rows)
-        }
-        scenarios = self.source(len(rows))
-        self.batch.restart(rows, scenarios)
-        self.norms.put(rows, objectives.norms(scenarios))
-        if self.extra is not None:
-            self.extra.restart(rows, scenarios)
-        self.returns[rows], self.steps[rows] = 0, 0
-        samples, observation, fresh = self.batch.observe_rows(rows)
-        stacked[rows] = self._with_extra(rows, fresh)
-        self.samples.put(rows, samples)
-        self.observation.put(rows, observation)
-        return infos
+            for last, (total, length, cost, late) in zip(seen, figures, strict=True)
+        ]
 
 
-def _sizes(n: int, shares: Sequence[float]) -> NDArray[np.int64]:
+def _sizes(n: int, shares: Sequence[float]) -> list[int]:
     """(len(shares),) whole numbers that add up to `n`, in proportion to `shares`."""
     bounds = np.rint(n * np.cumsum([0.0, *shares]) / np.sum(shares))
-    return np.diff(bounds).astype(np.int64)
+    return [int(size) for size in np.diff(bounds)]
 
 
 class SimulatorVecEnv(VecEnv):
@@ -150,10 +120,11 @@ class SimulatorVecEnv(VecEnv):
 
     `loads` is where the part of the episodes comes from that has a recorded load (`Ranges.trace_share`).
     `sources` draw the episodes instead of `ranges` and `loads`; each serves a part of the environments.
-    The groups of equal action interval run in threads, each with its own generator: the order does not matter.
+    `threads` step the environments together, as many as the process has cores by default; their number changes no
+    result. Environments of one source lie side by side, the longest action interval first.
     `asymmetric` appends `privileged.WIDTH` columns for the critic; `stagger` cuts the episodes after `reset` to random
     lengths, so that an update sees every phase of an episode. Episodes end by time limit only: infos carry
-    `TimeLimit.truncated` and `terminal_observation`.
+    `TimeLimit.truncated` and `terminal_observation`; those of the others are empty and read-only.
     """
 
     def __init__(
@@ -169,46 +140,98 @@ class SimulatorVecEnv(VecEnv):
         sources: Sequence[Take] = (),
         asymmetric: bool = False,
         stagger: bool = False,
+        threads: int | None = None,
     ) -> None:
         self.contract = contract or ObservationContract()
-        rng = np.random.default_rng(seed)
         self.stagger = np.random.default_rng([seed, 1]) if stagger else None
-        drawing = zip(ranges.intervals, rng.spawn(len(ranges.intervals)), strict=True)
-        self.own_sources = [
-            ScenarioSource(interval, child, ranges, loads) for interval, child in drawing if not sources
-        ]
+        rngs = np.random.default_rng(seed).spawn(len(ranges.intervals))
+        drawing = zip(ranges.intervals, rngs, strict=True)
+        self.own_sources = [Randomised(interval, rng, ranges, loads) for interval, rng in drawing if not sources]
         takes = sources or [source.take for source in self.own_sources]
-        sizes = _sizes(n, [1.0] * len(sources) or interval_shares(ranges))
+        self.stock = Stock(takes, _sizes(n, [1.0] * len(sources) or interval_shares(ranges)))
+        self._ends = np.cumsum(self.stock.counts)
+        self._count = min(threads or len(os.sched_getaffinity(0)), n)
+        named, template = objectives.named(objective), self.stock.template()
         self.groups = [
-            self._group(size, take, residual, objective, asymmetric)
-            for size, take in zip(sizes, takes, strict=True)
-            if size
+            Group(
+                Batch(template.take(self.rows_of(i)), self.contract, residual=residual, history=HISTORY),
+                named,
+                asymmetric,
+            )
+            for i in range(self._count)
         ]
-        self._begins = np.cumsum([0, *(group.n for group in self.groups[:-1])]).tolist()
-        self._threads = ThreadPoolExecutor(max_workers=min(len(self.groups), os.cpu_count() or 1))
+        self._threads = ThreadPoolExecutor(max_workers=self._count)
         super().__init__(n, *spaces(self.contract, privileged.WIDTH if asymmetric else 0))
         self._actions: NDArray[np.int64] = np.zeros((n, len(HEADS)), np.int64)
 
-    def _group(
-        self, size: int, take: Take, residual: bool, objective: str | objectives.Objective, asymmetric: bool
-    ) -> _Group:
-        batch = Batch(take(size), self.contract, residual=residual)
-        return _Group(batch, take, objectives.named(objective), asymmetric)
+    def rows_of(self, group: int) -> slice:
+        """The environments of a group: every so many, so that all groups have as much of every interval."""
+        return slice(group, None, self._count)
+
+    def together(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """(n, ...) row by row, from an array of each group."""
+        rows = np.empty((self.num_envs, *parts[0].shape[1:]), parts[0].dtype)
+        for i, part in enumerate(parts):
+            rows[self.rows_of(i)] = part
+        return rows
+
+    def _each(self, call: Callable[[int, Group], Any]) -> list[Any]:
+        """`call` for every group, each in its own thread."""
+        if self._count == 1:
+            return [call(0, self.groups[0])]
+        return list(self._threads.map(call, range(self._count), self.groups))
 
     def reset(self) -> Float32:
-        return np.concatenate([group.reset(self.stagger) for group in self.groups])
+        self._begin(np.arange(self.num_envs))
+        if self.stagger is not None:
+            left = 1 - self.stagger.random(self.num_envs)
+            for i, group in enumerate(self.groups):
+                scenarios = group.batch.scenarios
+                intervals = np.ceil(scenarios.duration // scenarios.interval_seconds * left[self.rows_of(i)])
+                scenarios.duration[:] = scenarios.interval_seconds * intervals
+                group.recount()
+        return self._observe()
+
+    def _begin(self, rows: NDArray[np.intp]) -> None:
+        """New episodes in the given rows, which rise."""
+        asking = np.split(rows, np.searchsorted(rows, self._ends[:-1]))
+        given = np.zeros(len(asking), np.int64)
+        for chosen in self.stock.take(np.array([len(asked) for asked in asking])):
+            count = np.array([len(which) for which in chosen])
+            served = [asked[first:last] for asked, first, last in zip(asking, given, given + count, strict=True)]
+            given += count
+            row, which = np.concatenate(served), np.concatenate(chosen)
+            for i, group in enumerate(self.groups):
+                mine = np.flatnonzero(row % self._count == i)
+                if mine.size:
+                    group.begin(row[mine] // self._count, self.stock, which[mine])
+
+    def _observe(self) -> Float32:
+        observations = np.empty((self.num_envs, *self.observation_space.shape), np.float32)
+
+        def observe(i: int, group: Group) -> None:
+            observations[self.rows_of(i)] = group.observe()
+
+        self._each(observe)
+        return observations
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         self._actions = np.asarray(actions)
 
-    def step_wait(self) -> tuple[Float32, Float32, NDArray[np.bool_], list[dict[str, Any]]]:
-        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        results = list(self._threads.map(_Group.step, self.groups, np.split(self._actions, self._begins[1:])))
-        for begin, (_, _, _, ended) in zip(self._begins, results, strict=True):
-            for row, info in ended.items():
-                infos[begin + row] = info
-        observations, rewards, dones = (np.concatenate([result[i] for result in results]) for i in range(3))
-        return observations, rewards, dones, infos
+    def step_wait(self) -> tuple[Float32, Float32, NDArray[np.bool_], list[Any]]:
+        rewards, dones = np.empty(self.num_envs, np.float32), np.empty(self.num_envs, np.bool_)
+        played = self._each(lambda i, group: group.play(self._actions[self.rows_of(i)]))
+        for i, (reward, done) in enumerate(played):
+            rewards[self.rows_of(i)], dones[self.rows_of(i)] = reward, done
+        infos: list[Any] = [_NOTHING] * self.num_envs
+        ended = np.flatnonzero(dones)
+        if ended.size:
+            for i, group in enumerate(self.groups):
+                mine = ended[ended % self._count == i]
+                for row, info in zip(mine.tolist(), group.infos(mine // self._count), strict=True):
+                    infos[row] = info
+            self._begin(ended)
+        return self._observe(), rewards, dones, infos
 
     def close(self) -> None:
         self._threads.shutdown()

@@ -92,18 +92,19 @@ def _step(policy: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Ten
 
 def teacher_actions(env: SimulatorVecEnv) -> NDArray[np.int64]:
     """(n, 3) indices of MultiDiscrete([5, 5, 3]), for every environment at its own moment of its own episode."""
-    return np.concatenate([advice(group.batch) for group in env.groups])
+    return env.together([advice(group.batch) for group in env.groups])
 
 
 def advice(batch: Batch) -> NDArray[np.int64]:
     """(N, 3) what the hindsight rule would do now within the reach of one action."""
     settings, params = HindsightSettings(), batch.params.copy()
     params.requests_per_second = batch.scenarios.rps
-    lead = np.ceil(float(settings.lead) * params.cold_start_seconds).astype(np.int64) + batch.interval
+    interval = batch.scenarios.interval_seconds.astype(np.int64)
+    lead = np.ceil(float(settings.lead) * params.cold_start_seconds).astype(np.int64) + interval[:, None]
     spec, ready = batch.cluster.pool["target"], batch.cluster.pool["ready"]
     far, near = (_peak(batch, lead[:, pool]) / float(settings.target) for pool in (GPU, CPU))
     wanted = sized_ahead(params, ready, far, near)
-    later = sized_ahead(params, ready, _peak(batch, lead[:, GPU] + batch.interval) / float(settings.target), near)
+    later = sized_ahead(params, ready, _peak(batch, lead[:, GPU] + interval) / float(settings.target), near)
     wanted[:, GPU] = np.maximum(wanted[:, GPU], later[:, GPU] - REACH * params.step_size[:, GPU])
     steps = np.clip(np.ceil((wanted - spec) / params.step_size), -REACH, REACH)
     placement = np.full((len(steps), 1), int(Placement.BALANCED))

@@ -6,11 +6,9 @@ works it out again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.decision.types import Rows
@@ -22,23 +20,18 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def arrays_of(env: SimulatorVecEnv) -> Arrays:
-    """Name -> array, copied where it will change."""
-    found: Arrays = {}
-    for prefix, rows in _tables(env):
-        found |= {f"{prefix}.{field.name}": getattr(rows, field.name).copy() for field in fields(rows)}  # type: ignore[arg-type]
-    for i, group in enumerate(env.groups):
-        found |= {f"group{i}.cluster.{name}": array.copy() for name, array in group.batch.cluster._asdict().items()}
-        found |= {f"group{i}.returns": group.returns.copy(), f"group{i}.steps": group.steps.copy()}
-    for i, source in enumerate(env.own_sources):
-        if source.stock:
-            stock = Scenarios.concat(source.stock)
-            found |= {f"source{i}.stock.{field.name}": getattr(stock, field.name) for field in fields(stock)}
+    """Name -> array, row by row whatever the number of threads; copied where it will change."""
+    found: Arrays = {"stock.taken": env.stock.taken.copy()}
+    for name, tables in _tables(env).items():
+        found |= {f"{name}.{column}": env.together([table[column] for table in tables]) for column in tables[0]}
     return found
 
 
 def generators_of(env: SimulatorVecEnv) -> list[dict[str, Any]]:
-    """The states of everything that draws, in a fixed order; JSON can hold them."""
-    return [dict(generator.bit_generator.state) for generator in _generators(env)]
+    """The states of everything that draws, in a fixed order; JSON can hold them. Of the sources as they were before
+    the last draw: what of it was not taken yet is drawn again."""
+    states = [source.before for source in env.own_sources]
+    return states if env.stagger is None else [*states, dict(env.stagger.bit_generator.state)]
 
 
 def restore(env: SimulatorVecEnv, arrays: Arrays, generators: list[dict[str, Any]]) -> None:
@@ -46,41 +39,36 @@ def restore(env: SimulatorVecEnv, arrays: Arrays, generators: list[dict[str, Any
 
     Raises KeyError or ValueError where the arrays belong to other settings.
     """
-    for generator, state in zip(_generators(env), generators, strict=True):
-        generator.bit_generator.state = state
-    for i, source in enumerate(env.own_sources):
-        stock = {name: array for name in _NAMES if (array := arrays.get(f"source{i}.stock.{name}")) is not None}
-        source.stock = [Scenarios(**stock)] if stock else []
-    for i, group in enumerate(env.groups):
-        batch = group.batch
-        scenarios = Scenarios(**{name: arrays[f"group{i}.scenarios.{name}"] for name in _NAMES})
-        batch.restart(batch.rows, scenarios)
-        if group.extra is not None:
-            group.extra.restart(batch.rows, scenarios)
-        group.norms = objectives.norms(scenarios)
-        for name, array in batch.cluster._asdict().items():
-            array[...] = arrays[f"group{i}.cluster.{name}"]
-        group.returns[:], group.steps[:] = arrays[f"group{i}.returns"], arrays[f"group{i}.steps"]
-    for prefix, rows in _tables(env):
-        for field in fields(rows):  # type: ignore[arg-type]
-            getattr(rows, field.name)[...] = arrays[f"{prefix}.{field.name}"]
-
-
-_NAMES = tuple(field.name for field in fields(Scenarios))
-
-
-def _tables(env: SimulatorVecEnv) -> Iterator[tuple[str, Rows]]:
-    for i, group in enumerate(env.groups):
-        tables = {
-            "scenarios": group.batch.scenarios,
-            "state": group.batch.state,
-            "samples": group.samples,
-            "observation": group.observation,
-        }
-        for name, rows in tables.items():
-            yield f"group{i}.{name}", rows
-
-
-def _generators(env: SimulatorVecEnv) -> list[np.random.Generator]:
     own = [source.rng for source in env.own_sources]
-    return [*own, env.stagger] if env.stagger is not None else own
+    for generator, state in zip(own if env.stagger is None else [*own, env.stagger], generators, strict=True):
+        generator.bit_generator.state = state
+    for shelf in range(len(env.stock.taken)):
+        env.stock.refill(shelf)
+    env.stock.taken[:] = arrays["stock.taken"]
+    for i, group in enumerate(env.groups):
+        batch, rows = group.batch, env.rows_of(i)
+        scenarios = Scenarios(**{field.name: arrays[f"scenarios.{field.name}"][rows] for field in fields(Scenarios)})
+        batch.restart(batch.rows, scenarios)
+        group.recount()
+    for name, tables in _tables(env).items():
+        for i, table in enumerate(tables):
+            for column, array in table.items():
+                array[...] = arrays[f"{name}.{column}"][env.rows_of(i)]
+    for group in env.groups:
+        group.meters = objectives.read(group.batch.cluster)
+
+
+def _tables(env: SimulatorVecEnv) -> dict[str, list[Arrays]]:
+    """Table -> its columns in every group."""
+    return {
+        "scenarios": [_columns(group.batch.scenarios) for group in env.groups],
+        "state": [_columns(group.batch.state) for group in env.groups],
+        "samples": [_columns(group.samples) for group in env.groups],
+        "observation": [_columns(group.observation) for group in env.groups],
+        "cluster": [group.batch.cluster._asdict() for group in env.groups],
+        "episode": [{"returns": group.returns, "steps": group.steps} for group in env.groups],
+    }
+
+
+def _columns(rows: Rows) -> Arrays:
+    return {field.name: getattr(rows, field.name) for field in fields(rows)}  # type: ignore[arg-type]

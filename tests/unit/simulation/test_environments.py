@@ -73,17 +73,14 @@ def test_one_row_behaves_as_it_does_alone_in_its_batch():
     """Rows do not touch each other: every duration, one interval, actions by row."""
     contract = ObservationContract(stack_size=1)
     ranges = Ranges(intervals=(15,), durations=(60,))
-    many = SimulatorVecEnv(N, 3, contract=contract, ranges=ranges)
+    many = SimulatorVecEnv(N, 3, contract=contract, ranges=ranges, threads=1)
     many.reset()
     rng = np.random.default_rng(1)
     actions = rng.integers(0, [5, 5, 3], (3, N, 3))
-    group = many.groups[0]
-    scenarios = group.batch.scenarios.copy()
+    scenarios = many.groups[0].batch.scenarios.copy()
     together = [many.step(action)[1] for action in actions]
-    alone = SimulatorVecEnv(1, 0, contract=contract, ranges=ranges)
-    alone.reset()
-    single = alone.groups[0]
-    single.source = lambda n: scenarios.take(slice(4, 5))
+    row = scenarios.take(slice(4, 5))
+    alone = SimulatorVecEnv(1, contract=contract, sources=[lambda n: row.take(np.zeros(n, np.int64))])
     alone.reset()
     for step, action in enumerate(actions):
         assert alone.step(action[4:5])[1][0] == pytest.approx(together[step][4], rel=1e-6)
@@ -114,7 +111,22 @@ def test_the_absent_pool_is_fed_as_zero_replicas():
     env = SimulatorVecEnv(300, 0, ranges=Ranges(durations=(120,), one_pool_share=0.5))
     observations = env.reset()
     columns = [30 + OBSERVATIONS.index(name) for name in ("gpu_replicas", "cpu_replicas")]
-    present = np.concatenate([group.batch.scenarios.present for group in env.groups])
+    present = env.together([group.batch.scenarios.present for group in env.groups])
     assert np.array_equal(observations[:, columns] > 0, present)
     observations = env.step(np.tile([0, 0, 1], (300, 1)))[0]
     assert np.array_equal(observations[:, columns] > 0, present)
+
+
+def test_the_number_of_threads_changes_nothing():
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, [5, 5, 3], (40, 50, 3))
+    one, three = (SimulatorVecEnv(50, 5, asymmetric=True, stagger=True, threads=threads) for threads in (1, 3))
+    assert np.array_equal(one.reset(), three.reset())
+    for action in actions:
+        (seen, reward, done, infos), others = one.step(action), three.step(action)
+        assert all(np.array_equal(left, right) for left, right in zip((seen, reward, done), others[:3], strict=True))
+        for row in np.flatnonzero(done):
+            assert infos[row]["episode"] == others[3][row]["episode"]
+            assert np.array_equal(infos[row]["terminal_observation"], others[3][row]["terminal_observation"])
+    assert len(one.groups) == 1
+    assert len(three.groups) == 3
