@@ -102,13 +102,14 @@ class Greedy(Periodic):
         down = self.recommended.since(now - np.asarray(settings.scale_down_window_seconds), -NEVER)
         lowest, highest = np.minimum.reduce([*up, wanted]), np.maximum.reduce([*down, wanted])
         stable = np.clip(self.position, lowest, np.maximum(lowest, highest))
-        return np.where(panic, np.maximum(wanted, self.position), stable).astype(np.int32)
+        return np.asarray(np.where(panic, np.maximum(wanted, self.position), stable), np.int32)
 
     def _position_of(self, replicas: Int) -> Int:
         """(N,) the first step with the capacity of these replicas."""
         have = np.sum(replicas * np.nan_to_num(self.params.requests_per_second), axis=1)
         reached = self.capacity >= have[:, None] - 1e-9
-        return np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1] - 1).astype(np.int32)
+        first = np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1] - 1)
+        return np.asarray(first, np.int32)
 
 
 def scaling_order(lowest: Int, highest: Int, price: Float, expansion: Float) -> Int:
