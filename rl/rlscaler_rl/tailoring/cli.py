@@ -85,6 +85,7 @@ def _dispatch(**options: Any) -> None:
     if own["policy"] is None:
         if misplaced := [_flag(name) for name in given if name in own]:
             raise click.UsageError(f"{', '.join(misplaced)}: only with --for, which names the service's policy")
+        assert general.callback is not None
         context.invoke(general.callback, **options)
         return
     allowed = (*own, *SHARED)
@@ -149,8 +150,8 @@ def _history(own: dict[str, Any]) -> tuple[Any, str]:
     if query is None:
         raise click.UsageError("--prometheus: name the series with --query, such as 'sum(rate(requests_total[1m]))'")
     now = datetime.now(UTC)
-    moments = [prometheus.parse_time(own[name], now) for name in ("begin", "end")]
-    asked = prometheus.Range.between(*moments, prometheus.parse_duration(own["step"]))
+    begin, end = (prometheus.parse_time(own[name], now) for name in ("begin", "end"))
+    asked = prometheus.Range.between(begin, end, prometheus.parse_duration(own["step"]))
     token = prometheus.read_token(own["bearer_token_file"]) if own["bearer_token_file"] else None
     return prometheus.read_history(url, query, asked, token=token, fill=own["fill"]), query
 

@@ -117,7 +117,8 @@ class ServiceSource:
     def _loads(self, n: int, seconds: int) -> tuple[Float, np.ndarray]:
         """(n, seconds) requests/s at the history's own scale, and what each row is called."""
         rng, mix = self.rng, self.mix
-        factor = np.where(rng.random(n) < 0.5, 1.0, np.exp(rng.uniform(*np.log(mix.scale), n)))
+        low, high = (float(np.log(bound)) for bound in mix.scale)
+        factor = np.where(rng.random(n) < 0.5, 1.0, np.exp(rng.uniform(low, high, n)))
         drawn = self.recorded.draw(n, seconds, rng) * (factor * self.reference)[:, None]
         names = np.full(n, "trace", "<U16")
         kind = rng.random(n)

@@ -43,7 +43,7 @@ class Start:
 
     @property
     def hidden_size(self) -> int:
-        return self.layers[0][0].shape[1]
+        return int(self.layers[0][0].shape[1])
 
     def actor(self, manifest: Manifest) -> NumpyActor:
         """The network under another manifest: without an envelope, it acts everywhere."""
