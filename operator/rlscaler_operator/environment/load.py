@@ -23,7 +23,7 @@ from rlscaler_operator.environment.exceptions import LiveEnvironmentError
 RLSCALER = (sys.executable, "-m", "rlscaler_operator.cli")
 """The command line in a process of its own: nothing here imports the load generator."""
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.1
 WEB_TIMEOUT_SECONDS = 10.0

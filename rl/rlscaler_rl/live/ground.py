@@ -7,10 +7,12 @@ development cluster.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from rlscaler_rl.decision.manifest import Manifest
@@ -60,8 +62,15 @@ def ground(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterat
     """The live environment's configuration, with a cluster, a service and a load source behind it.
 
     Where `live` names none, all of it is started for as long as the context lasts; its logs go to `folder`/live.
+    SIGTERM and SIGHUP end the program in order meanwhile: replicas are put back, and a cluster that was started stops.
     Raises LiveError, or a ClickException of what starts it.
     """
+    with _ended_in_order(), _place(live, folder, seed, say) as place:
+        yield place
+
+
+@contextmanager
+def _place(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterator[Json]:
     if OF_A_CLUSTER & {name for name, value in live.items() if value is not None}:
         yield {"results": str((folder / "live" / "load").absolute()), **live}
         return
@@ -69,6 +78,19 @@ def ground(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterat
     given = {name: value for name, value in live.items() if value is not None}
     with stage(folder / "live", seed=seed, say=say) as started:
         yield started | given
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def make_env(config: Mapping[str, Any], manifest: Manifest) -> Any:

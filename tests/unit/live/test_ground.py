@@ -1,6 +1,8 @@
 """Which cluster a configuration means, and which of its fields are whose."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -48,3 +50,11 @@ def test_an_environment_has_the_actors_stack():
     manifest = bundled.load("ppo").manifest
     env = make_env({}, manifest)
     assert env.observation_space.shape == (10 * manifest.stack_size,)
+
+
+def test_a_signal_ends_it_in_order(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as caught, ground({"kubeconfig": "/tmp/k"}, tmp_path, 1, print):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == before
