@@ -12,6 +12,9 @@ from rlscaler_rl.simulation.objectives import WEIGHTS, improvements
 BASELINE = "hpa"
 """Whose measured figures the `weighted` objective compares with: HPA as Kubernetes sets it up by default."""
 
+FEWEST_CHANGES = 1.0
+"""An episode: a baseline that hardly ever changes counts as if it did once, else one change more is -1000 %."""
+
 REQUIRED_MARGIN_PERCENT = 3.0
 """By how much a control must lose for the outcome to depend visibly on the network."""
 
@@ -103,7 +106,9 @@ def _improvement(board: Board, workload: str, contender: str) -> dict[str, float
             "stability": changes,
         }
 
-    parts = {name: 100 * float(value) for name, value in improvements(figures(contender), figures(BASELINE)).items()}
+    baseline = figures(BASELINE)
+    baseline["stability"] = max(baseline["stability"], FEWEST_CHANGES)
+    parts = {name: 100 * float(value) for name, value in improvements(figures(contender), baseline).items()}
     return parts | {"weighted": sum(weight * parts[name] for name, weight in WEIGHTS.items())}
 
 

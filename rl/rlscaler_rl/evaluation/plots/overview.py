@@ -80,7 +80,7 @@ def _closed(axes: Any, result: ResultFile, listed: list[str]) -> None:
     for height, name in enumerate(listed):
         item = shares.get(name)
         if item is None or item.percent is None or item.low is None or item.high is None:
-            axes.annotate("next to no distance", (0, height), ha="left", va="center", fontsize=8, color="#8a929c")
+            axes.annotate("no distance shown", (0, height), ha="left", va="center", fontsize=8, color="#8a929c")
             continue
         tint = look.COLOURS["policy"] if item.percent > 0 else look.LATE
         share = float(np.clip(item.percent, -100, 125))
