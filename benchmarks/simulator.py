@@ -1,10 +1,11 @@
-"""How fast the simulator is: action intervals of 30 one-second ticks a second and core.
+"""How fast the simulator is: action intervals of 30 one-second ticks, and requests, in a second of CPU time.
 
     python benchmarks/simulator.py [--envs 512] [--seconds 5] [--out FILE]
 
-Three figures: the clusters alone; with the decision function around them (six sensing ticks with floor and weights,
-one observation and one shielded action an interval), as training and evaluation run it; and the VecEnv with its
-randomised scenarios and restarts.
+At the fluid level the clusters alone; with their p95 read once an interval; with the decision function around them (six
+sensing ticks with floor and weights, one observation and one shielded action an interval), as training and evaluation
+run it; and the VecEnv with its randomised scenarios and restarts. At the request level the clusters alone, in requests,
+for every router.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import click
 import numpy as np
 
 from rlscaler_rl.decision.action import from_indices
+from rlscaler_rl.simulation import sensing
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.randomisation import Ranges
+from rlscaler_rl.simulation.routers import ROUTERS
 from rlscaler_rl.simulation.scenario import nominal
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 
@@ -42,6 +45,34 @@ def clusters_alone(envs: int) -> Callable[[], None]:
         rewind(batch)
 
     return step
+
+
+def with_latencies(envs: int) -> Callable[[], None]:
+    batch = batch_of(envs)
+    batch.scale(np.full((envs, 2), 5), np.full((envs, 2), 500))
+
+    def step() -> None:
+        for _ in range(INTERVAL // 5):
+            batch.advance(5)
+        sensing.sense(batch.facts, batch.sensors, batch.cluster, batch.rows)
+        rewind(batch)
+
+    return step
+
+
+def request_level(envs: int, router: int) -> tuple[Callable[[], None], float]:
+    """The step, and how many requests a row and step has on the average."""
+    names = [PATTERNS[i % 4] for i in range(envs)]
+    scenarios = nominal(names, list(range(envs)), DURATION, float(INTERVAL), router=router)
+    batch = Batch(scenarios, level="request")
+    batch.scale(np.full((envs, 2), 5), np.tile([100, 20], (envs, 1)))
+
+    def step() -> None:
+        for _ in range(INTERVAL // 5):
+            batch.advance(5)
+        rewind(batch)
+
+    return step, float(scenarios.mean_rate().mean() * INTERVAL)
 
 
 def with_decisions(envs: int) -> Callable[[], None]:
@@ -74,16 +105,17 @@ def vec_env(envs: int) -> Callable[[], None]:
 
 
 def intervals_per_second(step: Callable[[], None], envs: int, seconds: float) -> float:
-    """The median of ten stretches, after compilation and a warm-up."""
+    """In CPU time, so that other processes on the machine count little: the median of ten stretches, after compilation
+    and a warm-up."""
     for _ in range(5):
         step()
     rates = []
     for _ in range(10):
-        begin, steps = time.perf_counter(), 0
-        while time.perf_counter() - begin < seconds / 10:
+        begin, steps = time.process_time(), 0
+        while time.process_time() - begin < seconds / 10:
             step()
             steps += 1
-        rates.append(envs * steps / (time.perf_counter() - begin))
+        rates.append(envs * steps / (time.process_time() - begin))
     return float(np.median(rates))
 
 
@@ -92,12 +124,17 @@ def intervals_per_second(step: Callable[[], None], envs: int, seconds: float) ->
 @click.option("--seconds", default=5.0, show_default=True, help="For each figure.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
 def main(envs: int, seconds: float, out: str | None) -> None:
-    """Print env-steps/s of 30 ticks each, on one core."""
+    """Print env-steps/s of 30 ticks each, and requests/s, a core."""
     figures: dict[str, object] = {"envs": envs, "ticks_a_step": INTERVAL}
-    for make in (clusters_alone, with_decisions, vec_env):
+    for make in (clusters_alone, with_latencies, with_decisions, vec_env):
         rate = intervals_per_second(make(envs), envs, seconds)
         figures[make.__name__] = round(rate)
         click.echo(f"{make.__name__:>16}: {rate:10,.0f} env-steps/s   {1e9 / rate / INTERVAL:6.1f} ns a tick")
+    for index, router in enumerate(ROUTERS):
+        step, requests = request_level(64, index)
+        rate = intervals_per_second(step, 64, seconds) * requests
+        figures[f"requests_{router}"] = round(rate)
+        click.echo(f"{router:>16}: {rate:10,.0f} requests/s    {1e9 / rate:6.1f} ns a request")
     figures |= {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "python": platform.python_version()}
     if out:
         with open(out, "w", encoding="utf-8") as file:
