@@ -9,7 +9,7 @@ from rlscaler_rl.evaluation.gate import PASSES, judge
 from rlscaler_rl.evaluation.rows import difference
 from rlscaler_rl.tailoring.finetune import FineTuned
 from rlscaler_rl.tailoring.history import FEWEST, History, duration
-from rlscaler_rl.tailoring.rivals import GENERAL, POLICY, Rival
+from rlscaler_rl.tailoring.rivals import POLICY, Rival
 from rlscaler_rl.tailoring.schema import Row
 from rlscaler_rl.tailoring.service import Service
 from rlscaler_rl.workloads import Part
@@ -60,7 +60,7 @@ def decide(
         f"{one.label} is better by {one.difference.percent:.1f} % "
         f"[{one.difference.low_percent:.1f}, {one.difference.high_percent:.1f}]"
         for one in made
-        if one.difference and one.difference.verdict == "loss" and (one.role == "today" or one.name == GENERAL)
+        if one.difference and one.difference.verdict == "loss" and one.role in ("today", "contender")
     ]
     return (False, tuple(against)) if against else (True, (_in_favour(reason, made),))
 
