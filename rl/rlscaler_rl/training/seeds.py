@@ -166,9 +166,10 @@ class _Kept:
 def _train(config: TrainingConfig, folder: Path, stop: Callable[[], bool]) -> Outcome:
     from rlscaler_rl.training.train import train
 
-    outcome = Outcome(config.agent.seed)
+    outcome, label = Outcome(config.agent.seed), f"seed {config.agent.seed}: "
+    resume = bool(checkpoint.found(folder))
     try:
-        train(config, folder, resume=bool(checkpoint.found(folder)), stop=stop, label=f"seed {config.agent.seed}: ")
+        train(config, folder, resume=resume, stop=stop, say=lambda text: print(label + text, flush=True), label=label)
     except (ConfigError, TrainingError) as error:
         outcome.error = str(error)
         return outcome
