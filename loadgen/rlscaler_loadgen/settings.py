@@ -72,4 +72,4 @@ class LoadSettings(BaseSettings):
 
 def offered_rate(pattern: str, duration: int, seed: int, **options: Any) -> patterns.Float:
     """Requests/s of each second, (duration,), of a run with these settings. Raises ValueError."""
-    return LoadSettings(pattern=pattern, duration=duration, seed=seed, **options).rate()  # type: ignore[arg-type]
+    return LoadSettings(pattern=pattern, duration=duration, seed=seed, **options).rate()

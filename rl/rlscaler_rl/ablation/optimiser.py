@@ -18,7 +18,7 @@ from rlscaler_rl.decision.types import Float, Float32, Int
 from rlscaler_rl.simulation import ledger
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, run
-from rlscaler_rl.simulation.privileged import Privileged
+from rlscaler_rl.simulation.privileged import hidden, reveal
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.imitation import CriticFirst, advice
@@ -66,11 +66,11 @@ def report(figures: dict[str, Any]) -> str:
 
 
 def _play(episodes: Scenarios, act: Act) -> Float:
-    """(N,) J of the scenarios under an actor that sees `Privileged` columns behind its stack."""
-    batch, extra = Batch(episodes, TrainingConfig().environment.contract()), Privileged(episodes)
+    """(N,) J of the scenarios under an actor that sees the critic's columns behind its stack."""
+    batch, facts = Batch(episodes, TrainingConfig().environment.contract()), hidden(episodes)
     for _ in range(int(episodes.duration[0]) // batch.interval):
         samples, observation, stacked = batch.observe()
-        inputs = np.concatenate([stacked, extra.read(batch.cluster, batch.scenarios, batch.rows)], axis=1)
+        inputs = np.concatenate([stacked, reveal(facts, batch.cluster, batch.scenarios, batch.rows)], axis=1)
         batch.act(samples, observation, act(batch, inputs))
         batch.finish_interval()
     books = ledger.check(ledger.read(batch.cluster), episodes)

@@ -184,7 +184,7 @@ class SimulatorVecEnv(VecEnv):
     def reset(self) -> Float32:
         self._begin(np.arange(self.num_envs))
         if self.stagger is not None:
-            left = 1 - self.stagger.random(self.num_envs)
+            left = 1 - np.asarray(self.stagger.random(self.num_envs))
             for i, group in enumerate(self.groups):
                 scenarios = group.batch.scenarios
                 intervals = np.ceil(scenarios.duration // scenarios.interval_seconds * left[self.rows_of(i)])

@@ -116,8 +116,9 @@ def _run(
             outcomes.append(outcome)
             say(_line(outcome))
     except KeyboardInterrupt:
-        for job in jobs[len(outcomes) :] if keeper is not None else ():
-            _unpack(Path(job.folder), ray.get(keeper.sent.remote(job.folder)))
+        if keeper is not None:
+            for job in jobs[len(outcomes) :]:
+                _unpack(Path(job.folder), ray.get(keeper.sent.remote(job.folder)))
         raise
     return outcomes
 

@@ -71,4 +71,4 @@ def _tables(env: SimulatorVecEnv) -> dict[str, list[Arrays]]:
 
 
 def _columns(rows: Rows) -> Arrays:
-    return {field.name: getattr(rows, field.name) for field in fields(rows)}  # type: ignore[arg-type]
+    return {field.name: getattr(rows, field.name) for field in fields(rows)}
