@@ -77,9 +77,13 @@ cluster-down: $(STAMP) ## Stop it
 install-rl-deps: install ## The same environment: one lock file serves training and operator
 
 .PHONY: rl-test
-rl-test: $(STAMP) ## Tests of decision, simulation, baselines, training and evaluation
-	$(BIN)/pytest tests/unit/decision tests/unit/simulation tests/unit/baselines tests/unit/training \
-	  tests/unit/evaluation tests/property
+rl-test: $(STAMP) ## Tests of everything that learning is made of, the meter's included
+	$(BIN)/pytest $(addprefix tests/unit/,decision simulation workloads baselines tuning training ablation evaluation \
+	  tailoring live) tests/meter tests/property
+
+.PHONY: rl-tune
+rl-tune: $(STAMP) ## Tune every contender on the tune parts; what is tuned already is kept
+	$(BIN)/rlscaler tune $(ARGS)
 
 .PHONY: rl-train
 rl-train: $(STAMP) ## Train the default policy (ENV, CONFIG, ARGS="--seed 1 --steps 1000000"), or FOR=policy.yaml HISTORY=load.csv
