@@ -36,9 +36,9 @@ class Settled(NamedTuple):
     def put(self, rows: Any, other: Settled, which: Any = slice(None)) -> None:
         """Overwrite the given rows in place with `which` of `other`."""
         self.scenarios.put(rows, other.scenarios, which)
-        for columns, values in ((self.facts, other.facts), (self.sensors, other.sensors)):
-            for column, value in zip(columns, values, strict=True):
-                column[rows] = value[which]
+        pairs: list[tuple[Any, Any]] = [*zip(self.facts, other.facts, strict=True)]
+        for column, value in [*pairs, *zip(self.sensors, other.sensors, strict=True)]:
+            column[rows] = value[which]
         self.params.put(rows, other.params, which)
         self.capacity.put(rows, other.capacity, which)
 
