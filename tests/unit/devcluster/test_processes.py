@@ -54,7 +54,8 @@ def test_somebody_elses_process_under_a_recorded_pid_survives(directory: Path) -
 
 def test_a_process_whose_record_was_lost_is_found_by_its_marker(directory: Path) -> None:
     record = processes.spawn("sleep", SLEEP, directory)
-    assert [process.pid for process in processes.strays(directory)] == [record.pid]
+    # The parent goes on when the child begins to exec, a moment before its environment can be read.
+    wait_until(lambda: [process.pid for process in processes.strays(directory)] == [record.pid], "its marker", 5)
     assert launcher.clean(NAME) == 1
     assert not psutil.pid_exists(record.pid)
     assert not directory.exists()
