@@ -55,7 +55,7 @@ def _capacity(axes: Any, label: str, record: dict[str, Any], top: float, *, poli
     axes.set_xlim(0, len(seconds))
     axes.set_title(label, fontsize=10, color=look.COLOURS["policy"] if policy else "#1b1b1b")
     figures = f"J {record['j']:.2f}   cost {record['cost']:.2f}   late {record['late_percent']:.2f} %"
-    axes.annotate(figures, (1, 1.03), xycoords="axes fraction", ha="right", va="bottom", fontsize=8.5, color="#4a4f55")
+    axes.annotate(figures, (0.99, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=8.5, color="#4a4f55")
     axes.tick_params(labelbottom=False)
 
 
