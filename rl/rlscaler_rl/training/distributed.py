@@ -27,6 +27,10 @@ RETRIES = 3
 
 LOOPBACK = "127.0.0.1"
 
+STARTS = 4
+"""Attempts at starting local Ray. Its daemon gives up when a helper needs more than 15 s to begin, as the first one
+after an installation does on a busy machine; the next attempt finds the files read already."""
+
 OBJECT_STORE_BYTES = 128 * 2**20
 """Of local Ray: configurations and results are small."""
 
@@ -34,13 +38,7 @@ OBJECT_STORE_BYTES = 128 * 2**20
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 
 # The first, whatever its name says, makes 127.0.0.1 the node's address: otherwise every port is open to the network.
-# The others let a machine that is busy take its time.
-_LOCAL_ENVIRONMENT = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_raylet_start_wait_time_s": "600",
-    "RAY_agent_register_timeout_ms": "600000",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "300",
-}
+_LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_raylet_start_wait_time_s": "60"}
 
 
 def map_runs(
@@ -94,6 +92,19 @@ def session(address: str | None = None, *, workers: int = WORKERS) -> Iterator[A
 
 
 def _start(ray: Any, workers: int, scratch: str) -> None:
+    for left in reversed(range(STARTS)):
+        try:
+            _init(ray, workers, scratch)
+            break
+        except Exception as error:  # Ray raises a bare one
+            ray.shutdown()
+            if not left:
+                raise RuntimeError(f"it did not start in {STARTS} attempts ({error})") from error
+    if ray.util.get_node_ip_address() != LOOPBACK:
+        raise RuntimeError("it was imported before `map_runs` was called and opened its ports to the network")
+
+
+def _init(ray: Any, workers: int, scratch: str) -> None:
     ray.init(
         LOCAL,
         num_cpus=workers,
@@ -102,8 +113,6 @@ def _start(ray: Any, workers: int, scratch: str) -> None:
         logging_level="error",
         _temp_dir=scratch,
     )
-    if ray.util.get_node_ip_address() != LOOPBACK:
-        raise RuntimeError("it was imported before `map_runs` was called and opened its ports to the network")
 
 
 def _reach(address: str) -> None:

@@ -1,0 +1,188 @@
+"""Runs as Ray tasks: order, lost workers, failures, several seeds, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rlscaler_rl.decision.actor import Actor
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.training import checkpoint, seeds
+from rlscaler_rl.training.config import ConfigError, TrainingConfig
+from rlscaler_rl.training.distributed import map_runs, session
+from rlscaler_rl.training.errors import DistributionError, TrainingError
+
+if find_spec("ray") is None:
+    pytest.skip("the extra ray is not installed", allow_module_level=True)
+
+WAIT_SECONDS = 600.0
+
+INTERRUPTED = """
+import timeit
+from rlscaler_rl.training.distributed import map_runs
+list(map_runs(timeit.timeit, ["import time; time.sleep(3600)"] * 2))
+"""
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """One Ray for all; its processes are gone when it ends."""
+    before = set(psutil.Process().children(recursive=True))
+    with session("local") as module:
+        module.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        yield module
+    assert set(psutil.Process().children(recursive=True)) <= before
+
+
+@pytest.fixture(scope="module")
+def config(small) -> TrainingConfig:
+    """Many checkpoints, one validation."""
+    return changed(small, steps=12 * 8 * 150, checkpoint_episodes=20, evaluation_episodes=1000)
+
+
+def changed(config: TrainingConfig, **agent: Any) -> TrainingConfig:
+    return config.model_copy(update={"agent": config.agent.model_copy(update=agent)})
+
+
+def visit(job: tuple[Path, int]) -> tuple[int, int, str | None]:
+    """The number, how often the job was begun, and the threads it may use; job 1 loses its first worker."""
+    folder, number = job
+    visits = folder / f"{number}.txt"
+    begun = int(visits.read_text()) + 1 if visits.exists() else 1
+    visits.write_text(str(begun))
+    if number == 1 and begun == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 9:
+        raise ValueError("nine is not trained")
+    return number, begun, os.environ.get("OMP_NUM_THREADS")
+
+
+def test_an_address_that_cannot_be_used_is_refused():
+    with pytest.raises(DistributionError, match=r"ray://127\.0\.0\.1:1: .*refused"):
+        list(map_runs(visit, [], "ray://127.0.0.1:1"))
+
+
+@pytest.mark.usefixtures("ray")
+def test_results_come_in_order_and_a_lost_worker_is_replaced(tmp_path):
+    results = list(map_runs(visit, [(tmp_path, number) for number in range(3)]))
+    assert results == [(0, 1, "1"), (1, 2, "1"), (2, 1, "1")]
+    with pytest.raises(ValueError, match="nine"):
+        list(map_runs(visit, [(tmp_path, 9), (tmp_path, 10)]))
+
+
+@pytest.mark.usefixtures("ray")
+def test_every_port_is_on_the_loopback_address():
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    found = [connection for process in processes for connection in process.net_connections("inet")]
+    listening = {connection.laddr.ip for connection in found if connection.status == psutil.CONN_LISTEN}
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+
+
+@pytest.mark.usefixtures("ray")
+def test_seeds_survive_a_killed_worker_and_the_best_is_exported(tmp_path, config):
+    killed: list[int] = []
+    over = threading.Event()
+    killer = threading.Thread(target=_kill_once, args=(tmp_path / "seed_1", killed, over))
+    killer.start()
+    said: list[str] = []
+    try:
+        outcomes = seeds.train_seeds(config, [1, 2], tmp_path, say=said.append)
+    finally:
+        over.set()
+    killer.join()
+    assert killed
+    assert [outcome.seed for outcome in outcomes] == [1, 2]
+    assert [outcome.error for outcome in outcomes] == ["", ""]
+    assert [outcome.steps for outcome in outcomes] == [config.agent.steps] * 2
+    assert said[0].startswith("seed 1: best J")
+    body = json.loads((tmp_path / "seeds.json").read_text())
+    best = min(outcomes, key=lambda outcome: outcome.j)
+    assert body["best"] == best.seed
+    assert (tmp_path / "policy.onnx").read_bytes() == (tmp_path / f"seed_{best.seed}" / "policy.onnx").read_bytes()
+    manifest = Manifest.load(tmp_path / "manifest.json")
+    assert manifest.training.seed == best.seed
+    Actor.load(tmp_path / "policy.onnx", manifest)
+    assert "std" in seeds.table(outcomes)
+    with pytest.raises(ConfigError, match="--resume"):
+        seeds.train_seeds(config, [1], tmp_path)
+
+
+def _kill_once(folder: Path, killed: list[int], over: threading.Event) -> None:
+    """SIGKILL the process that trains in `folder` once it has a checkpoint; it is the one with a file open there."""
+    while not killed and not over.wait(0.05):
+        if checkpoint.found(folder):
+            for process in psutil.Process().children(recursive=True):
+                if any(str(folder) in file.path for file in process.open_files()):
+                    process.kill()
+                    killed.append(process.pid)
+
+
+def test_a_worker_without_the_disk_goes_on_from_what_it_sent(tmp_path, ray, config):
+    first = seeds.train_seeds(config, [3], tmp_path / "elsewhere")
+    kept = seeds.pack(tmp_path / "elsewhere" / "seed_3")
+    folder = str(tmp_path / "not" / "there")
+    keeper = seeds._keeper(ray, {folder: kept})
+    job = seeds.Job(
+        config=seeds._seeded(changed(config, steps=config.agent.steps + 96), 3),
+        folder=folder,
+        token="another",
+        keeper=keeper,
+    )
+    ((outcome, files),) = map_runs(seeds.train_seed, [job])
+    assert outcome.steps == config.agent.steps + 96
+    assert outcome.seconds > first[0].seconds
+    assert {"policy.onnx", "manifest.json", "best_model.zip", "training_progress.json"} <= files.keys()
+    rows = json.loads(files["training_progress.json"])
+    assert [row["steps"] for row in rows] == [config.agent.steps, outcome.steps]
+    assert set(ray.get(keeper.sent.remote(folder))) >= {"policy.onnx"}
+    assert not Path(job.folder).exists()
+
+
+def test_a_seed_that_diverges_is_reported_and_the_others_count(tmp_path, small):
+    good = seeds.Outcome(1, steps=10, j=5.0, cost=4.0, late_percent=2.0)
+    bad = seeds.train_seed(
+        seeds.Job(
+            config=seeds._seeded(changed(small, learning_rate=1e30, critic_rollouts=0), 2),
+            folder=str(tmp_path / "seed_2"),
+            token="",
+        )
+    )[0]
+    assert "is not finite" in bad.error
+    assert "failed: after" in seeds.table([good, bad])
+    with pytest.raises(TrainingError, match="every seed failed"):
+        seeds._finish(tmp_path, [bad])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_an_interrupted_command(number):
+    program = [sys.executable, "-c", INTERRUPTED]
+    process = subprocess.Popen(program, stderr=subprocess.DEVNULL, start_new_session=True)
+    watched, deadline = psutil.Process(process.pid), time.monotonic() + WAIT_SECONDS
+    while not any("ray::timeit" in " ".join(_words(child)) for child in watched.children(recursive=True)):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.2)
+    children = watched.children(recursive=True)
+    # Ctrl-C reaches everything in the foreground, a kill one process.
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
+    process.wait(timeout=WAIT_SECONDS)
+    assert not psutil.wait_procs(children, timeout=WAIT_SECONDS)[1]
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
