@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CONTRACT_VERSION = "rlscaler.io/observation/v1"
+CONTRACT_VERSION = "rlscaler.io/observation/v2"
 
 NEUTRAL = (0.5, 0.5, 0.5, 0.1, 0.3, 0.0, 0.0, 0.0, 0.1, 0.0)
 """Fed where an observation is not known or does not apply: a middling service at rest."""

@@ -83,7 +83,7 @@ def observe(params: Params, state: State, samples: Samples, contract: Observatio
         age_seconds=_ages(samples),
         required_unknown=_required_unknown(params, samples, signal_known, status),
     )
-    return observation, _stacked(state, fed)
+    return observation, _stacked(state, fed, contract)
 
 
 def stacked_input(state: State) -> Float32:
@@ -159,12 +159,14 @@ def _ages(samples: Samples) -> Float:
     return ages
 
 
-def _stacked(state: State, fed: Float32) -> State:
-    """Push; the first observation of a row fills its whole stack, so the oldest real one stands for those before."""
+def _stacked(state: State, fed: Float32, contract: ObservationContract) -> State:
+    """Push. Before a row's first observation nothing is known: the neutral value, not copies of the first, which
+    would look like a long quiet.
+    """
     stack = np.empty_like(state.stack)
     stack[:, :-1] = state.stack[:, 1:]
     stack[:, -1] = fed
     first = state.stacked == 0
     if first.any():
-        stack[first] = fed[first, None]
+        stack[first, :-1] = contract.neutral
     return replace(state, stack=stack, stacked=np.minimum(state.stacked + 1, stack.shape[1]))

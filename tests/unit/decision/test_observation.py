@@ -184,17 +184,17 @@ def test_params_defaults_follow_the_custom_resource() -> None:
     assert make_params(1, stabilization_seconds=(0, 60)).has_behavior[0]
 
 
-def test_stack_is_filled_with_the_oldest_real_observation() -> None:
+def test_what_was_before_the_first_observation_is_not_known() -> None:
+    """Copies of the first observation would look like a long quiet."""
     params = make_params(1, requests_per_second=(20, 4))
     state = initial_state(1, 3)
     contract = ObservationContract(stack_size=3)
-    seen = []
+    seen = [np.array([NEUTRAL], np.float32)] * 2
     for index in range(4):
         samples = make_samples(1, **HEALTHY | {"cpu_utilization": 10.0 * index})
         observation, state = observe(params, state, samples, contract)
         seen.append(observation.fed)
-        shown = [max(0, index - 2), max(0, index - 1), index]
-        np.testing.assert_array_equal(stacked_input(state), np.concatenate([seen[i] for i in shown], axis=1))
+        np.testing.assert_array_equal(stacked_input(state), np.concatenate(seen[-3:], axis=1))
         assert state.stacked[0] == min(index + 1, 3)
 
 

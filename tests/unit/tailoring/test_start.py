@@ -25,15 +25,18 @@ from rlscaler_rl.training.train import make_model
 
 @pytest.fixture
 def model(service, history):
-    config = FineTuning(envs=2, buffer_size=4, batch_size=8).config(4, False, load_start(None).hidden_size, 30, 600)
+    start = load_start(None)
+    settings = FineTuning(envs=2, buffer_size=4, batch_size=8)
+    config = settings.config(start.manifest.stack_size, False, start.hidden_size, 30, 600)
     take = ServiceSource(service, history, np.random.default_rng(0)).take
     env = SimulatorVecEnv(2, sources=[take], contract=config.environment.contract(), asymmetric=True)
     yield make_model(config, env, None)
     env.close()
 
 
-def stacked(stack: int = 4) -> np.ndarray:
-    return np.random.default_rng(0).uniform(-1, 1, (64, len(OBSERVATIONS) * stack)).astype(np.float32)
+def stacked() -> np.ndarray:
+    width = len(OBSERVATIONS) * bundled.load("ppo").manifest.stack_size
+    return np.random.default_rng(0).uniform(-1, 1, (64, width)).astype(np.float32)
 
 
 def test_the_bundled_policys_weights_act_as_its_graph_does():
