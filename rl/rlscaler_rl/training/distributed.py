@@ -84,7 +84,8 @@ def session(address: str | None = None, *, workers: int = WORKERS) -> Iterator[A
                 ray.init(address, logging_level="warning")
         except (OSError, RuntimeError, ValueError) as error:
             ray.shutdown()
-            raise DistributionError(f"Ray at {address or LOCAL}: {error}") from error
+            hint = "" if local else "; does it run the same Ray, and does it want RAY_AUTH_MODE=token and a token?"
+            raise DistributionError(f"Ray at {address or LOCAL}: {error}{hint}") from error
         try:
             yield ray
         finally:
