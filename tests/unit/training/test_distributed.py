@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.training import checkpoint, seeds
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.distributed import map_runs, session
-from rlscaler_rl.training.errors import DistributionError, TrainingError
+from rlscaler_rl.training.errors import TrainingError
 
 if find_spec("ray") is None:
     pytest.skip("the extra ray is not installed", allow_module_level=True)
@@ -67,11 +68,6 @@ def visit(job: tuple[Path, int]) -> tuple[int, int, str | None]:
     if number == 9:
         raise ValueError("nine is not trained")
     return number, begun, os.environ.get("OMP_NUM_THREADS")
-
-
-def test_an_address_that_cannot_be_used_is_refused():
-    with pytest.raises(DistributionError, match=r"ray://127\.0\.0\.1:1: .*refused"):
-        list(map_runs(visit, [], "ray://127.0.0.1:1"))
 
 
 @pytest.mark.usefixtures("ray")
@@ -186,3 +182,11 @@ def _words(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def test_an_address_that_cannot_be_used_is_refused():
+    """In a process of its own: Ray keeps the environment of its first import, and here it is the local one's."""
+    code = "from rlscaler_rl.training.distributed import map_runs; list(map_runs(print, [], 'ray://127.0.0.1:1'))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_SECONDS)
+    assert ended.returncode == 1
+    assert re.search(r"DistributionError: .*ray://127\.0\.0\.1:1: .*refused", ended.stderr)
