@@ -22,7 +22,7 @@ from rlscaler_rl.simulation.privileged import hidden, reveal
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.imitation import CriticFirst, advice
-from rlscaler_rl.training.validation import EPISODES, SETTINGS, WORKLOADS, scenarios
+from rlscaler_rl.training.validation import SETTINGS, places, scenarios
 
 TOLERANCE_PERCENT = 5.0
 Act = Callable[[Batch, Float32], Int]
@@ -42,8 +42,7 @@ def optimiser_test(seed: int, steps: int) -> dict[str, Any]:
         "hindsight": run(episodes, Hindsight(episodes.rate.astype(np.float64))).result.j,
     }
     rows = {
-        workload: {name: float(j[i * EPISODES : (i + 1) * EPISODES].mean()) for name, j in scores.items()}
-        for i, workload in enumerate(WORKLOADS)
+        workload: {name: float(j[rows].mean()) for name, j in scores.items()} for workload, rows in places().items()
     }
     mean = {name: float(j.mean()) for name, j in scores.items()}
     return {"seed": seed, "steps": steps, "workloads": rows, "mean": mean}

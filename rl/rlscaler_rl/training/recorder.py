@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.device import Choice
@@ -48,7 +49,7 @@ class Recorder(BaseCallback):
 
     def recent_j(self) -> float:
         """Of the episodes that ended in the last rollout; their scenarios are randomised."""
-        return self.recent[1] + 0.5 * self.recent[2]
+        return self.recent[1] + LATE_WEIGHT * self.recent[2]
 
     def seconds(self) -> float:
         """Spent on the whole run, before an interruption too."""

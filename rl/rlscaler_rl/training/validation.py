@@ -32,6 +32,11 @@ def scenarios(interval: float, duration: int) -> Scenarios:
     return Scenarios.concat(parts)
 
 
+def places() -> dict[str, slice]:
+    """Where each workload's episodes stand in `scenarios`."""
+    return {workload: slice(i * EPISODES, (i + 1) * EPISODES) for i, workload in enumerate(WORKLOADS)}
+
+
 def validate(actor: Any) -> dict[str, Any]:
     """`mean` {j, cost, late_percent}, and the same per workload (`workloads`) and per setting (`settings`)."""
     tables: dict[str, dict[str, dict[str, float]]] = {}
@@ -44,8 +49,8 @@ def validate(actor: Any) -> dict[str, Any]:
 def by_workload(figures: Any) -> dict[str, dict[str, float]]:
     """Means of `figures.j`, `.cost` and `.late_percent` over the rows of each workload in `scenarios`."""
     return {
-        workload: {name: float(getattr(figures, name)[i * EPISODES : (i + 1) * EPISODES].mean()) for name in FIGURES}
-        for i, workload in enumerate(WORKLOADS)
+        workload: {name: float(getattr(figures, name)[rows].mean()) for name in FIGURES}
+        for workload, rows in places().items()
     }
 
 
