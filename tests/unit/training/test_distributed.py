@@ -33,7 +33,7 @@ WAIT_SECONDS = 600.0
 INTERRUPTED = """
 import timeit
 from rlscaler_rl.training.distributed import map_runs
-list(map_runs(timeit.timeit, ["import time; time.sleep(3600)"] * 2))
+list(map_runs(timeit.timeit, ["import threading; threading.Event().wait()"] * 2))
 """
 
 
