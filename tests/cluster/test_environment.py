@@ -17,7 +17,7 @@ from rlscaler_devcluster import api
 from rlscaler_devcluster.kube import KubeClient
 from rlscaler_operator.environment import KubernetesEnv, LiveEnvironmentError
 from rlscaler_operator.environment import episode as episodes
-from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
 from rlscaler_rl.decision import bundled
 
 NAME = f"pytest-{os.getpid()}-environment"
@@ -92,9 +92,9 @@ def test_an_episode_scales_measures_and_puts_everything_back(make, kube):
     assert info["late_percent"] == pytest.approx(100 * client["slo_violation_ratio"], abs=3)
     held = info["requests"] - info["in_time"] - info["late"] - info["dropped"] - info["queued"]
     assert held == pytest.approx(0, abs=1e-6)
-    assert 50 < info["gpu_replica_seconds"] < 100
-    assert 50 < info["cpu_replica_seconds"] < 100
-    assert info["scale_ups"] == 4
+    assert 50 < info["gpu_replica_seconds"] < 130
+    assert 50 < info["cpu_replica_seconds"] < 130
+    assert info["scale_ups"] >= 4  # the reactive floor may add its own
 
     env.close()
     assert (replicas(kube), weights(kube)) == before
@@ -104,7 +104,7 @@ def test_an_episode_scales_measures_and_puts_everything_back(make, kube):
 
 @pytest.mark.parametrize("name", ["rule", "hpa"])
 def test_other_controllers_play_an_episode(make, name):
-    controller = bundled.load("rule") if name == "rule" else Hpa()
+    controller = bundled.load("rule") if name == "rule" else Hpa(HpaSettings(target=0.05))
     manifest = bundled.load("rule").manifest
     env = make(contract=manifest.contract, residual=manifest.residual, episode_duration=30)
     env.reset(options={"pattern": "spike", "seed": 2})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,11 @@ Labels = frozenset[tuple[str, str]]
 
 KIND = "_"
 RECEIVED, ENDED, ANSWERED, BILLED = "received", "ended", "answered", "billed"
+NEEDED = {
+    RECEIVED: "inference_requests_received_total",
+    ANSWERED: "inference_request_duration_seconds_bucket",
+    BILLED: "kube_pod_container_resource_requests",
+}
 
 
 def meter_query(subject: Subject, seconds: float) -> str:
@@ -117,13 +122,20 @@ class Meter:
         self._subject = subject
         self._last: dict[Labels, float] = {}
 
-    def begin(self, result: Iterable[Mapping[str, Any]]) -> None:
+    def begin(self, result: Sequence[Mapping[str, Any]]) -> None:
         """Count from this reading on. Raises LiveEnvironmentError where a counter is not there."""
         self._last = {}
         self.read(result, 0.0)
 
-    def read(self, result: Iterable[Mapping[str, Any]], seconds: float) -> Spent:
+    @staticmethod
+    def missing(result: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Names of the series that a reading needs and does not have."""
+        seen = {dict(series.get("metric", {})).get(KIND, "") for series in result}
+        return [name for kind, name in NEEDED.items() if kind not in seen]
+
+    def read(self, result: Sequence[Mapping[str, Any]], seconds: float) -> Spent:
         """What came since the last reading, `seconds` ago. Raises LiveEnvironmentError where a counter is missing."""
+        self._complain(self.missing(result))
         found: dict[str, float] = defaultdict(float)
         buckets: dict[float, float] = defaultdict(float)
         billed = np.zeros(2)
@@ -145,19 +157,12 @@ class Meter:
                 buckets[float(labels.get("le", "nan"))] += growth
             else:
                 found[kind] += growth
-        self._complain(seen)
         bounds = np.array(sorted(buckets))
         counts = np.array([buckets[bound] for bound in bounds.tolist()])
         ended = found[ENDED] if ENDED in seen else (float(counts[-1]) if len(counts) else 0.0)
         return Spent(seconds, found[RECEIVED], ended, billed, bounds, counts)
 
-    def _complain(self, seen: set[str]) -> None:
-        names = {
-            RECEIVED: "inference_requests_received_total",
-            ANSWERED: "inference_request_duration_seconds_bucket",
-            BILLED: "kube_pod_container_resource_requests",
-        }
-        missing = [name for kind, name in names.items() if kind not in seen]
+    def _complain(self, missing: list[str]) -> None:
         if missing:
             subject = self._subject
             raise LiveEnvironmentError(

@@ -29,6 +29,9 @@ from rlscaler_rl.decision.types import POOLS, Decision, Params, Samples
 
 GATEWAY = "gateway.networking.k8s.io/v1"
 LEASE_POLL_SECONDS = 0.2
+SERIES_POLL_SECONDS = 0.2
+DISCOVERY_SECONDS = 10.0
+"""Prometheus hands new targets to its scrapers at most every 5 s."""
 
 
 class LiveService:
@@ -168,8 +171,15 @@ class LiveService:
         return applied
 
     async def begin_metering(self) -> None:
-        """Count from now on."""
-        self._meter.begin(await self._counters(1.0))
+        """Count from now on; a service that has just come is waited for until it must have been scraped."""
+        deadline = time.monotonic() + DISCOVERY_SECONDS + 2 * self.config.scrape_interval_seconds
+        while True:
+            counters = await self._counters(1.0)
+            missing = self._meter.missing(counters)
+            if not missing or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(SERIES_POLL_SECONDS)
+        self._meter.begin(counters)
         self._metered_at = time.monotonic()
 
     def restart_clock(self) -> None:
