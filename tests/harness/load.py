@@ -1,0 +1,96 @@
+"""Services whose metrics the test sets, scraped by the real Prometheus."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+RPS = {"gpu": 20.0, "cpu": 4.0}
+REQUEST = {"gpu": (4.0, 8e9), "cpu": (2.0, 2e9)}
+"""Cores and bytes that one pod requests."""
+
+BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0)
+
+
+@dataclass
+class Load:
+    """What the exporter says about one service; the test changes it at any time."""
+
+    namespace: str
+    service: str
+    rate: float = 0.0
+    latency: float = 0.2
+    dated: bool = False
+    """Say when each sample was taken, as federation and cAdvisor do: Prometheus cannot tell then that it stopped."""
+    fault: str = ""
+    """"" | absent | nan | stale | half (of the GPU pool nothing)"""
+    _received: float = 0.0
+    _at: float = field(default_factory=time.time)
+    _frozen: str = ""
+
+    def text(self) -> str:
+        now = time.time()
+        if self.fault == "stale":
+            return self._frozen
+        self._received += self.rate * (now - self._at)
+        self._at = now
+        if self.fault == "absent":
+            return ""
+        lines = self._lines(received=float("nan") if self.fault == "nan" else None)
+        stamp = f" {int(now * 1000)}" if self.dated else ""
+        self._frozen = "".join(f"{line}{stamp}\n" for line in lines)
+        return self._frozen
+
+    def _lines(self, received: float | None = None) -> Iterator[str]:
+        total = self._received if received is None else received
+        for pool in ("cpu",) if self.fault == "half" else ("gpu", "cpu"):
+            labels = f'namespace="{self.namespace}",service="{self.service}",pool="{pool}"'
+            yield f"inference_requests_received_total{{{labels}}} {total / 2}"
+            for bound in (*BUCKETS, float("inf")):
+                le = "+Inf" if bound == float("inf") else bound
+                count = self._received / 2 if bound >= self.latency else 0
+                yield f'inference_request_duration_seconds_bucket{{{labels},le="{le}"}} {count}'
+            yield f"inference_request_duration_seconds_count{{{labels}}} {self._received / 2}"
+        for pool in ("gpu", "cpu"):
+            cores, memory = REQUEST[pool]
+            pod = f'namespace="{self.namespace}",pod="{self.service}-{pool}-6b7f-abcde"'
+            used = self._received / 2 / RPS[pool] * cores
+            yield f'container_cpu_usage_seconds_total{{{pod},container="app"}} {used}'
+            yield f'container_memory_working_set_bytes{{{pod},container="app"}} {memory / 2}'
+            for resource, value in (("cpu", cores), ("memory", memory)):
+                labels = f'{pod},container="app",resource="{resource}",unit="x"'
+                yield f"kube_pod_container_resource_requests{{{labels}}} {value}"
+        gpu = 100 * self.rate / 2 / RPS["gpu"]
+        yield f'DCGM_FI_DEV_GPU_UTIL{{namespace="{self.namespace}",pod="{self.service}-gpu-6b7f-abcde",gpu="0"}} {gpu}'
+
+
+class Exporter:
+    """Serves the metrics of all services on one port."""
+
+    def __init__(self) -> None:
+        self.loads: list[Load] = []
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = "".join(load.text() for load in list(exporter.loads)).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

@@ -1,0 +1,38 @@
+"""Operators as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+class Operator:
+    """One `rlscaler operator run` process."""
+
+    def __init__(self, kubeconfig: Path, prometheus_url: str, folder: Path, *options: str) -> None:
+        self.log, self.audit = folder / "operator.log", folder / "audit.jsonl"
+        command = [sys.executable, "-m", "rlscaler_operator.cli", "operator", "run", "--kubeconfig", str(kubeconfig)]
+        command += ["--prometheus-url", prometheus_url, "--scrape-interval", "2", "--lease-seconds", "5"]
+        command += ["--audit-log", str(self.audit), *options]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(15)
+
+    def decisions(self, name: str) -> list[dict[str, Any]]:
+        if not self.audit.exists():
+            return []
+        lines = [line for line in self.audit.read_text().splitlines() if line.endswith("}")]
+        return [record for record in map(json.loads, lines) if record["name"] == name]
