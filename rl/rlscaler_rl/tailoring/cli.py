@@ -111,8 +111,8 @@ def _tailor(
     from rlscaler_rl.tailoring import report, run, service, start
     from rlscaler_rl.tailoring.errors import TailoringError
     from rlscaler_rl.tailoring.history import prepare
-    from rlscaler_rl.tailoring.settings import FineTuning
     from rlscaler_rl.training.errors import DivergedError
+    from rlscaler_rl.training.finetune_settings import FineTuning
 
     known = service.read_policy(policy)
     chosen = service.service_of(known, own["scrape_seconds"], _replicas(own["replicas"]), own["router"])

@@ -9,25 +9,32 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 from rlscaler_rl.decision.actor import Actor
 from rlscaler_rl.decision.manifest import Manifest, Training
+from rlscaler_rl.simulation import episode
 from rlscaler_rl.simulation.levels import LevelName
+from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.tailoring import report, schema, trial, verdict
-from rlscaler_rl.tailoring.finetune import FineTuned, fine_tune
 from rlscaler_rl.tailoring.history import History
 from rlscaler_rl.tailoring.rivals import TUNED, Searched, rivals, tune
 from rlscaler_rl.tailoring.score import Score, score_of
 from rlscaler_rl.tailoring.service import Service
-from rlscaler_rl.tailoring.settings import FineTuning
-from rlscaler_rl.tailoring.source import ERROR, MIX, lag_seconds
+from rlscaler_rl.tailoring.source import ERROR, MIX, ServiceSource, lag_seconds
 from rlscaler_rl.tailoring.start import Start
-from rlscaler_rl.training.export import write
+from rlscaler_rl.training.export import NumpyActor, write
 from rlscaler_rl.training.files import write_atomically
+from rlscaler_rl.training.finetune import Episodes, FineTuned, fine_tune
+from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.workloads import Part
 
 TUNE_EPISODES = 32
 TEST_EPISODES = 96
 """About so many are played: of a long history a random choice of its stretches, of a short one each several times."""
+
+SOURCES = 2
+"""Of training episodes; each is simulated in a thread of its own."""
 
 REPORT = "report.txt"
 
@@ -52,7 +59,7 @@ def tailor(
     score = score_of(service, history.recording.reference)
     seed = options.training.seed
     on_tune, _ = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed)
-    found = fine_tune(service, history, start, score, on_tune, options.training, options.level, progress, folder)
+    found = _trained(service, history, start, score, on_tune, options, progress, folder)
     content, manifest = artefact(service, start, found, options.training)
     write(folder, "policy", "manifest.json", content, manifest)
     tuned = []
@@ -66,6 +73,25 @@ def tailor(
     write_atomically(folder / schema.FILE, judged.model_dump_json(indent=1, by_alias=True) + "\n")
     write_atomically(folder / REPORT, report.text_report(judged))
     return judged
+
+
+def _trained(
+    service: Service,
+    history: History,
+    start: Start,
+    score: Score,
+    on_tune: Scenarios,
+    options: Options,
+    progress: Callable[[str], None],
+    folder: Path,
+) -> FineTuned:
+    def judge(actor: NumpyActor, level: LevelName) -> float:
+        return float(score.j(episode.run(on_tune, actor, level=level).result).mean())
+
+    rngs = np.random.default_rng([options.training.seed, 21]).spawn(SOURCES)
+    sources = [ServiceSource(service, history, rng).take for rng in rngs]
+    played = Episodes(sources, service.interval, service.episode_seconds, score.reward)
+    return fine_tune(start, played, judge, options.training, progress, level=options.level, folder=folder)
 
 
 def artefact(service: Service, start: Start, found: FineTuned, training: FineTuning) -> tuple[bytes, Manifest]:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from rlscaler_rl.evaluation.board import Board
 from rlscaler_rl.evaluation.gate import PASSES, judge
 from rlscaler_rl.evaluation.rows import difference
-from rlscaler_rl.tailoring.finetune import FineTuned
 from rlscaler_rl.tailoring.history import FEWEST, History, duration
 from rlscaler_rl.tailoring.rivals import POLICY, Rival
 from rlscaler_rl.tailoring.schema import Row
 from rlscaler_rl.tailoring.service import Service
+from rlscaler_rl.training.finetune import FineTuned
 from rlscaler_rl.workloads import Part
 
 

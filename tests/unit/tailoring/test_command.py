@@ -14,8 +14,8 @@ from rlscaler_rl.tailoring import run
 from rlscaler_rl.tailoring.cli import train
 from rlscaler_rl.tailoring.history import prepare
 from rlscaler_rl.tailoring.schema import Verdict
-from rlscaler_rl.tailoring.settings import FineTuning
 from rlscaler_rl.tailoring.start import load_start
+from rlscaler_rl.training.finetune_settings import FineTuning
 
 from .conftest import make_service, waves
 

@@ -16,10 +16,10 @@ from rlscaler_rl.decision.types import OBSERVATIONS
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.tailoring.errors import TailoringError
-from rlscaler_rl.tailoring.settings import FineTuning
 from rlscaler_rl.tailoring.source import ServiceSource
 from rlscaler_rl.tailoring.start import load_start, weights_of
 from rlscaler_rl.training.export import NumpyActor
+from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.training.train import make_model
 
 

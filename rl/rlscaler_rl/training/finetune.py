@@ -1,4 +1,4 @@
-"""PPO from a trained network on one service, and the choice of the best checkpoint on the tune part."""
+"""PPO from a trained network on one load or service, and the choice of the best checkpoint on the tune part."""
 
 from __future__ import annotations
 
@@ -6,31 +6,49 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.objectives import Objective
+from rlscaler_rl.simulation.stock import Take
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
-from rlscaler_rl.tailoring.history import History
-from rlscaler_rl.tailoring.score import Score
-from rlscaler_rl.tailoring.service import Service
-from rlscaler_rl.tailoring.settings import FineTuning
-from rlscaler_rl.tailoring.source import ServiceSource
-from rlscaler_rl.tailoring.start import Start
 from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
 from rlscaler_rl.training.export import NumpyActor, to_onnx
+from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.training.imitation import CriticFirst
 from rlscaler_rl.training.train import make_model, random_observations
 
-GROUPS = 2
-"""Parts of the environments, each drawn from a source of its own and simulated in a thread of its own."""
-
 Progress = Callable[[str], None]
+
+Judge = Callable[[NumpyActor, LevelName], float]
+"""Mean J of an actor on the episodes that checkpoints are chosen by, never those of the test part."""
+
+
+class Start(Protocol):
+    """The network to begin with."""
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+    @property
+    def hidden_size(self) -> int: ...
+
+    def put_into(self, policy: torch.nn.Module) -> None:
+        """Overwrite the actor of a `training.policy.ScalingPolicy` of the same sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episodes:
+    """What is trained on: every source serves a part of the environments, simulated in a thread of its own."""
+
+    sources: Sequence[Take]
+    interval_seconds: int
+    duration_seconds: int
+    objective: str | Objective = "slo_cost"
 
 
 @dataclass(slots=True)
@@ -57,34 +75,36 @@ class FineTuned:
 
 
 def fine_tune(
-    service: Service,
-    history: History,
     start: Start,
-    score: Score,
-    tune: Scenarios,
+    episodes: Episodes,
+    judge: Judge,
     settings: FineTuning,
-    judge: LevelName,
     progress: Progress,
+    *,
+    level: LevelName = "request",
     folder: Path | None = None,
 ) -> FineTuned:
-    """Train on the train part and choose on `tune`, the tune part's episodes; the start itself is a candidate.
+    """Train on `episodes` and choose by `judge`: every checkpoint at the fluid level, the best of them at `level`.
 
-    Raises training.errors.DivergedError; `folder` then has the batch.
+    The start itself is a candidate. Raises training.errors.DivergedError; `folder` then has the batch.
     """
-    torch.set_num_threads(GROUPS)
+    torch.set_num_threads(len(episodes.sources))
     torch.distributions.Distribution.set_default_validate_args(False)
     manifest = start.manifest.model_copy(update={"envelope": None, "digest": ""})
     config = settings.config(
-        manifest.stack_size, manifest.residual, start.hidden_size, service.interval, service.episode_seconds
+        manifest.stack_size,
+        manifest.residual,
+        start.hidden_size,
+        episodes.interval_seconds,
+        episodes.duration_seconds,
     )
-    rngs = np.random.default_rng([settings.seed, 21]).spawn(GROUPS)
     env = SimulatorVecEnv(
         settings.envs,
         settings.seed,
         contract=manifest.contract,
         residual=manifest.residual,
-        objective=score.reward,
-        sources=[ServiceSource(service, history, rng).take for rng in rngs],
+        objective=episodes.objective,
+        sources=episodes.sources,
         asymmetric=True,
         stagger=True,
     )
@@ -92,7 +112,7 @@ def fine_tune(
     model.folder = folder
     model.policy.mlp_extractor.calibrate(random_observations(env, settings.seed))
     start.put_into(model.policy)
-    chooser = Chooser(manifest, tune, score, settings, progress)
+    chooser = Chooser(manifest, judge, settings, progress)
     callbacks: list[BaseCallback] = [
         EntropySchedule(config.agent.entropy, config.agent.final_entropy),
         TimeLimitBootstrap(),
@@ -105,7 +125,7 @@ def fine_tune(
     if chooser.found[0] not in finalists:
         finalists.append(chooser.found[0])
     for one in finalists:
-        one.request = mean_j(one.actor, tune, score, judge)
+        one.request = judge(one.actor, level)
     return FineTuned(
         best=_best(finalists),
         candidates=chooser.found,
@@ -115,10 +135,6 @@ def fine_tune(
     )
 
 
-def mean_j(actor: NumpyActor, scenarios: Scenarios, score: Score, level: LevelName) -> float:
-    return float(score.j(run(scenarios, actor, level=level).result).mean())
-
-
 def _best(finalists: Sequence[Candidate]) -> Candidate:
     return min(finalists, key=lambda one: (one.request, one.steps))
 
@@ -126,11 +142,9 @@ def _best(finalists: Sequence[Candidate]) -> Candidate:
 class Chooser(BaseCallback):
     """Tries the policy on the tune part now and then, beginning with the start itself, and ends training in time."""
 
-    def __init__(
-        self, manifest: Manifest, tune: Scenarios, score: Score, settings: FineTuning, progress: Progress
-    ) -> None:
+    def __init__(self, manifest: Manifest, judge: Judge, settings: FineTuning, progress: Progress) -> None:
         super().__init__()
-        self.manifest, self.tune, self.score = manifest, tune, score
+        self.manifest, self.judge = manifest, judge
         self.settings, self.progress = settings, progress
         self.found: list[Candidate] = []
         self.seconds, self.cut_short = 0.0, False
@@ -154,7 +168,7 @@ class Chooser(BaseCallback):
 
     def _try(self) -> None:
         actor = NumpyActor.of(self.model.policy, self.manifest)
-        j = mean_j(actor, self.tune, self.score, "fluid")
+        j = self.judge(actor, "fluid")
         self.found.append(Candidate(self.num_timesteps, to_onnx(actor.layers), actor, j))
         share = 100 * self.num_timesteps / self.settings.steps
         self.progress(f"{min(share, 100):3.0f} % of the training: J {j:.3f} on the tune part")
