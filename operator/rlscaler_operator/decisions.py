@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -47,6 +47,8 @@ class Outcome:
     outside: str = ""
     """Why the actor's envelope does not cover the policy; empty = it does."""
     error: Exception | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each stage took before the writes; those of a batch are the whole batch's."""
 
 
 def decide_all(entries: Sequence[Entry]) -> list[Outcome]:

@@ -49,3 +49,9 @@ class LeaseLostError(OperatorError):
     """The lease is not held, or runs out before a write could finish."""
 
     reason = "LeaseLost"
+
+
+class RecordError(OperatorError):
+    """A line of the audit log is not a decision that this release can read."""
+
+    reason = "RecordInvalid"

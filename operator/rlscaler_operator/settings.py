@@ -51,6 +51,12 @@ class Settings(BaseSettings):
     model_dir: Path | None = None
     """Folder with `ppo.onnx` and `ppo.json` in place of the bundled ones."""
 
+    policy_dir: Path | None = None
+    """Folder that `spec.policy.path` is relative to; default: policies may name no file."""
+
+    reload_seconds: float = Field(default=30.0, ge=1)
+    """How often the ConfigMaps and Secrets that policies name are looked at again."""
+
     metrics_host: str = "127.0.0.1"
     """Address that the operator's own metrics are served on."""
 
@@ -66,8 +72,11 @@ class Settings(BaseSettings):
     audit_log: Path | None = None
     """File of one JSON line per decision; default: none."""
 
-    audit_max_bytes: int = Field(default=256 * 2**20, ge=0)
-    """Size at which the audit log is rotated (one old file is kept); 0 = never."""
+    audit_max_bytes: int = Field(default=64 * 2**20, ge=0)
+    """Size at which the audit log is rotated and the old file compressed (to about a sixth); 0 = never."""
+
+    audit_files: int = Field(default=9, ge=0, le=999)
+    """Rotated audit logs that are kept: PATH.1.gz is the newest."""
 
     lease_name: str = "rlscaler"
     """Name of the coordination.k8s.io Lease; operators with the same Lease never act at the same time."""

@@ -1,34 +1,39 @@
-"""The audit log: one JSON line per decision, enough to take the same decision again."""
+"""The audit log: a file of JSON lines that a thread writes, rotates and compresses.
+
+Decisions never wait for it: what the disk does not take is dropped and counted. It is no write-ahead log, so kill -9
+loses what was still queued.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
-import logging.handlers
-import math
 import os
+import queue
+import shutil
+import threading
 import time
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-
 from rlscaler_operator.settings import Settings
-from rlscaler_rl.decision.types import (
-    GUARDS,
-    OBSERVATIONS,
-    POOLS,
-    Flag,
-    Observation,
-    Params,
-    Samples,
-    SignalState,
-    State,
-)
 
-SCHEMA = "rlscaler.io/decision/v1"
+log = logging.getLogger("rlscaler.audit")
+
+QUEUE = 10_000
+"""Records that may wait for the disk; more than that are lost."""
+
+CLOSE_SECONDS = 2.0
+"""Longest wait for the queue when the operator ends."""
+
+COMPLAIN_SECONDS = 60.0
+"""A log that cannot be written is said once in this time."""
+
+Build = Callable[[], Mapping[str, Any]]
+"""Makes a record; it is called in the writing thread."""
 
 
 def uuid7(unix_seconds: float | None = None) -> str:
@@ -40,86 +45,143 @@ def uuid7(unix_seconds: float | None = None) -> str:
 
 
 class AuditLog:
-    """Appends lines to a file and rotates it. Without a file it does nothing."""
+    """Takes records and writes them in a thread. Without a file it does nothing."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._handler: logging.handlers.RotatingFileHandler | None = None
+    def __init__(self, settings: Settings, lost: Callable[[], object] = lambda: None) -> None:
+        """`lost` is called for every record that is not in the file."""
+        self._lost = lost
+        self._file: LogFile | None = None
         if settings.audit_log is not None:
-            settings.audit_log.parent.mkdir(parents=True, exist_ok=True)
-            self._handler = logging.handlers.RotatingFileHandler(
-                settings.audit_log, maxBytes=settings.audit_max_bytes, backupCount=1
-            )
+            self._file = LogFile(settings.audit_log, settings.audit_max_bytes, settings.audit_files)
+            self._queue: queue.Queue[Build | None] = queue.Queue(QUEUE)
+            self._complained_at = float("-inf")
+            self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+            self._thread.start()
 
     @property
     def enabled(self) -> bool:
-        return self._handler is not None
+        return self._file is not None
 
-    def write(self, record: Mapping[str, Any]) -> None:
-        if self._handler is not None:
-            line = json.dumps(record, separators=(",", ":"), allow_nan=False)
-            self._handler.emit(logging.LogRecord("rlscaler.audit", logging.INFO, "", 0, line, None, None))
+    def write(self, build: Build) -> None:
+        """Never waits."""
+        if self._file is None:
+            return
+        try:
+            self._queue.put_nowait(build)
+        except queue.Full:
+            self._lost()
+            self._complain(f"{QUEUE} records wait for the disk")
 
     def close(self) -> None:
-        if self._handler is not None:
-            self._handler.close()
+        """Write what is queued, as far as that goes in CLOSE_SECONDS."""
+        if self._file is None:
+            return
+        try:
+            self._queue.put(None, timeout=CLOSE_SECONDS)
+        except queue.Full:
+            return
+        self._thread.join(CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        assert self._file is not None
+        while (build := self._queue.get()) is not None:
+            try:
+                text = json.dumps(build(), separators=(",", ":"), allow_nan=False)
+                self._file.append(text.encode() + b"\n")
+            except OSError as error:
+                self._lost()
+                self._complain(f"{error.strerror or error}: free some space, or name another file with --audit-log")
+            except Exception:
+                self._lost()
+                log.exception("a decision cannot be recorded")
+        self._file.close()
+
+    def _complain(self, why: str) -> None:
+        now = time.monotonic()
+        if now - self._complained_at >= COMPLAIN_SECONDS:
+            self._complained_at = now
+            log.error("decisions are missing in the audit log: %s", why)
 
 
-def row(table: Params | State | Samples, index: int = 0) -> dict[str, Any]:
-    """One row as plain JSON: NaN and infinity as null, `null` read back as NaN."""
-    return {f.name: plain(getattr(table, f.name)[index]) for f in fields(table)}
+class LogFile:
+    """Appends whole lines, unbuffered; a full file becomes PATH.1.gz, that one PATH.2.gz and so on up to `kept`.
+
+    For one process. `max_bytes` 0 = it is never rotated.
+    """
+
+    def __init__(self, path: Path, max_bytes: int, kept: int) -> None:
+        self._path, self._max_bytes, self._kept = path, max_bytes, kept
+        self._descriptor: int | None = None
+        self._size = 0
+        self._torn = False
+
+    def append(self, line: bytes) -> None:
+        """Raises OSError where the line is not, or not wholly, in the file."""
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        if self._max_bytes and self._size and self._size + len(line) > self._max_bytes:
+            self._rotate()
+            self._descriptor = self._open()
+        # A line that was cut short, by a full disk or by kill -9, is not to swallow the next one.
+        data = b"\n" + line if self._torn else line
+        self._torn = True
+        written = os.write(self._descriptor, data)
+        self._size += written
+        if written < len(data):
+            raise OSError(f"{self._path}: {written} of {len(data)} bytes were written")
+        self._torn = False
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self) -> int:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._size = os.fstat(descriptor).st_size
+        self._torn = self._size > 0 and os.pread(descriptor, 1, self._size - 1) != b"\n"
+        return descriptor
+
+    def _rotate(self) -> None:
+        """The names move up by one; a process that is killed here leaves an uncompressed PATH.1, which counts too."""
+        self.close()
+        self._size = 0
+        for number in range(self._kept, 0, -1):
+            for suffix in ("", ".gz"):
+                old = self._numbered(number, suffix)
+                if old.exists():
+                    old.unlink() if number == self._kept else old.rename(self._numbered(number + 1, suffix))
+        if self._kept == 0:
+            self._path.unlink(missing_ok=True)
+            return
+        full = self._numbered(1, "")
+        self._path.rename(full)
+        _compress(full, self._numbered(1, ".gz"))
+
+    def _numbered(self, number: int, suffix: str) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}{suffix}")
 
 
-def plain(value: Any) -> Any:
-    """Numpy to JSON; NaN and infinity to null."""
-    if isinstance(value, np.ndarray):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
+def _compress(full: Path, target: Path) -> None:
+    """Where the disk has no room for it, the file stays as it is."""
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with full.open("rb") as source, gzip.open(partial, "wb", compresslevel=6) as into:
+            shutil.copyfileobj(source, into, 1 << 20)
+        partial.rename(target)
+        full.unlink()
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        log.warning("%s is not compressed: %s", full, error.strerror or error)
 
 
-def compact_state(state: State, index: int = 0) -> dict[str, Any]:
-    """The state before a decision, without the empty slots of its histories."""
-    record = row(state, index)
-    history = ~np.isnan(state.rate_time[index])
-    record["rate_time"] = plain(state.rate_time[index][history])
-    record["rate_value"] = plain(state.rate_value[index][history])
-    for time_name, value_name in (("event_time", "event_change"), ("recommendation_time", "recommendation")):
-        if np.isnan(getattr(state, time_name)[index]).all():
-            record[time_name] = record[value_name] = []
-    return record
-
-
-def observation_record(observation: Observation, index: int = 0) -> dict[str, Any]:
-    """The ten numbers with state and age, by name."""
-    return {
-        name: {
-            "value": plain(observation.values[index, i]),
-            "fed": plain(observation.fed[index, i]),
-            "state": SignalState(int(observation.status[index, i])).name,
-            "age_seconds": plain(observation.age_seconds[index, i]),
-        }
-        for i, name in enumerate(OBSERVATIONS)
-    }
-
-
-def guards_record(base: Any, trail: Any) -> list[dict[str, Any]]:
-    """What each stage of the shield made of the replicas: before -> after."""
-    before = by_pool(base)
-    steps = []
-    for name, after_pools in zip(GUARDS, trail, strict=True):
-        after = by_pool(after_pools)
-        steps.append({"guard": name, "before": before, "after": after})
-        before = after
-    return steps
-
-
-def by_pool(values: Any) -> dict[str, Any]:
-    return {pool: plain(values[i]) for i, pool in enumerate(POOLS)}
-
-
-def flag_names(flags: int) -> list[str]:
-    """`HeldUnknown`, `Floor`, … in the order of the bits."""
-    return ["".join(part.title() for part in (flag.name or "").split("_")) for flag in Flag if flag and flags & flag]
+def files_of(path: Path) -> list[Path]:
+    """A log's files, oldest first; those that are there. Of a number's two, the compressed one is whole."""
+    numbered: dict[int, Path] = {}
+    for file in path.parent.glob(f"{path.name}.*"):
+        number = file.name.removeprefix(path.name + ".").removesuffix(".gz")
+        if number.isdecimal() and (file.suffix == ".gz" or int(number) not in numbered):
+            numbered[int(number)] = file
+    found = [numbered[number] for number in sorted(numbered, reverse=True)]
+    return [*found, path] if path.exists() else found

@@ -9,14 +9,29 @@ LABELS = ("namespace", "policy")
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
+
 
 class Metrics:
     """Counters and gauges by policy; `forget` removes those of a deleted one."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        self._longest_lag = 0.0
         self.leader = Gauge("rlscaler_leader", "1 where this process holds the lease.", registry=registry)
         self.policies = Gauge("rlscaler_policies", "Policies known to this process.", registry=registry)
+        self.decided = Gauge(
+            "rlscaler_policies_decided",
+            "Policies for which something was decided since this process acts.",
+            registry=registry,
+        )
+        self.lag = Histogram(
+            "rlscaler_loop_lag_seconds",
+            "How late the loop looked at a due time.",
+            buckets=LAG_SECONDS,
+            registry=registry,
+        )
+        self.longest_lag = Gauge("rlscaler_loop_lag_longest_seconds", "The latest of all so far.", registry=registry)
         self.window = Gauge("rlscaler_rate_window_seconds", "Rate window of the service's metrics.", registry=registry)
         self.sense_seconds = Histogram(
             "rlscaler_sense_seconds",
@@ -39,6 +54,9 @@ class Metrics:
             "Signals that were unknown when they were needed.",
             (*LABELS, "signal"),
             registry=registry,
+        )
+        self.audit_lost = Counter(
+            "rlscaler_audit_records_lost", "Decisions that are missing in the audit log.", registry=registry
         )
         self.errors = Counter("rlscaler_policy_errors", "Ticks of a policy that failed.", LABELS, registry=registry)
         self.observation = Gauge(
@@ -65,6 +83,14 @@ class Metrics:
         self.condition = Gauge(
             "rlscaler_condition", "1 where the condition is True.", (*LABELS, "type"), registry=registry
         )
+
+    def late(self, seconds: float) -> None:
+        """The loop looked at a due time so many seconds after it; before it counts as 0."""
+        seconds = max(0.0, seconds)
+        self.lag.observe(seconds)
+        if seconds > self._longest_lag:
+            self._longest_lag = seconds
+            self.longest_lag.set(seconds)
 
     def render(self) -> bytes:
         """The text format."""

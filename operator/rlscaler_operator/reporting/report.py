@@ -7,18 +7,18 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscaler_operator.actors import describe
 from rlscaler_operator.api import PLURAL, Condition, Status
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.kube import Kube, object_path
 from rlscaler_operator.lease import Lease
 from rlscaler_operator.policies import Policy
-from rlscaler_operator.reporting import audit, findings, status
+from rlscaler_operator.reporting import audit, findings, record, status
 from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.reporting.findings import Findings
 from rlscaler_operator.reporting.metrics import Metrics
@@ -59,7 +59,7 @@ class Reporter:
         self._forget = forget
         self._kube, self._lease, self._settings = kube, lease, settings
         self._events, self._metrics = events, metrics
-        self._audit = audit.AuditLog(settings)
+        self._audit = audit.AuditLog(settings, metrics.audit_lost.inc)
         self._slots = asyncio.Semaphore(settings.write_concurrency)
 
     def close(self) -> None:
@@ -111,49 +111,10 @@ class Reporter:
         policy.last = status.decision_status(decision_id, now, decision, params, in_force, result)
         policy.history = status.with_history(policy.history, policy.last)
         if self._audit.enabled:
-            self._audit.write(self._line(policy, found, outcome, decision, applied, decision_id, now))
-
-    def _line(
-        self,
-        policy: Policy,
-        found: Findings,
-        outcome: Outcome,
-        decision: Decision,
-        applied: Applied | None,
-        decision_id: str,
-        now: float,
-    ) -> dict[str, Any]:
-        entry = outcome.entry
-        ran = entry.kind == "action" and decision.action[0, 2] >= 0
-        return {
-            "schema": audit.SCHEMA,
-            "decision_id": decision_id,
-            "time": now,
-            "kind": entry.kind,
-            "namespace": policy.key[0],
-            "name": policy.key[1],
-            "uid": policy.uid,
-            "generation": policy.generation,
-            "mode": policy.spec.mode,
-            "actor": describe(entry.actor),
-            "params": audit.row(entry.params),
-            "state": audit.compact_state(entry.state),
-            "samples": audit.row(entry.samples),
-            "observation": None if outcome.observation is None else audit.observation_record(outcome.observation),
-            "unknown_required": [signal for signal, _ in self._missing(policy, outcome)],
-            "probabilities": audit.plain(decision.probabilities[0]) if ran else None,
-            "action": audit.plain(decision.action[0]) if ran else None,
-            "base": audit.by_pool(decision.base[0]),
-            "guards": audit.guards_record(decision.base[0], decision.trail[0]),
-            "flags": audit.flag_names(int(decision.flags[0])),
-            "outside_envelope": outcome.outside,
-            "desired": audit.by_pool(decision.desired[0]),
-            "placement": status.PLACEMENTS[int(decision.placement[0])],
-            "weights": audit.by_pool(decision.weights[0]),
-            "conflict": found.conflict.reason if found.conflict else None,
-            "applied": applied is not None and applied.complete,
-            "writes": {p: w.outcome for p, w in applied.writes.items()} if applied else {},
-        }
+            subject = record.Subject(*policy.key, policy.uid, policy.generation, policy.spec.mode)
+            missing = [signal for signal, _ in self._missing(policy, outcome)]
+            conflict = found.conflict.reason if found.conflict else None
+            self._audit.write(partial(record.line, decision_id, now, subject, outcome, missing, conflict, applied))
 
     def _missing(self, policy: Policy, outcome: Outcome) -> list[Any]:
         replicas = outcome.entry.samples.spec_replicas[0]

@@ -22,9 +22,8 @@ from rlscaler_operator.api.status import (
     TargetStatus,
     Weights,
 )
-from rlscaler_operator.reporting.audit import flag_names
 from rlscaler_operator.sensing.cache import Deployment
-from rlscaler_rl.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Observation, Params, SignalState
+from rlscaler_rl.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState
 
 PLACEMENTS: tuple[PlacementName, ...] = ("PreferGPU", "Balanced", "PreferCPU")
 
@@ -113,6 +112,11 @@ def placement_status(placement: int, weights: Any, http_route: str | None) -> Pl
         weights=Weights(gpu=int(weights[0]), cpu=int(weights[1])),
         http_route=http_route,
     )
+
+
+def flag_names(flags: int) -> list[str]:
+    """`HeldUnknown`, `Floor`, … in the order of the bits."""
+    return ["".join(part.title() for part in (flag.name or "").split("_")) for flag in Flag if flag and flags & flag]
 
 
 def significant(status: Json) -> Json:

@@ -1,7 +1,8 @@
 import pytest
 
 from rlscaler_operator.policies import Registry
-from rlscaler_operator.reporting.audit import flag_names, uuid7
+from rlscaler_operator.reporting.audit import uuid7
+from rlscaler_operator.reporting.status import flag_names
 from rlscaler_operator.settings import Settings
 from rlscaler_rl.decision.types import Flag
 
