@@ -47,6 +47,8 @@ class Ranges:
     """Log-uniform factor on a recorded load; 1 with probability `nominal_load_share`."""
     nominal_load_share: float = 0.5
     """Probability of the demo's own load levels and phases."""
+    burst_share: float = 0.1
+    """Probability of a load that jumps between a low rate and bursts of random length and height."""
     steady_share: float = 0.15
     """Probability of a load that stays where it is: without it an actor learns that every quiet service is about to
     be busy."""
@@ -55,6 +57,9 @@ class Ranges:
     steady: tuple[float, float] = (0.0, 0.5)
     """A steady load over the capacity of all replicas that may exist."""
     one_pool_share: float = 0.15
+    floor_share: float = 0.5
+    """Probability of the default target of the reactive floor, else uniform in `floor`."""
+    floor: tuple[float, float] = (0.7, 1.0)
     slo_ms: tuple[float, float] = (200.0, 2000.0)
     gpu_rps: tuple[float, float] = (12.0, 30.0)
     rps_ratio: tuple[float, float] = (2.0, 12.0)
@@ -132,6 +137,8 @@ def randomised(
         "interval_seconds": interval_seconds,
         "key": rng.integers(0, 2**63, n, dtype=np.uint64),
     }
+    floor = rng.uniform(*ranges.floor, n)
+    columns["target_utilization"] = np.where(rng.random(n) < ranges.floor_share, NOMINAL["target_utilization"], floor)
     return build(n, columns)
 
 
@@ -222,10 +229,12 @@ def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
 def _load(
     n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges, loads: Loads | None
 ) -> tuple[Float, NDArray[Any]]:
-    """(N, seconds) patterns, steady loads and, where there are recordings, recorded ones; what each is called, (N,)."""
+    """(N, seconds) patterns, bursts, steady loads and, where there are recordings, recorded ones; and what each is
+    called, (N,)."""
     kind = rng.random(n)
     recorded = kind < (0.0 if loads is None else ranges.trace_share)
     steady = ~recorded & (kind >= 1 - ranges.steady_share)
+    bursts = ~recorded & ~steady & (kind >= 1 - ranges.steady_share - ranges.burst_share)
     plain = rng.random(n) < ranges.nominal_load_share
     rate = np.empty((n, seconds))
     names = np.full(n, "steady", dtype="<U16")
@@ -235,7 +244,9 @@ def _load(
         low, high = map(math.log, ranges.trace_scale)
         factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(low, high, len(rows))))
         rate[rows], names[rows] = loads(len(rows), seconds, rng) * (factor * PLANNED * capacity[rows])[:, None], "trace"
-    if len(rows := np.flatnonzero(~recorded & ~steady)):
+    if len(rows := np.flatnonzero(bursts)):
+        rate[rows], names[rows] = _bursts(rng, seconds, capacity[rows], ranges), "bursts"
+    if len(rows := np.flatnonzero(~recorded & ~steady & ~bursts)):
         rate[rows], names[rows] = _patterns(rng, seconds, capacity[rows], plain[rows], ranges)
     return rate, names
 
@@ -258,6 +269,27 @@ def _patterns(
     high = np.where(plain, capacity * PLANNED, capacity * rng.uniform(*ranges.peak, n))
     low = np.where(plain, 0.1 * high, high * rng.uniform(*ranges.valley, n))
     return low[:, None] + (high - low)[:, None] * shape, names
+
+
+def _bursts(rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges) -> Float:
+    """(n, seconds): quiet and burst take turns, both of exponential length (a Markov-modulated Poisson process); means
+    are a row's own, and so is how much the heights differ."""
+    n = len(capacity)
+    high = capacity * rng.uniform(*ranges.peak, n)
+    low = high * rng.uniform(0.0, 0.3, n)
+    means = np.exp(rng.uniform(np.log([[15.0], [5.0]]), np.log([[240.0], [90.0]]), (2, n)))
+    evenness = rng.uniform(1.0, 6.0, n)
+    second = np.arange(seconds)
+    rate = np.empty((n, seconds))
+    for row in range(n):
+        turns = 2 + int(4 * seconds / means[:, row].sum())
+        lengths = rng.exponential(means[:, row], (turns, 2))
+        lengths[0, 0] *= rng.random()
+        ends = np.cumsum(lengths)
+        heights = low[row] + (high[row] - low[row]) * rng.beta(evenness[row], 1.0, turns)
+        levels = np.append(np.stack([np.full(turns, low[row]), heights], axis=1), low[row])
+        rate[row] = levels[np.searchsorted(ends, second, side="right")]
+    return rate
 
 
 def _unit(names: list[str], seconds: int, rng: np.random.Generator, n: int, phase: Float, period: Float) -> Float:

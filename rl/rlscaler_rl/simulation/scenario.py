@@ -45,6 +45,7 @@ class Scenarios(Rows):
     max_replicas: Int  # (N, 2)
     interval_seconds: Float  # (N,)
     slo_ms: Float  # (N,)
+    target_utilization: Float  # (N,) of both pools, what the reactive floor keeps: guards.targetUtilization / 100
     price_ratio: Float  # (N,) a CPU replica's price over a GPU replica's
     rps: Float  # (N, 2) requests/s of one replica
     believed_rps: Float  # (N, 2) what the operator takes it for
@@ -80,6 +81,7 @@ class Scenarios(Rows):
             cold_start_seconds=(self.cold_start_low + self.cold_start_high) / 2,
             slo_ms=self.slo_ms,
             interval_seconds=self.interval_seconds,
+            target_utilization=self.target_utilization[:, None],
         )
 
     def facts(self) -> Facts:
@@ -115,6 +117,11 @@ class Scenarios(Rows):
             ("window", self.delay + self.scrape + self.window < RING - 5, f"delay + scrape + window < {RING - 5} s"),
             ("window", self.window >= 1, "at least 1 s"),
             ("slo_ms", self.slo_ms > 0, "must be positive"),
+            (
+                "target_utilization",
+                (self.target_utilization > 0) & (self.target_utilization <= 1),
+                "must be above 0 and at most 1",
+            ),
             ("router", (self.router >= 0) & (self.router < len(ROUTERS)), f"an index into {', '.join(ROUTERS)}"),
         )
         for name, good, remedy in checks:
@@ -136,6 +143,7 @@ NOMINAL: dict[str, Any] = {
     "max_replicas": (10, 10),
     "interval_seconds": 30.0,
     "slo_ms": 1000.0,
+    "target_utilization": 0.8,
     "price_ratio": 0.25,
     "rps": (20.0, 4.0),
     "cold_start_low": (35.0, 5.0),
