@@ -133,6 +133,11 @@ test-unit: $(STAMP) ## Unit and property tests: no cluster
 test-cluster: $(STAMP) ## Tests on a real API server
 	$(BIN)/pytest tests/cluster tests/load
 
+.PHONY: chaos
+chaos: $(STAMP) ## Every fault on a real control plane: survived, time to recover, lowest replicas seen against allowed
+	$(BIN)/rlscaler cluster build
+	$(BIN)/pytest tests/chaos -m "" $(ARGS)
+
 .PHONY: test
 test: lint ## Everything CI runs: lint, unit, property, load and cluster tests
 	$(BIN)/rlscaler cluster build

@@ -27,6 +27,10 @@ class Load:
     """Say when each sample was taken, as federation and cAdvisor do: Prometheus cannot tell then that it stopped."""
     fault: str = ""
     """"" | absent | nan | stale | half (of the GPU pool nothing)"""
+    skew_seconds: float = 0.0
+    """How far the clock is ahead that dates the samples."""
+    paths: int = 0
+    """Further series of the arrivals, told apart by a label `path`, as a careless release brings them."""
     _received: float = 0.0
     _at: float = field(default_factory=time.time)
     _frozen: str = ""
@@ -40,15 +44,21 @@ class Load:
         if self.fault == "absent":
             return ""
         lines = self._lines(received=float("nan") if self.fault == "nan" else None)
-        stamp = f" {int(now * 1000)}" if self.dated else ""
+        stamp = f" {int((now + self.skew_seconds) * 1000)}" if self.dated else ""
         self._frozen = "".join(f"{line}{stamp}\n" for line in lines)
         return self._frozen
+
+    def restart(self) -> None:
+        """Begin all counters at 0 again."""
+        self._received = 0.0
 
     def _lines(self, received: float | None = None) -> Iterator[str]:
         total = self._received if received is None else received
         for pool in ("cpu",) if self.fault == "half" else ("gpu", "cpu"):
             labels = f'namespace="{self.namespace}",service="{self.service}",pool="{pool}"'
             yield f"inference_requests_received_total{{{labels}}} {total / 2}"
+            for path in range(self.paths):
+                yield f'inference_requests_received_total{{{labels},path="/v1/{path}"}} 0'
             for bound in (*BUCKETS, float("inf")):
                 le = "+Inf" if bound == float("inf") else bound
                 count = self._received / 2 if bound >= self.latency else 0

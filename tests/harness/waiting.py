@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tenacity
@@ -32,8 +32,14 @@ def until(look: Callable[[], Any], seconds: float = 30.0) -> Any:
 
 def stays(look: Callable[[], Any], value: Any, seconds: float) -> None:
     """Check for some time that a function keeps returning one value."""
-    deadline = time.monotonic() + seconds
-    ticker = threading.Event()
-    while time.monotonic() < deadline:
+    for _ in looks(seconds):
         assert look() == value
-        ticker.wait(0.5)
+
+
+def looks(seconds: float, every: float = 0.5) -> Iterator[float]:
+    """Times to look at something, until the time is over: the seconds since the first."""
+    begun = time.monotonic()
+    ticker = threading.Event()
+    while (elapsed := time.monotonic() - begun) < seconds:
+        yield elapsed
+        ticker.wait(every)

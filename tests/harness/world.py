@@ -26,9 +26,9 @@ class World:
         parts = [roots[plural], "namespaces", self.namespace, plural, name, subresource]
         return "/".join(part for part in parts if part)
 
-    def service(self, name: str, rate: float, dated: bool = False) -> Load:
+    def service(self, name: str, rate: float, dated: bool = False, exporter: Exporter | None = None) -> Load:
         load = Load(self.namespace, name, rate, dated=dated)
-        self._exporter.loads.append(load)
+        (exporter or self._exporter).loads.append(load)
         return load
 
     def deployment(self, name: str, pool: str, replicas: int = 1) -> None:

@@ -43,26 +43,32 @@ def absent(what: str) -> Reading:
 def group(result: Iterable[Mapping[str, Any]], by: By) -> dict[Key, Reading]:
     """Readings by (namespace, `by`), from value series (`_="v"`), time series (`_="t"`) and numbers of pods (`_="n"`).
 
-    `by` "pool" gives readings by (namespace, service), each the sum of its pools.
+    `by` "pool" gives readings by (namespace, service), each the sum of its pools. Two different values of one subject
+    are unknown: replicas of Prometheus without deduplication disagree like that, and neither is the right one.
     """
     name = "service" if by == "pool" else by
     values: dict[tuple[Key, str], float] = {}
     ages: dict[tuple[Key, str], float] = {}
     pods: dict[tuple[Key, str], int] = {}
+    ambiguous: set[tuple[Key, str]] = set()
     for series in result:
         labels = series.get("metric", {})
         key = (labels.get("namespace", ""), labels.get(name, "")), labels.get("pool", "") if by == "pool" else ""
         evaluated, text = series["value"]
         number = float(text)
         if labels.get("_") == "v":
-            values[key] = number
+            if values.setdefault(key, number) != number:
+                ambiguous.add(key)
         elif labels.get("_") == "t" and math.isfinite(number):
-            ages[key] = max(0.0, float(evaluated) - number)
+            ages[key] = max(ages.get(key, 0.0), float(evaluated) - number)
         elif labels.get("_") == "n" and math.isfinite(number):
             pods[key] = int(number)
     readings: dict[Key, dict[str, Reading]] = {}
     for key in sorted(values.keys() | ages.keys()):
         one = _reading(values.get(key), ages.get(key, math.inf), key[0], pods.get(key))
+        if key in ambiguous and one.known:
+            text = f"Prometheus gives several values for {key[0][1]}: deduplicate, or ask one replica"
+            one = unknown("SeriesAmbiguous", text, one.age_seconds)
         readings.setdefault(key[0], {})[key[1]] = one
     return {key: total(pools) if by == "pool" else pools[""] for key, pools in readings.items()}
 

@@ -118,3 +118,10 @@ def test_the_oldest_pool_dates_the_sum():
     for one in fresh:
         one["metric"]["pool"] = "cpu"
     assert group(late + fresh, "pool")["ns", "chat"].age_seconds == 100.0
+
+
+def test_two_answers_about_one_service_are_unknown_unless_they_agree():
+    twice = [series("v", 60), series("v", 6), series("t", 990), series("t", 997)]
+    assert group(twice, "service")["ns", "chat"].reason == "SeriesAmbiguous"
+    assert group([series("v", 60), series("v", 60), series("t", 999)], "service")["ns", "chat"].value == 60
+    assert group([series("v", 6), series("t", 990), series("t", 997)], "service")["ns", "chat"].age_seconds == 10
