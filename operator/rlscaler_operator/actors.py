@@ -1,35 +1,40 @@
-"""Actors by the policy's source: loaded once, reloaded when the file changes, a bad file never replaces a good one."""
+"""Actors by the policy's source: loaded once, reloaded on a change, a bad file never replaces a good one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rlscaler_operator.api import Spec
 from rlscaler_operator.exceptions import ModelUnavailableError
+from rlscaler_operator.models import ModelFile, stamp_of
+from rlscaler_operator.references import Name, References
 from rlscaler_operator.settings import Settings
 from rlscaler_rl.decision.actor import Actor, ActorLike
 from rlscaler_rl.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.rule import Rule
 
-Stamp = tuple[tuple[float, int] | None, ...]
-"""Modification time and size of each file; None = not there."""
+if TYPE_CHECKING:
+    from rlscaler_operator.policies import Policy
+
+Found = tuple[ActorLike | None, ModelUnavailableError | None]
+"""An actor, and what is wrong with its source; both where an older good one goes on."""
 
 
 @dataclass(slots=True)
 class _File:
-    """An ONNX file and its manifest."""
+    """The bundled ONNX file and its manifest."""
 
     onnx: Path
     manifest: Path
-    stamp: Stamp | None = None
+    stamp: tuple[object, ...] | None = None
     actor: Actor | None = None
     error: ModelUnavailableError | None = None
 
     def refresh(self) -> None:
-        stamp = tuple(_stamp(path) for path in (self.onnx, self.manifest))
+        stamp = tuple(stamp_of(path) for path in (self.onnx, self.manifest))
         if stamp == self.stamp:
             return
         self.stamp = stamp
@@ -42,24 +47,55 @@ class _File:
 
 
 class Actors:
-    """The actors in use. `get` costs two calls of stat."""
+    """The actors in use. `get` costs a few calls of stat at most."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, config_maps: References[Actor]) -> None:
         folder = settings.model_dir or _bundled_folder()
         self._ppo = _File(folder / "ppo.onnx", folder / "ppo.json")
         self._rule: ActorLike = Rule()
+        self._policy_dir = settings.policy_dir
+        self._files: dict[str, ModelFile] = {}
+        self._config_maps = config_maps
 
-    def get(self, spec: Spec) -> tuple[ActorLike | None, ModelUnavailableError | None]:
-        """The actor to ask, and what is wrong with its file; both where an older good one goes on."""
-        name = spec.policy.bundled_name
-        if name == "rule":
+    def get(self, policy: Policy) -> Found:
+        """What the spec names; where that cannot be used, what the policy was decided with before."""
+        actor, error = self._named(policy)
+        return actor or policy.actor, error
+
+    def pending(self, policy: Policy) -> bool:
+        """Is its source being read for the first time?"""
+        name = _config_map(policy)
+        return name is not None and policy.actor is None and self._config_maps.get(name).pending
+
+    def _named(self, policy: Policy) -> Found:
+        source = policy.spec.policy
+        if (name := _config_map(policy)) is not None:
+            held = self._config_maps.get(name)
+            error = held.error
+            return held.value, error if isinstance(error, ModelUnavailableError) else None
+        if source.path is not None:
+            return self._of_file(source.path)
+        if source.bundled_name == "rule":
             return self._rule, None
-        if name is None:
-            return None, ModelUnavailableError(
-                "only bundled models are read in this version: use policy.bundled", "ModelSource"
-            )
         self._ppo.refresh()
         return self._ppo.actor, self._ppo.error
+
+    def _of_file(self, path: str) -> Found:
+        if self._policy_dir is None:
+            text = (
+                "spec.policy.path needs an operator with --policy-dir: ask its administrator, or use policy.configMap"
+            )
+            return None, ModelUnavailableError(text, "ModelMissing")
+        if path not in self._files:
+            self._files[path] = ModelFile(self._policy_dir, path)
+        file = self._files[path]
+        file.refresh()
+        return file.actor, file.error
+
+
+def _config_map(policy: Policy) -> Name | None:
+    source = policy.spec.policy.config_map
+    return None if source is None else Name(policy.key[0], source.name, source.key)
 
 
 def describe(actor: ActorLike | None) -> dict[str, str]:
@@ -75,11 +111,3 @@ def _bundled_folder() -> Path:
     assert spec is not None
     assert spec.submodule_search_locations is not None
     return Path(next(iter(spec.submodule_search_locations))) / "models"
-
-
-def _stamp(path: Path) -> tuple[float, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime, status.st_size

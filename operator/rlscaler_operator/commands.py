@@ -33,6 +33,8 @@ def operator() -> None:
 @click.option("--lease-name", help="Name of the Lease.")
 @click.option("--lease-seconds", type=float, help="How long a silent holder keeps the Lease.")
 @click.option("--model-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder of ppo.onnx and ppo.json.")
+@click.option("--policy-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder of spec.policy.path.")
+@click.option("--reload-seconds", type=float, help="How often named ConfigMaps and Secrets are looked at again.")
 @click.option("--verbose", is_flag=True, default=None, help="Log every tick.")
 def run(**options: Any) -> None:
     """Scale the Deployments of all RLScalingPolicies until SIGTERM.

@@ -112,8 +112,10 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         context = Context(settings, kube)
         await serve(settings, context.engine.metrics, context.ready, stack)
         await context.prime()
-        for name, work in (("lease", context.lease.run()), ("engine", context.engine.run())):
-            task = asyncio.create_task(work, name=name)
+        engine = context.engine
+        parts = {"config maps": engine.config_maps, "secrets": engine.secrets, "lease": context.lease, "engine": engine}
+        for name, part in parts.items():
+            task = asyncio.create_task(part.run(), name=name)
             context.watch(task)
             stack.push_async_callback(_stop, task)
         yield context

@@ -15,21 +15,23 @@ from rlscaler_operator.actuation.deletion import Deletion
 from rlscaler_operator.actuation.ownership import Claim
 from rlscaler_operator.api import Status
 from rlscaler_operator.decisions import Entry, Kind, Outcome, decide_all, fresh_state, with_stack
-from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.judge import Judge
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lease import Lease
+from rlscaler_operator.models import CONFIG_MAPS
 from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.references import References
 from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.report import Reporter
 from rlscaler_operator.reporting.stabilization import restore, restore_placement
 from rlscaler_operator.schedule import Due, Schedule, earliest
+from rlscaler_operator.sensing.access import SECRETS, Access, access_of
 from rlscaler_operator.sensing.cache import Key, WatchCache
 from rlscaler_operator.sensing.learn import learned
 from rlscaler_operator.sensing.measure import measure, nothing_measured, to_samples
-from rlscaler_operator.sensing.prometheus import Access, Answers, Sources
+from rlscaler_operator.sensing.prometheus import Answers, Sources
 from rlscaler_operator.sensing.queries import batch
 from rlscaler_operator.settings import Settings
 from rlscaler_rl.decision.types import POOLS
@@ -55,7 +57,10 @@ class Engine:
         self.cache, self.registry, self.metrics = WatchCache(), Registry(), Metrics()
         self.events = Events(kube, settings.identity)
         self.reporter = Reporter(kube, lease, settings, self.events, self.metrics, self.forget)
-        self._actors = Actors(settings)
+        reload_seconds = settings.reload_seconds
+        self.config_maps = References(kube, CONFIG_MAPS, reload_seconds, self.wake)
+        self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
+        self._actors = Actors(settings, self.config_maps)
         self._judge = Judge(kube, self.cache, self.registry)
         self._actuator = Actuator(kube, lease, self.cache, settings)
         self._deletion = Deletion(kube, lease, self.cache, self.events, settings)
@@ -120,7 +125,10 @@ class Engine:
                 if self.reporter.stale(policy, now):
                     self._launch([policy], self._idle(policy))
             elif (due := self._due(policy, now)) is not Due.NOTHING:
-                groups[self._access(policy)].append((policy, due))
+                access = self._access(policy)
+                if access is None or self._actors.pending(policy):
+                    continue
+                groups[access].append((policy, due))
         for access, items in groups.items():
             self._launch([policy for policy, _ in items], self._tick(access, items))
 
@@ -164,8 +172,8 @@ class Engine:
         except TimeoutError:
             pass
 
-    def _access(self, policy: Policy) -> Access:
-        return Access(policy.spec.metrics.prometheus.url or self.settings.prometheus_url)
+    def _access(self, policy: Policy) -> Access | None:
+        return access_of(policy, self.settings, self.secrets)
 
     async def _tick(self, access: Access, items: list[Item]) -> None:
         """One batch: all of it shares a Prometheus, so a dead one holds up nobody else.
@@ -195,11 +203,6 @@ class Engine:
         queries = batch(
             [p.subject for p in policies], self.settings.window_seconds, self.settings.resource_window_seconds
         )
-        if not self.settings.may_query(access.url):
-            text = (
-                f"{access.url} is not an allowed Prometheus: ask the operator's administrator for allowedPrometheusUrls"
-            )
-            return dict.fromkeys((q.name for q in queries), MetricsError(text, "PrometheusNotAllowed"))
         with self.metrics.sense_seconds.time():
             return await self._sources.ask(access, queries)
 
@@ -224,7 +227,7 @@ class Engine:
         )
         policy.learned = learned(policy, self.cache)
         params = policy.params()
-        policy.actor, policy.actor_error = self._actors.get(policy.spec)
+        policy.actor, policy.actor_error = self._actors.get(policy)
         if policy.state is None:
             written = Status.model_validate(policy.status)
             state = fresh_state(policy.actor, (replicas[0], replicas[1]), self._epoch + now)

@@ -26,6 +26,8 @@ FIELD_MANAGER = "rlscaler"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
 PAGE = 500
 """Objects asked for at a time."""
 
@@ -89,11 +91,12 @@ class Kube:
         body: Any = None,
         *,
         content_type: str = "application/json",
+        accept: str = "application/json",
         timeout_seconds: float | None = None,
         **query: str,
     ) -> Json:
         """The answer's object. `timeout_seconds` bounds the whole request, connecting included."""
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
             async with asyncio.timeout(timeout):
@@ -122,6 +125,10 @@ class Kube:
 
     async def get(self, path: str) -> Json:
         return await self.request("GET", path)
+
+    async def get_metadata(self, path: str) -> Json:
+        """The object's `metadata` alone, however large the rest is."""
+        return (await self.request("GET", path, accept=METADATA_ONLY)).get("metadata") or {}
 
     async def patch(self, path: str, body: Any, *, timeout_seconds: float | None = None) -> Json:
         """A list is a JSON patch, an object a merge patch; both under the operator's field manager."""

@@ -32,7 +32,8 @@ class ConfigMapKey(Model):
     name: ObjectName
     """Name of the ConfigMap."""
     key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-    """Key that holds the manifest; the model lies in `binaryData` beside it."""
+    """Key that holds the manifest; the ONNX graph lies in `binaryData` beside it and is found by the digest that the
+    manifest names, as `rlscaler publish` writes them."""
 
 
 class PolicySource(Model):
@@ -44,7 +45,8 @@ class PolicySource(Model):
     config_map: ConfigMapKey | None = None
     """A model in a ConfigMap of the policy's namespace."""
     path: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^/].*$")] | None = None
-    """A model file under the operator's `--policy-dir`, as a relative path."""
+    """A manifest under the operator's `--policy-dir`, as a relative path; the ONNX graph lies beside it and is found by
+    the digest that the manifest names."""
 
     rules = (
         Rule(

@@ -8,9 +8,6 @@ from rlscaler_operator.api.spec import Spec
 WITHOUT_EFFECT: dict[str, str] = {
     "slo.objective": "the bundled actors were trained for 99 %: remove it",
     "slo.percentile": "the 95th percentile is displayed: remove it",
-    "policy.configMap": "models from a ConfigMap are not read yet: use policy.bundled",
-    "policy.path": "models from a file are not read yet: use policy.bundled",
-    "metrics.prometheus.auth": "credentials are not sent yet: use a Prometheus without authentication",
     "metrics.queries": "the built-in queries are used: remove it",
     "guards.budgetPerHour": "costs are not limited yet: use targets.*.maxReplicas",
     "guards.pendingSeconds": "pending pods do not move the need to the other pool yet: remove it",

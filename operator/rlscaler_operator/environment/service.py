@@ -20,10 +20,11 @@ from rlscaler_operator.exceptions import KubeError, MetricsError, OperatorError
 from rlscaler_operator.kube import Kube, listed, load_configuration, object_path
 from rlscaler_operator.lease import Lease
 from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.learn import learned
 from rlscaler_operator.sensing.measure import measure, to_samples
-from rlscaler_operator.sensing.prometheus import Access, Prometheus
+from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import batch
 from rlscaler_rl.decision.types import POOLS, Decision, Params, Samples
 

@@ -8,14 +8,15 @@ import math
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import requests
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing.access import Access, Certificates, tls_context
 from rlscaler_operator.sensing.queries import Query
 from rlscaler_operator.sensing.results import Key, Reading, group
 
@@ -26,13 +27,24 @@ Answers = dict[str, Answer]
 """By the query's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A Prometheus and the credential it is asked with; policies with equal access share their queries."""
+IDLE_SECONDS = 900.0
+"""A client that was not asked for so long is closed: its policy is gone or its credential was replaced."""
 
-    url: str
-    headers: tuple[tuple[str, str], ...] = ()
-    basic: tuple[str, str] | None = None
+_STATUS = re.compile(r"HTTP Status Code (\d+)")
+
+
+class _Certified(HTTPAdapter):
+    """TLS with certificates from Secrets. Where authorities are named, no others are trusted."""
+
+    def __init__(self, certificates: Certificates, retry: Retry) -> None:
+        self._context = tls_context(certificates)
+        super().__init__(max_retries=retry)
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, ssl_context=self._context, **options)
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """The context does it."""
 
 
 class Prometheus:
@@ -41,13 +53,16 @@ class Prometheus:
     def __init__(self, access: Access, timeout_seconds: float) -> None:
         session = requests.Session()
         session.trust_env = False
+        retry = Retry(total=0, redirect=0)
         self._client = PrometheusConnect(
             url=access.url.rstrip("/"),
-            headers=dict(access.headers) or None,
+            headers={"Authorization": f"Bearer {access.bearer_token}"} if access.bearer_token else None,
             auth=access.basic,
-            retry=Retry(total=0, redirect=0),
+            retry=retry,
             session=session,
         )
+        if access.certificates is not None:
+            session.mount(self._client.url, _Certified(access.certificates, retry))
         self._timeout_seconds = timeout_seconds
         self._lock = asyncio.Lock()
         # Its own: a few that hang would fill the pool that all share.
@@ -113,7 +128,7 @@ class Prometheus:
         try:
             result = self._client.custom_query(promql, parameters, timeout=self._timeout_seconds)
         except PrometheusApiClientException as error:
-            raise MetricsError(f"Prometheus refused the query: {_shorten(error)}", "PrometheusError") from error
+            raise _refusal(error) from error
         except (ValueError, KeyError, TypeError) as error:
             raise MetricsError("the answer is not Prometheus's: check the URL", "PrometheusError") from error
         return result
@@ -125,12 +140,18 @@ class Sources:
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
         self._clients: dict[Access, Prometheus] = {}
+        self._asked: dict[Access, float] = {}
         self._complaints: set[str] = set()
 
     async def ask(self, access: Access, queries: list[Query]) -> Answers:
         """As `Prometheus.ask`: whatever goes wrong is the answer to every query, logged once; never raises."""
+        if access.refused is not None:
+            reason, text = access.refused
+            return dict.fromkeys((query.name for query in queries), MetricsError(text, reason))
+        self._asked[access] = time.monotonic()
         try:
             if access not in self._clients:
+                self._close_idle()
                 self._clients[access] = Prometheus(access, self._timeout_seconds)
             return await self._clients[access].ask(queries)
         except Exception as error:
@@ -140,9 +161,24 @@ class Sources:
                 log.error("%s", text, exc_info=error)
             return dict.fromkeys((query.name for query in queries), MetricsError(text))
 
+    def _close_idle(self) -> None:
+        now = time.monotonic()
+        for access in [access for access, at in self._asked.items() if now - at > IDLE_SECONDS]:
+            del self._asked[access]
+            if (client := self._clients.pop(access, None)) is not None:
+                client.close()
+
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
+
+
+def _refusal(error: PrometheusApiClientException) -> MetricsError:
+    status = _STATUS.match(str(error))
+    if status is not None and status[1] in ("401", "403"):
+        text = f"Prometheus refused the credential (HTTP {status[1]}): check spec.metrics.prometheus.auth"
+        return MetricsError(text, "PrometheusUnauthorized")
+    return MetricsError(f"Prometheus refused the query: {_shorten(error)}", "PrometheusError")
 
 
 def _shorten(error: Exception) -> str:

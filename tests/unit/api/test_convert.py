@@ -107,9 +107,6 @@ def test_defaults_are_all_supported(body):
     [
         ("slo.objective", 99.9),
         ("slo.percentile", 99),
-        ("policy.configMap", {"name": "chat", "key": "manifest.json"}),
-        ("policy.path", "chat.json"),
-        ("metrics.prometheus.auth", {"bearerToken": {"name": "a", "key": "b"}}),
         ("metrics.queries", {"arrivalRate": "up"}),
         ("guards.budgetPerHour", 30),
         ("guards.pendingSeconds", 60),

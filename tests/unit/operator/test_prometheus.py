@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.sensing.prometheus import Access, Prometheus, Sources
+from rlscaler_operator.sensing.access import Access
+from rlscaler_operator.sensing.prometheus import Prometheus, Sources
 from rlscaler_operator.sensing.queries import Query
 
 QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]

@@ -1,0 +1,160 @@
+"""Which Prometheus a policy is measured by, and the credentials from Secrets that it is asked with."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any
+
+from rlscaler_operator.api.metrics import PrometheusAuth, SecretKey
+from rlscaler_operator.exceptions import CredentialError
+from rlscaler_operator.references import Name, References, Source
+from rlscaler_operator.settings import Settings
+
+if TYPE_CHECKING:
+    from rlscaler_operator.policies import Policy
+
+Secret = Mapping[str, bytes]
+
+_TOKEN = re.compile(r"[!-~]+")
+"""What may stand in a header: visible ASCII without a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """PEM texts; empty = the system's authorities, and no certificate of our own."""
+
+    ca: str = ""
+    certificate: str = ""
+    private_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A Prometheus and the credential it is asked with; policies with equal access share their queries."""
+
+    url: str
+    bearer_token: str = field(default="", repr=False)
+    basic: tuple[str, str] | None = field(default=None, repr=False)
+    certificates: Certificates | None = None
+    refused: tuple[str, str] | None = None
+    """Reason and message why it is not asked at all."""
+
+
+def access_of(policy: Policy, settings: Settings, secrets: References[Secret]) -> Access | None:
+    """None while a Secret is read for the first time. No credential is sent to a URL that is not allowed."""
+    prometheus = policy.spec.metrics.prometheus
+    url = prometheus.url or settings.prometheus_url
+    if not settings.may_query(url):
+        text = f"{url} is not an allowed Prometheus: ask the operator's administrator for allowedPrometheusUrls"
+        return Access(url, refused=("PrometheusNotAllowed", text))
+    if prometheus.auth is None:
+        return Access(url)
+    try:
+        return _with_credentials(url, prometheus.auth, policy.key[0], secrets)
+    except CredentialError as error:
+        return Access(url, refused=(error.reason, str(error)))
+
+
+def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: References[Secret]) -> Access | None:
+    """Raises CredentialError."""
+    named = {"token": auth.bearer_token}
+    if auth.basic is not None:
+        named |= {"username": auth.basic.username, "password": auth.basic.password}
+    if auth.tls is not None:
+        named |= {"ca": auth.tls.ca, "certificate": auth.tls.certificate, "private_key": auth.tls.private_key}
+    found: dict[str, str] = {}
+    waiting = False
+    for what, reference in named.items():
+        if reference is not None:
+            text = _value(reference, namespace, secrets)
+            waiting |= text is None
+            found[what] = text or ""
+    if waiting:
+        return None
+    token = found.get("token", "").strip()
+    if auth.bearer_token is not None and not _TOKEN.fullmatch(token):
+        raise _unusable(auth.bearer_token, namespace, "is not a bearer token: one line without spaces")
+    basic = (found["username"].strip("\r\n"), found["password"].strip("\r\n")) if auth.basic is not None else None
+    certificates = None
+    if auth.tls is not None:
+        certificates = Certificates(found.get("ca", ""), found.get("certificate", ""), found.get("private_key", ""))
+        _checked(certificates, namespace)
+    return Access(url, token, basic, certificates)
+
+
+def _value(reference: SecretKey, namespace: str, secrets: References[Secret]) -> str | None:
+    """None while it is read for the first time. Raises CredentialError."""
+    held = secrets.get(Name(namespace, reference.name))
+    if held.value is None:
+        if held.error is not None:
+            raise held.error
+        return None
+    if reference.key not in held.value:
+        there = ", ".join(sorted(held.value)) or "none"
+        raise _unusable(reference, namespace, f"does not exist (there are: {there})")
+    try:
+        return held.value[reference.key].decode()
+    except UnicodeDecodeError as error:
+        raise _unusable(reference, namespace, "is not text") from error
+
+
+def _unusable(reference: SecretKey, namespace: str, what: str) -> CredentialError:
+    text = f"key {reference.key!r} of Secret {namespace}/{reference.name} (spec.metrics.prometheus.auth) {what}"
+    return CredentialError(text, "SecretInvalid")
+
+
+@lru_cache(maxsize=256)
+def _usable(certificates: Certificates) -> str:
+    """Why they cannot be used; empty = they can."""
+    try:
+        tls_context(certificates)
+    except (ssl.SSLError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _checked(certificates: Certificates, namespace: str) -> None:
+    if trouble := _usable(certificates):
+        text = f"spec.metrics.prometheus.auth.tls: its Secrets in {namespace} hold no usable PEM: {trouble}"
+        raise CredentialError(text, "SecretInvalid")
+
+
+def tls_context(certificates: Certificates) -> ssl.SSLContext:
+    """Raises ssl.SSLError or ValueError where a text is not the PEM that it should be."""
+    context = ssl.create_default_context(cadata=certificates.ca or None)
+    if certificates.certificate:
+        with NamedTemporaryFile("w", prefix="rlscaler-", suffix=".pem") as file:
+            # The ssl module reads a certificate chain from files only; this one is readable by nobody else.
+            file.write(f"{certificates.certificate}\n{certificates.private_key}\n")
+            file.flush()
+            context.load_cert_chain(file.name, password=_no_password)
+    return context
+
+
+def _no_password() -> str:
+    """Instead of asking at the terminal."""
+    raise ValueError("the private key is encrypted: store it without a passphrase")
+
+
+def _decoded(name: Name, body: Mapping[str, Any]) -> Secret:
+    try:
+        return {key: base64.b64decode(text, validate=True) for key, text in (body.get("data") or {}).items()}
+    except binascii.Error as error:
+        raise CredentialError(f"Secret {name.namespace}/{name.name} is not base64: {error}", "SecretInvalid") from error
+
+
+SECRETS = Source(
+    kind="Secret",
+    plural="secrets",
+    load=_decoded,
+    keeps_last_good=False,
+    error=CredentialError,
+    remedy="create it, or correct spec.metrics.prometheus.auth",
+)

@@ -1,0 +1,218 @@
+"""Credentials from Secrets, and a real HTTPS server that insists on them."""
+
+import asyncio
+import base64
+import datetime
+import ipaddress
+import json
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from rlscaler_operator.exceptions import CredentialError
+from rlscaler_operator.policies import Registry
+from rlscaler_operator.references import Name, References
+from rlscaler_operator.sensing.access import SECRETS, Access, Certificates, access_of
+from rlscaler_operator.sensing.prometheus import Prometheus
+from rlscaler_operator.sensing.queries import Query
+from rlscaler_operator.settings import Settings
+
+SETTINGS = Settings(prometheus_url="https://prometheus")
+QUERIES = [Query("a", "service", "up")]
+
+
+def key(name, key):
+    return {"name": name, "key": key}
+
+
+@pytest.fixture
+def access(policy_body, monkeypatch):
+    """The access of a policy with `auth`, where Secrets hold what is given: text, an error, or nothing yet."""
+
+    def of(auth, url=None, **held):
+        secrets = References(None, SECRETS, 30.0)
+        for name, content in held.items():
+            one = secrets.get(Name("ns", name))
+            if isinstance(content, Exception):
+                one.error = content
+            elif content is not None:
+                one.value = {k: v if isinstance(v, bytes) else v.encode() for k, v in content.items()}
+        body = policy_body()
+        body["spec"]["metrics"] = {"prometheus": {"auth": auth} | ({"url": url} if url else {})}
+        return access_of(Registry().put(body), SETTINGS, secrets)
+
+    return of
+
+
+BEARER = {"bearerToken": key("s", "token")}
+BASIC = {"basic": {"username": key("s", "user"), "password": key("s", "word")}}
+
+
+def test_a_bearer_token_is_taken_without_its_line_end(access):
+    assert access(BEARER, s={"token": "abc\n"}) == Access("https://prometheus", "abc")
+
+
+def test_user_name_and_password(access):
+    found = access(BASIC, s={"user": "me", "word": "pass word\n"})
+    assert found == Access("https://prometheus", basic=("me", "pass word"))
+
+
+def test_a_secret_that_is_not_read_yet_is_waited_for(access):
+    assert access(BEARER, s=None) is None
+
+
+@pytest.mark.parametrize(
+    ("auth", "held", "reason", "says"),
+    [
+        (BEARER, {"other": "x"}, "SecretInvalid", "'token' of Secret ns/s"),
+        (BEARER, {"token": ""}, "SecretInvalid", "one line"),
+        (BEARER, {"token": "two words"}, "SecretInvalid", "one line"),
+        (BEARER, {"token": "a\r\nX-Header: b"}, "SecretInvalid", "one line"),
+        (BEARER, {"token": b"\xff"}, "SecretInvalid", "not text"),
+        (BEARER, CredentialError("no", "SecretForbidden"), "SecretForbidden", "no"),
+        ({"tls": {"ca": key("s", "ca")}}, {"ca": "garbage"}, "SecretInvalid", "PEM"),
+    ],
+)
+def test_what_cannot_be_used_is_said(access, auth, held, reason, says):
+    found = access(auth, s=held)
+    assert found.refused[0] == reason
+    assert says in found.refused[1]
+
+
+def test_no_secret_is_read_for_a_url_that_is_not_allowed(access):
+    found = access(BEARER, url="https://elsewhere", s={"token": "abc"})
+    assert found.refused[0] == "PrometheusNotAllowed"
+    assert found.bearer_token == ""
+
+
+def test_credentials_are_not_printed():
+    shown = repr(Access("u", "abc", ("me", "xyz"), Certificates("", "", "KEY")))
+    assert not any(secret in shown for secret in ("abc", "xyz", "KEY"))
+
+
+def test_a_secrets_data_is_decoded():
+    name = Name("ns", "s")
+    body = {"data": {"token": base64.b64encode(b"abc").decode()}}
+    assert SECRETS.load(name, body) == {"token": b"abc"}
+    with pytest.raises(CredentialError):
+        SECRETS.load(name, {"data": {"token": "*"}})
+
+
+class Authority:
+    """A certificate authority and what it signs, in PEM."""
+
+    def __init__(self):
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+        self.pem = self._sign(self.name, self.key, authority=True)
+
+    def issue(self):
+        """(certificate, private key) for 127.0.0.1."""
+        own = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+        form = serialization.PrivateFormat.PKCS8
+        private = own.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+        return self._sign(subject, own), private
+
+    def _sign(self, subject, own, authority=False):
+        now = datetime.datetime.now(datetime.UTC)
+
+        built = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(own.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_after(now + datetime.timedelta(hours=1))
+            .add_extension(x509.BasicConstraints(authority, None), critical=True)
+            .add_extension(
+                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+            )
+        )
+        return built.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def https(authority, tmp_path_factory):
+    """The URL of a Prometheus that talks only to clients with a certificate of the authority and the token abc."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, private = authority.issue()
+    (folder / "server.pem").write_text(certificate + private)
+    (folder / "ca.pem").write_text(authority.pem)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            allowed = self.headers.get("Authorization") == "Bearer abc"
+            text = json.dumps({"status": "success", "data": {"resultType": "vector", "result": []}}).encode()
+            self.send_response(200 if allowed else 401)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request, address):
+            """A client that was refused is what is tested."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.pem")
+    context.load_cert_chain(folder / "server.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def ask(access):
+    prometheus = Prometheus(access, timeout_seconds=2.0)
+    try:
+        return asyncio.run(prometheus.ask(QUERIES))["a"]
+    finally:
+        prometheus.close()
+
+
+def test_mutual_tls_and_a_token_are_accepted(https, authority):
+    certificate, private = authority.issue()
+    assert ask(Access(https, "abc", certificates=Certificates(authority.pem, certificate, private))) == {}
+
+
+def test_a_wrong_token_is_said_to_be_refused(https, authority):
+    certificate, private = authority.issue()
+    error = ask(Access(https, "xyz", certificates=Certificates(authority.pem, certificate, private)))
+    assert error.reason == "PrometheusUnauthorized"
+
+
+def test_a_server_of_another_authority_is_not_trusted(https, authority):
+    certificate, private = authority.issue()
+    error = ask(Access(https, "abc", certificates=Certificates(Authority().pem, certificate, private)))
+    assert error.reason == "PrometheusUnreachable"
+
+
+def test_a_client_without_a_certificate_is_turned_away(https, authority):
+    assert ask(Access(https, "abc", certificates=Certificates(authority.pem))).reason == "PrometheusUnreachable"
+
+
+def test_where_no_authority_is_named_the_systems_count(https):
+    assert ask(Access(https, "abc")).reason == "PrometheusUnreachable"
+
+
+def test_a_key_that_does_not_belong_to_the_certificate_is_said(access, authority):
+    auth = {"tls": {"certificate": key("s", "crt"), "privateKey": key("s", "key")}}
+    found = access(auth, s={"crt": authority.issue()[0], "key": authority.issue()[1]})
+    assert found.refused[0] == "SecretInvalid"

@@ -1,0 +1,124 @@
+"""Against a real HTTP server that answers as an API server would."""
+
+import asyncio
+import json
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from rlscaler_operator import references
+from rlscaler_operator.exceptions import CredentialError
+from rlscaler_operator.kube import Kube
+from rlscaler_operator.references import Name, References, Source
+
+NAME = Name("ns", "chat", "token")
+
+
+def load(name, body):
+    text = body["data"][name.key]
+    if text == "garbage":
+        raise CredentialError("garbage", "SecretInvalid")
+    return text
+
+
+def source(keeps):
+    return Source("Secret", "secrets", load, keeps, CredentialError, "create it")
+
+
+def answer(api_server, token="one", version="1", uid="u"):
+    api_server.status = 200
+    api_server.text = json.dumps({"metadata": {"uid": uid, "resourceVersion": version}, "data": {"token": token}})
+
+
+def refuse(api_server, status):
+    api_server.status, api_server.text = status, json.dumps({"message": f"said {status}"})
+
+
+@pytest.fixture
+def held(api_server, monkeypatch):
+    """What is held after each of some steps; every step is followed by a look."""
+    monkeypatch.setattr(references, "RETRY_SECONDS", 0.0)
+
+    def after(*steps, keeps=False):
+        async def run():
+            configuration = Configuration()
+            configuration.host = api_server.url
+            kube = Kube(configuration, timeout_seconds=2.0)
+            changes = []
+            known = References(kube, source(keeps), 0.0, lambda: changes.append(1))
+            first = known.get(NAME)
+            assert first.pending
+            seen = []
+            for step in steps:
+                step()
+                await known.refresh()
+                one = known.get(NAME)
+                seen.append((one.value, one.error.reason if one.error else None))
+            await kube.close()
+            return seen, len(changes)
+
+        return asyncio.run(run())
+
+    return after
+
+
+def test_what_is_read_is_read_again_only_when_its_version_changes(held, api_server):
+    steps = [lambda: answer(api_server), lambda: answer(api_server, "two"), lambda: answer(api_server, "two", "2")]
+    seen, changes = held(*steps)
+    assert seen == [("one", None), ("one", None), ("two", None)]
+    assert changes == 2
+    assert api_server.asked == 1 + 1 + 2
+
+
+def test_an_object_that_was_made_anew_is_read_although_its_version_is_the_same(held, api_server):
+    seen, _ = held(lambda: answer(api_server), lambda: answer(api_server, "two", uid="other"))
+    assert seen[-1] == ("two", None)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(404, "SecretMissing"), (403, "SecretForbidden")])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_an_object_that_went_away_ends_its_value_or_not(held, api_server, status, reason, keeps):
+    steps = [lambda: answer(api_server), lambda: refuse(api_server, status), lambda: answer(api_server, "two")]
+    seen, _ = held(*steps, keeps=keeps)
+    assert seen[1] == ("one" if keeps else None, reason)
+    assert seen[2] == ("two", None), "it is read again once it is back, whatever its version"
+
+
+def test_an_error_of_the_api_server_ends_nothing(held, api_server):
+    seen, _ = held(lambda: answer(api_server), lambda: refuse(api_server, 500), lambda: answer(api_server, "2", "2"))
+    assert seen == [("one", None), ("one", None), ("2", None)]
+
+
+def test_an_error_before_anything_was_read_is_said(held, api_server):
+    seen, _ = held(lambda: refuse(api_server, 500))
+    assert seen == [(None, "ApiServerError")]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_garbage_is_refused_and_not_read_twice(held, api_server, keeps):
+    steps = [
+        lambda: answer(api_server),
+        lambda: answer(api_server, "garbage", "2"),
+        lambda: answer(api_server, "garbage", "2"),
+        lambda: answer(api_server, "three", "3"),
+    ]
+    seen, _ = held(*steps, keeps=keeps)
+    kept = "one" if keeps else None
+    assert seen[1:] == [(kept, "SecretInvalid"), (kept, "SecretInvalid"), ("three", None)]
+    assert api_server.asked == 1 + 2 + 1 + 2
+
+
+def test_an_object_that_nobody_asks_for_is_forgotten(api_server, monkeypatch):
+    monkeypatch.setattr(references, "FORGET_SECONDS", 0.0)
+
+    async def run():
+        configuration = Configuration()
+        configuration.host = api_server.url
+        kube = Kube(configuration)
+        known = References(kube, source(False), 30.0)
+        known.get(NAME)
+        await known.refresh()
+        await kube.close()
+
+    asyncio.run(run())
+    assert api_server.asked == 0
