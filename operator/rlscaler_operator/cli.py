@@ -25,6 +25,7 @@ SUMMARY = {
     "load": "Generate load with Locust.",
     "operator": "Run the operator.",
     "publish": "Put a policy that was trained for one service into a ConfigMap.",
+    "replay": "Take the recorded decisions again and compare.",
     "service": "Run the emulated inference service.",
     "trace": "List, import and cut recorded loads.",
     "train": "Train a policy with PPO, for all services or (--for) for one.",

@@ -1,0 +1,1 @@
+"""Taking recorded decisions again: reading audit logs, finding the actors, comparing."""

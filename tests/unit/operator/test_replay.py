@@ -1,0 +1,208 @@
+"""`rlscaler replay` on logs that the reporter's own parts wrote."""
+
+import gzip
+import json
+from dataclasses import replace
+from importlib import resources
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from rlscaler_operator.decisions import decide_all, fresh_state
+from rlscaler_operator.replay import command
+from rlscaler_operator.replay.actors import Shelf
+from rlscaler_operator.replay.compare import replay
+from rlscaler_operator.replay.log import find_files, read
+from rlscaler_operator.reporting.record import Subject, line, manifest_digest
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.samples import make_samples
+
+
+@pytest.fixture(scope="session")
+def ppo():
+    return bundled.load("ppo")
+
+
+@pytest.fixture(scope="session")
+def episode(entry):
+    """Records of one policy under a load that rises and falls, with gaps in the metrics."""
+
+    def make(actor, length=30, name="chat", **params):
+        one, records, replicas = entry(actor=actor, **params), [], (2, 2)
+        state, generator = fresh_state(actor, replicas, 100.0), np.random.default_rng(3)
+        for tick in range(length):
+            known = generator.random(4) < 0.9
+            rate, gpu, cpu, p95 = np.where(known, (60 + 50 * np.sin(tick / 4), 70.0, 60.0, 240.0), np.nan)
+            samples = make_samples(
+                1,
+                time=100.0 + 10 * tick,
+                arrival_rate=rate,
+                gpu_utilization=gpu,
+                cpu_utilization=cpu,
+                p95_ms=p95,
+                age_seconds=np.where(np.isnan([rate, cpu, 1, gpu, p95, 0]), np.inf, 1.5),
+                spec_replicas=replicas,
+                ready_replicas=replicas,
+                paused=tick == 9,
+            )
+            kind = "floor" if tick % 3 else "action"
+            ready = replace(one, state=state, samples=samples, kind=kind)
+            outcome = decide_all([ready])[0]
+            records.append(
+                line(f"{name}-{tick}", 1e9 + tick, Subject("ns", name, "u", 1, "Auto"), outcome, [], None, None)
+            )
+            state, replicas = outcome.state, tuple(outcome.decision.desired[0].tolist())
+        return records
+
+    return make
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Write records, as JSON lines; strings as they are."""
+
+    def write(*records, name="audit.jsonl"):
+        text = "".join(r if isinstance(r, str) else json.dumps(r, allow_nan=False) + "\n" for r in records).encode()
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+        return path
+
+    return write
+
+
+def run(*arguments):
+    return CliRunner().invoke(command.replay, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("params", [{}, {"has_behavior": True, "stabilization_seconds": (20.0, 60.0)}])
+def test_everything_recorded_comes_out_again(ppo, rule, episode, log, params):
+    records = [*episode(ppo, **params), *episode(rule, name="other", **params), *episode(None, name="none", **params)]
+    log(*records[30:])
+    done = run("--json", log(*records[:30], name="audit.jsonl.1.gz").parent)
+    tally = json.loads(done.stdout)
+    assert done.exit_code == 0, done.output
+    assert tally["same"] == tally["decisions"] == 90
+    assert tally["policies"] == 3
+    assert tally["largestProbabilityError"] < 1e-6
+
+
+def test_the_episode_is_worth_replaying(ppo, episode):
+    records = episode(ppo)
+    flags = {flag for record in records for flag in record["flags"]}
+    assert {"HeldUnknown", "Floor", "Paused"} <= flags
+    assert len({tuple(record["desired"].values()) for record in records}) > 3
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("desired", "gpu"), 99),
+        (("guards", 3, "after", "cpu"), 99),
+        (("probabilities", 2), 0.5),
+        (("action", 0), 9),
+        (("flags",), ["Floor"]),
+        (("weights", "gpu"), -1),
+        (("samples", "arrival_rate"), 900.0),
+        (("params", "min_replicas"), [8, 8]),
+        (("observation", "throughput", "state"), "UNKNOWN"),
+    ],
+)
+def test_any_other_number_is_found_and_named(ppo, episode, log, path, value):
+    records = [record for record in episode(ppo) if record["kind"] == "action" and not record["flags"]]
+    changed = records[2]
+    for part in path[:-1]:
+        changed = changed[part]
+    changed[path[-1]] = value
+    done = run(log(*records))
+    assert done.exit_code == command.DIFFERENT
+    assert records[2]["decision_id"] in done.stderr
+    assert "different            1" in done.stdout
+    if path[0] not in ("samples", "params"):
+        assert path[0] in done.stderr
+
+
+def test_rounding_of_probabilities_is_no_difference(ppo, episode, log):
+    records = episode(ppo)
+    for record in records:
+        if record["probabilities"]:
+            record["probabilities"] = [p + 4e-6 for p in record["probabilities"]]
+    done = run(log(*records))
+    assert done.exit_code == 0
+    assert "4e-06" in done.stdout
+
+
+def test_a_line_cut_short_is_counted_and_a_foreign_one_is_not_replayed(rule, episode, log):
+    records = episode(rule, length=3)
+    done = run(log(records[0], '{"decision_id": "x", "stat\n', *records[1:]))
+    assert done.exit_code == 0
+    assert "1 lines were cut short" in done.stdout
+    done = run(log(records[0], "hello}\n", '{"a": 1}\n', {**records[1], "schema": "v0"}))
+    assert done.exit_code == command.NOT_REPLAYED
+    assert "not replayed         3" in done.stdout
+    assert "audit.jsonl:4" in done.stderr
+
+
+def test_an_actor_that_is_not_there_is_named(rule, episode, log):
+    records = episode(rule, length=4)
+    records[0]["actor"] |= {"name": "tailored", "digest": "ab" * 32}
+    done = run(log(*records))
+    assert done.exit_code == command.NOT_REPLAYED
+    assert "'tailored'" in done.stderr
+    assert "--model" in done.stderr
+
+
+def test_the_same_network_with_another_envelope_is_another_actor(ppo, episode, log):
+    records = episode(ppo, length=1)
+    records[0]["actor"]["manifest"] = "0" * 64
+    assert "another manifest" in run(log(*records)).stderr
+
+
+def test_a_model_of_ones_own_is_found_by_its_digest(ppo, episode, log, tmp_path):
+    folder, models = tmp_path / "mine", resources.files("rlscaler_rl.models")
+    folder.mkdir()
+    manifest = json.loads((models / "ppo.json").read_text()) | {"name": "mine"}
+    (folder / "a.json").write_text(json.dumps(manifest))
+    (folder / "a.onnx").write_bytes((models / "ppo.onnx").read_bytes())
+    mine = Shelf([folder]).find(
+        {"digest": ppo.manifest.digest, "manifest": manifest_digest(Manifest.load(folder / "a.json"))}
+    )
+    path = log(*episode(mine, length=4))
+    assert run(path).exit_code == command.NOT_REPLAYED
+    assert run(path, "--model", folder).exit_code == 0
+    assert run(path, "--model", folder / "a.onnx").exit_code == 0
+
+
+def test_one_policy_of_many(rule, episode, log):
+    path = log(*episode(rule, length=4), *episode(rule, length=5, name="other"))
+    assert json.loads(run("--json", path, "--policy", "ns/other").stdout)["decisions"] == 5
+
+
+@pytest.mark.parametrize("arguments", [["nowhere.jsonl"], ["."], ["--model", "."]])
+def test_what_is_missing_is_said(arguments, tmp_path, monkeypatch, log, rule, episode):
+    monkeypatch.chdir(tmp_path)
+    if arguments[0] == "--model":
+        arguments = [*arguments, log(*episode(rule, length=1))]
+    done = run(*arguments)
+    assert done.exit_code == command.NOT_REPLAYED
+    assert "name " in done.output
+
+
+def test_an_empty_log_proves_nothing(log):
+    assert run(log()).exit_code == command.NOT_REPLAYED
+
+
+def test_a_damaged_archive_is_said(tmp_path):
+    path = tmp_path / "audit.jsonl.1.gz"
+    path.write_bytes(gzip.compress(b"{}\n" * 1000)[:-9])
+    done = run(path)
+    assert done.exit_code == command.NOT_REPLAYED
+    assert str(path) in done.output
+
+
+def test_more_than_a_batch_comes_in_order(rule, episode, log):
+    records = episode(rule, length=2) * 600
+    path = log(*records)
+    found = [one.line.number for one in replay(read(find_files([path])), Shelf())]
+    assert found == list(range(1, 1201))
