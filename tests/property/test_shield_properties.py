@@ -15,7 +15,7 @@ from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.decision.samples import make_samples
 from rlscaler_rl.decision.shield import act, floor_tick
 from rlscaler_rl.decision.state import initial_state
-from rlscaler_rl.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
+from rlscaler_rl.decision.types import GUARDS, SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
 
 CONTRACT = ObservationContract(stack_size=2)
 ROWS, STEPS = 8192, 124
@@ -40,6 +40,8 @@ def random_params(rng: np.random.Generator, n: int) -> Params:
         requests_per_second=np.where(rng.random((n, 2)) < 0.1, np.nan, rng.uniform(0.1, 40, (n, 2))),
         cold_start_seconds=rng.choice([5.0, 8.0, 45.0], (n, 2)),
         reactive_floor=rng.random(n) > 0.2,
+        pending_seconds=rng.choice([16.0, 90.0, np.inf], (n, 2)),
+        budget_per_hour=np.where(rng.random(n) < 0.3, rng.uniform(1, 100, n), np.inf),
         fallback=rng.integers(0, 4, n),
         fallback_replicas=rng.integers(0, 40, (n, 2)),
         failure_threshold=rng.integers(1, 4, n),
@@ -68,6 +70,7 @@ def random_samples(rng: np.random.Generator, params: Params, time: float, spec: 
         age_seconds=ages,
         spec_replicas=spec,
         ready_replicas=np.minimum(rng.integers(0, 40, (n, 2)), spec),
+        pending_seconds=np.where(rng.random((n, 2)) < 0.2, rng.uniform(0, 200, (n, 2)), 0.0),
         paused=rng.random(n) < 0.1,
         paused_replicas=rng.integers(-1, 35, (n, 2)),
         paused_scale_down=rng.random(n) < 0.1,
@@ -91,17 +94,28 @@ def step(
     return decision, state, observation.required_unknown, static
 
 
-def check(params: Params, samples: Samples, decision: Decision, unknown: np.ndarray, static: np.ndarray) -> None:
-    """Within the limits always; never below the base on unknown data, but by the user's own edit."""
+def check(
+    params: Params, before: State, samples: Samples, decision: Decision, unknown: np.ndarray, static: np.ndarray
+) -> None:
+    """Within the limits always; never below the base on unknown data, but by the user's own edit; no increase over
+    the budget.
+    """
     assert (decision.desired >= params.min_replicas).all()
     assert (decision.desired <= params.max_replicas).all()
     assert (decision.weights.sum(axis=1) == 1000).all()
     fell = decision.desired < np.minimum(decision.base, params.max_replicas)
     by_pause = samples.paused[:, None] & (samples.paused_replicas >= 0)
-    assert not (fell & unknown[:, None] & ~static[:, None] & ~by_pause).any()
+    by_budget = (params.budget_per_hour < before.budget_kept)[:, None]
+    assert not (fell & unknown[:, None] & ~static[:, None] & ~by_pause & ~by_budget).any()
     assert (decision.trail[:, -1] == decision.desired).all()
-    untouched = (decision.flags & (Flag.BEHAVIOR | Flag.FLOOR | Flag.LIMITED | Flag.PAUSED)) == 0
-    assert (decision.desired[untouched] == decision.trail[untouched, 1]).all()
+    guards = Flag.PENDING | Flag.BEHAVIOR | Flag.FLOOR | Flag.BUDGET_LIMITED | Flag.LIMITED | Flag.PAUSED
+    untouched = (decision.flags & guards) == 0
+    assert (decision.desired[untouched] == decision.trail[untouched, GUARDS.index("unknown")]).all()
+    bounded = np.clip(decision.base, params.min_replicas, params.max_replicas) * params.present
+    running = (bounded * params.cost_per_hour).sum(axis=1)
+    spent = (decision.desired * params.cost_per_hour).sum(axis=1)
+    held = samples.paused | samples.paused_scale_down
+    assert (held | (spent <= np.maximum(params.budget_per_hour, running) * (1 + 1e-6))).all()
 
 
 def test_a_million_steps_stay_in_bounds_and_never_fall_on_unknown_data() -> None:
@@ -111,12 +125,13 @@ def test_a_million_steps_stay_in_bounds_and_never_fall_on_unknown_data() -> None
     spec = rng.integers(0, 35, (ROWS, 2)) * params.present
     for index in range(STEPS):
         samples = random_samples(rng, params, 1e9 + 15.0 * index, spec)
+        before = state
         if index % 4 == 3:
             decision, state = floor_tick(params, sense(params, state, samples), samples)
             unknown, static = np.ones(ROWS, bool), np.zeros(ROWS, bool)
         else:
             decision, state, unknown, static = step(rng, params, state, samples, residual=index % 8 == 0)
-        check(params, samples, decision, unknown, static)
+        check(params, before, samples, decision, unknown, static)
         written = rng.random((ROWS, 1))
         by_hand = rng.integers(0, 35, (ROWS, 2)) * params.present
         spec = np.where(written < 0.8, decision.desired, np.where(written < 0.95, spec, by_hand))

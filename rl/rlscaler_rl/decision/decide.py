@@ -9,11 +9,13 @@ from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.observation import observe, stacked_input
 from rlscaler_rl.decision.rule import DEFAULT_SETTINGS
-from rlscaler_rl.decision.shield import act
+from rlscaler_rl.decision.shield import ALL_GUARDS, act
 from rlscaler_rl.decision.types import Bool, Decision, Float32, Observation, Params, Samples, State
 
 
-def decide(params: Params, state: State, samples: Samples, actor: ActorLike) -> tuple[Decision, Observation, State]:
+def decide(
+    params: Params, state: State, samples: Samples, actor: ActorLike, *, without: frozenset[str] = ALL_GUARDS
+) -> tuple[Decision, Observation, State]:
     """Observe, ask the actor, shield its answer. Once an action interval, after `sense`; N rows at once.
 
     Nothing that is passed in is changed. The actor's most likely action counts, "no change" for a pool that is not
@@ -36,6 +38,7 @@ def decide(params: Params, state: State, samples: Samples, actor: ActorLike) -> 
         manifest.residual,
         out_of_envelope=outside,
         rule=getattr(actor, "settings", DEFAULT_SETTINGS),
+        without=without,
     )
     return decision, observation, state
 

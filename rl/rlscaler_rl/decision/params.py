@@ -23,6 +23,8 @@ _COLUMNS = {
     "max_age_seconds": Column((), np.float64, 60.0),
     "target_utilization": Column((2,), np.float64, 0.8),
     "reactive_floor": Column((), np.bool_, True),
+    "pending_seconds": Column((2,), np.float64, np.inf),
+    "budget_per_hour": Column((), np.float64, np.inf),
     "fallback": Column((), np.int32, FallbackBehavior.CURRENT_REPLICAS),
     "fallback_replicas": Column((2,), np.int32, -1),
     "failure_threshold": Column((), np.int32, 3),

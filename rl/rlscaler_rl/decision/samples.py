@@ -27,6 +27,7 @@ _COLUMNS = {
     "age_seconds": Column((len(SIGNALS),), np.float64, np.inf),
     "spec_replicas": Column((2,), np.int32, None),
     "ready_replicas": Column((2,), np.int32, None),
+    "pending_seconds": Column((2,), np.float64, 0.0),
     "time_in_episode": Column((), np.float64, 0.0),
     "paused": Column((), np.bool_, False),
     "paused_replicas": Column((2,), np.int32, -1),

@@ -1,7 +1,8 @@
 """From a proposed action to replicas that are safe to write: the guards, in order.
 
-unknown or failed -> `behavior` -> reactive floor -> min and max -> pause. `Decision.trail` holds the desired
-replicas after each. `act` runs at action intervals, `floor_tick` at the sensing ticks between them.
+unknown or failed -> pending -> `behavior` -> reactive floor -> budget -> min and max -> pause. `Decision.trail` holds
+the desired replicas after each. `act` runs at action intervals, `floor_tick` at the sensing ticks between them. Both
+take the names of guards to leave out, for showing what a guard was worth; nothing that acts leaves one out.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import numpy as np
 
 from rlscaler_rl.decision import behavior
 from rlscaler_rl.decision.action import LOGITS
+from rlscaler_rl.decision.budget import within_budget
 from rlscaler_rl.decision.capacity import Capacity, capacity_of
+from rlscaler_rl.decision.floor import raised_to_load
 from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.params import capacity_unknown
-from rlscaler_rl.decision.reactive import floor_replicas, hpa_formula, pool_utilization
+from rlscaler_rl.decision.pending import spilled, stuck_pools
+from rlscaler_rl.decision.reactive import hpa_formula, pool_utilization
 from rlscaler_rl.decision.rule import DEFAULT_SETTINGS, RuleSettings, rule_replicas
-from rlscaler_rl.decision.samples import arrivals_known, known
+from rlscaler_rl.decision.samples import known
 from rlscaler_rl.decision.traffic import traffic_weights
 from rlscaler_rl.decision.types import (
     Bool,
     Decision,
     FallbackBehavior,
     Flag,
+    Float,
     Float32,
     Int,
     Observation,
@@ -32,6 +37,11 @@ from rlscaler_rl.decision.types import (
     Samples,
     State,
 )
+
+ALL_GUARDS: frozenset[str] = frozenset()
+"""No guard left out."""
+
+NONE_STUCK = np.zeros((1, 2), np.bool_)
 
 NO_ACTION = np.array([0, 0, -1], np.int32)
 
@@ -41,21 +51,25 @@ class _Guarded:
     """What `_guard` needs to know about a proposal that passed the first guard."""
 
     proposal: Int  # (N, 2)
-    allowed: Int  # (N, 2) after the unknown guard
+    known: Int  # (N, 2) after the unknown guard
     flags: Int  # (N,)
     placement: Int  # (N,)
     acting: bool  # an action interval, not just a sensing tick
+    without: frozenset[str]  # guards that are left out
 
 
 class _Outcome(NamedTuple):
     """Desired replicas (N, 2) after each guard, and what follows."""
 
     base: Int
+    pended: Int
     behaved: Int
     floored: Int
+    paid: Int
     bounded: Int
     desired: Int
     weights: Int
+    flags: Int
 
 
 def act(
@@ -71,6 +85,7 @@ def act(
     out_of_envelope: Bool | None = None,
     rule: RuleSettings = DEFAULT_SETTINGS,
     capacity: Capacity | None = None,
+    without: frozenset[str] = ALL_GUARDS,
 ) -> tuple[Decision, State]:
     """Take the action of one interval.
 
@@ -78,8 +93,9 @@ def act(
     ran or its output is unusable. The proposal is `spec_replicas` + action * step_size, in residual mode the
     replicas of the forecast rule (set as `rule`) instead of `spec_replicas`. In rows `out_of_envelope` the fallback
     acts at once.
-    `capacity` is `capacity_of(params)`, where the caller keeps it.
+    `capacity` is `capacity_of(params)`, where the caller keeps it; `without` are guards (of `GUARDS`) to leave out.
     """
+    capacity = capacity or capacity_of(params)
     outside = np.zeros(len(actor_ok), np.bool_) if out_of_envelope is None else out_of_envelope
     ran = actor_ok & ~outside
     base = _base(params, samples)
@@ -96,6 +112,8 @@ def act(
     if falls_back.any():
         fallback = _fallback(params, samples, base, observation.required_unknown)
         allowed = np.where(falls_back[:, None], fallback, allowed)
+    if "unknown" in without:
+        allowed = proposal
 
     flags = (
         np.where(failed & ~falls_back, Flag.HELD_UNKNOWN, 0)
@@ -105,16 +123,18 @@ def act(
     ).astype(np.int32)
     placement = np.where(failed | samples.paused, state.placement, action[:, 2]).astype(np.int32)
     state = replace(state, unknown_intervals=intervals)
-    guarded = _Guarded(proposal, allowed, flags, placement, acting=True)
-    outcome, state = _guard(params, state, samples, base, guarded, capacity or capacity_of(params))
+    guarded = _Guarded(proposal, allowed, flags, placement, acting=True, without=without)
+    outcome, state = _guard(params, state, samples, base, guarded, capacity)
     taken = np.where(ran[:, None], action, NO_ACTION).astype(np.int32)
     return _decision(outcome, guarded, taken, _or_unknown(probabilities, len(ran))), state
 
 
-def floor_tick(params: Params, state: State, samples: Samples) -> tuple[Decision, State]:
-    """Between action intervals: only floor, limits and pause may move replicas; weights follow readiness."""
+def floor_tick(
+    params: Params, state: State, samples: Samples, *, without: frozenset[str] = ALL_GUARDS
+) -> tuple[Decision, State]:
+    """Between action intervals: only floor, budget, limits and pause may move replicas; weights follow readiness."""
     n = len(samples.time)
-    guarded, outcome, state = _tick(params, state, samples, capacity_of(params))
+    guarded, outcome, state = _tick(params, state, samples, capacity_of(params), without)
     nothing = np.broadcast_to(NO_ACTION, (n, 3))
     return _decision(outcome, guarded, nothing, _or_unknown(None, n)), state
 
@@ -126,14 +146,16 @@ def unexplained_floor_tick(
 
     `capacity` is `capacity_of(params)`.
     """
-    _, outcome, state = _tick(params, state, samples, capacity)
+    _, outcome, state = _tick(params, state, samples, capacity, ALL_GUARDS)
     return outcome.desired, outcome.weights, state
 
 
-def _tick(params: Params, state: State, samples: Samples, capacity: Capacity) -> tuple[_Guarded, _Outcome, State]:
+def _tick(
+    params: Params, state: State, samples: Samples, capacity: Capacity, without: frozenset[str]
+) -> tuple[_Guarded, _Outcome, State]:
     base = _base(params, samples)
     no_capacity = np.where(capacity.unmeasured, np.int32(Flag.CAPACITY_UNKNOWN), np.int32(0))
-    guarded = _Guarded(base, base, no_capacity, state.placement, acting=False)
+    guarded = _Guarded(base, base, no_capacity, state.placement, acting=False, without=without)
     outcome, state = _guard(params, state, samples, base, guarded, capacity)
     return guarded, outcome, state
 
@@ -166,39 +188,64 @@ def _guard(
     params: Params, state: State, samples: Samples, base: Int, guarded: _Guarded, capacity: Capacity
 ) -> tuple[_Outcome, State]:
     """Everything after the unknown guard."""
-    allowed = behaved = guarded.allowed
+    without, flags = guarded.without, guarded.flags
     limit = params.max_replicas
-    with_behavior = bool(params.has_behavior.any())
+    pended = guarded.known
+    stuck = NONE_STUCK if "pending" in without else stuck_pools(params, samples)
+    if stuck.any():
+        pended = spilled(params, base, pended, stuck, capacity)
+        flags = flags | _bit(stuck, Flag.PENDING)
+    behaved = pended
+    with_behavior = "behavior" not in without and bool(params.has_behavior.any())
     if with_behavior:
         state = behavior.note_writes(params, state, samples)
         highest = behavior.scale_up_limit(params, state, samples)
         limit = np.minimum(highest, limit)
         if guarded.acting:
-            behaved = behavior.limited(params, state, samples, allowed, highest)
-    floored, hold = _floored(params, state, samples, base, behaved, limit, capacity)
-    bounded = _within_limits(params, floored)
-    desired = _paused(params, samples, base, bounded)
+            behaved = behavior.limited(params, state, samples, pended, highest)
+    floored, hold = behaved, state.floor_hold
+    if "floor" not in without:
+        floored, hold = raised_to_load(params, state, samples, base, behaved, limit, capacity, stuck)
+    paid, kept = floored, state.budget_kept
+    if "budget" not in without and _budgeted(params, state):
+        paid, limited, kept = _paid(params, state, base, floored, capacity)
+        flags = flags | limited * np.int32(Flag.BUDGET_LIMITED)
+    bounded = paid if "limits" in without else _within_limits(params, paid)
+    desired = bounded if "pause" in without else _paused(params, samples, base, bounded)
     if with_behavior:
         lifted = floored != behaved
-        recommended = np.where(lifted, np.maximum(allowed, floored), allowed)
+        recommended = np.where(lifted, np.maximum(pended, floored), pended)
         state = behavior.remember(params, state, samples, recommended, lifted | guarded.acting)
         state = behavior.expect_write(params, state, samples, desired)
     staying = np.minimum(samples.ready_replicas, desired)
     weights = traffic_weights(staying, params.requests_per_second, guarded.placement, state.weights)
-    outcome = _Outcome(base, behaved, floored, bounded, desired, weights)
-    return outcome, replace(state, placement=guarded.placement, weights=weights, floor_hold=hold)
+    outcome = _Outcome(base, pended, behaved, floored, paid, bounded, desired, weights, flags)
+    return outcome, replace(state, placement=guarded.placement, weights=weights, floor_hold=hold, budget_kept=kept)
+
+
+def _budgeted(params: Params, state: State) -> bool:
+    """Has any row a budget, or had one?"""
+    return bool(np.isfinite(params.budget_per_hour).any() or np.isfinite(state.budget_kept).any())
+
+
+def _paid(params: Params, state: State, base: Int, floored: Int, capacity: Capacity) -> tuple[Int, Bool, Float]:
+    """The budget guard; what it leaves alone is bounded by the limits only after it."""
+    bounded = _within_limits(params, floored)
+    paid, limited, kept = within_budget(params, state, _within_limits(params, base), bounded, capacity)
+    return np.where(limited[:, None], paid, floored).astype(np.int32, copy=False), limited, kept
 
 
 def _decision(outcome: _Outcome, guarded: _Guarded, action: Int, probabilities: Float32) -> Decision:
     """The outcome with the account of what each guard changed."""
-    _, behaved, floored, bounded, desired, weights = outcome
-    flags = guarded.flags | _bit(behaved != guarded.allowed, Flag.BEHAVIOR) | _bit(floored != behaved, Flag.FLOOR)
-    flags |= _bit(bounded != floored, Flag.LIMITED) | _bit(desired != bounded, Flag.PAUSED)
+    base, pended, behaved, floored, paid, bounded, desired, weights, flags = outcome
+    flags = flags | _bit(behaved != pended, Flag.BEHAVIOR) | _bit(floored != behaved, Flag.FLOOR)
+    flags |= _bit(bounded != paid, Flag.LIMITED) | _bit(desired != bounded, Flag.PAUSED)
+    trail = [guarded.proposal, guarded.known, pended, behaved, floored, paid, bounded, desired]
     return Decision(
         action=action,
         probabilities=probabilities,
-        base=outcome.base,
-        trail=np.stack([guarded.proposal, guarded.allowed, behaved, floored, bounded, desired], axis=1),
+        base=base,
+        trail=np.stack(trail, axis=1),
         desired=desired,
         placement=guarded.placement.copy(),
         weights=weights.copy(),
@@ -214,40 +261,6 @@ def _within_limits(params: Params, replicas: Int) -> Int:
     """(N, 2) 0 for a pool that is not there."""
     bounded: Int = np.minimum(np.maximum(replicas, params.min_replicas), params.max_replicas) * params.present
     return bounded
-
-
-def _floored(
-    params: Params, state: State, samples: Samples, base: Int, desired: Int, limit: Int, capacity: Capacity
-) -> tuple[Int, Int]:
-    """(N, 2) `desired` raised to what the load needs now, and the replicas to hold until they were ready once.
-
-    A hold ends when so many were ready, or when `spec_replicas` is below it: then it was never written, or
-    somebody took it back.
-    """
-    hold = state.floor_hold
-    held = np.where((samples.ready_replicas >= hold) | (base < hold), 0, hold)
-    follows = arrivals_known(params, samples) & params.reactive_floor
-    unmeasured = bool(capacity.unmeasured.any())
-    if unmeasured:
-        follows &= ~capacity.unmeasured
-    arrivals = np.where(follows, samples.arrival_rate, np.nan)
-    arrivals = behavior.steady_arrivals(params, state, samples, arrivals)
-    wanted = floor_replicas(arrivals, np.maximum(desired, held), capacity, limit, base)
-    serving = np.where(capacity.slower, np.minimum(wanted, samples.ready_replicas), wanted)
-    starting = serving < wanted
-    if starting.any():
-        bridged = floor_replicas(arrivals, serving, capacity, np.where(starting, serving, limit), base)
-        wanted = np.maximum(wanted, bridged)
-    if unmeasured:
-        utilization = pool_utilization(samples, known(params, samples))
-        formula = hpa_formula(samples.ready_replicas, base, utilization, params.target_utilization)
-        formula = np.where((capacity.unmeasured & params.reactive_floor)[:, None] & params.present, formula, 0)
-        wanted = np.maximum(wanted, np.minimum(formula, limit))
-    active = params.reactive_floor[:, None]
-    floored = np.where(active, wanted, desired)
-    added = floored > np.maximum(base, desired)
-    hold = np.where(added, floored, held) * active
-    return floored.astype(np.int32, copy=False), hold.astype(np.int32, copy=False)
 
 
 def _paused(params: Params, samples: Samples, base: Int, bounded: Int) -> Int:

@@ -18,6 +18,7 @@ def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY) -> State
         unknown_intervals=np.zeros(n, np.int32),
         placement=np.full(n, Placement.BALANCED, np.int32),
         weights=np.full((n, 2), 500, np.int32),
+        budget_kept=np.full(n, np.inf),
         floor_hold=np.zeros((n, 2), np.int32),
         event_time=np.full(none, np.nan),
         event_change=np.zeros(none, np.int32),

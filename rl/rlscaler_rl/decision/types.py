@@ -81,6 +81,8 @@ class Flag(IntFlag):
     PAUSED = 32
     CAPACITY_UNKNOWN = 64
     OUT_OF_ENVELOPE = 128
+    PENDING = 256
+    BUDGET_LIMITED = 512
 
 
 class Rows:
@@ -137,6 +139,8 @@ class Params(Rows):
     max_age_seconds: Float  # (N,)
     target_utilization: Float  # (N, 2) fraction 0-1, for the reactive floor and the HPA formula
     reactive_floor: Bool  # (N,)
+    pending_seconds: Float  # (N, 2) a pool whose pods are pending for longer grows no further
+    budget_per_hour: Float  # (N,) currency units that both pools may cost together; inf = any
     fallback: Int  # (N,) FallbackBehavior
     fallback_replicas: Int  # (N, 2) for STATIC and CURRENT_REPLICAS_IF_HIGHER
     failure_threshold: Int  # (N,) action intervals
@@ -159,6 +163,7 @@ class Samples(Rows):
     age_seconds: Float  # (N, len(SIGNALS)) age of the newest raw sample; inf = never seen
     spec_replicas: Int  # (N, 2) spec.replicas as last read; the base of every action
     ready_replicas: Int  # (N, 2)
+    pending_seconds: Float  # (N, 2) since the oldest pod that was never ready exists; 0 = there is none
     time_in_episode: Float  # (N,) 0-1; constant 0 live
     paused: Bool  # (N,)
     paused_replicas: Int  # (N, 2) -1 = keep the base
@@ -176,6 +181,7 @@ class State(Rows):
     unknown_intervals: Int  # (N,) consecutive action intervals with a required unknown or a failed actor
     placement: Int  # (N,) Placement in force
     weights: Int  # (N, 2) traffic weights in force, per mille
+    budget_kept: Float  # (N,) the budget that the running replicas were last within; inf = none yet
     floor_hold: Int  # (N, 2) replicas that the floor asked for and that were not ready yet; 0 = none
     event_time: Float  # (N, 2 pools, EVENTS) when replicas changed; NaN = empty
     event_change: Int  # (N, 2 pools, EVENTS) by how much
@@ -197,7 +203,7 @@ class Observation(Rows):
     required_unknown: Bool  # (N,) something without which nothing may be scaled down
 
 
-GUARDS = ("proposal", "unknown", "behavior", "floor", "limits", "pause")
+GUARDS = ("proposal", "unknown", "pending", "behavior", "floor", "budget", "limits", "pause")
 """The columns of `Decision.trail`: desired replicas after each stage of the shield, in its order."""
 
 

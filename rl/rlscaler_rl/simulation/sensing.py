@@ -64,6 +64,7 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
     measure(facts, sensors, cluster, tables(), rows, latency, readings)
     return Samples(
         **readings._asdict(),
+        pending_seconds=np.zeros((m, 2)),
         time_in_episode=np.zeros(m),
         paused=np.zeros(m, dtype=np.bool_),
         paused_replicas=np.full((m, 2), -1, dtype=np.int32),
