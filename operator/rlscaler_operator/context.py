@@ -12,9 +12,9 @@ from rlscaler_operator.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.engine import Engine
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.kube import Kube, listed, load_configuration
-from rlscaler_operator.lease import Lease
 from rlscaler_operator.reporting.server import serve
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
 
 log = logging.getLogger("rlscaler")
 
@@ -25,12 +25,12 @@ Body = Mapping[str, Any]
 
 
 class Context:
-    """Cluster, lease and engine of one process; the handlers call its `put_*`."""
+    """Cluster, leases and engine of one process; the handlers call its `put_*`."""
 
     def __init__(self, settings: Settings, kube: Kube) -> None:
         self.settings, self.kube = settings, kube
-        self.lease = Lease(kube, settings)
-        self.engine = Engine(settings, kube, self.lease)
+        self.shards = Shards(kube, settings)
+        self.engine = Engine(settings, kube, self.shards)
         self.stop = asyncio.Event()
         """Set where a part of the operator has failed; everything ends then."""
         self.failure: BaseException | None = None
@@ -89,7 +89,7 @@ class Context:
             self.put_policy(body, deleted=False)
 
     def ready(self) -> bool:
-        return self.lease.held and self.failure is None
+        return self.shards.held and self.failure is None
 
     def watch(self, task: asyncio.Task[None]) -> None:
         """End everything where `task` fails."""
@@ -112,8 +112,15 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         context = Context(settings, kube)
         await serve(settings, context.engine.metrics, context.ready, stack)
         await context.prime()
+        if settings.external_scaler_port is not None:
+            await _serve_keda(settings, context.engine, stack)
         engine = context.engine
-        parts = {"config maps": engine.config_maps, "secrets": engine.secrets, "lease": context.lease, "engine": engine}
+        parts = {
+            "config maps": engine.config_maps,
+            "secrets": engine.secrets,
+            "lease": context.shards,
+            "engine": engine,
+        }
         for name, part in parts.items():
             task = asyncio.create_task(part.run(), name=name)
             context.watch(task)
@@ -121,6 +128,16 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         yield context
     if context.failure is not None:
         raise OperatorError(f"a part of the operator failed: {context.failure!r}") from context.failure
+
+
+async def _serve_keda(settings: Settings, engine: Engine, stack: contextlib.AsyncExitStack) -> None:
+    """Raises OperatorError."""
+    try:
+        from rlscaler_operator.externalscaler.service import serve as serve_keda
+    except ModuleNotFoundError as error:
+        text = f"--external-scaler-port needs the package {error.name!r}: pip install 'rlscaler[keda]'"
+        raise OperatorError(text) from error
+    await serve_keda(settings, engine.registry, stack)
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

@@ -55,11 +55,7 @@ def decide_all(entries: Sequence[Entry]) -> list[Outcome]:
     """Outcomes in the order of the entries. A batch that fails is taken apart to find the entry that fails."""
     outcomes: list[Outcome | None] = [None] * len(entries)
     for numbers in _groups(entries):
-        try:
-            results = _decide([entries[i] for i in numbers])
-        except Exception:
-            log.exception("a batch of %d decisions failed: each is taken alone", len(numbers))
-            results = [_alone(entries[i]) for i in numbers]
+        results = _halving([entries[i] for i in numbers])
         for i, result in zip(numbers, results, strict=True):
             outcomes[i] = result
     return [outcome for outcome in outcomes if outcome is not None]
@@ -103,11 +99,16 @@ def _groups(entries: Sequence[Entry]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _alone(entry: Entry) -> Outcome:
+def _halving(entries: list[Entry]) -> list[Outcome]:
+    """One entry that fails among N costs log N further batches, not N."""
     try:
-        return _decide([entry])[0]
+        return _decide(entries)
     except Exception as error:
-        return Outcome(entry, entry.state, error=error)
+        if len(entries) == 1:
+            return [Outcome(entries[0], entries[0].state, error=error)]
+        log.warning("a batch of %d decisions failed: its halves are tried", len(entries), exc_info=True)
+    half = len(entries) // 2
+    return [*_halving(entries[:half]), *_halving(entries[half:])]
 
 
 def _decide(entries: list[Entry]) -> list[Outcome]:

@@ -1,4 +1,4 @@
-"""The loop: collect the policies that are due, sense once per Prometheus, decide once, write concurrently, report."""
+"""The loop: who is due, and a batch for all that are due at once and share a Prometheus."""
 
 from __future__ import annotations
 
@@ -12,29 +12,21 @@ from typing import Any
 from rlscaler_operator.actors import Actors
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.deletion import Deletion
-from rlscaler_operator.actuation.ownership import Claim
-from rlscaler_operator.api import Status
-from rlscaler_operator.decisions import Entry, Kind, Outcome, decide_all, fresh_state, with_stack
 from rlscaler_operator.judge import Judge
 from rlscaler_operator.kube import Kube
-from rlscaler_operator.lease import Lease
+from rlscaler_operator.lanes import Lanes
 from rlscaler_operator.models import CONFIG_MAPS
 from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.references import References
 from rlscaler_operator.reporting.events import Events
-from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.report import Reporter
-from rlscaler_operator.reporting.stabilization import restore, restore_placement
 from rlscaler_operator.schedule import Due, Schedule, earliest
 from rlscaler_operator.sensing.access import SECRETS, Access, access_of
 from rlscaler_operator.sensing.cache import Key, WatchCache
-from rlscaler_operator.sensing.learn import learned
-from rlscaler_operator.sensing.measure import measure, nothing_measured, to_samples
-from rlscaler_operator.sensing.prometheus import Answers, Sources
-from rlscaler_operator.sensing.queries import batch
 from rlscaler_operator.settings import Settings
-from rlscaler_rl.decision.types import POOLS
+from rlscaler_operator.shards import Shards
+from rlscaler_operator.tick import Item, Ticker
 
 log = logging.getLogger("rlscaler.engine")
 
@@ -46,28 +38,38 @@ SHORTEST_SECONDS = 0.005
 
 STOP_SECONDS = 2.0
 
-Item = tuple[Policy, Due]
-
 
 class Engine:
-    """Runs all policies while this process holds the lease."""
+    """Runs all policies of the shards whose Leases this process holds."""
 
-    def __init__(self, settings: Settings, kube: Kube, lease: Lease) -> None:
-        self.settings, self.lease = settings, lease
+    def __init__(self, settings: Settings, kube: Kube, shards: Shards) -> None:
+        self.settings, self.shards = settings, shards
         self.cache, self.registry, self.metrics = WatchCache(), Registry(), Metrics()
-        self.events = Events(kube, settings.identity)
-        self.reporter = Reporter(kube, lease, settings, self.events, self.metrics, self.forget)
+        lanes = Lanes(settings.write_concurrency)
+        kube.on_back_off = lanes.back_off
+        self.events = Events(kube, lanes, settings.identity)
+        self.reporter = Reporter(kube, shards, lanes, settings, self.events, self.metrics, self.forget)
         reload_seconds = settings.reload_seconds
         self.config_maps = References(kube, CONFIG_MAPS, reload_seconds, self.wake)
         self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
         self._actors = Actors(settings, self.config_maps)
-        self._judge = Judge(kube, self.cache, self.registry)
-        self._actuator = Actuator(kube, lease, self.cache, settings)
-        self._deletion = Deletion(kube, lease, self.cache, self.events, settings)
-        self._sources = Sources(settings.prometheus_timeout_seconds)
+        self._deletion = Deletion(kube, shards, self.cache, self.events, settings)
+        self.ticker = Ticker(
+            settings,
+            shards,
+            self.cache,
+            self.registry,
+            self.metrics,
+            self._actors,
+            Judge(kube, self.cache, self.registry),
+            Actuator(kube, shards, lanes, self.cache, settings),
+            self.reporter,
+            self._launch,
+        )
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._epoch = time.time() - time.monotonic()
+        self._acting: frozenset[int] = frozenset()
+        """The shards that this process acts for."""
         self.metrics.window.set(settings.window_seconds)
 
     def wake(self, deployment: Key | None = None) -> None:
@@ -81,21 +83,19 @@ class Engine:
         """A policy is gone."""
         policy = self.registry.drop(key, uid)
         if policy is not None:
+            self.shards.forget(key)
             self.events.forget(policy.reference)
             self.metrics.forget(*key)
 
     async def run(self) -> None:
         """Until cancelled; then wait a little for the ticks under way."""
-        leading = False
         try:
             while True:
                 self._wake.clear()
-                if self.lease.held and not leading:
-                    self._start_over()
-                leading = self.lease.held
-                self.metrics.leader.set(leading)
+                self._take_over()
+                self.metrics.leader.set(bool(self._acting))
                 self.metrics.policies.set(len(self.registry))
-                if leading:
+                if self._acting:
                     self._launch_due()
                 await self._sleep()
         finally:
@@ -104,33 +104,41 @@ class Engine:
                 await asyncio.wait(self._tasks, timeout=remaining)
             for task in self._tasks:
                 task.cancel()
-            self._sources.close()
+            self.ticker.sources.close()
             self.reporter.close()
 
-    def _start_over(self) -> None:
-        """Taking over: nothing that was remembered from an earlier term counts any more."""
-        self.registry.adopt_again()
-        log.info("acting: %d policies", len(self.registry))
+    def _take_over(self) -> None:
+        """Nothing that was remembered from an earlier term of a shard counts any more."""
+        before, self._acting = self._acting, self.shards.holds()
+        if new := self._acting - before:
+            number = self.registry.adopt_again(lambda key: self.shards.shard(key) in new)
+            log.info("acting for shards %s: %d policies", sorted(new), number)
 
     def _launch_due(self) -> None:
         now = time.monotonic()
         groups: dict[Access, list[Item]] = defaultdict(list)
+        decided = 0
         for policy in self.registry:
-            if policy.busy:
+            if self.shards.shard(policy.key) not in self._acting:
+                continue
+            decided += bool(policy.desired)
+            if policy.busy or policy.breaker.until > now:
                 continue
             if policy.deleting:
                 self._launch([policy], self._deletion.run(policy))
             elif not policy.running:
-                policy.schedule = policy.state = None
+                policy.schedule = policy.state = policy.settled = None
                 if self.reporter.stale(policy, now):
-                    self._launch([policy], self._idle(policy))
-            elif (due := self._due(policy, now)) is not Due.NOTHING:
+                    self._launch([policy], self.ticker.idle(policy))
+            elif (due := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:
                 access = self._access(policy)
                 if access is None or self._actors.pending(policy):
                     continue
+                self.metrics.late(now - policy.schedule.next())
                 groups[access].append((policy, due))
+        self.metrics.decided.set(decided)
         for access, items in groups.items():
-            self._launch([policy for policy, _ in items], self._tick(access, items))
+            self._launch([policy for policy, _ in items], self.ticker.run(access, items))
 
     def _due(self, policy: Policy, now: float) -> Due:
         interval, sense = float(policy.spec.interval_seconds), float(policy.spec.sense_seconds)
@@ -162,108 +170,18 @@ class Engine:
         task.add_done_callback(done)
 
     async def _sleep(self) -> None:
+        """Until something is due or happens; what happens within the window is gathered into one look."""
         now = time.monotonic()
-        waiting = [p for p in self.registry if p.running and not p.busy] if self.lease.held else []
-        schedules = [p.schedule for p in waiting if p.schedule is not None]
-        pause = min(IDLE_SECONDS, max(0.0, earliest(schedules, now + IDLE_SECONDS) - now))
+        waiting = [p for p in self.registry if p.running and not p.busy and p.breaker.until <= now]
+        mine = [p.schedule for p in waiting if p.schedule is not None and self.shards.shard(p.key) in self._acting]
+        pause = min(IDLE_SECONDS, max(0.0, earliest(mine, now + IDLE_SECONDS) - now))
+        shortest = max(self.settings.gather_seconds, SHORTEST_SECONDS)
         try:
-            async with asyncio.timeout(max(pause, self.settings.gather_seconds, SHORTEST_SECONDS)):
+            async with asyncio.timeout(max(pause, shortest)):
                 await self._wake.wait()
         except TimeoutError:
-            pass
+            return
+        await asyncio.sleep(max(0.0, now + shortest - time.monotonic()))
 
     def _access(self, policy: Policy) -> Access | None:
         return access_of(policy, self.settings, self.secrets)
-
-    async def _tick(self, access: Access, items: list[Item]) -> None:
-        """One batch: all of it shares a Prometheus, so a dead one holds up nobody else.
-
-        Each policy's writes and report run on their own, so slow ones hold up only that policy.
-        """
-        try:
-            answers = await self._ask(access, [policy for policy, _ in items])
-        finally:
-            for policy, due in items:
-                if policy.schedule is not None:
-                    policy.schedule.done(due, time.monotonic())
-        claims = self.registry.claims()
-        work: list[tuple[Policy, Entry | None, Exception | None]] = []
-        for policy, due in items:
-            try:
-                work.append((policy, self._prepare(policy, due, answers), None))
-            except Exception as error:
-                work.append((policy, None, error))
-        with self.metrics.decide_seconds.time():
-            outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
-        for policy, entry, failure in work:
-            outcome = None if entry is None else next(outcomes)
-            self._launch([policy], self._finish(policy, outcome, failure, claims))
-
-    async def _ask(self, access: Access, policies: list[Policy]) -> Answers:
-        queries = batch(
-            [p.subject for p in policies], self.settings.window_seconds, self.settings.resource_window_seconds
-        )
-        with self.metrics.sense_seconds.time():
-            return await self._sources.ask(access, queries)
-
-    def _prepare(self, policy: Policy, due: Due, answers: Answers) -> Entry | None:
-        """The policy's row of the batch; None where a target does not exist."""
-        found = policy.found(self.cache)
-        present = [found.get(pool) for pool in POOLS]
-        if any(deployment is None for deployment in found.values()):
-            policy.state, policy.readings = None, nothing_measured()
-            return None
-        replicas = tuple(d.replicas if d else 0 for d in present)
-        ready = tuple(d.ready if d else 0 for d in present)
-        now = time.monotonic()
-        policy.readings, policy.read_at = measure(answers, policy.subject, (ready[0], ready[1])), now
-        samples = to_samples(
-            policy.readings,
-            0.0,
-            self._epoch + now,
-            (replicas[0], replicas[1]),
-            (ready[0], ready[1]),
-            policy.annotations,
-        )
-        policy.learned = learned(policy, self.cache)
-        params = policy.params()
-        policy.actor, policy.actor_error = self._actors.get(policy)
-        if policy.state is None:
-            written = Status.model_validate(policy.status)
-            state = fresh_state(policy.actor, (replicas[0], replicas[1]), self._epoch + now)
-            restore_placement(state, written.placement)
-            policy.state = restore(state, params, written.stabilization, self._epoch + now)
-        state = with_stack(policy.state, policy.actor)
-        kind: Kind = "action" if due is Due.ACTION else "floor"
-        return Entry(params, state, samples, kind, policy.actor, policy.generation)
-
-    async def _finish(
-        self, policy: Policy, outcome: Outcome | None, error: Exception | None, claims: dict[Key, list[Claim]]
-    ) -> None:
-        """Write and report for one policy; its failure stays its own."""
-        try:
-            error = error or (outcome.error if outcome is not None else None)
-            findings = await self._judge.look(policy, outcome, claims)
-            applied = None
-            if error is not None:
-                log.error("%s/%s: the tick failed", *policy.key, exc_info=error)
-                self.metrics.errors.labels(*policy.key).inc()
-                findings.problems.insert(0, Problem("InternalError", f"the operator failed: {error!r}"))
-            elif outcome is not None and outcome.decision is not None:
-                policy.state = outcome.state
-                if findings.mode == "Auto" and findings.conflict is None and self._still(policy, outcome):
-                    applied = await self._actuator.apply(policy, outcome.decision)
-                    findings.placement_problem = applied.placement_problem
-            await self.reporter.report(policy, findings, outcome, applied, policy.found(self.cache))
-        except Exception:
-            log.exception("%s/%s: the report failed", *policy.key)
-            self.metrics.errors.labels(*policy.key).inc()
-
-    def _still(self, policy: Policy, outcome: Outcome) -> bool:
-        """Is this still the policy that was decided for? It may have been edited or deleted during the tick."""
-        return policy.running and policy.generation == outcome.entry.generation and self.lease.held
-
-    async def _idle(self, policy: Policy) -> None:
-        """A policy that is switched off or invalid: say so once."""
-        findings = await self._judge.look(policy, None, {})
-        await self.reporter.report(policy, findings, None, None, {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,6 +27,8 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+TOO_MANY_REQUESTS = 429
 
 PAGE = 500
 """Objects asked for at a time."""
@@ -80,6 +82,8 @@ class Kube:
         self.configuration = configuration
         self.timeout_seconds = timeout_seconds
         self._client = ApiClient(configuration)
+        self.on_back_off: Callable[[float], None] = lambda _: None
+        """Called with the seconds that the API server asks to be left alone for (429 with Retry-After)."""
 
     async def close(self) -> None:
         await self._client.close()
@@ -110,10 +114,12 @@ class Kube:
                 response = await self._client.call_api(*arguments, _request_timeout=timeout)
                 data = await response.read()
         except ApiException as error:
+            self._note_back_off(error.status, error.headers)
             raise KubeError(error.status or 0, _message(error.body, error.reason)) from error
         except Exception as error:  # credentials that cannot be renewed fail in as many ways as there are plugins
             raise KubeError(0, f"{method} {path}: {str(error) or type(error).__name__}") from error
         if not 200 <= response.status < 300:
+            self._note_back_off(response.status, response.headers)
             raise KubeError(response.status, _message(data, response.reason))
         try:
             answer = json.loads(data) if data else {}
@@ -122,6 +128,11 @@ class Kube:
         if not isinstance(answer, dict):
             raise KubeError(0, f"{method} {path}: the answer is no object: is a proxy in between?")
         return answer
+
+    def _note_back_off(self, status: int | None, headers: Any) -> None:
+        if status == TOO_MANY_REQUESTS:
+            text = str((headers or {}).get("Retry-After", ""))
+            self.on_back_off(float(text) if text.isdecimal() else 1.0)
 
     async def get(self, path: str) -> Json:
         return await self.request("GET", path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from rlscaler_operator.api import Condition, InvalidPolicy, RLScalingPolicy, Spe
 from rlscaler_operator.api.status import DecisionStatus, LastDecision, Learned, ObservationStatus, Originals
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.reporting.events import Reference
-from rlscaler_operator.schedule import Schedule
+from rlscaler_operator.schedule import Breaker, Schedule
 from rlscaler_operator.sensing.cache import Deployment, Key, WatchCache
 from rlscaler_operator.sensing.measure import Readings, nothing_measured
 from rlscaler_operator.sensing.queries import Subject
@@ -67,6 +67,9 @@ class Policy:
     """Monotonic time of the last status write."""
     reported_at: float = float("-inf")
     """Monotonic time of the last report."""
+    settled: tuple[object, ...] | None = None
+    """What the last report was made from, where everything it asked for is in force."""
+    breaker: Breaker = field(default_factory=Breaker)
     _params: tuple[object, Params] | None = None
 
     @property
@@ -119,6 +122,8 @@ class Registry:
     def __init__(self) -> None:
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, list[Policy]] | None = None
+        self.version = 0
+        """Grows whenever a policy comes, goes or changes its spec: who claims a Deployment may have changed."""
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(list(self._policies.values()))
@@ -134,18 +139,19 @@ class Registry:
         policy = self._policies.get(key)
         if policy is None or (uid and policy.uid != uid):
             return None
-        self._targets = None
+        self._changed()
         return self._policies.pop(key)
 
     def put(self, body: Mapping[str, Any]) -> Policy:
         """Take in a policy; an edit keeps what was remembered, a new object of the same name starts anew."""
         metadata = body["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
-        self._targets = None
-        old = self._policies.get(key)
+        old, deleting = self._policies.get(key), "deletionTimestamp" in metadata
         if old is None or old.uid != metadata.get("uid", ""):
+            self._changed()
             old = self._policies[key] = _adopt(key, body)
         elif old.generation != metadata.get("generation", 0):
+            self._changed()
             old.generation = metadata.get("generation", 0)
             before = old.parsed and old.deployments
             old.parsed, old.invalid = _parse(body)
@@ -154,14 +160,22 @@ class Registry:
         old.latest = _without_managed_fields(body)
         old.annotations = dict(metadata.get("annotations") or {})
         old.finalizers = list(metadata.get("finalizers") or ())
-        old.deleting = "deletionTimestamp" in metadata
+        if old.deleting != deleting:
+            self._changed()
+        old.deleting = deleting
         return old
 
-    def adopt_again(self) -> None:
-        """Start every policy anew from its object as last seen."""
-        for policy in list(self._policies.values()):
+    def _changed(self) -> None:
+        self._targets = None
+        self.version += 1
+
+    def adopt_again(self, which: Callable[[Key], bool] = lambda _: True) -> int:
+        """Start every policy of `which` anew from its object as last seen; their number."""
+        chosen = [policy for policy in self._policies.values() if which(policy.key)]
+        for policy in chosen:
             del self._policies[policy.key]
             self.put(policy.latest)
+        return len(chosen)
 
     def of_deployment(self, key: Key) -> list[Policy]:
         """The policies that name a Deployment."""

@@ -9,6 +9,10 @@ from enum import IntEnum
 
 HURRY_SECONDS = 1.0
 
+FAILURES = 3
+LONGEST_BREAK_SECONDS = 10.0
+"""Short: growth must not wait long once the cause has gone."""
+
 
 class Due(IntEnum):
     """What a policy is due for; an action includes a sensing tick."""
@@ -63,6 +67,24 @@ class Schedule:
             self.next_action += (1 + missed) * self.interval_seconds
         if self.next_action - self.next_sense < self.sense_seconds / 2:
             self.next_sense = self.next_action
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Leaves a policy alone for a while whose ticks keep failing: they would hold up those of the others."""
+
+    failures: int = 0
+    until: float = float("-inf")
+    """Monotonic time until which it is left alone."""
+
+    def failed(self, now: float) -> None:
+        """1, 2, 4, ... seconds from the third failure in a row on, never longer than `LONGEST_BREAK_SECONDS`."""
+        self.failures += 1
+        if self.failures >= FAILURES:
+            self.until = now + min(LONGEST_BREAK_SECONDS, 2.0 ** min(self.failures - FAILURES, 10))
+
+    def succeeded(self) -> None:
+        self.failures, self.until = 0, float("-inf")
 
 
 def earliest(schedules: Iterable[Schedule], default: float) -> float:

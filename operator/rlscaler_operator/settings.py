@@ -69,6 +69,16 @@ class Settings(BaseSettings):
     health_port: int | None = Field(default=None, ge=0, le=65535)
     """Port of `/healthz` (alive) and `/readyz` (alive and holding the lease); default: not served."""
 
+    external_scaler_host: str = "127.0.0.1"
+    """Address of the external scaler for KEDA."""
+
+    external_scaler_port: int | None = Field(default=None, ge=0, le=65535)
+    """Port of the external scaler for KEDA (gRPC; needs the extra `keda`); default: not served."""
+
+    external_scaler_tls_dir: Path | None = None
+    """Folder with `tls.crt` and `tls.key` of the external scaler, and with `ca.crt` where clients have to show a
+    certificate; default: no TLS."""
+
     audit_log: Path | None = None
     """File of one JSON line per decision; default: none."""
 
@@ -84,8 +94,13 @@ class Settings(BaseSettings):
     lease_namespace: str = "default"
     """Namespace of the Lease."""
 
-    lease_seconds: float = Field(default=15.0, ge=2, le=300)
-    """How long a holder that says nothing keeps the Lease. It renews every fifth of that."""
+    lease_seconds: float = Field(default=10.0, ge=2, le=300)
+    """How long a holder that says nothing keeps the Lease. It renews every fifth of that, and another operator acts at
+    most 1.2 times that after it died."""
+
+    shards: int = Field(default=1, ge=1, le=64)
+    """Parts into which the policies are split by consistent hash, each acted for by one operator at a time. Every
+    operator of a Lease needs the same number; run as many operators."""
 
     identity: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
     """Name of this process in the Lease."""
@@ -94,7 +109,10 @@ class Settings(BaseSettings):
     """Longest wait for one write to the API server; shorter when the lease runs out before."""
 
     write_concurrency: int = Field(default=8, ge=1, le=256)
-    """Writes under way at the same time."""
+    """Requests under way at the same time. Replicas go before statuses and Events."""
+
+    policy_deadline_seconds: float = Field(default=30.0, ge=1)
+    """Longest time for writing and reporting one policy's tick."""
 
     status_interval_seconds: float = Field(default=300.0, ge=1)
     """How often a status in which only measured values moved is written; changes of replicas, conditions or guards are

@@ -1,9 +1,10 @@
-"""Bringing one decision into the cluster: originals, then traffic weights, then replicas."""
+"""Bringing one decision into the cluster: growth, then originals and traffic weights, then what shrinks."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -24,12 +25,13 @@ from rlscaler_operator.api import PLURAL
 from rlscaler_operator.api.status import Originals, PoolCounts
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lease import Lease
+from rlscaler_operator.lanes import Lane, Lanes
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.status import merge_patch
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
 from rlscaler_rl.decision.types import POOLS, Decision
 
 
@@ -42,6 +44,11 @@ class Applied:
     placement_problem: Problem | None = None
 
     @property
+    def failed(self) -> bool:
+        """Did the API server not take a write for a reason that is nobody's decision?"""
+        return any(write.outcome == "Failed" for write in self.writes.values())
+
+    @property
     def complete(self) -> bool:
         return all(write.applied for write in self.writes.values())
 
@@ -50,17 +57,17 @@ class Applied:
 
 
 class Actuator:
-    """Writes decisions. Not more than `write_concurrency` requests at once."""
+    """Writes decisions; replicas and routes before anything that is only read by people."""
 
-    def __init__(self, kube: Kube, lease: Lease, cache: WatchCache, settings: Settings) -> None:
-        self._kube, self._lease, self._cache = kube, lease, cache
+    def __init__(self, kube: Kube, shards: Shards, lanes: Lanes, cache: WatchCache, settings: Settings) -> None:
+        self._kube, self._shards, self._lanes, self._cache = kube, shards, lanes, cache
         self._timeout = settings.write_timeout_seconds
-        self._slots = asyncio.Semaphore(settings.write_concurrency)
 
     async def apply(self, policy: Policy, decision: Decision) -> Applied:
-        """Weights move before replicas: a pool that shrinks has already handed its traffic over.
+        """Weights move before a pool shrinks: by then it has handed its traffic over.
 
         Where that could not be done, or the originals are not recorded yet, shrinking waits; growing never does.
+        Without `restoreOnDelete` the originals are recorded with the next status.
         """
         applied = Applied()
         changes = {
@@ -69,24 +76,35 @@ class Actuator:
             if policy.deployments[i] and decision.base[0, i] != decision.desired[0, i]
         }
         weights = (int(decision.weights[0, 0]), int(decision.weights[0, 1]))
-        async with self._slots:
-            if policy.originals is None and (changes or self._moves(policy, weights)):
-                policy.originals = self.picture(policy)
+        if policy.originals is None and (changes or self._moves(policy, weights)):
+            policy.originals = self.picture(policy)
+        growing = {pool: change for pool, change in changes.items() if change[1] > change[0]}
+        shrinking = {pool: change for pool, change in changes.items() if pool not in growing}
+        # Only where they are put back must the originals be on record before anything changes.
+        restores = policy.spec.restore_on_delete or FINALIZER in policy.finalizers
+        problem = await self._prepare(policy) if restores else None
+        applied.writes = await self._scale_all(policy, growing)
+        if not restores and shrinking:
             problem = await self._prepare(policy)
-            placed = await self._place(policy, weights)
-            applied.placement_problem = placed.problem or problem
-            settled = placed.settled and problem is None
-            now = {pool: change for pool, change in changes.items() if settled or change[1] > change[0]}
-            writes = await asyncio.gather(*(self._scale(policy, pool, *change) for pool, change in now.items()))
-        waiting = Write("Conflict", "not scaled down before originals and traffic weights are in force")
-        applied.writes = dict.fromkeys(changes, waiting) | dict(zip(now, writes, strict=True))
+        placed = await self._place(policy, weights)
+        applied.placement_problem = placed.problem or problem
+        if placed.settled and problem is None:
+            applied.writes |= await self._scale_all(policy, shrinking)
+        else:
+            waiting = Write("Conflict", "not scaled down before originals and traffic weights are in force")
+            applied.writes |= dict.fromkeys(shrinking, waiting)
         return applied
+
+    async def _scale_all(self, policy: Policy, changes: Mapping[str, tuple[int, int]]) -> dict[str, Write]:
+        writes = await asyncio.gather(*(self._scale(policy, pool, *change) for pool, change in changes.items()))
+        return dict(zip(changes, writes, strict=True))
 
     async def _prepare(self, policy: Policy) -> Problem | None:
         """The finalizer, and the originals where a restart finds them; tried again at the next tick."""
         try:
             if policy.spec.restore_on_delete != (FINALIZER in policy.finalizers):
-                await ensure_finalizer(self._kube, self._lease, policy, self._timeout)
+                async with self._lanes.enter(Lane.SCALE):
+                    await ensure_finalizer(self._kube, self._shards.of(policy.key), policy, self._timeout)
             if policy.originals is not None and policy.status.get("originals") != policy.originals.to_dict():
                 await self._record_originals(policy, policy.originals)
         except (KubeError, LeaseLostError) as error:
@@ -111,7 +129,9 @@ class Actuator:
         before = {name: value for name, value in policy.status.items() if name == "originals"}
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         body = {"status": merge_patch(before, {"originals": originals.to_dict()})}
-        await self._kube.patch(path, body, timeout_seconds=self._lease.write_timeout(self._timeout))
+        async with self._lanes.enter(Lane.SCALE):
+            timeout = self._shards.of(policy.key).write_timeout(self._timeout)
+            await self._kube.patch(path, body, timeout_seconds=timeout)
         policy.status["originals"] = originals.to_dict()
 
     def _original_weights(self, policy: Policy) -> PoolCounts | None:
@@ -124,11 +144,17 @@ class Actuator:
 
     async def _place(self, policy: Policy, weights: tuple[int, int]) -> Placed:
         backends = route_backends(policy)
+        lease = self._shards.of(policy.key)
         if backends is not None:
-            return await write_weights(self._kube, self._lease, self._cache, *backends, weights, self._timeout)
+            write = write_weights(self._kube, lease, self._cache, *backends, weights, self._timeout)
+            if not self._moves(policy, weights):
+                return await write
+            async with self._lanes.enter(Lane.SCALE):
+                return await write
         if policy.spec.placement.http_route is None and policy.annotations.get(ANNOTATION) != format_weights(weights):
             try:
-                await annotate(self._kube, self._lease, policy.key, weights, self._timeout)
+                async with self._lanes.enter(Lane.REPORT):
+                    await annotate(self._kube, lease, policy.key, weights, self._timeout)
             except (KubeError, LeaseLostError) as error:
                 return Placed(Problem("PolicyNotWritten", f"annotation {ANNOTATION}: {error}"), settled=False)
             policy.annotations[ANNOTATION] = format_weights(weights)
@@ -138,8 +164,10 @@ class Actuator:
         name = policy.deployments[POOLS.index(pool)]
         assert name is not None
         key = (policy.key[0], name)
-        began = time.monotonic()
-        write = await write_replicas(self._kube, self._lease, self._cache, key, base, desired, self._timeout)
+        async with self._lanes.enter(Lane.SCALE):
+            began = time.monotonic()
+            lease = self._shards.of(policy.key)
+            write = await write_replicas(self._kube, lease, self._cache, key, base, desired, self._timeout)
         if write.applied:
             policy.foreign.setdefault(name, ForeignWrites(desired)).written = desired
         return replace(write, seconds=time.monotonic() - began)

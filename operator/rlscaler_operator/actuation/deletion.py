@@ -14,12 +14,12 @@ from rlscaler_operator.api import is_true
 from rlscaler_operator.api.conditions import CONFLICTED
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.kube import Kube
-from rlscaler_operator.lease import Lease
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.measure import to_samples
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
 from rlscaler_rl.decision.shield import floor_tick
 from rlscaler_rl.decision.types import GUARDS, POOLS
 
@@ -31,8 +31,8 @@ RETRY_SECONDS = 2.0
 class Deletion:
     """Restores the originals of policies with our finalizer."""
 
-    def __init__(self, kube: Kube, lease: Lease, cache: WatchCache, events: Events, settings: Settings) -> None:
-        self._kube, self._lease, self._cache, self._events = kube, lease, cache, events
+    def __init__(self, kube: Kube, shards: Shards, cache: WatchCache, events: Events, settings: Settings) -> None:
+        self._kube, self._shards, self._cache, self._events = kube, shards, cache, events
         self._timeout = settings.write_timeout_seconds
         self._epoch = time.time() - time.monotonic()
 
@@ -41,6 +41,7 @@ class Deletion:
         if FINALIZER not in policy.finalizers:
             await asyncio.sleep(RETRY_SECONDS)
             return
+        lease = self._shards.of(policy.key)
         try:
             if is_true(policy.conditions, CONFLICTED):
                 text = "somebody else scales the targets: the replicas were left as they are"
@@ -48,7 +49,7 @@ class Deletion:
             elif policy.parsed is not None and policy.originals is not None and policy.spec.restore_on_delete:
                 done = await restore(
                     self._kube,
-                    self._lease,
+                    lease,
                     self._cache,
                     policy,
                     self._replicas(policy),
@@ -58,7 +59,7 @@ class Deletion:
                 await self._events.post(
                     policy.reference, "Normal", "Restored", "; ".join(done) or "nothing had changed"
                 )
-            await write_finalizer(self._kube, self._lease, policy, False, self._timeout)
+            await write_finalizer(self._kube, lease, policy, False, self._timeout)
         except (KubeError, LeaseLostError) as error:
             log.warning("%s/%s: not restored yet: %s", *policy.key, error)
             await asyncio.sleep(RETRY_SECONDS)

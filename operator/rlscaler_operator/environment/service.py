@@ -18,7 +18,7 @@ from rlscaler_operator.environment.exceptions import LiveEnvironmentError
 from rlscaler_operator.environment.meter import Meter, Spent, meter_query
 from rlscaler_operator.exceptions import KubeError, MetricsError, OperatorError
 from rlscaler_operator.kube import Kube, listed, load_configuration, object_path
-from rlscaler_operator.lease import Lease
+from rlscaler_operator.lanes import Lanes
 from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.cache import WatchCache
@@ -26,6 +26,7 @@ from rlscaler_operator.sensing.learn import learned
 from rlscaler_operator.sensing.measure import measure, to_samples
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import batch
+from rlscaler_operator.shards import Shards
 from rlscaler_rl.decision.types import POOLS, Decision, Params, Samples
 
 GATEWAY = "gateway.networking.k8s.io/v1"
@@ -49,9 +50,11 @@ class LiveService:
         self._policy: Policy = Registry().put(config.policy())
         if self._policy.parsed is None:
             raise LiveEnvironmentError(f"environment: {self._policy.invalid}")
-        self._lease = Lease(kube, self._settings)
+        self._lease = Shards(kube, self._settings)
         self._holding: asyncio.Task[None] | None = None
-        self._actuator = Actuator(kube, self._lease, self._cache, self._settings)
+        self._actuator = Actuator(
+            kube, self._lease, Lanes(self._settings.write_concurrency), self._cache, self._settings
+        )
         self._prometheus = Prometheus(Access(config.prometheus_url), self._settings.prometheus_timeout_seconds)
         self._meter = Meter(self._policy.subject)
         self._metered_at = 0.0

@@ -13,6 +13,7 @@ from uuid import uuid4
 from rlscaler_operator.api import KIND
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.kube import Kube, object_path
+from rlscaler_operator.lanes import Lane, Lanes
 
 log = logging.getLogger("rlscaler.events")
 
@@ -59,8 +60,8 @@ class Reference:
 class Events:
     """Posts Events; a failure to post is logged and nothing else."""
 
-    def __init__(self, kube: Kube, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._kube, self._identity, self._clock = kube, identity, clock
+    def __init__(self, kube: Kube, lanes: Lanes, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube, self._lanes, self._identity, self._clock = kube, lanes, identity, clock
         self._limiters: dict[str, Limiter] = {}
 
     def forget(self, reference: Reference, reason: str | None = None) -> None:
@@ -74,10 +75,10 @@ class Events:
         if not self._limiters.setdefault(about.uid, Limiter()).allows(reason, message, self._clock()):
             return
         log.info("%s/%s: %s: %s", about.namespace, about.name, reason, message)
+        body = self._body(about, type_, reason, message)
         try:
-            await self._kube.create(
-                object_path("v1", "events", about.namespace), self._body(about, type_, reason, message)
-            )
+            async with self._lanes.enter(Lane.REPORT):
+                await self._kube.create(object_path("v1", "events", about.namespace), body)
         except KubeError as error:
             log.warning("Event %s for %s/%s was not posted: %s", reason, about.namespace, about.name, error)
 

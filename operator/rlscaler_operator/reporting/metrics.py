@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
@@ -18,6 +21,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self._longest_lag = 0.0
+        self._series: dict[tuple[str, str], dict[tuple[Any, ...], Any]] = {}
         self.leader = Gauge("rlscaler_leader", "1 where this process holds the lease.", registry=registry)
         self.policies = Gauge("rlscaler_policies", "Policies known to this process.", registry=registry)
         self.decided = Gauge(
@@ -96,8 +100,21 @@ class Metrics:
         """The text format."""
         return generate_latest(self.registry)
 
+    def of(self, namespace: str, policy: str) -> Callable[..., Any]:
+        """`of(metric, *further labels)` gives the policy's series; looking one up by its labels is slow."""
+        series = self._series.setdefault((namespace, policy), {})
+
+        def one(metric: Any, *labels: str) -> Any:
+            child = series.get((metric, *labels))
+            if child is None:
+                child = series[metric, *labels] = metric.labels(namespace, policy, *labels)
+            return child
+
+        return one
+
     def forget(self, namespace: str, policy: str) -> None:
         """Remove every series of a policy."""
+        self._series.pop((namespace, policy), None)
         for metric in vars(self).values():
             if getattr(metric, "_labelnames", ())[:2] == LABELS:
                 metric.remove_by_labels({"namespace": namespace, "policy": policy})

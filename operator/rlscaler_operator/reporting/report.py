@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from rlscaler_operator.api import PLURAL, Condition, Status
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lease import Lease
+from rlscaler_operator.lanes import Lane, Lanes
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting import audit, findings, record, status
 from rlscaler_operator.reporting.events import Events
@@ -26,6 +25,7 @@ from rlscaler_operator.reporting.stabilization import to_status
 from rlscaler_operator.sensing.cache import Deployment, Key
 from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
 from rlscaler_rl.decision.types import OBSERVATIONS, POOLS, Decision
 
 if TYPE_CHECKING:
@@ -50,17 +50,17 @@ class Reporter:
     def __init__(
         self,
         kube: Kube,
-        lease: Lease,
+        shards: Shards,
+        lanes: Lanes,
         settings: Settings,
         events: Events,
         metrics: Metrics,
         forget: Callable[[Key, str], None],
     ) -> None:
         self._forget = forget
-        self._kube, self._lease, self._settings = kube, lease, settings
+        self._kube, self._shards, self._lanes, self._settings = kube, shards, lanes, settings
         self._events, self._metrics = events, metrics
         self._audit = audit.AuditLog(settings, metrics.audit_lost.inc)
-        self._slots = asyncio.Semaphore(settings.write_concurrency)
 
     def close(self) -> None:
         self._audit.close()
@@ -73,17 +73,17 @@ class Reporter:
 
     async def report(
         self, policy: Policy, found: Findings, outcome: Outcome | None, applied: Applied | None, deployments: Found
-    ) -> None:
-        """Report one tick. A status that cannot be written is tried again at the next one."""
+    ) -> bool:
+        """Report one tick. False where the status could not be written: it is tried again at the next one."""
         policy.reported_at = time.monotonic()
         now = datetime.now(UTC)
         before = policy.conditions
         policy.conditions, changed = findings.update(before, found, policy.generation, now)
         if outcome is not None and outcome.decision is not None:
             self._record(policy, found, outcome, outcome.decision, applied, now.timestamp())
-        self._measure(policy, outcome, deployments)
+        self.measure(policy, outcome, deployments)
         await self._post(policy, found, before, changed, applied)
-        await self._write(policy, outcome, deployments)
+        return await self._write(policy, outcome, deployments)
 
     def _record(
         self,
@@ -126,26 +126,28 @@ class Reporter:
             policy.spec.metrics.max_age_seconds,
         )
 
-    def _measure(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> None:
-        key, metrics = policy.key, self._metrics
+    def measure(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> None:
+        """Bring the policy's own metrics up to date."""
+        metrics = self._metrics
+        of = metrics.of(*policy.key)
         for signal, reading in policy.readings.items():
-            metrics.age.labels(*key, signal).set(reading.age_seconds)
+            of(metrics.age, signal).set(reading.age_seconds)
         for condition in policy.conditions:
-            metrics.condition.labels(*key, condition.type).set(condition.status == "True")
+            of(metrics.condition, condition.type).set(condition.status == "True")
         for pool, deployment in deployments.items():
             if deployment is not None:
-                metrics.replicas.labels(*key, pool, "current").set(deployment.replicas)
-                metrics.replicas.labels(*key, pool, "ready").set(deployment.ready)
-                metrics.replicas.labels(*key, pool, "desired").set(policy.desired.get(pool, deployment.replicas))
+                of(metrics.replicas, pool, "current").set(deployment.replicas)
+                of(metrics.replicas, pool, "ready").set(deployment.ready)
+                of(metrics.replicas, pool, "desired").set(policy.desired.get(pool, deployment.replicas))
         if outcome is None or outcome.decision is None:
             return
         for i, pool in enumerate(POOLS):
-            metrics.weight.labels(*key, pool).set(int(outcome.decision.weights[0, i]))
+            of(metrics.weight, pool).set(int(outcome.decision.weights[0, i]))
         for signal, _ in self._missing(policy, outcome):
-            metrics.unknown.labels(*key, signal).inc()
+            of(metrics.unknown, signal).inc()
         if outcome.observation is not None:
             for name, value in zip(OBSERVATIONS, outcome.observation.values[0], strict=True):
-                metrics.observation.labels(*key, name).set(float(value))
+                of(metrics.observation, name).set(float(value))
 
     async def _post(
         self,
@@ -205,26 +207,27 @@ class Reporter:
                 built[name] = policy.status[name]
         return built
 
-    async def _write(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> None:
+    async def _write(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> bool:
         now = time.monotonic()
         built = self._build(policy, outcome, deployments, time.time())
         due = now - policy.written_at >= self._settings.status_interval_seconds
         if not due and status.significant(built) == status.significant(policy.status):
-            return
+            return True
         patch = status.merge_patch(policy.status, built)
         if not patch:
             policy.written_at = now
-            return
+            return True
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         try:
-            async with self._slots:
-                timeout = self._lease.write_timeout(self._settings.write_timeout_seconds)
+            async with self._lanes.enter(Lane.REPORT):
+                timeout = self._shards.of(policy.key).write_timeout(self._settings.write_timeout_seconds)
                 await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
         except (KubeError, LeaseLostError) as error:
             if not (isinstance(error, KubeError) and error.status == 404 and await self._is_gone(policy)):
                 log.warning("%s/%s: status was not written: %s", *policy.key, error)
-            return
+            return False
         policy.status, policy.written_at = built, now
+        return True
 
     async def _is_gone(self, policy: Policy) -> bool:
         """A watch that was interrupted may have missed the deletion."""

@@ -34,7 +34,8 @@ def fill(table: str, n: int, columns: Mapping[str, Column], given: Mapping[str, 
         if value is None:
             raise ColumnError(f"{table}.{name}: has no default; pass an array of shape {(n, *trailing)}")
         try:
-            filled[name] = np.array(np.broadcast_to(np.asarray(value, dtype=dtype), (n, *trailing)))
+            filled[name] = column = np.empty((n, *trailing), dtype)
+            column[...] = value
         except ValueError as error:
             raise ColumnError(f"{table}.{name}: does not fit the shape {(n, *trailing)}: {error}") from error
     return filled

@@ -8,12 +8,14 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.actuation.apply import Actuator
+from rlscaler_operator.api import parse
 from rlscaler_operator.decisions import decide_all
 from rlscaler_operator.kube import Kube
-from rlscaler_operator.lease import Lease
+from rlscaler_operator.lanes import Lanes
 from rlscaler_operator.policies import Registry
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
 
 
 @pytest.fixture
@@ -32,10 +34,10 @@ def cache():
 
 @pytest.fixture
 def apply(kube, cache, entry, policy_body):
-    lease = Lease(kube, Settings())
-    lease._deadline = math.inf
+    shards = Shards(kube, Settings())
+    shards.leases[0]._deadline = math.inf
     policy = Registry().put(policy_body())
-    actuator = Actuator(kube, lease, cache, Settings())
+    actuator = Actuator(kube, shards, Lanes(8), cache, Settings())
     decision = decide_all([entry()])[0].decision
 
     async def run(base, desired):
@@ -52,8 +54,28 @@ async def test_originals_are_what_was_found_even_where_they_could_not_be_recorde
     assert "originals" not in policy.status
     cache.deployments["ns", "chat-gpu"].replicas = 3
     api_server.status = 200
-    policy, _ = await apply(3, 4)
+    policy, _ = await apply(3, 2)
     assert policy.status["originals"]["replicas"] == {"gpu": 2}
+
+
+async def test_growth_is_written_before_anything_else(api_server, apply):
+    policy, applied = await apply(2, 3)
+    assert applied.complete
+    assert api_server.paths[0].endswith("/deployments/chat-gpu/scale")
+    assert policy.originals.replicas.gpu == 2
+
+
+async def test_where_they_are_restored_originals_are_recorded_before_growth(api_server, apply, policy_body):
+    policy, _ = await apply(2, 2)
+    body = policy_body(generation=2)
+    policy.parsed = parse(body | {"spec": body["spec"] | {"restoreOnDelete": True}})
+    api_server.paths.clear()
+    _, applied = await apply(2, 3)
+    assert applied.complete
+    finalizer, originals, scale, *_ = api_server.paths
+    assert finalizer.endswith("/rlscalingpolicies/chat")
+    assert originals.endswith("/rlscalingpolicies/chat/status")
+    assert scale.endswith("/scale")
 
 
 async def test_shrinking_waits_until_the_originals_are_recorded(api_server, apply):

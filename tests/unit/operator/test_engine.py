@@ -9,16 +9,16 @@ from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.engine import IDLE_SECONDS, Engine
 from rlscaler_operator.kube import Kube
-from rlscaler_operator.lease import Lease
 from rlscaler_operator.schedule import Due, Schedule
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
 
 
 @pytest.fixture
 async def engine(api_server):
     settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", lease_seconds=60)
     kube = Kube(Configuration(host=api_server.url))
-    yield Engine(settings, kube, Lease(kube, settings))
+    yield Engine(settings, kube, Shards(kube, settings))
     await kube.close()
 
 
@@ -30,14 +30,14 @@ async def test_a_deposed_leader_does_not_spin_on_what_was_due(engine, policy_bod
 
 
 async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_server, policy_body):
-    engine.lease._deadline = math.inf
+    engine.shards.leases[0]._deadline = math.inf
     slow, quick = engine.registry.put(policy_body("slow")), engine.registry.put(policy_body("quick"))
     api_server.slow_path = "/slow"
     items = []
     for policy in (slow, quick):
         policy.schedule = Schedule.starting(30, 5, time.monotonic())
         items.append((policy, Due.SENSE))
-    engine._launch([slow, quick], engine._tick(engine._access(slow), items))
+    engine._launch([slow, quick], engine.ticker.run(engine._access(slow), items))
     async with asyncio.timeout(4):
         while quick.busy or not quick.conditions:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -50,15 +50,15 @@ async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_se
 
 async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_body):
     policy = engine.registry.put(policy_body())
-    answers = await engine._ask(engine._access(policy), [policy])
+    answers = await engine.ticker.ask(engine._access(policy), [policy])
     body = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}}
     engine.cache.put_deployment(body)
-    first = engine._prepare(policy, Due.SENSE, answers)
+    first = engine.ticker.prepare(policy, Due.SENSE, answers)
     policy.state, policy.state.stacked[0] = first.state, 3
     policy.status["placement"] = {"preference": "PreferCPU", "weights": {"gpu": 300, "cpu": 700}}
     del engine.cache.deployments["ns", "chat-gpu"]
-    assert engine._prepare(policy, Due.SENSE, answers) is None
+    assert engine.ticker.prepare(policy, Due.SENSE, answers) is None
     engine.cache.put_deployment(body)
-    again = engine._prepare(policy, Due.SENSE, answers)
+    again = engine.ticker.prepare(policy, Due.SENSE, answers)
     assert again.state.stacked[0] == 0
     assert again.state.weights[0].tolist() == [300, 700]

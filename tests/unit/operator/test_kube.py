@@ -9,8 +9,8 @@ from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.kube import Kube
-from rlscaler_operator.lease import Lease
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
 
 
 @pytest.fixture
@@ -43,13 +43,13 @@ async def test_credentials_that_cannot_be_renewed_are_an_error_of_the_api_server
 )
 async def test_the_lease_survives_any_answer(api_server, kube, text):
     api_server.text = text
-    lease = Lease(kube, Settings(lease_seconds=2))
-    running = asyncio.create_task(lease.run())
+    shards = Shards(kube, Settings(lease_seconds=2))
+    running = asyncio.create_task(shards.run())
     async with asyncio.timeout(5):
         while api_server.asked < 2:
             assert not running.done()
             await asyncio.sleep(0.01)
-    lease._deadline, lease._held = math.inf, {"spec": 7}
+    shards.leases[0]._deadline, shards.leases[0]._held = math.inf, {"spec": 7}
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

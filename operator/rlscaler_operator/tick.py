@@ -1,0 +1,233 @@
+"""One batch of policies that are due: ask their Prometheus once, decide once, then write and report for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from rlscaler_operator.actors import Actors
+from rlscaler_operator.actuation.apply import Actuator, route_backends
+from rlscaler_operator.actuation.ownership import Claim
+from rlscaler_operator.api import Status
+from rlscaler_operator.decisions import Entry, Kind, Outcome, decide_all, fresh_state, with_stack
+from rlscaler_operator.judge import Judge
+from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.reporting.findings import Problem
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.report import Reporter
+from rlscaler_operator.reporting.stabilization import restore, restore_placement
+from rlscaler_operator.schedule import Due
+from rlscaler_operator.sensing.access import Access
+from rlscaler_operator.sensing.cache import Key, WatchCache
+from rlscaler_operator.sensing.learn import learned
+from rlscaler_operator.sensing.measure import measure, nothing_measured, to_samples
+from rlscaler_operator.sensing.prometheus import Answers, Sources
+from rlscaler_operator.sensing.queries import batch
+from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
+from rlscaler_rl.decision.types import POOLS
+
+log = logging.getLogger("rlscaler.tick")
+
+CHUNK = 25
+"""Policies handled between two looks at everything else that waits: some 10 ms."""
+
+Item = tuple[Policy, Due]
+T = TypeVar("T")
+Launch = Callable[[list[Policy], Coroutine[Any, Any, None]], None]
+
+
+class Ticker:
+    """Runs batches. Everything that it needs to remember is in the policies."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        shards: Shards,
+        cache: WatchCache,
+        registry: Registry,
+        metrics: Metrics,
+        actors: Actors,
+        judge: Judge,
+        actuator: Actuator,
+        reporter: Reporter,
+        launch: Launch,
+    ) -> None:
+        self._settings, self._shards, self._cache, self._registry = settings, shards, cache, registry
+        self._metrics, self._actors, self._judge = metrics, actors, judge
+        self._actuator, self._reporter, self._launch = actuator, reporter, launch
+        self.sources = Sources(settings.prometheus_timeout_seconds)
+        self._epoch = time.time() - time.monotonic()
+
+    async def run(self, access: Access, items: list[Item]) -> None:
+        """One batch: all of it shares a Prometheus, so a dead one holds up nobody else.
+
+        Each policy's writes and report run on their own, so slow ones hold up only that policy.
+        """
+        began = time.monotonic()
+        try:
+            answers = await self.ask(access, [policy for policy, _ in items])
+        finally:
+            for policy, due in items:
+                if policy.schedule is not None:
+                    policy.schedule.done(due, time.monotonic())
+        seconds = {"sense": time.monotonic() - began}
+        work: list[tuple[Policy, Entry | None, Exception | None]] = []
+        async for policy, due in _in_chunks(items):
+            try:
+                work.append((policy, self.prepare(policy, due, answers), None))
+            except Exception as error:
+                work.append((policy, None, error))
+        began = time.monotonic()
+        outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
+        seconds["decide"] = time.monotonic() - began
+        self._metrics.decide_seconds.observe(seconds["decide"])
+        claims = self._registry.claims()
+        async for policy, entry, failure in _in_chunks(work):
+            outcome = None if entry is None else next(outcomes)
+            if outcome is not None:
+                outcome.seconds = seconds
+                if self._settled(policy, outcome):
+                    policy.state = outcome.state
+                    self._reporter.measure(policy, outcome, policy.found(self._cache))
+                    continue
+            self._launch([policy], self.finish(policy, outcome, failure, claims))
+
+    async def ask(self, access: Access, policies: list[Policy]) -> Answers:
+        """The answers for all `policies`; never raises."""
+        queries = batch(
+            [p.subject for p in policies], self._settings.window_seconds, self._settings.resource_window_seconds
+        )
+        with self._metrics.sense_seconds.time():
+            return await self.sources.ask(access, queries)
+
+    def prepare(self, policy: Policy, due: Due, answers: Answers) -> Entry | None:
+        """The policy's row of the batch; None where a target does not exist."""
+        found = policy.found(self._cache)
+        present = [found.get(pool) for pool in POOLS]
+        if any(deployment is None for deployment in found.values()):
+            policy.state, policy.readings = None, nothing_measured()
+            return None
+        replicas = tuple(d.replicas if d else 0 for d in present)
+        ready = tuple(d.ready if d else 0 for d in present)
+        now = time.monotonic()
+        policy.readings, policy.read_at = measure(answers, policy.subject, (ready[0], ready[1])), now
+        samples = to_samples(
+            policy.readings,
+            0.0,
+            self._epoch + now,
+            (replicas[0], replicas[1]),
+            (ready[0], ready[1]),
+            policy.annotations,
+        )
+        policy.learned = learned(policy, self._cache)
+        params = policy.params()
+        policy.actor, policy.actor_error = self._actors.get(policy)
+        if policy.state is None:
+            written = Status.model_validate(policy.status)
+            state = fresh_state(policy.actor, (replicas[0], replicas[1]), self._epoch + now)
+            restore_placement(state, written.placement)
+            policy.state = restore(state, params, written.stabilization, self._epoch + now)
+        state = with_stack(policy.state, policy.actor)
+        kind: Kind = "action" if due is Due.ACTION else "floor"
+        return Entry(params, state, samples, kind, policy.actor, policy.generation)
+
+    def _settled(self, policy: Policy, outcome: Outcome) -> bool:
+        """Would judging, applying and reporting find just what they found last time?
+
+        A thousand quiet policies are then a few array operations. Actions always take the whole way.
+        """
+        decision = outcome.decision
+        if policy.settled is None or decision is None or outcome.entry.kind == "action":
+            return False
+        if time.monotonic() - policy.written_at >= self._settings.status_interval_seconds:
+            return False
+        return bool((decision.desired == decision.base).all()) and policy.settled == self._signature(policy, outcome)
+
+    def _signature(self, policy: Policy, outcome: Outcome) -> tuple[object, ...]:
+        """Everything that findings and writes of a tick that changes no replicas depend on."""
+        decision, limit = outcome.decision, policy.spec.metrics.max_age_seconds
+        assert decision is not None
+        namespace, names = policy.key[0], [name for name in policy.deployments if name]
+        backends = route_backends(policy)
+        deployments = [self._cache.deployments.get((namespace, name)) for name in names]
+        return (
+            self._registry.version,
+            policy.generation,
+            sorted(policy.annotations.items()),
+            tuple(policy.finalizers),
+            [(d.replicas, d.ready, d.uid, d.manager, d.deleting) if d else None for d in deployments],
+            [self._cache.autoscaler_of(namespace, name) for name in names],
+            [(r.reason, r.age_seconds > limit) for r in policy.readings.values()],
+            self._cache.routes.get(backends[0]) if backends else None,
+            None if policy.actor_error is None else str(policy.actor_error),
+            policy.learned,
+            int(decision.flags[0]),
+            int(decision.placement[0]),
+            decision.weights[0].tolist(),
+            policy.fallback_flags,
+        )
+
+    async def finish(
+        self, policy: Policy, outcome: Outcome | None, error: Exception | None, claims: dict[Key, list[Claim]]
+    ) -> None:
+        """Write and report for one policy; its failure stays its own, and so does its slowness."""
+        policy.settled = None
+        try:
+            async with asyncio.timeout(self._settings.policy_deadline_seconds):
+                fine = await self._finish(policy, outcome, error, claims)
+        except TimeoutError:
+            log.error("%s/%s: not done within policyDeadlineSeconds", *policy.key)
+            fine = False
+        except Exception:
+            log.exception("%s/%s: the report failed", *policy.key)
+            fine = False
+        if fine:
+            policy.breaker.succeeded()
+        else:
+            self._metrics.errors.labels(*policy.key).inc()
+            policy.breaker.failed(time.monotonic())
+
+    async def _finish(
+        self, policy: Policy, outcome: Outcome | None, error: Exception | None, claims: dict[Key, list[Claim]]
+    ) -> bool:
+        """False where something failed that is not the user's to correct."""
+        error = error or (outcome.error if outcome is not None else None)
+        decided = outcome is not None and outcome.decision is not None and error is None
+        signature = self._signature(policy, outcome) if decided and outcome is not None else None
+        findings = await self._judge.look(policy, outcome, claims)
+        applied = None
+        if error is not None:
+            log.error("%s/%s: the tick failed", *policy.key, exc_info=error)
+            findings.problems.insert(0, Problem("InternalError", f"the operator failed: {error!r}"))
+        elif outcome is not None and outcome.decision is not None:
+            policy.state = outcome.state
+            if findings.mode == "Auto" and findings.conflict is None and self._still(policy, outcome):
+                applied = await self._actuator.apply(policy, outcome.decision)
+                findings.placement_problem = applied.placement_problem
+        written = await self._reporter.report(policy, findings, outcome, applied, policy.found(self._cache))
+        in_force = applied is None or (applied.complete and applied.placement_problem is None)
+        if written and in_force and findings.conflict is None:
+            policy.settled = signature
+        return error is None and not (applied is not None and applied.failed)
+
+    def _still(self, policy: Policy, outcome: Outcome) -> bool:
+        """Is this still the policy that was decided for? It may have been edited or deleted during the tick."""
+        same = policy.running and policy.generation == outcome.entry.generation
+        return same and self._shards.of(policy.key).held
+
+    async def idle(self, policy: Policy) -> None:
+        """A policy that is switched off or invalid: say so once."""
+        findings = await self._judge.look(policy, None, {})
+        await self._reporter.report(policy, findings, None, None, {})
+
+
+async def _in_chunks(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items; everything else may run after each chunk."""
+    for number, item in enumerate(items, start=1):
+        yield item
+        if number % CHUNK == 0:
+            await asyncio.sleep(0)
