@@ -1,7 +1,7 @@
-"""Actors that stand in for the trained network; everything around them is the code that runs live.
+"""Actors around and in place of the trained network; everything around them is the code that runs live.
 
-They are controls: if the trained policy does not beat them visibly, the shield did the work and the comparison says
-nothing about the policy.
+All but `Configured` are controls: if the trained policy does not beat them visibly, the shield did the work and the
+comparison says nothing about the policy.
 """
 
 from __future__ import annotations
@@ -9,8 +9,23 @@ from __future__ import annotations
 import numpy as np
 
 from rlscaler_rl.decision.action import HEADS, from_indices, head_probabilities, one_hot
+from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.types import OBSERVATIONS, Float, Float32, Placement
+from rlscaler_rl.decision.spec import SpecSettings, with_spec
+from rlscaler_rl.decision.types import OBSERVATIONS, Float, Float32, Params, Placement
+
+
+class Configured:
+    """A network under a spec of its own, as a user would tune it; it acts outside its envelope too."""
+
+    def __init__(self, actor: ActorLike, settings: SpecSettings) -> None:
+        self.manifest = actor.manifest.model_copy(update={"envelope": None})
+        self.probabilities = actor.probabilities
+        self.settings = settings
+
+    def configure(self, params: Params) -> Params:
+        """The policy's spec (N rows) with the settings."""
+        return with_spec(params, self.settings)
 
 
 class RandomActor:

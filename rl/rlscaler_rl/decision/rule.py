@@ -14,6 +14,7 @@ from rlscaler_rl.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, up
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.reactive import MANY, ROUNDING, whole_replicas
+from rlscaler_rl.decision.spec import SpecSettings, with_spec
 from rlscaler_rl.decision.types import Bool, Float, Float32, Int, Params, Placement, Samples, State
 
 Value = Float | float
@@ -74,19 +75,17 @@ class Rule:
 
     def configure(self, params: Params) -> Params:
         """The policy's spec (N rows) with what the settings change of it; `params` itself stays as it is."""
-        chosen, changed = self.settings, params.copy()
-        if chosen.reactive_floor is not None:
-            changed.reactive_floor[:] = chosen.reactive_floor
-        if chosen.target_utilization is not None:
-            changed.target_utilization[:] = _per_row(chosen.target_utilization)
-        if chosen.min_replicas is not None:
-            raised = np.maximum(params.min_replicas, np.asarray(chosen.min_replicas, np.int32))
-            changed.min_replicas[:] = np.minimum(raised, params.max_replicas)
-        for direction, window in enumerate((chosen.scale_up_window_seconds, chosen.scale_down_window_seconds)):
-            if window is not None:
-                changed.stabilization_seconds[:, direction] = window
-        changed.has_behavior |= (changed.stabilization_seconds > 0).any(axis=1)
-        return changed
+        chosen = self.settings
+        return with_spec(
+            params,
+            SpecSettings(
+                min_replicas=chosen.min_replicas,
+                reactive_floor=chosen.reactive_floor,
+                target_utilization=chosen.target_utilization,
+                scale_up_window_seconds=chosen.scale_up_window_seconds,
+                scale_down_window_seconds=chosen.scale_down_window_seconds,
+            ),
+        )
 
 
 def rule_replicas(params: Params, state: State, samples: Samples, settings: RuleSettings = DEFAULT_SETTINGS) -> Int:

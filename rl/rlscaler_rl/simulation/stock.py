@@ -101,3 +101,20 @@ def _padded(scenarios: Scenarios, seconds: int) -> Scenarios:
         return scenarios
     rate, arrivals = (np.pad(load, ((0, 0), (0, missing))) for load in (scenarios.rate, scenarios.arrivals))
     return replace(scenarios, rate=rate, arrivals=arrivals)
+
+
+class Chunks:
+    """Episodes drawn `size` at a time by `draw`, handed out in any number; nobody gets what another got before."""
+
+    def __init__(self, draw: Take, size: int = 256) -> None:
+        self._draw, self._size = draw, size
+        self._left: Scenarios | None = None
+
+    def __call__(self, n: int) -> Scenarios:
+        """(n,) episodes."""
+        parts = [] if self._left is None else [self._left]
+        while sum(map(len, parts)) < n:
+            parts.append(self._draw(self._size))
+        pool = type(parts[0]).concat(parts)
+        self._left = pool.take(slice(n, None)) if len(pool) > n else None
+        return pool.take(slice(0, n))

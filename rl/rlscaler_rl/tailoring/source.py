@@ -12,6 +12,7 @@ from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.simulation.randomisation import PATTERNS
 from rlscaler_rl.simulation.scenario import Scenarios, build
+from rlscaler_rl.simulation.stock import Chunks
 from rlscaler_rl.simulation.tables import CVS
 from rlscaler_rl.tailoring.history import GROWTH, History
 from rlscaler_rl.tailoring.service import Service
@@ -20,9 +21,6 @@ from rlscaler_rl.workloads import Part, TraceLoads
 ERROR = 0.1
 """Relative: how far SLO, prices and mean cold starts are drawn around the policy's, and what a replica really carries
 around what the policy believes."""
-
-CHUNK = 256
-"""Episodes drawn at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +57,7 @@ class ServiceSource:
         self.recorded = TraceLoads(Part.TRAIN, recordings=[history.recording])
         self.reference = history.recording.reference
         self.levels = np.percentile(history.recording.pieces[Part.TRAIN][0], [1, 50, 100])
-        self.stock: Scenarios | None = None
-
-    def take(self, n: int) -> Scenarios:
-        """(n,) episodes that nobody was given before."""
-        parts = [] if self.stock is None else [self.stock]
-        while sum(map(len, parts)) < n:
-            parts.append(self.draw(CHUNK))
-        pool = type(parts[0]).concat(parts)
-        self.stock = pool.take(slice(n, None)) if len(pool) > n else None
-        return pool.take(slice(0, n))
+        self.take = Chunks(self.draw)
 
     def draw(self, n: int) -> Scenarios:
         """(n,) episodes."""

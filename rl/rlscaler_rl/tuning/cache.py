@@ -14,6 +14,7 @@ from optuna.distributions import distribution_to_json
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rlscaler_rl.decision.types import Float
+from rlscaler_rl.tuning import networks
 from rlscaler_rl.tuning.contenders import CONTENDERS, Controller, Tunable
 from rlscaler_rl.tuning.errors import TuningError
 from rlscaler_rl.tuning.spaces import Found
@@ -48,6 +49,9 @@ class Record(BaseModel):
 
     space: str
     """Digest of what was searched."""
+
+    network: str | None = None
+    """SHA-256 of the network that the settings are around, where it was trained for the workload; else the bundled."""
 
     @property
     def key(self) -> Key:
@@ -143,4 +147,12 @@ def tuned(contender: str, workload: str | None = None, fold: int | None = None) 
     without settings of its own gets those for all loads. Raises TuningError.
     """
     record = record_of(contender, workload, fold)
-    return lambda rate: CONTENDERS[contender].controller(record.found, rate)
+    tunable = with_network(CONTENDERS[contender], record, shipped())
+    return lambda rate: tunable.controller(record.found, rate)
+
+
+def with_network(tunable: Tunable, record: Record, path: Path) -> Tunable:
+    """The contender around the network that the record names. Raises TuningError where that is not there."""
+    if record.network is None or record.workload is None:
+        return tunable
+    return tunable.around(networks.load(record.workload, record.network, path))

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rlscaler_rl.training.distributed import map_runs
-from rlscaler_rl.tuning import cache
+from rlscaler_rl.tuning import cache, networks
 from rlscaler_rl.tuning.cache import Record, Tuned
 from rlscaler_rl.tuning.contenders import CONTENDERS
-from rlscaler_rl.tuning.job import Job, tune
+from rlscaler_rl.tuning.job import Job, Tuning, tune
 from rlscaler_rl.tuning.score import digest, probe, tune_part
 from rlscaler_rl.tuning.spaces import Found
 
@@ -59,7 +59,10 @@ def refresh(
     with _progress(console) as progress:
         task = progress.add_task("tuning", total=len(wanted))
         for part in phases:
-            for job, record in zip(part, _results(part, tuned, ray), strict=True):
+            for job, made in zip(part, _results(part, tuned, ray), strict=True):
+                record = made.record
+                if made.artefact is not None and job.workload is not None:
+                    networks.save(made.artefact, job.workload, path or cache.shipped())
                 tuned = tuned.merged([record], {job.contender: probes[job.contender]})
                 cache.save(tuned, path)
                 progress.update(task, advance=1, description=job.label)
@@ -77,7 +80,7 @@ def check(jobs: Sequence[Job], path: Path | None, console: Console) -> bool:
     return not found
 
 
-def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Record]:
+def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Tuning]:
     """In the order of `jobs`; searches start from what was found before them."""
     tasks = [(job, _known(job, tuned)) for job in jobs]
     return map(_tune, tasks) if ray is None or not tasks else map_runs(_tune, tasks, ray)
@@ -95,7 +98,7 @@ def _known(job: Job, tuned: Tuned) -> list[Found]:
     return found
 
 
-def _tune(task: tuple[Job, list[Found]]) -> Record:
+def _tune(task: tuple[Job, list[Found]]) -> Tuning:
     return tune(*task)
 
 

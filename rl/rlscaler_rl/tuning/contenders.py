@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from rlscaler_rl.baselines.actors import Configured
 from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight
@@ -14,6 +15,7 @@ from rlscaler_rl.baselines.keda import KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 from rlscaler_rl.baselines.settings import stacked
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static
+from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.rule import Rule
 from rlscaler_rl.decision.types import Float
@@ -39,6 +41,13 @@ class Tunable:
     settings: Callable[[Found], Any]
     make: Callable[[Any, Float], Controller]
     """(settings, rate (N, T)) -> a controller of N episodes."""
+
+    trains: bool = False
+    """Its settings are around a network, which is fine-tuned for the workload before they are searched."""
+
+    def around(self, actor: ActorLike) -> Tunable:
+        """With another network inside."""
+        return replace(self, make=lambda chosen, rate: Configured(actor, chosen))
 
     def starts(self) -> list[Found]:
         """The default, alone and over standing capacity: what bursts need most, and hard to hit by chance."""
@@ -104,6 +113,15 @@ CONTENDERS: dict[str, Tunable] = {
             spaces.STATIC_DEFAULT,
             spaces.static,
             lambda chosen, rate: Static(chosen),
+        ),
+        Tunable(
+            "ppo",
+            "PPO",
+            spaces.PPO,
+            spaces.PPO_DEFAULT,
+            spaces.ppo,
+            lambda chosen, rate: Configured(bundled.load("ppo"), chosen),
+            trains=True,
         ),
         Tunable(
             "hindsight",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.tuning.cache import Key, Record, space_digest
-from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
+from rlscaler_rl.tuning.networks import Artefact, train, trainable
 from rlscaler_rl.tuning.score import FOLDS, WORKLOADS, digest, scores, tune_part
-from rlscaler_rl.tuning.search import search
+from rlscaler_rl.tuning.search import Trial, search
 from rlscaler_rl.tuning.spaces import Found
 from rlscaler_rl.workloads import HELD_OUT
 
@@ -22,6 +26,9 @@ ALL = "all"
 BUDGET = 300
 EPISODES = 12
 FINALISTS = 8
+TRAINING = FineTuning(
+    steps=1_500_000, seconds=math.inf, learning_rate=5e-4, batch_size=2048, entropy=0.003, candidates=10
+)
 JUDGED_SEED = 1
 """The finalists are judged on other draws from the tune part than those that made them finalists."""
 
@@ -41,6 +48,8 @@ class Job:
 
     episodes: int = EPISODES
     traces: Path | None = None
+    training: FineTuning = TRAINING
+    """Of a contender that trains."""
 
     @property
     def key(self) -> Key:
@@ -52,35 +61,53 @@ class Job:
         return f"{CONTENDERS[self.contender].label}, {self.workload or 'all loads'}{fold}"
 
 
-def tune(job: Job, known: Sequence[Found] = ()) -> Record:
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What came of a job."""
+
+    record: Record
+    artefact: Artefact | None = None
+    """The network that was trained for it."""
+
+
+def tune(job: Job, known: Sequence[Found] = ()) -> Tuning:
     """Search at the fluid level, judge the best, the default and what was `known` at the request level, keep the best.
 
-    `known`: settings to start from beside the contender's own, such as those tuned for all loads.
+    `known`: settings to start from beside the contender's own, such as those tuned for all loads. A contender that
+    trains spends half of the trials around the general network; under the best of them a network is trained for the
+    workload, and the rest is spent around that.
     """
     tunable = CONTENDERS[job.contender]
     screening = tune_part(job.workload, job.fold, job.episodes, traces=job.traces)
-    trials = search(
-        tunable.space,
-        [*tunable.starts(), *known],
-        lambda found: scores(tunable, found, screening, "fluid").mean(axis=1),
-        job.budget,
-    )
+    artefact, budget, starts = None, job.budget, [*tunable.starts(), *known]
+    if job.workload is not None and tunable.trains and trainable(job.workload):
+        budget = max(job.budget // 2, 1)
+        best = _searched(tunable, starts, screening, budget)[0].found
+        artefact = train(job.workload, best, job.training, traces=job.traces)
+        tunable, starts = tunable.around(artefact.actor()), [*starts, best]
+    trials = _searched(tunable, starts, screening, budget)
     judged = tune_part(job.workload, job.fold, job.episodes, JUDGED_SEED, job.traces)
     finalists = [tunable.default, *known, *(trial.found for trial in trials[: job.finalists])]
     j = scores(tunable, finalists, judged, "request").mean(axis=1)
-    best = int(np.argmin(j))
-    return Record(
+    best_of_them = int(np.argmin(j))
+    record = Record(
         contender=job.contender,
         workload=job.workload,
         fold=job.fold,
-        found=finalists[best],
-        j=round(float(j[best]), 4),
+        found=finalists[best_of_them],
+        j=round(float(j[best_of_them]), 4),
         default_j=round(float(j[0]), 4),
-        trials=len(trials),
+        trials=job.budget if artefact else len(trials),
         episodes=len(judged),
         loads=digest(screening)[:12],
         space=space_digest(tunable),
+        network=artefact.manifest.digest if artefact else None,
     )
+    return Tuning(record, artefact)
+
+
+def _searched(tunable: Tunable, starts: Sequence[Found], screening: Scenarios, budget: int) -> list[Trial]:
+    return search(tunable.space, starts, lambda found: scores(tunable, found, screening, "fluid").mean(axis=1), budget)
 
 
 def jobs(contenders: tuple[str, ...] = (), workloads: tuple[str, ...] = (), **options: object) -> list[Job]:

@@ -24,7 +24,7 @@ CONTROLS = ("random", "frozen", "unscaled", "untrained")
 HPA_TARGETS = (0.5, 0.6, 0.7, 0.9)
 """Utilization targets swept beside the default of 80 %, to show HPA's own cost-late front."""
 
-FOR_ALL = ("hpa", "rule")
+FOR_ALL = ("ppo", "hpa", "rule")
 """Also shown with one setting for all loads, as a policy has to do with one network."""
 
 

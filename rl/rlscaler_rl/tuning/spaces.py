@@ -17,6 +17,7 @@ from rlscaler_rl.baselines.hpa import HpaSettings
 from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, KpaSettings
 from rlscaler_rl.baselines.simple import RecentSettings, StaticSettings
 from rlscaler_rl.decision.rule import RuleSettings
+from rlscaler_rl.decision.spec import SpecSettings
 from rlscaler_rl.decision.types import Placement
 
 Space = dict[str, BaseDistribution]
@@ -261,3 +262,28 @@ HINDSIGHT_DEFAULT: Found = {"target": 0.85, "lead": 1.25, "smooth": 1, "placemen
 
 def hindsight(found: Found) -> HindsightSettings:
     return HindsightSettings(found["target"], found["lead"], float(found["smooth"]), found["placement"])
+
+
+PPO: Space = {
+    **MIN_REPLICAS,
+    "reactive_floor": CategoricalDistribution([True, False]),
+    "target_utilization": FloatDistribution(0.4, 1.0),
+    "down_window": _seconds(300),
+}
+PPO_DEFAULT: Found = {
+    "min_gpu": 1,
+    "min_cpu": 1,
+    "reactive_floor": True,
+    "target_utilization": 0.8,
+    "down_window": 0,
+}
+
+
+def ppo(found: Found) -> SpecSettings:
+    return SpecSettings(
+        min_replicas=(found["min_gpu"], found["min_cpu"]),
+        reactive_floor=found["reactive_floor"],
+        target_utilization=found["target_utilization"],
+        scale_up_window_seconds=0.0,
+        scale_down_window_seconds=float(found["down_window"]),
+    )

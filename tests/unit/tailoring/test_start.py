@@ -17,9 +17,10 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.tailoring.errors import TailoringError
 from rlscaler_rl.tailoring.source import ServiceSource
-from rlscaler_rl.tailoring.start import load_start, weights_of
+from rlscaler_rl.tailoring.start import load_start
 from rlscaler_rl.training.export import NumpyActor
 from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.training.network import weights_of
 from rlscaler_rl.training.train import make_model
 
 
@@ -41,7 +42,7 @@ def stacked() -> np.ndarray:
 
 def test_the_bundled_policys_weights_act_as_its_graph_does():
     start, actor = load_start(None), bundled.load("ppo")
-    ours = start.actor(start.manifest).probabilities(stacked())
+    ours = start.network.actor(start.manifest).probabilities(stacked())
     assert np.allclose(ours, actor.probabilities(stacked()), atol=1e-6)
 
 
@@ -51,22 +52,25 @@ def test_a_model_takes_over_the_weights_under_its_own_standardisation(model):
     model.policy.mlp_extractor.calibrate(np.random.default_rng(1).normal(0.3, 0.2, (99, width)).astype(np.float32))
     start.put_into(model.policy)
     theirs = NumpyActor.of(model.policy, start.manifest).probabilities(stacked())
-    assert np.allclose(theirs, start.actor(start.manifest).probabilities(stacked()), atol=1e-5)
+    assert np.allclose(theirs, start.network.actor(start.manifest).probabilities(stacked()), atol=1e-5)
 
 
 def test_an_archive_and_a_graph_of_the_same_weights_start_alike(model, tmp_path):
     load_start(None).put_into(model.policy)
     model.save(tmp_path / "best_model.zip")
     archived, exported = load_start(str(tmp_path / "best_model.zip")), load_start(None)
-    for (weight, bias), (other_weight, other_bias) in zip(archived.layers, exported.layers, strict=True):
+    for (weight, bias), (other_weight, other_bias) in zip(
+        archived.network.layers, exported.network.layers, strict=True
+    ):
         assert np.allclose(weight, other_weight, atol=1e-6)
         assert np.allclose(bias, other_bias, atol=1e-6)
 
 
 def test_other_sizes_are_refused(model):
     start = load_start(None)
-    weight, bias = start.layers[0]
-    narrow = replace(start, layers=((weight[:, :-1], bias[:-1]), *start.layers[1:]))
+    weight, bias = start.network.layers[0]
+    layers = ((weight[:, :-1], bias[:-1]), *start.network.layers[1:])
+    narrow = replace(start, network=replace(start.network, layers=layers))
     with pytest.raises(TailoringError, match="its layers are"):
         narrow.put_into(model.policy)
 

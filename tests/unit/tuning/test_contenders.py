@@ -12,6 +12,7 @@ from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.baselines.keda import KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static
+from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.rule import Rule
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.tuning.contenders import CONTENDERS
@@ -25,6 +26,7 @@ SHIPPED = {
     "rule": lambda rate: Rule(),
     "max": lambda rate: MaxOfRecent(),
     "static": lambda rate: Static(),
+    "ppo": lambda rate: bundled.load("ppo"),
     "hindsight": Hindsight,
 }
 

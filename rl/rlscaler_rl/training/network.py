@@ -1,0 +1,74 @@
+"""A trained actor as arrays: what training goes on from.
+
+Nothing is unpickled or run: weights are read from an ONNX graph's initialisers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.action import LOGITS
+from rlscaler_rl.decision.exceptions import ModelError
+from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.types import OBSERVATIONS, Float32
+from rlscaler_rl.training.export import NumpyActor, set_actor_layers
+
+BUNDLED = "ppo"
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Layers and the manifest that says what they are fed."""
+
+    manifest: Manifest
+    layers: tuple[tuple[Float32, Float32], ...]
+    """(weight (in, out), bias (out,)) from input to logits, tanh in between."""
+
+    @property
+    def hidden_size(self) -> int:
+        return int(self.layers[0][0].shape[1])
+
+    def actor(self, manifest: Manifest) -> NumpyActor:
+        """The network under another manifest: without an envelope, it acts everywhere."""
+        return NumpyActor(list(self.layers), manifest)
+
+    def put_into(self, policy: torch.nn.Module) -> None:
+        """Overwrite the actor of a `training.policy.ScalingPolicy` of the same sizes. Raises ValueError."""
+        set_actor_layers(policy, self.layers)
+
+
+def bundled_network() -> Network:
+    """The network that comes with the package. Raises ModelError."""
+    manifest = bundled.load(BUNDLED).manifest
+    path = Path(str(files("rlscaler_rl.models") / f"{BUNDLED}.onnx"))
+    return Network(manifest, tuple(weights_of(path, manifest)))
+
+
+def weights_of(path: Path, manifest: Manifest) -> list[tuple[Float32, Float32]]:
+    """The layers of an exported actor. Raises ModelError for a graph that is no chain of Gemm and Tanh."""
+    graph = onnx.load(path).graph
+    arrays = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    kinds = [node.op_type for node in graph.node]
+    gemms = [node for node in graph.node if node.op_type == "Gemm"]
+    if kinds != ["Gemm", *["Tanh", "Gemm"] * (len(gemms) - 1)] or any(len(node.input) != 3 for node in gemms):
+        chain = " ".join(kinds)
+        raise ModelError(f"{path}: {chain} is no chain of Gemm and Tanh; start from what `rlscaler train` made")
+    found = []
+    for node in gemms:
+        weight, bias = arrays[node.input[1]], arrays[node.input[2]]
+        transposed = any(one.name == "transB" and one.i for one in node.attribute)
+        found.append((np.ascontiguousarray(weight.T if transposed else weight), bias))
+    widths = [found[0][0].shape[0], *(weight.shape[1] for weight, _ in found)]
+    chained = all(left[0].shape[1] == right[0].shape[0] for left, right in pairwise(found))
+    if not chained or (widths[0], widths[-1]) != (len(OBSERVATIONS) * manifest.stack_size, LOGITS):
+        raise ModelError(f"{path}: layers {widths} do not fit a stack of {manifest.stack_size}; export the actor again")
+    return found

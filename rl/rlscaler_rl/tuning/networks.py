@@ -1,0 +1,117 @@
+"""Networks that were trained for one workload: where they lie, and how one is made.
+
+They are kept beside the cache of the tuned settings, as `WORKLOAD.onnx` and its manifest `WORKLOAD.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from rlscaler_rl.baselines.actors import Configured
+from rlscaler_rl.decision.actor import Actor
+from rlscaler_rl.decision.exceptions import ModelError
+from rlscaler_rl.decision.manifest import Manifest, Training
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.levels import LevelName
+from rlscaler_rl.training.export import NumpyActor, write
+from rlscaler_rl.training.finetune import Episodes, fine_tune
+from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.training.network import bundled_network
+from rlscaler_rl.tuning.errors import TuningError
+from rlscaler_rl.tuning.spaces import Found, ppo
+from rlscaler_rl.workloads import HELD_OUT, Part, episodes
+from rlscaler_rl.workloads.source import WorkloadSource
+
+INTERVAL_SECONDS, DURATION_SECONDS = 30, 600
+CHOOSING_EPISODES, CHOOSING_SEED = 32, 2
+"""Of the tune part: checkpoints are chosen by other episodes than the settings."""
+
+SOURCES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A network on its way to a file."""
+
+    content: bytes
+    manifest: Manifest
+
+    def actor(self) -> Actor:
+        return Actor.load(self.content, self.manifest)
+
+
+def trainable(workload: str | None) -> bool:
+    """Has the workload a train part? The one that is held out has none; its settings are around the general network."""
+    return workload not in (None, HELD_OUT)
+
+
+def train(
+    workload: str,
+    found: Found,
+    settings: FineTuning,
+    *,
+    traces: Path | None = None,
+    progress: Callable[[str], None] = lambda said: None,
+) -> Artefact:
+    """Fine-tune the bundled network on the workload's train part under the spec `found`; the tune part chooses."""
+    network, spec = bundled_network(), ppo(found)
+    choosing = episodes(workload, Part.TUNE, runs=1, episodes=CHOOSING_EPISODES, seed=CHOOSING_SEED, traces=traces)
+
+    def judge(actor: NumpyActor, level: LevelName) -> float:
+        return float(run(choosing, Configured(actor, spec), level=level).result.j.mean())
+
+    sources = [
+        WorkloadSource(
+            workload,
+            rng,
+            duration_seconds=DURATION_SECONDS,
+            interval_seconds=float(INTERVAL_SECONDS),
+            min_replicas=(found["min_gpu"], found["min_cpu"]),
+            target_utilization=found["target_utilization"] if found["reactive_floor"] else 1.0,
+            traces=traces,
+        ).take
+        for rng in np.random.default_rng([settings.seed, 31]).spawn(SOURCES)
+    ]
+    made = fine_tune(network, Episodes(sources, INTERVAL_SECONDS, DURATION_SECONDS), judge, settings, progress)
+    content = made.best.onnx
+    manifest = network.manifest.model_copy(
+        update={
+            "name": f"ppo-{workload}",
+            "digest": hashlib.sha256(content).hexdigest(),
+            "training": Training(
+                seed=settings.seed,
+                steps=made.best.steps,
+                versions={package: version(package) for package in ("torch", "stable-baselines3", "numpy")},
+                hyperparameters={"fine_tuning": asdict(settings), "spec": found, "start": network.manifest.digest},
+            ),
+        }
+    )
+    return Artefact(content, manifest)
+
+
+def folder(cache: Path) -> Path:
+    """Of the networks that belong to a cache file."""
+    return cache.parent / "networks"
+
+
+def save(artefact: Artefact, workload: str, cache: Path) -> None:
+    folder(cache).mkdir(parents=True, exist_ok=True)
+    write(folder(cache), workload, f"{workload}.json", artefact.content, artefact.manifest)
+
+
+def load(workload: str, digest: str, cache: Path) -> Actor:
+    """Raises TuningError where the network is not there, damaged, or not the one that the settings were found for."""
+    path = folder(cache) / f"{workload}.json"
+    try:
+        manifest = Manifest.load(path)
+        if manifest.digest != digest:
+            raise TuningError(f"{path}: is of another network than the settings in {cache}; run `rlscaler tune`")
+        return Actor.load(path.with_suffix(".onnx"), manifest)
+    except ModelError as error:
+        raise TuningError(f"{error}; run `rlscaler tune --contenders ppo`") from error

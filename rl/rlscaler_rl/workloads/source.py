@@ -1,0 +1,82 @@
+"""An endless supply of episodes of one workload, to train on."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.simulation.randomisation import PLANNED
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate
+from rlscaler_rl.simulation.stock import Chunks
+from rlscaler_rl.workloads.draw import episodes
+from rlscaler_rl.workloads.library import recorded_part
+from rlscaler_rl.workloads.names import TRACES, Part
+from rlscaler_rl.workloads.training import TraceLoads
+
+UTILIZATION = (0.6, 0.95)
+"""Episodes begin with the cheapest replicas that carry the load before them at a utilization drawn from this."""
+
+SCALE = (0.85, 1.25)
+"""Log-uniform factor on half of the recorded episodes: the part that is judged is another one."""
+
+
+class WorkloadSource:
+    """Episodes of the nominal service under a workload's train part; every draw comes from `rng`.
+
+    A recorded load begins anywhere in the part, a pattern has another seed in every episode. min_replicas, and the
+    target of the reactive floor: the policy's spec. Raises WorkloadError for a workload without a train part.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rng: np.random.Generator,
+        *,
+        duration_seconds: int = 600,
+        interval_seconds: float = 30.0,
+        min_replicas: tuple[int, int] = NOMINAL["min_replicas"],
+        target_utilization: float = NOMINAL["target_utilization"],
+        traces: Path | None = None,
+    ) -> None:
+        self.name, self.rng = name, rng
+        self.duration, self.interval = duration_seconds, interval_seconds
+        self.spec: dict[str, Any] = {"min_replicas": min_replicas, "target_utilization": target_utilization}
+        self.loads: TraceLoads | None = None
+        if name in TRACES:
+            self.loads = TraceLoads(recordings=[recorded_part(name, Part.TRAIN, traces)])
+        self.take = Chunks(self._draw)
+
+    def _draw(self, n: int) -> Scenarios:
+        made = self._pattern(n) if self.loads is None else self._recorded(self.loads, n)
+        params = made.params()
+        mix = cheapest_mix(params, made.past_rate / self.rng.uniform(*UTILIZATION, n))
+        made.initial[:] = np.maximum(mix, params.min_replicas)
+        return made
+
+    def _pattern(self, n: int) -> Scenarios:
+        return episodes(
+            self.name,
+            Part.TRAIN,
+            runs=1,
+            episodes=n,
+            seed=int(self.rng.integers(2**31)),
+            duration_seconds=self.duration,
+            interval_seconds=self.interval,
+            **self.spec,
+        )
+
+    def _recorded(self, loads: TraceLoads, n: int) -> Scenarios:
+        rng = self.rng
+        low, high = (math.log(bound) for bound in SCALE)
+        factor = PLANNED * _capacity() * np.where(rng.random(n) < 0.5, np.exp(rng.uniform(low, high, n)), 1.0)
+        rate = loads.draw(n, self.duration, rng) * factor[:, None]
+        return from_rate(rate, rng.integers(2**62, size=n), self.interval, pattern=self.name[:16], **self.spec)
+
+
+def _capacity() -> float:
+    """Requests/s of all replicas of the nominal service."""
+    return float(np.dot(NOMINAL["max_replicas"], NOMINAL["rps"]))

@@ -1,0 +1,60 @@
+"""A contender that trains: its network is kept beside its settings and is the one that plays."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.tuning import networks
+from rlscaler_rl.tuning.cache import load, with_network
+from rlscaler_rl.tuning.command import refresh
+from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.errors import TuningError
+from rlscaler_rl.tuning.job import Job
+from rlscaler_rl.tuning.score import tune_part
+
+TINY = FineTuning(
+    steps=512, envs=16, buffer_size=4, batch_size=32, epochs=1, critic_rollouts=1, candidates=1, learning_rate=0.02
+)
+SMALL = {"budget": 4, "finalists": 1, "episodes": 2, "training": TINY}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tuned") / "tuned.json"
+    refresh([Job("ppo", "ramp", **SMALL), Job("ppo", "azure_code", 0, **SMALL)], path, Console(quiet=True))
+    return path
+
+
+def test_the_network_that_was_trained_is_the_one_that_plays(file):
+    record = load(file).find(("ppo", "ramp", None))
+    manifest = json.loads((networks.folder(file) / "ramp.json").read_text())
+    assert record.network == manifest["digest"]
+    assert (
+        manifest["training"]["hyperparameters"]["start"]
+        == CONTENDERS["ppo"].controller(record.found, np.zeros(1)).manifest.digest
+    )
+
+    scenarios = tune_part("ramp", None, 2, seed=1)
+    tunable = with_network(CONTENDERS["ppo"], record, file)
+    played = run(scenarios, tunable.controller(record.found, scenarios.rate), level="request").result.j.mean()
+    assert played == pytest.approx(record.j, abs=1e-4)
+
+
+def test_a_workload_without_a_train_part_keeps_the_general_network(file):
+    assert not networks.trainable("azure_code")
+    assert load(file).find(("ppo", "azure_code", 0)).network is None
+    assert not (networks.folder(file) / "azure_code.onnx").exists()
+
+
+def test_a_network_of_other_settings_is_refused(file):
+    record = load(file).find(("ppo", "ramp", None)).model_copy(update={"network": "0" * 64})
+    with pytest.raises(TuningError, match="another network than the settings"):
+        with_network(CONTENDERS["ppo"], record, file)
+    with pytest.raises(TuningError, match="rlscaler tune --contenders ppo"):
+        with_network(CONTENDERS["ppo"], record.model_copy(update={"workload": "spike"}), file)
