@@ -14,7 +14,7 @@ class Operator:
     """One `rlscaler operator run` process."""
 
     def __init__(self, kubeconfig: Path, prometheus_url: str, folder: Path, *options: str) -> None:
-        self.log, self.audit = folder / "operator.log", folder / "audit.jsonl"
+        self.kubeconfig, self.log, self.audit = kubeconfig, folder / "operator.log", folder / "audit.jsonl"
         command = [sys.executable, "-m", "rlscaler_operator.cli", "operator", "run", "--kubeconfig", str(kubeconfig)]
         command += ["--prometheus-url", prometheus_url, "--scrape-interval", "2", "--lease-seconds", "5"]
         command += ["--audit-log", str(self.audit), *options]

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from yarl import URL
 
 HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "content-encoding", "keep-alive", "host"}
 
@@ -80,7 +81,7 @@ class Proxy:
         self._upstream, self._context = upstream.rstrip("/"), context
         self._faults: list[tuple[Match, Fault]] = []
         self._holds: list[Hold] = []
-        self._streams: set[web.BaseRequest] = set()
+        self._streams: list[web.BaseRequest] = []
         self.seen: list[Request] = []
         """All requests, in the order of their arrival."""
         self.port = 0
@@ -94,6 +95,7 @@ class Proxy:
         for hold in self._holds:
             self._loop.call_soon_threadsafe(hold.released.set)
         self._call(self._shut())
+        self._call(_cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -201,16 +203,22 @@ class Proxy:
     async def _stream(
         self, incoming: web.BaseRequest, response: web.StreamResponse, answer: object
     ) -> web.StreamResponse:
-        self._streams.add(incoming)
+        self._streams.append(incoming)
         with suppress(ClientError, OSError):
             await response.prepare(incoming)
             async for chunk in answer.content.iter_any():  # type: ignore[attr-defined]
                 await response.write(chunk)
-        self._streams.discard(incoming)
+        self._streams = [stream for stream in self._streams if stream is not incoming]
         return response
 
 
-def _verbatim(url: str) -> object:
-    from yarl import URL
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
+
+def _verbatim(url: str) -> URL:
+    """As the client escaped it."""
     return URL(url, encoded=True)

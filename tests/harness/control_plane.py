@@ -1,0 +1,52 @@
+"""Killing, starting again and pausing the components of a development cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+from rlscaler_devcluster.api import ClusterInfo
+from rlscaler_devcluster.processes import spawn
+from tests.harness.waiting import until
+
+
+class ControlPlane:
+    """The processes of one cluster by component."""
+
+    def __init__(self, cluster: ClusterInfo) -> None:
+        self._cluster = cluster
+        self._pids = dict(cluster.processes)
+
+    @contextmanager
+    def killed(self, component: str) -> Iterator[None]:
+        """kill -9 at once; started again, with the same arguments, when the block ends."""
+        process = psutil.Process(self._pids[component])
+        command = process.cmdline()
+        process.kill()
+        until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+        try:
+            yield
+        finally:
+            self._pids[component] = spawn(component, command, self._cluster.state_dir).pid
+
+    @contextmanager
+    def paused(self, component: str) -> Iterator[None]:
+        """SIGSTOP until the block ends."""
+        with stopped(self._pids[component]):
+            yield
+
+
+@contextmanager
+def stopped(process: int | subprocess.Popen[bytes]) -> Iterator[None]:
+    """SIGSTOP a process until the block ends."""
+    pid = process if isinstance(process, int) else process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
