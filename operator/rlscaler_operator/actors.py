@@ -98,14 +98,6 @@ def _config_map(policy: Policy) -> Name | None:
     return None if source is None else Name(policy.key[0], source.name, source.key)
 
 
-def describe(actor: ActorLike | None) -> dict[str, str]:
-    """Name, digest and contract of an actor, for the audit log."""
-    if actor is None:
-        return {}
-    manifest = actor.manifest
-    return {"name": manifest.name, "digest": manifest.digest, "contract": manifest.contract_version}
-
-
 def _bundled_folder() -> Path:
     spec = find_spec("rlscaler_rl")
     assert spec is not None

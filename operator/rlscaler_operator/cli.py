@@ -22,6 +22,7 @@ SUMMARY = {
     "crd": "Generate the CustomResourceDefinition or check it for drift.",
     "demo": "Run the whole product on a local control plane under load.",
     "evaluate": "Evaluate a trained policy in simulation.",
+    "explain": "Show why one recorded decision came out as it did.",
     "load": "Generate load with Locust.",
     "operator": "Run the operator.",
     "publish": "Put a policy that was trained for one service into a ConfigMap.",

@@ -14,7 +14,7 @@ from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.decide import decide
 from rlscaler_rl.decision.observation import observe, sense
-from rlscaler_rl.decision.shield import act, floor_tick
+from rlscaler_rl.decision.shield import ALL_GUARDS, act, floor_tick
 from rlscaler_rl.decision.state import initial_state
 from rlscaler_rl.decision.types import Decision, Observation, Params, Samples, State
 
@@ -51,11 +51,14 @@ class Outcome:
     """How long each stage took before the writes; those of a batch are the whole batch's."""
 
 
-def decide_all(entries: Sequence[Entry]) -> list[Outcome]:
-    """Outcomes in the order of the entries. A batch that fails is taken apart to find the entry that fails."""
+def decide_all(entries: Sequence[Entry], *, without: frozenset[str] = ALL_GUARDS) -> list[Outcome]:
+    """Outcomes in the order of the entries. A batch that fails is taken apart to find the entry that fails.
+
+    `without` are guards to leave out, for explaining what they were worth; nothing that acts leaves one out.
+    """
     outcomes: list[Outcome | None] = [None] * len(entries)
     for numbers in _groups(entries):
-        results = _halving([entries[i] for i in numbers])
+        results = _halving([entries[i] for i in numbers], without)
         for i, result in zip(numbers, results, strict=True):
             outcomes[i] = result
     return [outcome for outcome in outcomes if outcome is not None]
@@ -99,19 +102,19 @@ def _groups(entries: Sequence[Entry]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _halving(entries: list[Entry]) -> list[Outcome]:
+def _halving(entries: list[Entry], without: frozenset[str]) -> list[Outcome]:
     """One entry that fails among N costs log N further batches, not N."""
     try:
-        return _decide(entries)
+        return _decide(entries, without)
     except Exception as error:
         if len(entries) == 1:
             return [Outcome(entries[0], entries[0].state, error=error)]
         log.warning("a batch of %d decisions failed: its halves are tried", len(entries), exc_info=True)
     half = len(entries) // 2
-    return [*_halving(entries[:half]), *_halving(entries[half:])]
+    return [*_halving(entries[:half], without), *_halving(entries[half:], without)]
 
 
-def _decide(entries: list[Entry]) -> list[Outcome]:
+def _decide(entries: list[Entry], without: frozenset[str]) -> list[Outcome]:
     params = Params.concat([e.params for e in entries])
     state = State.concat([e.state for e in entries])
     samples = Samples.concat([e.samples for e in entries])
@@ -119,12 +122,12 @@ def _decide(entries: list[Entry]) -> list[Outcome]:
     observation: Observation | None = None
     outside = [""] * len(entries)
     if entries[0].kind == "floor":
-        decision, state = floor_tick(params, state, samples)
+        decision, state = floor_tick(params, state, samples, without=without)
     elif (actor := entries[0].actor) is not None:
-        decision, observation, state = decide(params, state, samples, actor)
+        decision, observation, state = decide(params, state, samples, actor, without=without)
         _, outside = actor.manifest.outside(params, samples.age_seconds[:, 0])
     else:
-        decision, observation, state = _without_actor(params, state, samples)
+        decision, observation, state = without_actor(params, state, samples, without)
     return [
         Outcome(
             entry=entry,
@@ -141,10 +144,12 @@ def _row(i: int) -> slice:
     return slice(i, i + 1)
 
 
-def _without_actor(params: Params, state: State, samples: Samples) -> tuple[Decision, Observation, State]:
+def without_actor(
+    params: Params, state: State, samples: Samples, without: frozenset[str] = ALL_GUARDS
+) -> tuple[Decision, Observation, State]:
     """No model: observe, and let the shield hold and fall back."""
     n = len(params.slo_ms)
     observation, state = observe(params, state, samples, ObservationContract(stack_size=state.stack.shape[1]))
     nothing = np.zeros((n, 3), np.int32)
-    decision, state = act(params, state, samples, observation, nothing, np.zeros(n, np.bool_))
+    decision, state = act(params, state, samples, observation, nothing, np.zeros(n, np.bool_), without=without)
     return decision, observation, state

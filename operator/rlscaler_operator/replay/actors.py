@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from rlscaler_operator.exceptions import RecordError
+import yaml
+
+from rlscaler_operator.exceptions import ModelUnavailableError, RecordError
+from rlscaler_operator.models import from_config_map
+from rlscaler_operator.references import Name
 from rlscaler_operator.reporting.record import describe
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.actor import Actor, ActorLike
@@ -19,13 +23,11 @@ class Shelf:
     """The bundled actors, and those in the files that the user names."""
 
     def __init__(self, models: Iterable[Path] = ()) -> None:
-        """`models` are ONNX files with their manifest (.json) beside them, or folders of such. Raises RecordError."""
-        self._actors: list[ActorLike] = []
-        for path in models:
-            files = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
-            if not files:
-                raise RecordError(f"{path}: holds no .onnx file; name a model or the folder that it is in")
-            self._actors += [_load(file) for file in files]
+        """`models` are ONNX files with their manifest (.json) beside them, folders of such, or ConfigMaps in YAML.
+
+        Raises RecordError.
+        """
+        self._actors: list[ActorLike] = [actor for path in models for actor in _load(path)]
         for name in bundled.NAMES:
             try:
                 self._actors.append(bundled.load(name))
@@ -49,8 +51,25 @@ class Shelf:
         return f"actor {name!r} with sha256 {digest[:12]}… is not there: name its ONNX file or folder with --model"
 
 
-def _load(file: Path) -> Actor:
+def _load(path: Path) -> list[Actor]:
     try:
-        return Actor.load(file, Manifest.load(file.with_suffix(".json")))
-    except ModelError as error:
+        if path.suffix in (".yaml", ".yml"):
+            return list(_from_config_maps(path))
+        files = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
+        if not files:
+            raise RecordError(f"{path}: holds no .onnx file; name a model or the folder that it is in")
+        return [Actor.load(file, Manifest.load(file.with_suffix(".json"))) for file in files]
+    except (ModelError, ModelUnavailableError) as error:
         raise RecordError(str(error)) from error
+
+
+def _from_config_maps(path: Path) -> Iterator[Actor]:
+    """Every manifest of a file as `rlscaler publish` or `kubectl get configmap -o yaml` writes it."""
+    try:
+        bodies = [body for body in yaml.safe_load_all(path.read_text()) if isinstance(body, dict)]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RecordError(f"{path}: {error}") from error
+    for body in bodies:
+        metadata = body.get("metadata") or {}
+        for key in body.get("data") or {}:
+            yield from_config_map(Name(metadata.get("namespace", "default"), metadata.get("name", ""), key), body)

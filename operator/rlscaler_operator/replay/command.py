@@ -76,7 +76,7 @@ class Tally:
     "models",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help=("ONNX file (manifest beside it) or folder of the actor, where it is not a bundled one (repeatable)."),
+    help=("ONNX file, folder or ConfigMap (YAML) of the actor, where it is not a bundled one (repeatable)."),
 )
 @click.option("--policy", help="Only decisions of this policy, as NAMESPACE/NAME.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show every difference, not only the first {SHOWN}.")

@@ -79,14 +79,19 @@ def _decide(waiting: list[tuple[Line, Entry | None, str]]) -> Iterator[Replayed]
 
 def _compared(line: Line, outcome: Outcome) -> Replayed:
     assert line.record is not None
+    return Replayed(line, *compare(line.record, outcome))
+
+
+def compare(record: Json, outcome: Outcome) -> tuple[tuple[str, ...], float]:
+    """What differs between a record and an outcome, and the largest difference of a probability."""
     if outcome.decision is None:
-        return Replayed(line, (f"the decision failed: {outcome.error!r}",))
+        return (f"the decision failed: {outcome.error!r}",), 0.0
     again = result(outcome, outcome.decision)
     again["observation"] = None if outcome.observation is None else observation_record(outcome.observation)
     comparison = Comparison()
     for name, value in again.items():
-        comparison.look(name, line.record.get(name), value)
-    return Replayed(line, tuple(comparison.differences), comparison.probability_error)
+        comparison.look(name, record.get(name), value)
+    return tuple(comparison.differences), comparison.probability_error
 
 
 @dataclass(slots=True)

@@ -110,7 +110,11 @@ def _finite(value: Any) -> Any:
 def _made(kind: type[Table], row: Mapping[str, Any], make: Callable[[Json], Table]) -> Table:
     _refuse_unknown(kind, row, set())
     try:
-        return make({name: _array(value, None) for name, value in row.items()})
+        table = make({name: _array(value, None) for name, value in row.items()})
+        for name, value in row.items():
+            column = getattr(table, name)
+            column[0] = _array(value, column.dtype)
+        return table
     except (TypeError, ValueError) as error:
         raise RecordError(f"{kind.__name__}: {error}") from error
 

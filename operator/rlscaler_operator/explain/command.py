@@ -1,0 +1,94 @@
+"""`rlscaler explain`: why one recorded decision came out as it did."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rlscaler_operator.explain.work import Explained
+    from rlscaler_operator.replay.log import Line
+
+LAST = "last"
+SHORTEST_PREFIX = 4
+
+
+@click.command()
+@click.argument("decision_id", metavar="ID")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help=("ONNX file, folder or ConfigMap (YAML) of the actor, where it is not a bundled one (repeatable)."),
+)
+@click.option("--policy", help="Only decisions of this policy, as NAMESPACE/NAME.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def explain(
+    decision_id: str, paths: tuple[Path, ...], models: tuple[Path, ...], policy: str | None, as_json: bool
+) -> None:
+    """Show why the decision ID in the audit logs PATHS came out as it did.
+
+    ID is as in status.lastDecision.id, its beginning, or "last". Shows the observation, the actor's probabilities, what
+    each guard changed and what would have come out without it, and the nearest values of the measured signals at
+    which the actor would have asked for something else.
+
+    \b
+    rlscaler explain last results/demo-rl-spike
+    rlscaler explain 01a1fefb /var/log/rlscaler/audit.jsonl
+    """
+    from rich.console import Console
+
+    from rlscaler_operator.exceptions import RecordError
+    from rlscaler_operator.explain.page import page
+    from rlscaler_operator.explain.work import work_out
+    from rlscaler_operator.replay.actors import Shelf
+    from rlscaler_operator.replay.log import find_files, read
+
+    try:
+        record = _find(read(find_files(paths)), decision_id, policy)
+        explained = work_out(record, Shelf(models))
+    except RecordError as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(_shown(record, explained), indent=2))
+    else:
+        Console(highlight=False).print(page(record, explained))
+
+
+def _find(lines: Iterable[Line], wanted: str, policy: str | None) -> dict[str, Any]:
+    """Raises RecordError where there is none, or more than one."""
+    from rlscaler_operator.exceptions import RecordError
+
+    found: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        record = line.record
+        if record is None or policy not in (None, f"{record.get('namespace')}/{record.get('name')}"):
+            continue
+        if wanted == LAST:
+            found = {record["decision_id"]: record}
+        elif record["decision_id"] == wanted:
+            return record
+        elif len(wanted) >= SHORTEST_PREFIX and record["decision_id"].startswith(wanted):
+            found[record["decision_id"]] = record
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        raise RecordError(f"{wanted} begins {len(found)} decisions, {', '.join(list(found)[:3])}, …: write more of it")
+    whose = f" of {policy}" if policy else ""
+    raise RecordError(
+        f"no decision {wanted}{whose} is in the log: the ID is in status.lastDecision.id; older files may be gone"
+    )
+
+
+def _shown(record: dict[str, Any], explained: Explained) -> dict[str, Any]:
+    """Everything but the tables that only a replay needs."""
+    kept = {name: value for name, value in record.items() if name not in ("params", "state", "samples", "guards")}
+    return kept | asdict(explained)

@@ -1,0 +1,158 @@
+"""`rlscaler explain`: the variants that it shows are true."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from rlscaler_operator.decisions import decide_all
+from rlscaler_operator.explain.command import explain
+from rlscaler_operator.explain.counterfactual import steps
+from rlscaler_operator.explain.flips import find_flips
+from rlscaler_operator.reporting.record import Subject, line
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.action import most_likely
+from rlscaler_rl.decision.types import GUARDS
+
+
+@pytest.fixture(scope="session")
+def ppo():
+    return bundled.load("ppo")
+
+
+@pytest.fixture
+def log(tmp_path):
+    def write(*outcomes, **changes):
+        lines = [
+            json.dumps(
+                line(f"0190-{n}", 1e9 + n, Subject("ns", "chat", "u", 1, "Auto"), outcome, [], None, None) | changes
+            )
+            for n, outcome in enumerate(outcomes)
+        ]
+        path = tmp_path / "audit.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    return write
+
+
+def run(*arguments):
+    return CliRunner(env={"COLUMNS": "160"}).invoke(explain, [str(argument) for argument in arguments])
+
+
+def asked(actor, entry, **changes):
+    """The actor's action with other samples."""
+    samples = entry.samples.copy()
+    for name, value in changes.items():
+        getattr(samples, name)[:] = value
+    outcome = decide_all([replace(entry, samples=samples)])[0]
+    return tuple(most_likely(outcome.decision.probabilities)[0].tolist()), outcome.decision.trail[0, 0].tolist()
+
+
+def test_a_flip_is_where_the_action_changes_and_not_before(ppo, entry):
+    one = entry(actor=ppo, rate=60.0)
+    now, _ = asked(ppo, one)
+    flips = [flip for flip in find_flips(one) if flip.signal in ("arrival_rate", "gpu_utilization", "p95_latency")]
+    assert flips
+    for flip in flips:
+        column = "p95_ms" if flip.signal == "p95_latency" else flip.signal
+        at, proposal = asked(ppo, one, **{column: flip.value})
+        assert at == flip.action != now
+        assert tuple(proposal) == flip.proposal
+        nearer = flip.value + (flip.measured - flip.value) * 0.02
+        assert asked(ppo, one, **{column: nearer})[0] == now
+
+
+def test_other_replicas_are_whole_and_within_the_limits(ppo, entry):
+    for flip in find_flips(entry(actor=ppo, rate=60.0)):
+        if flip.signal.endswith("_replicas"):
+            assert flip.value == int(flip.value)
+            assert 1 <= flip.value <= 10
+
+
+def test_the_rule_changes_its_mind_with_the_load_alone(rule, entry):
+    assert {flip.signal for flip in find_flips(entry(actor=rule, rate=60.0))} == {"arrival_rate"}
+
+
+def test_nearest_first_and_no_signal_that_is_unknown(ppo, entry):
+    one = entry(actor=ppo, rate=60.0)
+    one.samples.gpu_utilization[:] = np.nan
+    flips = find_flips(one)
+    assert [flip.distance for flip in flips] == sorted(flip.distance for flip in flips)
+    assert "gpu_utilization" not in {flip.signal for flip in flips}
+
+
+@pytest.mark.parametrize("kind", ["floor", "action"])
+def test_without_an_actor_nothing_flips(entry, kind):
+    assert find_flips(entry(kind, actor=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("guard", "kind", "params", "samples"),
+    [
+        ("floor", "floor", {}, {"arrival_rate": 150.0}),
+        ("limits", "action", {"min_replicas": (3, 3)}, {"arrival_rate": 1.0}),
+        ("pause", "action", {}, {"paused": True, "paused_replicas": (7, 7)}),
+        ("behavior", "action", {"has_behavior": True, "select_policy": (2, 2)}, {"arrival_rate": 1.0}),
+        ("budget", "action", {"budget_per_hour": 6.5}, {"arrival_rate": 190.0}),
+    ],
+)
+def test_without_a_guard_the_others_still_act(rule, entry, guard, kind, params, samples):
+    one = entry(kind, actor=rule, rate=20.0, **params)
+    for name, value in samples.items():
+        getattr(one.samples, name)[:] = value
+    decision = decide_all([one])[0].decision
+    found = {step.guard: step for step in steps(one, decision)}
+    assert tuple(found) == GUARDS
+    assert found[guard].changed
+    expected = decide_all([one], without=frozenset({guard}))[0].decision.desired[0]
+    assert list(found[guard].without.values()) == expected.tolist()
+    assert all(step.without is None for step in found.values() if not step.changed)
+    assert expected.tolist() != decision.desired[0].tolist()
+
+
+def test_the_page_says_what_happened(ppo, entry, log):
+    one = entry(actor=ppo, rate=190.0)
+    outcome = decide_all([one])[0]
+    outcome.seconds = {"sense": 0.012}
+    done = run("last", log(outcome))
+    assert done.exit_code == 0, done.output
+    for text in ("ns/chat", "cpu_utilization", "placement", "Guard", "Would have changed it", "the same comes out"):
+        assert text in done.output
+    assert "took       sense 12.0 ms" in done.output
+    assert re.search(r"floor +\d → \d+", done.output)
+    assert "reactive floor" in done.output
+
+
+def test_the_same_as_json(ppo, entry, log):
+    done = run("last", log(decide_all([entry(actor=ppo)])[0]), "--json")
+    shown = json.loads(done.stdout)
+    assert [step["guard"] for step in shown["guards"]] == list(GUARDS)
+    assert shown["flips"]
+    assert shown["decision_id"] == "0190-0"
+    assert "state" not in shown
+
+
+def test_decisions_are_found_by_their_beginning(rule, entry, log):
+    path = log(*decide_all([entry(), entry("floor"), entry(actor=None)]))
+    assert "0190-1" in run("0190-1", path).output
+    assert "0190-2" in run("last", path, "--policy", "ns/chat").output
+    for wanted, said in (("0190", "begins 3 decisions"), ("0191", "status.lastDecision.id"), ("019", "no decision")):
+        done = run(wanted, path)
+        assert done.exit_code == 1
+        assert said in done.output
+    assert "of ns/other" in run("last", path, "--policy", "ns/other").output
+
+
+def test_what_cannot_be_decided_again_is_shown_as_recorded(ppo, entry, log):
+    outcome = decide_all([entry(actor=ppo)])[0]
+    done = run("last", log(outcome, actor={"name": "tailored", "digest": "ab" * 32}))
+    assert done.exit_code == 0
+    assert "cannot be decided again: actor 'tailored'" in done.output
+    assert "cpu_utilization" in done.output
+    assert "Would have changed it" not in done.output
+    done = run("last", log(outcome, desired={"gpu": 9, "cpu": 9}))
+    assert "desired.gpu: 9 was recorded" in done.output
