@@ -108,9 +108,11 @@ rl-full-pipeline: rl-test rl-train rl-evaluate rl-compare ## Test, train, evalua
 ##@ Development
 
 .PHONY: generate
-generate: $(STAMP) ## Regenerate crds/ and the field reference from the models
+generate: $(STAMP) ## Regenerate crds/ and the field reference from the models, and the stubs of KEDA's protocol
 	$(BIN)/rlscaler crd generate
 	$(BIN)/rlscaler crd docs
+	cd operator && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
+	  rlscaler_operator/externalscaler/external_scaler.proto
 
 .PHONY: format
 format: $(STAMP) ## Format and fix what ruff can

@@ -28,10 +28,18 @@ def operator() -> None:
 @click.option("--metrics-host", help="Address of the metrics endpoint.")
 @click.option("--health-port", type=int, help="Serve /healthz and /readyz on this port.")
 @click.option("--health-host", help="Address of the health endpoint.")
+@click.option("--external-scaler-port", type=int, help="Serve KEDA's external scaler protocol on this port.")
+@click.option("--external-scaler-host", help="Address of the external scaler.")
+@click.option(
+    "--external-scaler-tls-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of its tls.crt, tls.key and, where clients have to show a certificate, ca.crt.",
+)
 @click.option("--audit-log", type=click.Path(dir_okay=False, path_type=Path), help="Write a JSON line per decision.")
 @click.option("--lease-namespace", help="Namespace of the Lease.")
 @click.option("--lease-name", help="Name of the Lease.")
 @click.option("--lease-seconds", type=float, help="How long a silent holder keeps the Lease.")
+@click.option("--shards", type=int, help="Parts that the policies are split into, one operator each.")
 @click.option("--model-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder of ppo.onnx and ppo.json.")
 @click.option("--policy-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder of spec.policy.path.")
 @click.option("--reload-seconds", type=float, help="How often named ConfigMaps and Secrets are looked at again.")
