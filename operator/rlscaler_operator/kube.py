@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,6 +22,8 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.settings import Settings
 
+log = logging.getLogger("rlscaler.kube")
+
 FIELD_MANAGER = "rlscaler"
 """Owner of what the operator writes, in managedFields."""
 
@@ -28,12 +32,18 @@ MERGE_PATCH = "application/merge-patch+json"
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-TOO_MANY_REQUESTS = 429
+UNAUTHORIZED, TOO_MANY_REQUESTS = 401, 429
+
+RENEW_SECONDS = 5.0
+"""Credentials that are refused are read anew at most this often."""
 
 PAGE = 500
 """Objects asked for at a time."""
 
 Json = dict[str, Any]
+
+Timeout = float | Callable[[], float]
+"""Seconds, or what tells them at the moment that they start to count."""
 
 
 async def load_configuration(settings: Settings) -> Configuration:
@@ -59,8 +69,8 @@ async def load_configuration(settings: Settings) -> Configuration:
     return configuration
 
 
-async def connection(configuration: Configuration) -> kopf.ConnectionInfo:
-    """The same credentials for kopf; asked for again when the API server refuses them."""
+async def connection(configuration: Configuration, attempt: int = 0) -> kopf.ConnectionInfo:
+    """The same credentials for kopf. `attempt` tells them apart from equal ones that were refused before."""
     token = await configuration.get_api_key_with_prefix("BearerToken")
     return kopf.ConnectionInfo(
         server=configuration.host,
@@ -72,14 +82,21 @@ async def connection(configuration: Configuration) -> kopf.ConnectionInfo:
         certificate_path=configuration.cert_file,
         private_key_path=configuration.key_file,
         proxy_url=configuration.proxy,
+        priority=attempt,
     )
 
 
 class Kube:
     """Requests to the API server as plain JSON. Raises KubeError on every failure, never retries by itself."""
 
-    def __init__(self, configuration: Configuration, timeout_seconds: float = 5.0) -> None:
-        self.configuration = configuration
+    def __init__(
+        self,
+        configuration: Configuration,
+        timeout_seconds: float = 5.0,
+        reload: Callable[[], Awaitable[Configuration]] | None = None,
+    ) -> None:
+        """`reload` reads the credentials anew; without it they are what they were."""
+        self.configuration, self._reload, self._renewed_at = configuration, reload, float("-inf")
         self.timeout_seconds = timeout_seconds
         self._client = ApiClient(configuration)
         self.on_back_off: Callable[[float], None] = lambda _: None
@@ -96,14 +113,17 @@ class Kube:
         *,
         content_type: str = "application/json",
         accept: str = "application/json",
-        timeout_seconds: float | None = None,
+        timeout_seconds: Timeout | None = None,
         **query: str,
     ) -> Json:
-        """The answer's object. `timeout_seconds` bounds the whole request, connecting included."""
+        """The answer's object. `timeout_seconds` bounds the whole request, connecting included.
+
+        A function is called once more right before the request is sent, and may raise LeaseLostError then.
+        """
         headers = {"Accept": accept, "Content-Type": content_type}
-        timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        limit: Timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(_seconds(limit)):
                 arguments = await self._client.param_serialize(
                     method=method,
                     resource_path=f"{path}?{urlencode(query)}" if query else path,
@@ -111,15 +131,18 @@ class Kube:
                     body=body,
                     auth_settings=["BearerToken"],
                 )
+                timeout = _seconds(limit)
                 response = await self._client.call_api(*arguments, _request_timeout=timeout)
                 data = await response.read()
+        except LeaseLostError:
+            raise
         except ApiException as error:
-            self._note_back_off(error.status, error.headers)
+            await self._refused(error.status, error.headers)
             raise KubeError(error.status or 0, _message(error.body, error.reason)) from error
         except Exception as error:  # credentials that cannot be renewed fail in as many ways as there are plugins
             raise KubeError(0, f"{method} {path}: {str(error) or type(error).__name__}") from error
         if not 200 <= response.status < 300:
-            self._note_back_off(response.status, response.headers)
+            await self._refused(response.status, response.headers)
             raise KubeError(response.status, _message(data, response.reason))
         try:
             answer = json.loads(data) if data else {}
@@ -129,7 +152,22 @@ class Kube:
             raise KubeError(0, f"{method} {path}: the answer is no object: is a proxy in between?")
         return answer
 
-    def _note_back_off(self, status: int | None, headers: Any) -> None:
+    async def renew(self) -> None:
+        """Read the credentials anew: a token that was rotated counts from now on."""
+        if self._reload is None or time.monotonic() - self._renewed_at < RENEW_SECONDS:
+            return
+        self._renewed_at = time.monotonic()
+        try:
+            self.configuration = await self._reload()
+        except OperatorError as error:
+            log.warning("credentials were refused and cannot be read anew: %s", error)
+            return
+        before, self._client = self._client, ApiClient(self.configuration)
+        await before.close()
+
+    async def _refused(self, status: int | None, headers: Any) -> None:
+        if status == UNAUTHORIZED:
+            await self.renew()
         if status == TOO_MANY_REQUESTS:
             text = str((headers or {}).get("Retry-After", ""))
             self.on_back_off(float(text) if text.isdecimal() else 1.0)
@@ -141,7 +179,7 @@ class Kube:
         """The object's `metadata` alone, however large the rest is."""
         return (await self.request("GET", path, accept=METADATA_ONLY)).get("metadata") or {}
 
-    async def patch(self, path: str, body: Any, *, timeout_seconds: float | None = None) -> Json:
+    async def patch(self, path: str, body: Any, *, timeout_seconds: Timeout | None = None) -> Json:
         """A list is a JSON patch, an object a merge patch; both under the operator's field manager."""
         kind = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
         return await self.request(
@@ -151,7 +189,7 @@ class Kube:
     async def create(self, path: str, body: Json) -> Json:
         return await self.request("POST", path, body, fieldManager=FIELD_MANAGER)
 
-    async def replace(self, path: str, body: Json, *, timeout_seconds: float | None = None) -> Json:
+    async def replace(self, path: str, body: Json, *, timeout_seconds: Timeout | None = None) -> Json:
         return await self.request("PUT", path, body, timeout_seconds=timeout_seconds, fieldManager=FIELD_MANAGER)
 
 
@@ -187,6 +225,10 @@ def object_path(api_version: str, plural: str, namespace: str, name: str = "", s
     root = "/api" if "/" not in api_version else "/apis"
     parts = [root, api_version, "namespaces", namespace, plural, name, subresource]
     return "/".join(part for part in parts if part)
+
+
+def _seconds(timeout: Timeout) -> float:
+    return timeout() if callable(timeout) else timeout
 
 
 def _message(body: Any, reason: Any) -> str:

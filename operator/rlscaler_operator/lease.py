@@ -96,7 +96,10 @@ class Lease:
         except KubeError as error:
             if error.status != 404:
                 raise
-            if take:
+            ours = self.held
+            self.stop()
+            # Somebody may have deleted a Lease whose holder goes on until its own deadline.
+            if take and (ours or self._seen is None or self.expires_in() <= 0):
                 await self._write("POST", self._collection, self._body({}))
             return
         spec = lease.get("spec") or {}
@@ -108,6 +111,8 @@ class Lease:
             self._seen, self._seen_at = record, self._clock()
         self._duration = float(spec.get("leaseDurationSeconds") or self.seconds)
         expired = self.expires_in() <= 0
+        if holder != self.identity:
+            self.stop()
         if holder == self.identity or (take and (holder in ("", None) or expired)):
             await self._write("PUT", path, self._body(lease))
 

@@ -137,8 +137,8 @@ class Shards:
 
     def _pause(self) -> float:
         """A fifth of the lease; less where a lease that others hold would expire before."""
-        waits = (lease.expires_in() for lease in self.leases if not lease.held)
-        return min([self._seconds / 5, *(max(SHORTEST_SECONDS, wait) for wait in waits)])
+        waits = [lease.expires_in() for lease in self.leases if not lease.held]
+        return min([self._seconds / 5, *(max(SHORTEST_SECONDS, wait) for wait in waits if wait > 0)])
 
     async def _step(self) -> None:
         """Renew what is held first; then hand back what is too much, or take what is free."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from rlscaler_operator.actuation.ownership import ForeignWrites
 from rlscaler_operator.actuation.restore import FINALIZER, ensure_finalizer
@@ -130,7 +131,7 @@ class Actuator:
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         body = {"status": merge_patch(before, {"originals": originals.to_dict()})}
         async with self._lanes.enter(Lane.SCALE):
-            timeout = self._shards.of(policy.key).write_timeout(self._timeout)
+            timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
             await self._kube.patch(path, body, timeout_seconds=timeout)
         policy.status["originals"] = originals.to_dict()
 

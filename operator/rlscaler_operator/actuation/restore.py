@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rlscaler_operator.actuation.routes import write_weights
@@ -40,7 +41,7 @@ async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool
         {"op": "add", "path": "/metadata/finalizers", "value": after},
     ]
     try:
-        await kube.patch(path, patch, timeout_seconds=lease.write_timeout(timeout_seconds))
+        await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds))
     except KubeError as error:
         if error.status != 404:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from rlscaler_operator.api import PLURAL
@@ -90,7 +91,7 @@ async def write_weights(
         return Placed()
     path = object_path(API_VERSION, "httproutes", namespace, name)
     try:
-        cache.put_route(await kube.patch(path, patch, timeout_seconds=lease.write_timeout(timeout_seconds)))
+        cache.put_route(await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds)))
         return Placed(changed=True)
     except LeaseLostError as error:
         return Placed(Problem(error.reason, str(error)), settled=False)
@@ -117,4 +118,4 @@ async def annotate(kube: Kube, lease: Lease, key: Key, weights: Weights, timeout
     """Publish the weights on the policy. Raises KubeError, LeaseLostError."""
     path = object_path("rlscaler.io/v1alpha1", PLURAL, *key)
     body = {"metadata": {"annotations": {ANNOTATION: format_weights(weights)}}}
-    await kube.patch(path, body, timeout_seconds=lease.write_timeout(timeout_seconds))
+    await kube.patch(path, body, timeout_seconds=partial(lease.write_timeout, timeout_seconds))

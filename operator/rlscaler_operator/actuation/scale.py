@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
@@ -48,7 +49,7 @@ async def write_replicas(
     namespace, name = key
     path = object_path("apps/v1", "deployments", namespace, name)
     try:
-        timeout = lease.write_timeout(timeout_seconds)
+        timeout = partial(lease.write_timeout, timeout_seconds)
         scale = await kube.patch(f"{path}/scale", scale_patch(base, desired), timeout_seconds=timeout)
     except LeaseLostError as error:
         return Write("LeaseLost", str(error))

@@ -220,7 +220,7 @@ class Reporter:
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         try:
             async with self._lanes.enter(Lane.REPORT):
-                timeout = self._shards.of(policy.key).write_timeout(self._settings.write_timeout_seconds)
+                timeout = partial(self._shards.of(policy.key).write_timeout, self._settings.write_timeout_seconds)
                 await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
         except (KubeError, LeaseLostError) as error:
             if not (isinstance(error, KubeError) and error.status == 404 and await self._is_gone(policy)):
