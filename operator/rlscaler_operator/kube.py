@@ -19,7 +19,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
-from rlscaler_operator.exceptions import KubeError, OperatorError
+from rlscaler_operator.exceptions import KubeError, LeaseLostError, OperatorError
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler.kube")
