@@ -50,7 +50,7 @@ class Judge:
             self._judge_outcome(policy, outcome, findings)
         if policy.actor is not None and policy.actor_error is not None:
             text = f"{policy.actor_error}; the model that was loaded before goes on"
-            findings.warnings.append(Problem(policy.actor_error.reason, text))
+            findings.model = Problem(policy.actor_error.reason, text)
         return findings
 
     def _problems(self, policy: Policy) -> list[Problem]:
@@ -131,6 +131,8 @@ class Judge:
         findings.capacity_unknown = tuple(pool for i, pool in enumerate(POOLS) if unknown[i])
         if outcome.decision is not None and outcome.entry.kind == "action":
             policy.fallback_flags, policy.outside = int(outcome.decision.flags[0]), outcome.outside
+        if outcome.decision is not None:
+            findings.limits = _limits(policy, outcome, policy.fallback_flags | int(outcome.decision.flags[0]))
         if policy.fallback_flags & Flag.FALLBACK:
             findings.fallback = self._why_fallback(policy, findings)
         findings.holding = bool(policy.fallback_flags & Flag.HELD_UNKNOWN)
@@ -144,3 +146,20 @@ class Judge:
         if findings.problems:
             return Problem(findings.problems[0].reason, f"fallback {behavior}: see the condition Ready")
         return Problem("ActorFailed", f"fallback {behavior}: until the next action")
+
+
+def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:
+    """What keeps the pools from what was asked for, at this tick or at the last action."""
+    limits = []
+    if flags & Flag.BUDGET_LIMITED:
+        text = "guards.budgetPerHour refuses what was asked for: raise it, or lower targets.*.minReplicas"
+        limits.append(Problem("BudgetLimited", text))
+    if flags & Flag.PENDING:
+        stuck = outcome.entry.samples.pending_seconds[0] > outcome.entry.params.pending_seconds[0]
+        for name in [name for name, is_stuck in zip(policy.deployments, stuck, strict=True) if name and is_stuck]:
+            text = (
+                f"pods of Deployment {name} do not come up within guards.pendingSeconds: it grows no further and the "
+                f"other pool takes the need; see kubectl -n {policy.key[0]} get pods"
+            )
+            limits.append(Problem("PodsPending", text))
+    return limits

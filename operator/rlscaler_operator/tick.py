@@ -122,6 +122,7 @@ class Ticker:
             (replicas[0], replicas[1]),
             (ready[0], ready[1]),
             policy.annotations,
+            self._pending(policy),
         )
         policy.learned = learned(policy, self._cache)
         params = policy.params()
@@ -134,6 +135,15 @@ class Ticker:
         state = with_stack(policy.state, policy.actor)
         kind: Kind = "action" if due is Due.ACTION else "floor"
         return Entry(params, state, samples, kind, policy.actor, policy.generation)
+
+    def _pending(self, policy: Policy) -> tuple[float, float]:
+        """Seconds for which pods of each pool have not come up."""
+        gpu, cpu = policy.deployments
+        namespace, cache = policy.key[0], self._cache
+        return (
+            cache.pending_seconds((namespace, gpu)) if gpu else 0.0,
+            cache.pending_seconds((namespace, cpu)) if cpu else 0.0,
+        )
 
     def _settled(self, policy: Policy, outcome: Outcome) -> bool:
         """Would judging, applying and reporting find just what they found last time?

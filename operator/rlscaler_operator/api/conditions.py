@@ -14,6 +14,7 @@ FALLBACK = "Fallback"
 PAUSED = "Paused"
 CONFLICTED = "Conflicted"
 CAPACITY_UNKNOWN = "CapacityUnknown"
+MODEL_OUTDATED = "ModelOutdated"
 UNSUPPORTED = "Unsupported"
 
 MEANING = {
@@ -23,6 +24,7 @@ MEANING = {
     PAUSED: "an annotation holds the replicas",
     CONFLICTED: "somebody else scales a target, so it is not touched",
     CAPACITY_UNKNOWN: "nobody knows what one replica can answer: nothing is scaled down, the floor goes by utilization",
+    MODEL_OUTDATED: "the model that the spec names cannot be used, and the one that was loaded before goes on",
     UNSUPPORTED: "the spec sets fields that have no effect in this version",
 }
 """Condition type -> what it means when it is True."""

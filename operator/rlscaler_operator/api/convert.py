@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ def to_params(spec: Spec, learned: Learned | None = None) -> Params:
         max_age_seconds=float(spec.metrics.max_age_seconds),
         target_utilization=np.array([utilization.gpu / 100, utilization.cpu / 100]),
         reactive_floor=spec.guards.reactive_floor,
+        budget_per_hour=math.inf if (budget := spec.guards.budget_per_hour) is None else budget,
+        pending_seconds=math.nan if (pending := spec.guards.pending_seconds) is None else float(pending),
         fallback=FALLBACKS[spec.fallback.behavior],
         failure_threshold=spec.fallback.failure_threshold,
         has_behavior=spec.behavior is not None,

@@ -256,6 +256,8 @@ class Stabilization(Reported):
     """About the GPU pool."""
     cpu: StabilizationPool | None = None
     """About the CPU pool."""
+    budget_per_hour: Annotated[float, Field(ge=0)] | None = None
+    """`guards.budgetPerHour` that the running replicas were last within; only a lower one lowers them."""
 
 
 class Status(Reported):

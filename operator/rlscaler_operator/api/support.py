@@ -9,8 +9,6 @@ WITHOUT_EFFECT: dict[str, str] = {
     "slo.objective": "the bundled actors were trained for 99 %: remove it",
     "slo.percentile": "the 95th percentile is displayed: remove it",
     "metrics.queries": "the built-in queries are used: remove it",
-    "guards.budgetPerHour": "costs are not limited yet: use targets.*.maxReplicas",
-    "guards.pendingSeconds": "pending pods do not move the need to the other pool yet: remove it",
     "promotion.require": "no evidence is collected yet: set None and switch mode from Shadow to Auto yourself",
     "promotion.minDays": "no evidence is collected yet: remove it",
 }

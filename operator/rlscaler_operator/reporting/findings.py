@@ -15,11 +15,8 @@ from rlscaler_operator.actuation.ownership import Conflict
 from rlscaler_operator.api import Condition, remove_condition, set_condition
 from rlscaler_operator.api import conditions as types
 
-UNSUPPORTED = "Unsupported"
-"""The spec sets fields that do not act in this version. Absent where there are none."""
-
-CAPACITY_UNKNOWN = "CapacityUnknown"
-"""`requestsPerSecond` of a target is neither given nor learned. Absent where it is known."""
+OPTIONAL = (types.UNSUPPORTED, types.CAPACITY_UNKNOWN, types.MODEL_OUTDATED)
+"""Conditions that are absent where there is nothing to say."""
 
 Mode = Literal["Off", "Shadow", "Auto"]
 
@@ -46,6 +43,10 @@ class Findings:
     """Why the fallback acts."""
     holding: bool = False
     """Replicas are held until the fallback acts."""
+    limits: list[Problem] = field(default_factory=list)
+    """Guards that keep the pools from what was asked for: the budget, pods that do not come up."""
+    model: Problem | None = None
+    """Why the model that is named is not the one that decides; an older one goes on."""
     capacity_unknown: tuple[str, ...] = ()
     """Pools whose capacity is not known."""
     unsupported: Sequence[tuple[str, str]] = ()
@@ -62,7 +63,7 @@ def update(
         result, _ = set_condition(result, type_, status, reason, message, generation=generation, now=now)
     kept = {type_ for type_, *_ in _wanted(findings)}
     for condition in list(result):
-        if condition.type in (UNSUPPORTED, CAPACITY_UNKNOWN) and condition.type not in kept:
+        if condition.type in OPTIONAL and condition.type not in kept:
             result, _ = remove_condition(result, condition.type)
     before = {c.type: (c.status, c.reason) for c in conditions}
     return result, [c for c in result if before.get(c.type) != (c.status, c.reason)]
@@ -76,10 +77,12 @@ def _wanted(found: Findings) -> list[tuple[str, bool, str, str]]:
             f"requestsPerSecond of {pools} is not known: nothing is scaled down and the floor goes by utilization; "
             f"set spec.targets.<pool>.requestsPerSecond"
         )
-        wanted.append((CAPACITY_UNKNOWN, True, "NotMeasured", message))
+        wanted.append((types.CAPACITY_UNKNOWN, True, "NotMeasured", message))
+    if found.model:
+        wanted.append((types.MODEL_OUTDATED, True, *found.model))
     if found.unsupported:
         message = "; ".join(f"{path} {text}" for path, text in found.unsupported)
-        wanted.append((UNSUPPORTED, True, "FieldsWithoutEffect", message))
+        wanted.append((types.UNSUPPORTED, True, "FieldsWithoutEffect", message))
     return wanted
 
 
@@ -101,6 +104,8 @@ def _active(found: Findings) -> tuple[str, bool, str, str]:
         return types.ACTIVE, False, found.problems[0].reason, "replicas are held: see the condition Ready"
     if found.placement_problem:
         return types.ACTIVE, True, *found.placement_problem
+    if found.limits:
+        return types.ACTIVE, True, found.limits[0].reason, "; ".join(_unique(p.message for p in found.limits))
     return types.ACTIVE, True, "Acting", "replicas and traffic weights follow the decisions"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -13,7 +14,7 @@ from rlscaler_rl.decision.types import EVENTS, POOLS, Float, Int, Params, State
 
 
 def to_status(state: State, params: Params, now: float, replicas: Mapping[str, int]) -> Stabilization | None:
-    """The first row; None where there is no `behavior` and the floor holds nothing.
+    """The first row; None where there is no `behavior`, no budget and nothing that the floor holds.
 
     `replicas` by pool as they are now: a write that they show is a change already, though the decision state makes it
     one only at the next tick.
@@ -33,13 +34,17 @@ def to_status(state: State, params: Params, now: float, replicas: Mapping[str, i
         floor = int(state.floor_hold[0, i]) or None
         if recommendations or changes or floor:
             pools[pool] = StabilizationPool(recommendations=recommendations, changes=changes, floor=floor)
-    return Stabilization(**pools) if pools else None
+    budget = float(state.budget_kept[0])
+    kept = budget if math.isfinite(budget) else None
+    return Stabilization(**pools, budget_per_hour=kept) if pools or kept is not None else None
 
 
 def restore(state: State, params: Params, remembered: Stabilization | None, now: float) -> State:
     """`state` with what a former process remembered, in place; entries that have expired are left out."""
     keep = float(params.stabilization_seconds[0].max())
     period = float(params.rules[0, :, :, 2].max())
+    if remembered is not None and remembered.budget_per_hour is not None:
+        state.budget_kept[0] = remembered.budget_per_hour
     for i, pool in enumerate(POOLS):
         entry = getattr(remembered, pool, None)
         if entry is None:

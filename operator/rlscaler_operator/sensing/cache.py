@@ -6,8 +6,9 @@ MiB in a large cluster.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median
@@ -62,6 +63,9 @@ class WatchCache:
     _starts: dict[Key, deque[float]] = field(default_factory=dict)
     _was_ready: dict[str, bool] = field(default_factory=dict)
     """By the uid of every pod."""
+    _starting: dict[Key, dict[str, float]] = field(default_factory=dict)
+    """By Deployment: the pods that were never ready, by uid, and since when they were seen on `clock`."""
+    clock: Callable[[], float] = time.monotonic
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
         """Take in a Deployment; False where it says nothing new about replicas."""
@@ -121,12 +125,37 @@ class WatchCache:
             return
         before = self._was_ready.get(uid)
         self._was_ready[uid] = (was_ready(body) if before is None else before) or seconds is not None
+        self._note_starting(deployment, uid, body)
         starting = before is False
         if starting and seconds is not None:
             self._starts.setdefault(deployment, deque(maxlen=COLD_STARTS_KEPT)).append(seconds)
 
+    def _note_starting(self, deployment: Key, uid: str, body: Mapping[str, Any]) -> None:
+        over = "deletionTimestamp" in body["metadata"] or body.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        if over or self._was_ready[uid]:
+            self._starting.get(deployment, {}).pop(uid, None)
+        else:
+            self._starting.setdefault(deployment, {}).setdefault(uid, self.clock())
+
     def drop_pod(self, body: Mapping[str, Any]) -> None:
-        self._was_ready.pop(body["metadata"].get("uid", ""), None)
+        uid, deployment = body["metadata"].get("uid", ""), deployment_of_pod(body)
+        self._was_ready.pop(uid, None)
+        if deployment in self._starting:
+            self._starting[deployment].pop(uid, None)
+
+    def pending_seconds(self, key: Key) -> float:
+        """How long the oldest pod that was never ready has been seen for; 0 where there is none.
+
+        By our own clock, which no skew touches. Where all replicas are ready none is pending, whatever a watch that was
+        interrupted has missed.
+        """
+        starting, deployment = self._starting.get(key), self.deployments.get(key)
+        if not starting:
+            return 0.0
+        if deployment is None or deployment.ready >= deployment.replicas:
+            del self._starting[key]
+            return 0.0
+        return max(0.0, self.clock() - min(starting.values()))
 
     def cold_start_seconds(self, key: Key) -> float | None:
         """Median time from scheduled to ready of the newest pods; None before enough were seen."""

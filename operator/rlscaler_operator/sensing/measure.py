@@ -60,6 +60,7 @@ def to_samples(
     replicas: tuple[int, int],
     ready: tuple[int, int],
     annotations: Mapping[str, str],
+    pending_seconds: tuple[float, float] = (0.0, 0.0),
 ) -> Samples:
     """One row. `elapsed_seconds` since the readings were taken is added to their ages."""
     paused, paused_replicas, paused_scale_down, _ = pauses(annotations)
@@ -75,6 +76,7 @@ def to_samples(
         age_seconds=np.array([[*ages, 0.0]]),
         spec_replicas=replicas,
         ready_replicas=ready,
+        pending_seconds=pending_seconds,
         paused=paused,
         paused_replicas=paused_replicas,
         paused_scale_down=paused_scale_down,

@@ -9,6 +9,9 @@ import numpy as np
 from rlscaler_rl.decision.columns import Column, fill
 from rlscaler_rl.decision.types import BEHAVIOR_RULES, Bool, FallbackBehavior, Params
 
+PENDING_COLD_STARTS = 2.0
+"""Cold starts after which a pod that is not ready counts as pending for too long, unless somebody says otherwise."""
+
 _COLUMNS = {
     "present": Column((2,), np.bool_, True),
     "min_replicas": Column((2,), np.int32, 1),
@@ -23,7 +26,7 @@ _COLUMNS = {
     "max_age_seconds": Column((), np.float64, 60.0),
     "target_utilization": Column((2,), np.float64, 0.8),
     "reactive_floor": Column((), np.bool_, True),
-    "pending_seconds": Column((2,), np.float64, np.inf),
+    "pending_seconds": Column((2,), np.float64, np.nan),
     "budget_per_hour": Column((), np.float64, np.inf),
     "fallback": Column((), np.int32, FallbackBehavior.CURRENT_REPLICAS),
     "fallback_replicas": Column((2,), np.int32, -1),
@@ -38,14 +41,16 @@ _COLUMNS = {
 def make_params(n: int, **columns: Any) -> Params:
     """N rows of Params; every column may be a scalar, one row, or all rows (see `columns.fill`).
 
-    Left out: `step_size` is ceil(max_replicas / 10), `fallback_replicas` is `min_replicas`, `has_behavior` is
-    true where a window, a rule or `select_policy` Disabled is given. A pool that is not `present` gets 0..0.
-    Raises ColumnError.
+    Left out: `step_size` is ceil(max_replicas / 10), `fallback_replicas` is `min_replicas`, `pending_seconds` (also
+    where it is NaN) two cold starts, `has_behavior` is true where a window, a rule or `select_policy` Disabled is
+    given. A pool that is not `present` gets 0..0. Raises ColumnError.
     """
     filled = fill("Params", n, _COLUMNS, columns)
     for name in ("min_replicas", "max_replicas"):
         filled[name] *= filled["present"]
     by_default = np.maximum(-(-filled["max_replicas"] // 10), 1)
+    pending = filled["pending_seconds"]
+    filled["pending_seconds"] = np.where(np.isnan(pending), PENDING_COLD_STARTS * filled["cold_start_seconds"], pending)
     filled["step_size"] = np.where(filled["step_size"] > 0, filled["step_size"], by_default).astype(np.int32)
     asked = filled["fallback_replicas"]
     filled["fallback_replicas"] = np.where(asked >= 0, asked, filled["min_replicas"]).astype(np.int32)

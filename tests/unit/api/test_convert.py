@@ -98,6 +98,18 @@ def test_rows_join_into_a_batch(body):
     np.testing.assert_array_equal(batch.present, [[True, True], [True, False]])
 
 
+def test_guards(body):
+    row = params(body, {"guards.budgetPerHour": 30, "guards.pendingSeconds": 60})
+    assert row.budget_per_hour[0] == 30
+    np.testing.assert_array_equal(row.pending_seconds, [[60, 60]])
+
+
+def test_a_pod_may_be_pending_for_two_cold_starts_and_a_budget_is_not_limited_by_default(body):
+    row = params(body, {"targets.gpu.coldStartSeconds": 100, "targets.cpu.coldStartSeconds": 7})
+    np.testing.assert_array_equal(row.pending_seconds, [[200, 14]])
+    assert np.isinf(row.budget_per_hour[0])
+
+
 def test_defaults_are_all_supported(body):
     assert unsupported(parse(body()).spec) == []
 
@@ -108,8 +120,6 @@ def test_defaults_are_all_supported(body):
         ("slo.objective", 99.9),
         ("slo.percentile", 99),
         ("metrics.queries", {"arrivalRate": "up"}),
-        ("guards.budgetPerHour", 30),
-        ("guards.pendingSeconds", 60),
         ("promotion.require", "Evidence"),
         ("promotion.minDays", 14),
     ],

@@ -102,3 +102,67 @@ def test_pods_that_are_not_ready_or_were_restarted_teach_nothing():
 def test_the_deployment_of_a_pod():
     assert deployment_of_pod(pod()) == ("ns", "chat")
     assert deployment_of_pod({"metadata": {"namespace": "ns", "name": "lonely"}}) is None
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def pending_cache(replicas=2, ready=1):
+    cache = WatchCache(clock=Clock())
+    cache.put_deployment(body(replicas=replicas, ready=ready))
+    cache.put_pod(pod(uid="new", ready=None))
+    cache.clock.now = 60.0
+    cache.put_pod(pod(uid="newer", ready=None))
+    cache.put_pod(pod(uid="new", ready=None))
+    cache.clock.now = 100.0
+    return cache
+
+
+CHAT = ("ns", "chat")
+
+
+def test_the_oldest_pod_that_was_never_ready_is_pending():
+    cache = pending_cache()
+    assert cache.pending_seconds(CHAT) == 100.0
+    cache.put_pod(pod(uid="new"))
+    assert cache.pending_seconds(CHAT) == 40.0
+    cache.drop_pod(pod(uid="newer", ready=None))
+    assert cache.pending_seconds(CHAT) == 0.0
+
+
+def test_a_pod_that_was_ready_once_is_not_pending_however_it_is_now():
+    cache = pending_cache()
+    cache.put_pod(pod(uid="new"))
+    cache.put_pod(pod(uid="new", unready="2026-01-01T01:00:00Z"))
+    assert cache.pending_seconds(CHAT) == 40.0
+
+
+def test_a_pod_that_is_going_or_over_is_not_pending():
+    cache = pending_cache()
+    going, failed = pod(uid="new", ready=None), pod(uid="newer", ready=None)
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+    failed["status"]["phase"] = "Failed"
+    cache.put_pod(going)
+    cache.put_pod(failed)
+    assert cache.pending_seconds(CHAT) == 0.0
+
+
+def test_where_all_replicas_are_ready_none_is_pending_whatever_the_watch_has_missed():
+    cache = pending_cache()
+    cache.put_deployment(body(replicas=2, ready=2, version="11"))
+    assert cache.pending_seconds(CHAT) == 0.0
+    cache.put_deployment(body(replicas=3, ready=2, version="12"))
+    assert cache.pending_seconds(CHAT) == 0.0
+    cache.put_pod(pod(uid="newest", ready=None))
+    cache.clock.now = 110.0
+    assert cache.pending_seconds(CHAT) == 10.0
+
+
+def test_a_deployment_that_is_gone_has_no_pending_pods():
+    cache = pending_cache()
+    del cache.deployments[CHAT]
+    assert cache.pending_seconds(CHAT) == 0.0

@@ -2,8 +2,9 @@ from datetime import UTC, datetime, timedelta
 
 from rlscaler_operator.actuation.ownership import Conflict
 from rlscaler_operator.api import find_condition
+from rlscaler_operator.api.conditions import CAPACITY_UNKNOWN, MODEL_OUTDATED, UNSUPPORTED
 from rlscaler_operator.reporting.events import BURST, REFILL_SECONDS, REPEAT_SECONDS, Limiter
-from rlscaler_operator.reporting.findings import CAPACITY_UNKNOWN, UNSUPPORTED, Findings, Problem, update
+from rlscaler_operator.reporting.findings import Findings, Problem, update
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LOST = Problem("PrometheusUnreachable", "arrival_rate is unknown: connection refused")
@@ -37,12 +38,21 @@ def test_shadow_beside_an_hpa_is_ready_and_conflicted():
 
 
 def test_conditions_that_only_warn_come_and_go():
-    odd = Findings(capacity_unknown=("gpu",), unsupported=[("spec.slo.objective", "has no effect")])
+    bad_model = Problem("ModelInvalid", "damaged")
+    odd = Findings(capacity_unknown=("gpu",), unsupported=[("spec.x", "has no effect")], model=bad_model)
     conditions, _ = update([], odd, 1, NOW)
     assert "gpu" in find_condition(conditions, CAPACITY_UNKNOWN).message
     assert find_condition(conditions, UNSUPPORTED).status == "True"
+    assert find_condition(conditions, MODEL_OUTDATED).reason == "ModelInvalid"
     conditions, _ = update(conditions, Findings(), 1, NOW)
-    assert find_condition(conditions, CAPACITY_UNKNOWN) is None
+    assert not any(find_condition(conditions, type_) for type_ in (CAPACITY_UNKNOWN, UNSUPPORTED, MODEL_OUTDATED))
+
+
+def test_what_limits_an_active_policy_is_its_reason():
+    limits = [Problem("BudgetLimited", "budget"), Problem("PodsPending", "pods")]
+    conditions, _ = update([], Findings(mode="Auto", limits=limits), 1, NOW)
+    active = find_condition(conditions, "Active")
+    assert (active.status, active.reason, active.message) == ("True", "BudgetLimited", "budget; pods")
 
 
 def test_only_what_changed_is_reported_and_dated():

@@ -137,5 +137,13 @@ def test_a_write_is_a_change_as_soon_as_the_replicas_show_it():
     assert (restored.event_time[0, 0, 0], restored.event_change[0, 0, 0]) == (1000.0, 3)
 
 
+def test_the_budget_that_was_kept_survives_a_restart():
+    params, state = make_params(1, budget_per_hour=10.0), initial_state(1, 4)
+    state.budget_kept[0] = 10.0
+    status = to_status(state, params, 0.0, {})
+    assert status.to_dict() == {"budgetPerHour": 10.0}
+    assert restore(initial_state(1, 4), params, status, 1.0).budget_kept[0] == 10.0
+
+
 def test_nothing_to_remember_is_no_status():
     assert to_status(initial_state(1, 4), make_params(1), 0.0, {}) is None
