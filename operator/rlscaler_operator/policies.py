@@ -8,7 +8,14 @@ from typing import Any
 
 from rlscaler_operator.actuation.ownership import Claim, ForeignWrites
 from rlscaler_operator.api import Condition, InvalidPolicy, RLScalingPolicy, Spec, Status, parse, to_params
-from rlscaler_operator.api.status import DecisionStatus, LastDecision, Learned, ObservationStatus, Originals
+from rlscaler_operator.api.status import (
+    DecisionStatus,
+    LastDecision,
+    Learned,
+    ObservationStatus,
+    Originals,
+    PromotionStatus,
+)
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.reporting.events import Reference
 from rlscaler_operator.schedule import Breaker, Schedule
@@ -59,6 +66,10 @@ class Policy:
     observation: ObservationStatus | None = None
     learned: Learned | None = None
     """What is used where the spec leaves something open."""
+    promotion: PromotionStatus | None = None
+    """Whether it may act, and why."""
+    promotion_of: tuple[int, ActorLike | None] | None = None
+    """Generation and actor that this was found for."""
     busy: int = 0
     """Tasks under way for it."""
     holder_asked_at: float = float("-inf")
@@ -218,6 +229,7 @@ def _adopt(key: Key, body: Mapping[str, Any]) -> Policy:
         last=status.last_decision,
         observation=status.observation,
         learned=status.learned,
+        promotion=status.promotion,
         originals=status.originals,
         latest=body,
     )

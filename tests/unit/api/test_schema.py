@@ -45,7 +45,7 @@ def test_every_field_is_structural_described_and_bounded(path, node):
         assert node["description"].endswith((".", "`"))
         assert "\n" not in node["description"]
     if node["type"] == "array":
-        assert node["maxItems"] <= 32
+        assert node["maxItems"] <= 91
         assert node["x-kubernetes-list-type"] in ("atomic", "map")
     if path.startswith(".spec") and node["type"] == "string":
         assert "enum" in node or "maxLength" in node

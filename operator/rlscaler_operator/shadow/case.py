@@ -1,0 +1,144 @@
+"""One policy's comparison: what it is of, its days, and where the calibration stands."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+
+from rlscaler_operator.api.status import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.reporting.record import describe
+from rlscaler_operator.shadow.calibration import Histogram
+from rlscaler_operator.shadow.evidence import MEASURED_SHARE, p95_agrees
+from rlscaler_operator.shadow.verdict import Asked
+from rlscaler_rl.decision.types import Float, Params
+from rlscaler_rl.decision.virtual import Meter, percentile_ms
+
+RECENT_WINDOWS = 6
+"""Windows by whose majority the model counts as calibrated at the moment."""
+
+SUMS = ("seconds", "requests", "virtual_cost", "real_cost", "virtual_late", "real_late")
+"""Columns that a day's sums have in the book."""
+
+
+@dataclass(slots=True)
+class Case:
+    """What is known besides the rows of the book."""
+
+    policy: Policy
+    """As it ran when the comparison was taken up; another object, such as after a change of leader, takes it up anew."""
+    basis: str
+    acting: bool
+    """The real service follows the policy, and the virtual one the HPA formula; else the other way round."""
+    stack: int
+    row: int = -1
+    params: Params | None = None
+    days: list[EvidenceDay] = field(default_factory=list)
+    """That are over."""
+    today: str = ""
+    measured: MeasuredDay | None = None
+    """Of today."""
+    agreeing: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
+    mark: Meter | None = None
+    """The real service's meter when the present window began."""
+    calibrate_at: float = float("inf")
+    """Unix seconds, as the following."""
+    judge_at: float = float("-inf")
+    day_ends: float = float("-inf")
+    begun: Float = field(default_factory=lambda: np.zeros(len(SUMS)))
+    """Today's sums when the comparison was taken up."""
+
+    def is_of(self, promotion: PromotionStatus) -> bool:
+        """Does the status speak of this comparison?"""
+        return promotion.basis == self.basis and (promotion.against == "HPAFormula") == self.acting
+
+    @property
+    def calibrated(self) -> bool:
+        """Did the model match in most of the recent windows?"""
+        return len(self.agreeing) >= RECENT_WINDOWS // 2 and sum(self.agreeing) * 2 > len(self.agreeing)
+
+    def day(self, sums: Float) -> EvidenceDay:
+        """Today so far, from the book's sums (6,)."""
+        value = dict(zip(SUMS, (max(0.0, float(v)) for v in sums), strict=True))
+        ours, other = ("real", "virtual") if self.acting else ("virtual", "real")
+        return EvidenceDay(
+            date=self.today,
+            hours=round(value["seconds"] / 3600, 3),
+            requests=round(value["requests"], 1),
+            cost=round(value[f"{ours}_cost"], 4),
+            other_cost=round(value[f"{other}_cost"], 4),
+            late=round(value[f"{ours}_late"], 2),
+            other_late=round(value[f"{other}_late"], 2),
+            measured=self.measured,
+        )
+
+    def resume(self, day: EvidenceDay) -> None:
+        """Go on with a day that the status holds."""
+        ours, other = (day.cost, day.late), (day.other_cost, day.other_late)
+        real, virtual = (ours, other) if self.acting else (other, ours)
+        self.measured = day.measured
+        self.begun = np.array([day.hours * 3600, day.requests, virtual[0], real[0], virtual[1], real[1]])
+
+    def close(self, sums: Float, today: str) -> None:
+        """A day is over. A comparison that has found nothing in the longest time begins anew."""
+        if self.today:
+            self.days.append(self.day(sums))
+        if len(self.days) >= EVIDENCE_DAYS:
+            self.days = self.days[1:] if self.acting else []
+        self.today, self.measured = today, None
+
+    def calibrate(self, now: Meter, histogram: Histogram | None, slo_ms: float) -> None:
+        """A window is over: `now` is the real service's meter (one row), `histogram` what was measured."""
+        before, self.mark = self.mark, now
+        late = None if histogram is None else histogram.late(slo_ms / 1000)
+        if before is None or histogram is None or late is None:
+            return
+        requests = float(now.requests[0] - before.requests[0])
+        if requests <= 0 or histogram.received <= 0 or requests < MEASURED_SHARE * histogram.received:
+            return
+        modelled = float(now.late[0] - before.late[0])
+        bucket = histogram.p95_bucket_ms()
+        p95 = float(percentile_ms(now.answered - before.answered, np.array([slo_ms]), 95.0)[0])
+        agrees = bucket is not None and p95_agrees(p95, *bucket)
+        old = self.measured or MeasuredDay(
+            requests=0, late=0, late_at_most=0, modelled_requests=0, modelled_late=0, windows=0, agreeing=0
+        )
+        self.measured = MeasuredDay(
+            requests=round(old.requests + histogram.received, 1),
+            late=round(old.late + max(0.0, late[0]), 2),
+            late_at_most=round(old.late_at_most + max(0.0, late[1]), 2),
+            modelled_requests=round(old.modelled_requests + requests, 1),
+            modelled_late=round(old.modelled_late + max(0.0, modelled), 2),
+            windows=old.windows + 1,
+            agreeing=old.agreeing + agrees,
+        )
+        self.agreeing.append(agrees)
+
+
+def asked(policy: Policy) -> Asked:
+    """What a policy's spec and its actor ask for."""
+    spec = policy.spec
+    named = (*describe(policy.actor).values(), *map(str, policy.deployments), policy.subject.service)
+    text = "\n".join((*named, str(spec.slo.latency_milliseconds)))
+    basis = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Asked(spec.mode, spec.promotion.require, spec.promotion.min_days, spec.slo.objective, basis)
+
+
+def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Case:
+    """A new case, with the days that the status holds of the same comparison."""
+    written = policy.promotion
+    case = Case(policy, asked(policy).basis, acting, stack, today=date_of(now))
+    if written is not None and case.is_of(written):
+        case.days = [day for day in written.evidence if day.date < case.today]
+        for day in written.evidence:
+            if day.date == case.today:
+                case.resume(day)
+    return case
+
+
+def date_of(unix_seconds: float) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).date().isoformat()

@@ -1,0 +1,61 @@
+"""The last minute or two of a service's replicas: arrivals are known late, and meet the replicas of back then. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rlscaler_rl.decision.types import Float, Int, Rows
+from rlscaler_rl.decision.virtual import Running
+
+LENGTH = 32
+SPACING_SECONDS = 4.0
+"""Moments closer than this replace one another, so that two minutes fit."""
+
+
+@dataclass(slots=True)
+class Trail(Rows):
+    """N rows, newest moment last; NaN = nothing yet."""
+
+    time: Float  # (N, LENGTH)
+    spec: Int  # (N, LENGTH, 2)
+    ready: Int  # (N, LENGTH, 2)
+    share: Float  # (N, LENGTH, 2)
+
+
+def no_trail(n: int) -> Trail:
+    counts = np.zeros((n, LENGTH, 2), np.int32)
+    return Trail(np.full((n, LENGTH), np.nan), counts, counts.copy(), np.zeros((n, LENGTH, 2)))
+
+
+def push(trail: Trail, time: Float, now: Running) -> Trail:
+    """With the replicas of `time` (N,)."""
+    # The moment before the newest stays put, so that moments that replace one another cannot replace for ever.
+    crowded = time - trail.time[:, -2] < SPACING_SECONDS
+    return replace(
+        trail,
+        time=_shifted(trail.time, time, crowded),
+        spec=_shifted(trail.spec, now.spec, crowded),
+        ready=_shifted(trail.ready, now.ready, crowded),
+        share=_shifted(trail.share, now.share, crowded),
+    )
+
+
+def _shifted(column: Float, newest: Float, crowded: Float) -> Float:
+    moved = np.empty_like(column)
+    moved[:, :-1] = column[:, 1:]
+    moved[crowded, :-1] = column[crowded, :-1]
+    moved[:, -1] = newest
+    return moved
+
+
+def at(trail: Trail, time: Float) -> Running:
+    """The replicas of `time` (N,), or the oldest that are known."""
+    known = ~np.isnan(trail.time)
+    past = known & (trail.time <= time[:, None])
+    newest = LENGTH - 1 - past[:, ::-1].argmax(axis=1)
+    oldest = known.argmax(axis=1)
+    place = np.where(past.any(axis=1), newest, oldest)
+    rows = np.arange(len(time))
+    return Running(trail.spec[rows, place], trail.ready[rows, place], trail.share[rows, place])

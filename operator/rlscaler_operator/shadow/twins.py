@@ -1,0 +1,230 @@
+"""Virtual services beside the real ones, row by row: stepped for a whole batch of policies at once. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_operator.decisions import Kind, starting_state, without_actor
+from rlscaler_operator.shadow.trail import Trail, at, no_trail, push
+from rlscaler_rl.decision.actor import ActorLike
+from rlscaler_rl.decision.decide import decide
+from rlscaler_rl.decision.observation import sense
+from rlscaler_rl.decision.params import capacity_unknown
+from rlscaler_rl.decision.samples import arrivals_known
+from rlscaler_rl.decision.shield import floor_tick
+from rlscaler_rl.decision.types import Bool, FallbackBehavior, Float, Params, Rows, Samples, State
+from rlscaler_rl.decision.virtual import (
+    Fleet,
+    Meter,
+    Running,
+    advance,
+    initial_fleet,
+    initial_meter,
+    percentile_ms,
+    scale,
+    settle,
+)
+
+LONGEST_STEP_SECONDS = 120.0
+"""After a longer gap in the arrivals nothing is known of what lay in between: it is not compared."""
+
+HPA_SCALE_DOWN_SECONDS = 300.0
+"""The HPA's default scale-down window, where the policy sets no `behavior`."""
+
+SHORT_SECONDS, LONG_SECONDS = 3600.0, 6 * 3600.0
+"""Memories of the excess of late requests."""
+
+LEAST_UTILIZATION = 0.05
+"""Below it measured utilization is no scale for a virtual one."""
+
+
+@dataclass(slots=True)
+class Twin(Rows):
+    """One row a policy. `virtual` is the service that does not exist, `real` the one that runs."""
+
+    params: Params  # of the policy itself
+    state: State  # of who decides for the virtual service
+    fleet: Fleet
+    virtual: Meter
+    real: Meter
+    virtual_trail: Trail
+    real_trail: Trail
+    metered: Float  # (N,) up to when both were metered; NaN = not yet
+    excess: Float  # (N, 2 memories, 2: requests, late of the virtual service minus late of the real one)
+
+    def take(self, rows: NDArray[np.intp] | slice) -> Twin:
+        return Twin(*[_part(getattr(self, f.name), rows) for f in fields(self)])
+
+    def put(self, rows: NDArray[np.intp] | slice, other: Twin, which: slice = slice(None)) -> None:
+        for f in fields(self):
+            column, value = getattr(self, f.name), getattr(other, f.name)
+            if isinstance(column, Rows):
+                column.put(rows, value, which)
+            else:
+                column[rows] = value[which]
+
+    @classmethod
+    def concat(cls, parts: list[Twin]) -> Twin:
+        return cls(*[_joined([getattr(part, f.name) for part in parts]) for f in fields(cls)])
+
+
+def _part(column: Rows | Float, rows: NDArray[np.intp] | slice) -> Rows | Float:
+    return column.take(rows) if isinstance(column, Rows) else np.array(column[rows])
+
+
+def _joined(columns: list[Rows] | list[Float]) -> Rows | Float:
+    first = columns[0]
+    return type(first).concat(columns) if isinstance(first, Rows) else np.concatenate(columns)
+
+
+def new_twin(params: Params, samples: Samples, stack: int) -> Twin:
+    """One row that starts from what really runs."""
+    replicas = samples.spec_replicas * params.present
+    state = starting_state(stack, (int(replicas[0, 0]), int(replicas[0, 1])), float(samples.time[0]))
+    ready = samples.ready_replicas * params.present
+    return Twin(
+        params=params.copy(),
+        state=state,
+        fleet=initial_fleet(replicas, ready, samples.time, params.cold_start_seconds),
+        virtual=initial_meter(1),
+        real=initial_meter(1),
+        virtual_trail=no_trail(1),
+        real_trail=no_trail(1),
+        metered=np.full(1, np.nan),
+        excess=np.zeros((1, 2, 2)),
+    )
+
+
+@dataclass(slots=True)
+class Passed(Rows):
+    """What one step added to both sides, (N,) each."""
+
+    seconds: Float
+    requests: Float
+    virtual_cost: Float
+    real_cost: Float
+    virtual_late: Float
+    real_late: Float
+
+
+def meter(
+    twin: Twin, samples: Samples, real_share: Float, window_seconds: float, compared: Bool
+) -> tuple[Twin, Passed]:
+    """Both services meet the arrivals that have become known; in rows that are not `compared` (N,) nothing passes.
+
+    `real_share` (N, 2) is how the arrivals really split. A rate measured over a window belongs to the window's middle:
+    it meets the replicas of that moment on both sides.
+    """
+    params = twin.params
+    fleet = settle(twin.fleet, samples.time)
+    present = params.present
+    real_now = Running(samples.spec_replicas * present, samples.ready_replicas * present, real_share)
+    virtual_now = Running(fleet.spec, fleet.ready, twin.state.weights.astype(np.float64))
+    real_trail = push(twin.real_trail, samples.time, real_now)
+    virtual_trail = push(twin.virtual_trail, samples.time, virtual_now)
+    seconds, metered = _elapsed(twin, samples, window_seconds, compared)
+    rate = np.where(seconds > 0, samples.arrival_rate, 0.0)
+    window = np.full(len(rate), window_seconds)
+    both = advance(
+        Params.concat([params, params]),
+        Meter.concat([twin.virtual, twin.real]),
+        Running.concat([at(virtual_trail, metered), at(real_trail, metered)]),
+        np.concatenate([rate, rate]),
+        np.concatenate([seconds, seconds]),
+        np.concatenate([window, window]),
+    )
+    n = len(rate)
+    virtual, real = both.view(slice(0, n)), both.view(slice(n, None))
+    passed = Passed(
+        seconds=seconds,
+        requests=real.requests - twin.real.requests,
+        virtual_cost=virtual.cost - twin.virtual.cost,
+        real_cost=real.cost - twin.real.cost,
+        virtual_late=virtual.late - twin.virtual.late,
+        real_late=real.late - twin.real.late,
+    )
+    fade = np.exp(-seconds[:, None] / np.array([SHORT_SECONDS, LONG_SECONDS]))[:, :, None]
+    added = np.stack([passed.requests, passed.virtual_late - passed.real_late], axis=1)
+    return (
+        replace(
+            twin,
+            fleet=fleet,
+            virtual=virtual,
+            real=real,
+            virtual_trail=virtual_trail,
+            real_trail=real_trail,
+            metered=np.where(np.isnan(metered), twin.metered, metered),
+            excess=twin.excess * fade + added[:, None, :],
+        ),
+        passed,
+    )
+
+
+def _elapsed(twin: Twin, samples: Samples, window_seconds: float, compared: Bool) -> tuple[Float, Float]:
+    """(N,) seconds to meter, and up to when; nothing where the load or a capacity is unknown."""
+    params = twin.params
+    usable = arrivals_known(params, samples) & ~capacity_unknown(params).any(axis=1) & compared
+    until = np.where(usable, samples.time - samples.age_seconds[:, 0] - window_seconds / 2, np.nan)
+    seconds = until - twin.metered
+    newer = seconds > 0
+    gap = seconds > LONGEST_STEP_SECONDS
+    metered = np.where(usable & (newer | np.isnan(twin.metered)), until, twin.metered)
+    return np.where(newer & ~gap, seconds, 0.0), metered
+
+
+def virtual_samples(twin: Twin, samples: Samples) -> Samples:
+    """What would be measured at the virtual services: `samples` (N rows) with what follows from their replicas.
+
+    A measured utilization is scaled by the model's load of the virtual replicas over that of the real ones.
+    """
+    age = samples.age_seconds[:, :1]
+    ages = np.concatenate([np.broadcast_to(age, (len(age), 5)), np.zeros_like(age)], axis=1)
+    utilization = twin.virtual.utilization
+    measured = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
+    usable = np.isfinite(measured) & (twin.real.utilization >= LEAST_UTILIZATION)
+    factor = np.divide(measured, twin.real.utilization, out=np.full_like(measured, 100.0), where=usable)
+    percent = utilization * factor
+    ages[:, 2] = np.where(np.isfinite(samples.memory_utilization), samples.age_seconds[:, 2], np.inf)
+    virtual = samples.copy()
+    virtual.age_seconds = ages
+    virtual.gpu_utilization = np.minimum(percent[:, 0], 100.0)
+    virtual.cpu_utilization = percent[:, 1]
+    virtual.p95_ms = percentile_ms(twin.virtual.recent, twin.params.slo_ms, 95.0)
+    virtual.spec_replicas, virtual.ready_replicas = twin.fleet.spec.copy(), twin.fleet.ready.copy()
+    virtual.paused[:] = False
+    virtual.pending_seconds = np.zeros_like(samples.pending_seconds)
+    return virtual
+
+
+def drive(twin: Twin, samples: Samples, params: Params, actor: ActorLike | None, kind: Kind, compared: Bool) -> Twin:
+    """The virtual services scale themselves by `params` (N rows): by the actor, or without one by their fallback.
+
+    In rows that are not `compared` (N,) they stay as they are.
+    """
+    sensed = virtual_samples(twin, samples)
+    state = sense(params, twin.state, sensed)
+    if kind == "floor":
+        decision, state = floor_tick(params, state, sensed)
+    elif actor is not None:
+        decision, _, state = decide(params, state, sensed, actor)
+    else:
+        decision, _, state = without_actor(params, state, sensed)
+    desired = np.where(compared[:, None], decision.desired, twin.fleet.spec)
+    return replace(twin, state=state, fleet=scale(twin.fleet, desired, samples.time, params.cold_start_seconds))
+
+
+def hpa_params(params: Params) -> Params:
+    """The same policy driven by the HPA formula: what a demoted policy follows, and what an acting one is held against.
+
+    Without an actor the fallback acts at once; where no `behavior` is set, scaling down has the HPA's default window.
+    All guards stay in force.
+    """
+    changed = params.copy()
+    changed.fallback[:] = FallbackBehavior.HPA_FORMULA
+    changed.failure_threshold[:] = 1
+    changed.stabilization_seconds[~params.has_behavior, 1] = HPA_SCALE_DOWN_SECONDS
+    changed.has_behavior[:] = True
+    return changed

@@ -1,0 +1,200 @@
+"""From days of evidence to whether a policy may act. Pure; time is what the caller says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from rlscaler_operator.api.status import EvidenceDay, PromotionStatus
+from rlscaler_operator.shadow.evidence import (
+    COST_RESOLUTION,
+    LATE_RESOLUTION,
+    Compared,
+    compare,
+    cost_regret,
+    counting,
+    is_calibrated,
+    late_regret,
+    to_regret,
+)
+from rlscaler_operator.shadow.statistics import FEWEST_DAYS, turned_above
+
+COST_MARGIN_PERCENT = 2.0
+"""So much dearer still passes for not dearer."""
+
+LATE_MARGIN_OF_BUDGET = 0.1
+"""So much of the error budget (100 - `slo.objective`) more of late requests still passes for not later."""
+
+DAYS_BETWEEN_FALSE_ALARMS = 10_000.0
+
+EARLY_WINDOWS = 12
+"""After so many windows of a day it may be said that the model is not calibrated."""
+
+State = Literal["NotRequired", "Collecting", "Ready", "Promoted", "Demoted"]
+
+ACTING = ("NotRequired", "Promoted")
+"""States in which the actor's decisions are written."""
+
+
+class Asked(NamedTuple):
+    """What the spec asks for, and what the evidence has to be of."""
+
+    mode: str
+    require: str
+    min_days: int
+    objective: float
+    basis: str
+
+
+class Finding(NamedTuple):
+    """Whether something was shown, and why (not)."""
+
+    shown: bool
+    reason: str
+    message: str
+
+
+def writes(mode: str, promotion: PromotionStatus | None) -> bool:
+    """Are decisions written: the actor's, or after a demotion those of the HPA formula?"""
+    return mode == "Auto" and promotion is not None and promotion.state in (*ACTING, "Demoted")
+
+
+def demoted(mode: str, promotion: PromotionStatus | None) -> bool:
+    """Does the HPA formula decide in the actor's place?"""
+    return mode == "Auto" and promotion is not None and promotion.state == "Demoted"
+
+
+def better(days: Sequence[EvidenceDay], today: str, asked: Asked) -> Finding:
+    """Is the policy measurably cheaper and not later, or less late and not dearer, than what really ran?"""
+    compared = compare(counting(days, today))
+    if compared.days < asked.min_days:
+        if doubtful := uncalibrated(days, today):
+            return Finding(False, "ModelUncalibrated", doubtful)
+        text = f"{compared.days} of promotion.minDays = {asked.min_days} days count so far"
+        return Finding(False, "CollectingEvidence", f"{text}: a day counts once it is over, whole and calibrated")
+    margin = late_margin(asked.objective)
+    figures = describe(compared)
+    if compared.cost.high < 0 and compared.late.high <= margin:
+        return Finding(True, "Cheaper", f"measurably cheaper and not later: {figures}")
+    if compared.late.high < 0 and compared.cost.high <= COST_MARGIN_PERCENT:
+        return Finding(True, "LessLate", f"measurably less late and not dearer: {figures}")
+    if doubtful := uncalibrated(days, today):
+        return Finding(False, "ModelUncalibrated", doubtful)
+    return Finding(False, "NotBetter", f"not measurably better than what runs: {figures}")
+
+
+def worse(counted: Sequence[EvidenceDay], objective: float) -> Finding:
+    """Has the acting policy become measurably worse than the HPA formula would have been?"""
+    if not counted:
+        return Finding(False, "", "")
+    late, cost = [late_regret(day) for day in counted], [cost_regret(day) for day in counted]
+    margin = late_margin(objective)
+    if turned_above(late, margin, DAYS_BETWEEN_FALSE_ALARMS, LATE_RESOLUTION):
+        text = f"more requests are late than the HPA formula would have left late: {_lately(late)} percentage points"
+        return Finding(True, "LaterThanHPA", text)
+    lately = late[-FEWEST_DAYS:]
+    dearer = turned_above(cost, COST_MARGIN_PERCENT, DAYS_BETWEEN_FALSE_ALARMS, COST_RESOLUTION)
+    if dearer and sum(lately) / len(lately) > -margin:
+        text = f"replicas cost {_lately(cost)} % more than the HPA formula's would, with no fewer late requests"
+        return Finding(True, "DearerThanHPA", text)
+    return Finding(False, "", "")
+
+
+def uncalibrated(days: Sequence[EvidenceDay], today: str) -> str:
+    """What keeps the newest day from counting because the model does not say what was measured; empty = nothing."""
+    newest = [day for day in days if day.date < today or (day.measured and day.measured.windows >= EARLY_WINDOWS)]
+    if not newest or is_calibrated(newest[-1]):
+        return ""
+    day = newest[-1]
+    if day.measured is None or not day.measured.windows:
+        return (
+            f"{day.date}: no latency histogram to compare the model with; see inference_request_duration_seconds_bucket"
+        )
+    measured = day.measured
+    low, high = (100 * late / max(measured.requests, 1.0) for late in (measured.late, measured.late_at_most))
+    modelled = 100 * measured.modelled_late / max(measured.modelled_requests, 1.0)
+    shares = f"{modelled:.2f} % late against {low:.2f} to {high:.2f} %"
+    p95 = f"p95 alike in {measured.agreeing} of {measured.windows} windows"
+    text = f"the model does not match what was measured ({shares}, {p95})"
+    return f"{day.date}: {text}: correct targets.*.requestsPerSecond"
+
+
+def late_margin(objective: float) -> float:
+    """Percentage points."""
+    return LATE_MARGIN_OF_BUDGET * (100 - objective)
+
+
+def describe(compared: Compared) -> str:
+    cost, late = compared.cost, compared.late
+    return (
+        f"cost {cost.mean:+.1f} % ({cost.low:+.1f} to {cost.high:+.1f}), late requests {late.mean:+.2f} percentage "
+        f"points ({late.low:+.2f} to {late.high:+.2f}) over {compared.days} days"
+    )
+
+
+def judge(
+    before: PromotionStatus | None, asked: Asked, days: Sequence[EvidenceDay], now: datetime, burning: str = ""
+) -> PromotionStatus:
+    """The promotion status that follows from `before`, the spec, and the evidence collected in that state.
+
+    `burning` says why a policy that acts must not wait for whole days. A policy that has acted once is never left
+    without a driver: where it may act no longer, it is `Demoted`.
+    """
+    today = now.date().isoformat()
+    same = before is not None and before.basis == asked.basis
+    of_running, of_acting = (
+        [*days] if same and before is not None and before.against == side else [] for side in ("Running", "HPAFormula")
+    )
+    found = better(of_running, today, asked)
+    state, finding = _next(before, same, asked, found, counting(of_acting, today), burning)
+    against: Literal["Running", "HPAFormula"] = "Running"
+    if asked.mode == "Auto" and state in ACTING:
+        against = "HPAFormula"
+    looked_at = counting(of_acting or of_running, today)
+    stays = before is not None and before.state == state
+    return PromotionStatus(
+        state=state,
+        since=before.since if stays and before is not None else now.replace(microsecond=0),
+        days=len(looked_at),
+        reason=finding.reason or None,
+        message=finding.message or None,
+        against=against,
+        regret=to_regret(compare(looked_at)),
+        basis=asked.basis,
+        evidence=of_acting if against == "HPAFormula" else of_running,
+    )
+
+
+def _next(
+    before: PromotionStatus | None,
+    same: bool,
+    asked: Asked,
+    found: Finding,
+    acted: Sequence[EvidenceDay],
+    burning: str,
+) -> tuple[State, Finding]:
+    if asked.mode != "Auto":
+        return ("Ready" if found.shown else "Collecting"), found
+    was = before.state if before is not None else None
+    if was in ACTING and same and (was == "Promoted" or asked.require == "None"):
+        bad = Finding(True, "BurningErrorBudget", burning) if burning else worse(acted, asked.objective)
+        if bad.shown:
+            return "Demoted", bad
+        return ("NotRequired" if asked.require == "None" else "Promoted"), Finding(False, "Acting", _acting(acted))
+    if asked.require == "None":
+        if was == "Demoted" and same and before is not None:
+            return "Demoted", Finding(False, before.reason or "", before.message or "")
+        return "NotRequired", Finding(False, "Acting", "acts without evidence: promotion.require is None")
+    if was in (*ACTING, "Demoted"):
+        return ("Promoted" if was == "Demoted" and found.shown else "Demoted"), found
+    return ("Promoted" if found.shown else "Collecting"), found
+
+
+def _acting(acted: Sequence[EvidenceDay]) -> str:
+    return f"against the HPA formula: {describe(compare(acted))}" if len(acted) >= FEWEST_DAYS else ""
+
+
+def _lately(regrets: Sequence[float]) -> str:
+    recent = regrets[-FEWEST_DAYS:]
+    return f"{sum(recent) / len(recent):+.2f}"
