@@ -62,7 +62,7 @@ def find_flips(entry: Entry) -> list[Flip]:
     """
     if entry.actor is None or entry.kind != "action":
         return []
-    found = []
+    found: list[Flip] = []
     for signal in _signals(entry, entry.actor):
         if np.isfinite(signal.measured):
             found += _around(signal)

@@ -35,7 +35,8 @@ STREAM_SECONDS = 1.0
 
 STOP_SECONDS = 1.0
 
-Context = grpc.aio.ServicerContext
+Context = Any
+"""grpc.aio.ServicerContext; grpc comes without types."""
 
 
 class ExternalScaler(stubs.ExternalScalerServicer):
@@ -55,7 +56,7 @@ class ExternalScaler(stubs.ExternalScalerServicer):
         said: bool | None = None
         while True:
             try:
-                active = self._look(request) > 0
+                active: bool | None = self._look(request) > 0
             except NoSuchPolicyError as error:
                 await _refuse(context, error)
             except NothingKnownError:
@@ -107,7 +108,8 @@ async def _refuse(context: Context, error: Exception) -> NoReturn:
 async def serve(settings: Settings, registry: Registry, stack: AsyncExitStack) -> int:
     """Start the service; `stack` stops it. Returns the port. Raises OperatorError where it cannot listen."""
     server: Any = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    stubs.add_ExternalScalerServicer_to_server(ExternalScaler(registry, settings.status_interval_seconds), server)
+    scaler = ExternalScaler(registry, settings.status_interval_seconds)
+    stubs.add_ExternalScalerServicer_to_server(scaler, server)  # type: ignore[no-untyped-call]
     address = f"{settings.external_scaler_host}:{settings.external_scaler_port}"
     try:
         if settings.external_scaler_tls_dir is None:

@@ -20,6 +20,10 @@ DIFFERENT, NOT_REPLAYED = 1, 3
 SHOWN = 20
 
 
+class NotReplayed(click.ClickException):
+    exit_code = NOT_REPLAYED
+
+
 @dataclass(slots=True)
 class Tally:
     """What came out of a whole log."""
@@ -104,9 +108,7 @@ def replay(
             if not one.line.torn and (one.problem or one.differences) and tally.different + tally.not_replayed <= limit:
                 click.echo(_describe(one), err=True)
     except RecordError as error:
-        failure = click.ClickException(str(error))
-        failure.exit_code = NOT_REPLAYED
-        raise failure from error
+        raise NotReplayed(str(error)) from error
     click.echo(json.dumps(tally.to_dict(), indent=2) if as_json else _text(tally))
     sys.exit(tally.exit_code)
 
