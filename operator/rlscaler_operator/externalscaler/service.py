@@ -120,5 +120,5 @@ async def serve(settings: Settings, registry: Registry, stack: AsyncExitStack) -
         raise OperatorError(f"cannot listen on {address}: {error}; choose another --external-scaler-port") from error
     await server.start()
     stack.push_async_callback(server.stop, STOP_SECONDS)
-    log.info("external scaler for KEDA on %s", address)
+    log.info("external scaler for KEDA on %s:%d", settings.external_scaler_host, port)
     return port
