@@ -49,6 +49,8 @@ class Outcome:
     error: Exception | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     """How long each stage took before the writes; those of a batch are the whole batch's."""
+    recorded: bool = False
+    """Is it in the audit log?"""
 
 
 def decide_all(entries: Sequence[Entry], *, without: frozenset[str] = ALL_GUARDS) -> list[Outcome]:

@@ -39,6 +39,9 @@ GUARDS = {
 }
 
 PLACEMENTS = ("prefer GPU", "balanced", "prefer CPU")
+WITHHELD = ("Collecting", "Ready")
+"""States of `status.promotion` in which nothing is written."""
+
 STEPS = ("-2", "-1", "0", "+1", "+2")
 HEADS = (("gpu", 0, 5), ("cpu", 5, 10))
 
@@ -97,13 +100,19 @@ def _actor(actor: Json) -> str:
 
 
 def _written(record: Json) -> str:
+    if record["applied"] is None:
+        return "unknown: it was not done before the policy's deadline"
     if record["mode"] != "Auto":
         return f"nothing: mode {record['mode']}"
     if record["conflict"]:
         return f"nothing: Conflicted ({record['conflict']})"
     if record["writes"]:
         return ", ".join(f"{pool} {outcome}" for pool, outcome in record["writes"].items())
-    return "nothing to write" if record["applied"] else "nothing: the spec changed meanwhile or the lease was lost"
+    if record["applied"]:
+        return "nothing to write"
+    promotion = record.get("promotion")
+    why = "the spec changed meanwhile or the lease was lost"
+    return f"nothing: promotion {promotion}" if promotion in WITHHELD else f"nothing: {why}"
 
 
 def _observation(observation: Json) -> Table:

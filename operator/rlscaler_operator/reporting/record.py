@@ -36,6 +36,8 @@ class Subject:
     uid: str
     generation: int
     mode: str
+    promotion: str | None = None
+    """State of `status.promotion`."""
 
 
 def line(
@@ -46,8 +48,13 @@ def line(
     unknown_required: Sequence[str],
     conflict: str | None,
     applied: Applied | None,
+    *,
+    finished: bool = True,
 ) -> Json:
-    """The record of an outcome with a decision; `time` in Unix seconds."""
+    """The record of an outcome with a decision; `time` in Unix seconds.
+
+    `applied` None = nothing was to be written. Not `finished` = nobody knows what was: `applied` is null then.
+    """
     entry = outcome.entry
     assert outcome.decision is not None
     return {
@@ -65,7 +72,7 @@ def line(
         "unknown_required": list(unknown_required),
         **result(outcome, outcome.decision),
         "conflict": conflict,
-        "applied": applied is not None and applied.complete,
+        "applied": (applied is not None and applied.complete) if finished else None,
         "writes": {pool: write.outcome for pool, write in applied.writes.items()} if applied else {},
         "seconds": seconds(outcome, applied),
     }

@@ -156,3 +156,19 @@ def test_what_cannot_be_decided_again_is_shown_as_recorded(ppo, entry, log):
     assert "Would have changed it" not in done.output
     done = run("last", log(outcome, desired={"gpu": 9, "cpu": 9}))
     assert "desired.gpu: 9 was recorded" in done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"applied": None}, "policy's deadline"),
+        ({"mode": "Shadow"}, "mode Shadow"),
+        ({"conflict": "ForeignWriter"}, "Conflicted (ForeignWriter)"),
+        ({"promotion": "Collecting"}, "promotion Collecting"),
+        ({"applied": True}, "nothing to write"),
+        ({"writes": {"gpu": "LeaseLost"}}, "gpu LeaseLost"),
+        ({}, "the lease was lost"),
+    ],
+)
+def test_what_became_of_the_writes_is_said(rule, entry, log, changes, said):
+    assert said in run("last", log(decide_all([entry()])[0], **changes)).output
