@@ -17,6 +17,7 @@ from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.reporting.findings import Findings, Problem
 from rlscaler_operator.sensing.cache import Key, WatchCache
 from rlscaler_operator.sensing.measure import missing_signals, pauses
+from rlscaler_operator.shadow.verdict import demoted
 from rlscaler_rl.decision.types import POOLS, Flag
 
 HOLDERS = {
@@ -46,6 +47,7 @@ class Judge:
         findings.problems = self._problems(policy)
         findings.conflict = await self._conflict(policy, claims, findings)
         findings.paused = pauses(policy.annotations)[3]
+        findings.promotion = policy.promotion
         if outcome is not None:
             self._judge_outcome(policy, outcome, findings)
         if policy.actor is not None and policy.actor_error is not None:
@@ -139,6 +141,8 @@ class Judge:
 
     def _why_fallback(self, policy: Policy, findings: Findings) -> Problem:
         behavior = policy.spec.fallback.behavior
+        if demoted(policy.spec.mode, policy.promotion):
+            return Problem("Demoted", "the HPA formula decides: see the condition Active")
         if policy.fallback_flags & Flag.OUT_OF_ENVELOPE:
             return Problem(
                 "OutOfEnvelope", f"fallback {behavior}: {policy.outside or 'not what the actor was trained for'}"

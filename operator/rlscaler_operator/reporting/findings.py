@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from rlscaler_operator.actuation.ownership import Conflict
 from rlscaler_operator.api import Condition, remove_condition, set_condition
 from rlscaler_operator.api import conditions as types
+from rlscaler_operator.api.status import PromotionStatus
 
 OPTIONAL = (types.UNSUPPORTED, types.CAPACITY_UNKNOWN, types.MODEL_OUTDATED)
 """Conditions that are absent where there is nothing to say."""
@@ -47,6 +48,8 @@ class Findings:
     """Guards that keep the pools from what was asked for: the budget, pods that do not come up."""
     model: Problem | None = None
     """Why the model that is named is not the one that decides; an older one goes on."""
+    promotion: PromotionStatus | None = None
+    """Whether a policy in Auto may act."""
     capacity_unknown: tuple[str, ...] = ()
     """Pools whose capacity is not known."""
     unsupported: Sequence[tuple[str, str]] = ()
@@ -100,6 +103,8 @@ def _active(found: Findings) -> tuple[str, bool, str, str]:
         return types.ACTIVE, False, "Conflicted", found.conflict.message
     if found.paused:
         return types.ACTIVE, False, "Paused", found.paused
+    if (waiting := _waiting(found.promotion)) is not None:
+        return types.ACTIVE, False, *waiting
     if found.problems:
         return types.ACTIVE, False, found.problems[0].reason, "replicas are held: see the condition Ready"
     if found.placement_problem:
@@ -107,6 +112,17 @@ def _active(found: Findings) -> tuple[str, bool, str, str]:
     if found.limits:
         return types.ACTIVE, True, found.limits[0].reason, "; ".join(_unique(p.message for p in found.limits))
     return types.ACTIVE, True, "Acting", "replicas and traffic weights follow the decisions"
+
+
+def _waiting(promotion: PromotionStatus | None) -> Problem | None:
+    """Why the actor's decisions are not written; None where they are."""
+    if promotion is None or promotion.state in ("NotRequired", "Promoted"):
+        return None
+    why = promotion.message or "see status.promotion"
+    if promotion.state == "Demoted":
+        remedy = "publish another model, or set spec.mode to Shadow and back to Auto"
+        return Problem("Demoted", f"the HPA formula drives the replicas: {why}; {remedy}")
+    return Problem(promotion.reason or "CollectingEvidence", f"spec.promotion.require is Evidence: {why}")
 
 
 def _fallback(found: Findings) -> tuple[str, bool, str, str]:

@@ -161,6 +161,13 @@ class Sources:
                 log.error("%s", text, exc_info=error)
             return dict.fromkeys((query.name for query in queries), MetricsError(text))
 
+    async def instant(self, access: Access, promql: str) -> list[dict[str, Any]]:
+        """The series of one query, asked of a Prometheus that `ask` knows already. Raises MetricsError."""
+        client = self._clients.get(access)
+        if client is None:
+            raise MetricsError(f"{access.url} was not reached before")
+        return await client.instant(promql)
+
     def _close_idle(self) -> None:
         now = time.monotonic()
         for access in [access for access, at in self._asked.items() if now - at > IDLE_SECONDS]:

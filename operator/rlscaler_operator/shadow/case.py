@@ -30,7 +30,7 @@ class Case:
     """What is known besides the rows of the book."""
 
     policy: Policy
-    """As it ran when the comparison was taken up; another object, such as after a change of leader, takes it up anew."""
+    """As it ran when the comparison was taken up; another object (after a change of leader) takes it up anew."""
     basis: str
     acting: bool
     """The real service follows the policy, and the virtual one the HPA formula; else the other way round."""

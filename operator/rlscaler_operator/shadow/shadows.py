@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.case import Case, asked, date_of, resumed
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
 from rlscaler_operator.shadow.twins import LONG_SECONDS, SHORT_SECONDS, hpa_params
-from rlscaler_operator.shadow.verdict import judge
+from rlscaler_operator.shadow.verdict import demoted, judge
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import POOLS, Float, Params, Samples
 from rlscaler_rl.decision.virtual import by_capacity
@@ -35,7 +36,7 @@ FRESH_SECONDS = 300.0
 """How often a verdict is looked for and the status takes over today's figures."""
 
 AT_ONCE = 25
-"""Verdicts in one batch: at midnight all are due, and nobody waits for one."""
+"""Verdicts or calibrations in one batch: at midnight all are due, and nobody waits for one."""
 
 DAY_SECONDS = 86400.0
 
@@ -55,6 +56,13 @@ class Item(NamedTuple):
 
     policy: Policy
     entry: Entry
+
+
+def driver(policy: Policy) -> tuple[Params, ActorLike | None]:
+    """What decides for a policy: its own spec and actor, or after a demotion the HPA formula."""
+    if demoted(policy.spec.mode, policy.promotion):
+        return hpa_params(policy.params()), None
+    return policy.params(), policy.actor
 
 
 class Shadows:
@@ -98,6 +106,8 @@ class Shadows:
             if case is not None and now >= case.calibrate_at:
                 case.calibrate_at = now + WINDOW_SECONDS
                 due.append(policy)
+                if len(due) == AT_ONCE:
+                    break
         return due
 
     def calibrate(self, policies: Iterable[Policy], measured: dict[Key, Histogram], now: float) -> None:
@@ -135,7 +145,8 @@ class Shadows:
         self.forget(policy.key)
         stack = HPA_STACK if acting or policy.actor is None else policy.actor.manifest.stack_size
         case = resumed(policy, acting, stack, now)
-        case.calibrate_at = now + WINDOW_SECONDS
+        # Not all at the same time: what was taken over together would be measured together for ever.
+        case.calibrate_at = now + random.uniform(0, WINDOW_SECONDS)
         self._cases[policy.key] = case
         return case
 
