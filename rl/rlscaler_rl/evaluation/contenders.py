@@ -16,6 +16,8 @@ from rlscaler_rl.tuning.lineup import CONTROLS, Entry, lineup
 COMPARISON = "comparison"
 EVALUATED = (
     "policy",
+    "ppo_tuned",
+    "ppo_tuned_all",
     "hpa",
     "hpa_tuned",
     "hpa_tuned_all",

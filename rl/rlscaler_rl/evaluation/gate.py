@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -30,15 +30,18 @@ TINY = 1e-3
 PASSES, FAILS, UNDECIDED = "passes", "fails", "undecided"
 
 
-def gate(board: Board) -> Gate:
-    """One row per workload that counts; extras are reported apart and do not decide."""
-    rivals = [stand_in(board, names) for names in RIVALS]
-    made = [gate_row(board, workload, [name for name in rivals if name]) for workload in board.averaged]
+def gate(board: Board, subject: str | None = None, against: Sequence[Sequence[str]] = RIVALS) -> Gate:
+    """One row per workload that counts; extras are reported apart and do not decide.
+
+    subject: who has to pass, the policy if None. against: of each, the first that was played everywhere.
+    """
+    rivals = [stand_in(board, names) for names in against]
+    made = [gate_row(board, workload, [name for name in rivals if name], subject) for workload in board.averaged]
     return Gate(
         passed=bool(made) and all(row.status == PASSES for row in made),
         margin_percent=MARGIN_PERCENT,
         rows=made,
-        untuned=[found or names[0] for names, found in zip(RIVALS, rivals, strict=True) if found != names[0]],
+        untuned=[found or names[0] for names, found in zip(against, rivals, strict=True) if found != names[0]],
     )
 
 
@@ -47,9 +50,12 @@ def stand_in(board: Board, names: Iterable[str]) -> str | None:
     return next((name for name in names if board.played(ALL, name)), None)
 
 
-def gate_row(board: Board, workload: str, rivals: list[str]) -> GateRow:
+def gate_row(board: Board, workload: str, rivals: list[str], subject: str | None = None) -> GateRow:
     labels = {entry.name: entry.label for entry in board.entries}
-    met = [Rival(contender=name, label=labels[name], difference=difference(board, workload, name)) for name in rivals]
+    met = [
+        Rival(contender=name, label=labels[name], difference=difference(board, workload, name, subject))
+        for name in rivals
+    ]
     smooth = workload in SMOOTH
     status, reason = judge([(rival.label, rival.difference) for rival in met], smooth=smooth)
     return GateRow(workload=workload, smooth=smooth, rivals=met, status=status, reason=reason)
@@ -79,19 +85,21 @@ def _close(found: Difference, smooth: bool) -> bool:
     return smooth and found.percent <= MARGIN_PERCENT
 
 
-def closed(board: Board) -> list[Closed]:
+def closed(
+    board: Board, subject: str | None = None, first: Sequence[str] = BEGIN, last: Sequence[str] = END
+) -> list[Closed]:
     """Per workload and for their mean: (J of the tuned HPA - J of the policy) / (J of the tuned HPA - J of hindsight).
 
     The mean is the share of the mean distance, so that a workload where there is nothing to gain weighs nothing.
     """
-    begin, end = stand_in(board, BEGIN), stand_in(board, END)
+    begin, end = stand_in(board, first), stand_in(board, last)
     if begin is None or end is None:
         return []
-    return [share_closed(board, workload, begin, end) for workload in [*board.workloads, ALL]]
+    chosen = subject or board.policy.name
+    return [share_closed(board, workload, chosen, begin, end) for workload in [*board.workloads, ALL]]
 
 
-def share_closed(board: Board, workload: str, begin: str, end: str) -> Closed:
-    policy = board.policy.name
+def share_closed(board: Board, workload: str, policy: str, begin: str, end: str) -> Closed:
     far, near = board.mean(workload, begin, "j"), board.mean(workload, end, "j")
     distance = board.interval(lambda read: read(begin, "j") - read(end, "j"), workload)
     found = None

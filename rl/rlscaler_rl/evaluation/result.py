@@ -15,6 +15,7 @@ from typing import Any
 from rlscaler_rl.evaluation.board import METRICS
 from rlscaler_rl.evaluation.claims import claims
 from rlscaler_rl.evaluation.gate import closed, gate, training_seeds
+from rlscaler_rl.evaluation.like import like_for_like
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.play import Played
 from rlscaler_rl.evaluation.rows import dependence, rows
@@ -49,6 +50,7 @@ def result_file(
         rows=made,
         gate=gate(board),
         closed=closed(board),
+        like_for_like=like_for_like(board),
         training_seeds=training_seeds(board),
         claims=claims(board),
         dependence=checks,

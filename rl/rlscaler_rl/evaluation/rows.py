@@ -63,9 +63,9 @@ def summary(board: Board, workload: str, contender: str, metric: str) -> Summary
     )
 
 
-def difference(board: Board, workload: str, contender: str) -> Difference:
-    """Policy minus contender in J."""
-    policy = board.policy.name
+def difference(board: Board, workload: str, contender: str, subject: str | None = None) -> Difference:
+    """Policy (or another subject) minus contender in J."""
+    policy = subject or board.policy.name
     found = board.interval(lambda read: read(policy, "j") - read(contender, "j"), workload)
     return as_difference(found, board.mean(workload, contender, "j"), decidable=board.decidable(workload))
 

@@ -9,7 +9,7 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = "rlscaler.io/comparison/v2"
+SCHEMA_VERSION = "rlscaler.io/comparison/v3"
 
 
 class _Frozen(BaseModel):
@@ -48,7 +48,8 @@ class Row(_Frozen):
     contender: str
     label: str
     role: str = Field(
-        description="policy, seed (the same recipe, another training seed), contender, equal_cost (static replicas "
+        description="policy, variant (the bundled policy tuned as its rivals are), seed (the same recipe, another "
+        "training seed), contender, equal_cost (static replicas "
         "at the policy's own mean cost), sweep, control or reference"
     )
     runs: int
@@ -123,6 +124,17 @@ class Closed(_Frozen):
     )
     low: float | None
     high: float | None
+
+
+class Like(_Frozen):
+    """One setting of the policy against rivals that were set as hard: `load`, each for the load; `all`, one for all."""
+
+    name: str
+    title: str
+    subject: str = Field(description="contender")
+    label: str
+    gate: Gate
+    closed: list[Closed]
 
 
 class SeedRow(_Frozen):
@@ -207,6 +219,7 @@ class ResultFile(_Frozen):
     rows: list[Row]
     gate: Gate
     closed: list[Closed]
+    like_for_like: list[Like] = Field(description="empty where the settings in question were not played everywhere")
     training_seeds: list[SeedRow] = Field(description="empty unless several models were given")
     claims: list[Claim]
     dependence: list[Dependence]

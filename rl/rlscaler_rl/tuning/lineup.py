@@ -39,8 +39,8 @@ class Entry:
     """As shown to people."""
 
     role: str
-    """`policy`, `contender`, `sweep` (a variant drawn on the front only), `control` (must lose visibly) or
-    `reference` (knows what nobody can know)."""
+    """`policy`, `variant` (the bundled policy, tuned as contenders are), `contender`, `sweep` (a variant drawn on the
+    front only), `control` (must lose visibly) or `reference` (knows what nobody can know)."""
 
     make: Callable[[Float, int], Contender | ActorLike]
     """(rate (N, T), seed) -> a fresh controller for that batch."""
@@ -80,6 +80,7 @@ def lineup(
     return entries + [_hpa_variant(target) for target in HPA_TARGETS] if sweep else entries
 
 
+_ROLES = {"hindsight": "reference", "ppo": "variant"}
 _CPU_ONLY = HpaSettings(scaled=(False, True))
 
 
@@ -89,7 +90,7 @@ def _tuned(workload: str | None, fold: int | None) -> list[Entry]:
     for name, tunable in CONTENDERS.items():
         if not is_tuned(name):
             continue
-        role = "reference" if name == "hindsight" else "contender"
+        role = _ROLES.get(name, "contender")
         entries.append(_entry(f"{name}_tuned", f"{tunable.label}, tuned for the load", role, name, workload, fold))
         if name in FOR_ALL:
             entries.append(_entry(f"{name}_tuned_all", f"{tunable.label}, tuned for all loads", role, name))

@@ -10,6 +10,7 @@ import pytest
 from rlscaler_rl.evaluation.board import ALL, METRICS, Board
 from rlscaler_rl.evaluation.claims import claims, finding
 from rlscaler_rl.evaluation.gate import FAILS, PASSES, UNDECIDED, closed, gate, judge, training_seeds
+from rlscaler_rl.evaluation.like import like_for_like
 from rlscaler_rl.evaluation.schema import Difference
 from rlscaler_rl.evaluation.statistics import Interval
 
@@ -21,6 +22,7 @@ ENTRIES = [
         ("hpa", "contender"),
         ("hpa_tuned", "contender"),
         ("rule_tuned", "contender"),
+        ("ppo_tuned", "variant"),
         ("static_gpu_only", "equal_cost"),
         ("hindsight", "reference"),
     )
@@ -133,3 +135,14 @@ def test_claims_compare_goodput_per_cost_and_static_pools():
 )
 def test_findings_in_words(claimed, low, high, more_is_better, expected):
     assert finding(claimed, Interval((low + high) / 2, low, high), more_is_better=more_is_better) == expected
+
+
+def test_like_is_held_against_like():
+    j = {"policy": 9.0, "ppo_tuned": 4.0, "hpa_tuned": 6.0, "rule_tuned": 5.0, "hindsight": 3.0}
+    made = board(j)
+    assert not gate(made).passed
+    (found,) = like_for_like(made)  # the one for all loads was not played
+    assert (found.name, found.label, found.gate.passed) == ("load", "PPO_TUNED", True)
+    assert {rival.contender for rival in found.gate.rows[0].rivals} == {"hpa_tuned", "rule_tuned"}
+    assert found.gate.rows[0].rivals[1].difference.percent == pytest.approx(-20, abs=2)
+    assert found.closed[-1].percent == pytest.approx(100 * 2 / 3, abs=3)

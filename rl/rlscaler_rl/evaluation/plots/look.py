@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 COLOURS = {
     "policy": "#0b5fd6",
+    "ppo_tuned": "#0a3d91",
+    "ppo_tuned_all": "#4f93ea",
     "hpa": "#e8a87c",
     "hpa_tuned": "#d55e00",
     "hpa_tuned_all": "#a34700",
@@ -38,6 +40,7 @@ GPU, CPU, LOAD, LATE = "#4b7bbf", "#9fc3ea", "#1b1b1b", "#d1243c"
 VERDICTS = {"loss": "#d1243c", "undecided": "#8a929c", "win": "#1a8f4b"}
 MARKERS = {
     "policy": "D",
+    "variant": "D",
     "seed": "d",
     "contender": "o",
     "equal_cost": "s",

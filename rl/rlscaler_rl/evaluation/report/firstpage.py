@@ -6,7 +6,7 @@ from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.claims import DEFINITION
 from rlscaler_rl.evaluation.gate import BEGIN, FEWEST_PERCENT, PASSES
 from rlscaler_rl.evaluation.report.tables import SECTIONS, Table, cost_floor, decided, title
-from rlscaler_rl.evaluation.schema import Closed, Difference, GateRow, ResultFile, Row
+from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Like, ResultFile, Row
 
 RIVALS = {
     "hpa_tuned": "HPA tuned for it",
@@ -21,17 +21,23 @@ RIVALS = {
 MOST_RIVALS = 3
 """As many fit on a page with their intervals."""
 
+_BEGINS = {"hpa_tuned": "HPA tuned for each load", "hpa_tuned_all": "HPA tuned for all loads"}
 _ORDER = {"loss": 0, "undecided": 1, "win": 2}
 
 
 def headline(result: ResultFile) -> list[str]:
-    """The gate's verdict, the mean, the distance closed and how many rows were lost."""
-    return [gate_sentence(result), *_distance(result), _standing(result)]
+    """The gate's verdict, the mean, the distance closed and how many rows were lost; then like against like."""
+    closed = next((item for item in result.closed if item.workload == ALL), None)
+    own = [gate_sentence(result.gate), *_distance(closed), _standing(result)]
+    return own + [" ".join([f"{like.title}, {like.label}:", *_like(like)]) for like in result.like_for_like]
 
 
-def gate_sentence(result: ResultFile) -> str:
+def _like(like: Like) -> list[str]:
+    return [gate_sentence(like.gate), *_distance(next((row for row in like.closed if row.workload == ALL), None))]
+
+
+def gate_sentence(gate: Gate) -> str:
     """Passes or does not, and which rows are to blame."""
-    gate = result.gate
     good = [row for row in gate.rows if row.status == PASSES]
     text = f"The gate passes on {len(good)} of {len(gate.rows)} workloads"
     if gate.passed:
@@ -49,11 +55,10 @@ def gate_sentence(result: ResultFile) -> str:
     return f"{text}.{stand_ins}"
 
 
-def _distance(result: ResultFile) -> list[str]:
-    found = next((item for item in result.closed if item.workload == ALL), None)
+def _distance(found: Closed | None) -> list[str]:
     if found is None or found.percent is None:
         return []
-    begin = "tuned HPA" if found.begin == BEGIN[0] else "default HPA"
+    begin = _BEGINS.get(found.begin, "default HPA")
     return [
         f"It closes {closed_cell(found)} of the distance from the {begin} (mean J {found.begin_j:.2f}) "
         f"to the hindsight rule ({found.end_j:.2f}); its own mean J is {found.policy_j:.2f}."
@@ -160,6 +165,31 @@ def gate_table(result: ResultFile) -> Table:
         f"zero, or at most {result.gate.margin_percent:g} % above on a smooth load."
     )
     return Table("The gate, row by row", note, ("workload", "load", "gate", "why"), rows, text_columns=4)
+
+
+def like_tables(result: ResultFile) -> list[Table]:
+    """A table per scope: J, differences to the rivals, the gate and the share closed."""
+    return [_like_table(result, like) for like in result.like_for_like]
+
+
+def _like_table(result: ResultFile, like: Like) -> Table:
+    cells = {(row.workload, row.contender): row for row in result.rows}
+    rivals = [rival.label for rival in like.gate.rows[0].rivals]
+    shares = {row.workload: row for row in like.closed}
+    order = {"fails": 0, "undecided": 1, PASSES: 2}
+    rows = []
+    for row in sorted(like.gate.rows, key=lambda row: order[row.status]):
+        met = [
+            f"{cells[row.workload, rival.contender].metrics['j'].mean:.2f} ({difference_cell(rival.difference)})"
+            for rival in row.rivals
+        ]
+        own = cells[row.workload, like.subject].metrics["j"].mean
+        rows.append((title(row.workload), f"{own:.2f}", *met, _gate_cell(row), closed_cell(shares.get(row.workload))))
+    note = (
+        f"J of {like.label}, J of its rivals and in brackets the difference in % of theirs with its 95 % interval: "
+        "below 0 it is better than they are. (s): a smooth load."
+    )
+    return Table(like.title, note, ("workload", "J", *rivals, "gate", "closed"), rows)
 
 
 def closed_table(result: ResultFile) -> Table:

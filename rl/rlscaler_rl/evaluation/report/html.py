@@ -24,6 +24,7 @@ def html_report(result: ResultFile, pictures: list[tuple[str, Path]]) -> str:
         result=result,
         headline=firstpage.headline(result),
         first=firstpage.losses_table(result),
+        like=firstpage.like_tables(result),
         gate=firstpage.gate_table(result),
         closed=firstpage.closed_table(result),
         seeds=firstpage.seeds_table(result),

@@ -146,9 +146,13 @@ def invariant_table(result: ResultFile) -> Table:
     )
 
 
+UNCOUNTED = ("reference", "variant")
+"""Roles whom nobody loses to: they know the load, or are the policy itself under other settings."""
+
+
 def decided(result: ResultFile, verdict: str) -> list[Row]:
     found = [
-        row for row in result.rows if row.difference and row.difference.verdict == verdict and row.role != "reference"
+        row for row in result.rows if row.difference and row.difference.verdict == verdict and row.role not in UNCOUNTED
     ]
     size = {id(row): abs(row.difference.percent) for row in found if row.difference}
     return sorted(found, key=lambda row: (row.workload != ALL, -size[id(row)]))

@@ -27,9 +27,10 @@ _STYLE: dict[str, Any] = {
     "pad_edge": False,
 }
 _HEADINGS = {
+    "ppo_tuned": "PPO-1",
     "hpa_tuned": "HPA-1",
-    "hpa_tuned_all": "HPA-a",
     "rule_tuned": "rule-1",
+    "hpa_tuned_all": "HPA-a",
     "rule_tuned_all": "rule-a",
     "hpa": "HPA",
     "rule": "rule",
@@ -42,7 +43,7 @@ _MOST_COLUMNS = 5
 
 def show(result: ResultFile, folder: Path, console: Console) -> None:
     """Print the essentials in 80 columns; the reports have the rest."""
-    lost = any(row.difference and row.difference.verdict == "loss" and row.role != "reference" for row in result.rows)
+    lost = bool(tables.decided(result, "loss"))
     console.print(_matrix(result, "bold red" if lost else "bold green"))
     for line in firstpage.headline(result):
         console.print(escape(line), highlight=False)

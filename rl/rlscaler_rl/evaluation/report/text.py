@@ -43,10 +43,19 @@ def _lines(result: ResultFile) -> Iterator[str]:
         yield from _wrapped(line)
     yield ""
     losses, undecided, wins = tables.verdict_tables(result)
-    first = (firstpage.losses_table(result), firstpage.gate_table(result), losses, undecided)
+    first = (firstpage.losses_table(result), *firstpage.like_tables(result), firstpage.gate_table(result))
     seeds = [firstpage.seeds_table(result)] if result.training_seeds else []
     claims = [firstpage.claims_table(result)] if result.claims else []
-    for table in (*first, firstpage.closed_table(result), *seeds, *claims, *tables.score_tables(result), wins):
+    for table in (
+        *first,
+        losses,
+        undecided,
+        firstpage.closed_table(result),
+        *seeds,
+        *claims,
+        *tables.score_tables(result),
+        wins,
+    ):
         yield from render(table)
     yield "* knows the load or its peak beforehand: a reference, not counted."
     yield "Differences are policy - contender in J; below 0 the policy is better."
