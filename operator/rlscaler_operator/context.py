@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, Self
 
 from rlscaler_operator.api import GROUP, PLURAL, VERSION
@@ -15,6 +16,7 @@ from rlscaler_operator.kube import Kube, listed, load_configuration
 from rlscaler_operator.reporting.server import serve
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards
+from rlscaler_operator.sweep import Sweep
 
 log = logging.getLogger("rlscaler")
 
@@ -34,6 +36,8 @@ class Context:
         self.stop = asyncio.Event()
         """Set where a part of the operator has failed; everything ends then."""
         self.failure: BaseException | None = None
+        self.logins = 0
+        """How often kopf asked for credentials."""
 
     def __copy__(self) -> Self:
         """kopf copies its memo for every object; there is one context for all."""
@@ -107,7 +111,7 @@ class Context:
 async def running(settings: Settings) -> AsyncIterator[Context]:
     """A context whose lease and engine run. Raises OperatorError where it cannot start, or where a part failed."""
     async with contextlib.AsyncExitStack() as stack:
-        kube = Kube(await load_configuration(settings))
+        kube = Kube(await load_configuration(settings), reload=partial(load_configuration, settings))
         stack.push_async_callback(kube.close)
         context = Context(settings, kube)
         await serve(settings, context.engine.metrics, context.ready, stack)
@@ -118,6 +122,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         parts = {
             "config maps": engine.config_maps,
             "secrets": engine.secrets,
+            "sweep": Sweep(kube, engine.registry, settings.namespaces, engine.forget),
             "lease": context.shards,
             "engine": engine,
         }

@@ -31,6 +31,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 UNAUTHORIZED, TOO_MANY_REQUESTS = 401, 429
 
@@ -194,18 +195,25 @@ class Kube:
 
 
 async def listed(
-    kube: Kube, namespaces: Iterable[str], api_version: str, plural: str, *, optional: bool = False
+    kube: Kube,
+    namespaces: Iterable[str],
+    api_version: str,
+    plural: str,
+    *,
+    optional: bool = False,
+    metadata_only: bool = False,
 ) -> AsyncIterator[Json]:
     """All objects of a kind in the namespaces, or everywhere where none is named; `optional` = it may not be installed.
 
     Raises OperatorError.
     """
+    accept = METADATA_LIST if metadata_only else "application/json"
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
     for path in [f"{root}/namespaces/{n}/{plural}" for n in namespaces] or [f"{root}/{plural}"]:
         query = {"limit": str(PAGE)}
         while True:
             try:
-                page = await kube.request("GET", path, timeout_seconds=30.0, **query)
+                page = await kube.request("GET", path, accept=accept, timeout_seconds=30.0, **query)
             except KubeError as error:
                 if error.status == 404 and optional:
                     return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from typing import Any
 
@@ -18,16 +19,29 @@ from rlscaler_operator.context import Context, running
 from rlscaler_operator.kube import connection
 from rlscaler_operator.settings import Settings
 
+log = logging.getLogger("rlscaler")
+
+FORBIDDEN = 403
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
 """A watch ends and is renewed within this time, even where a proxy has silently dropped it."""
+
+BACKOFF_SECONDS = (0.5, 1.0, 2.0, 4.0)
+RESTART_SECONDS = 2.0
+"""kopf gives up after these; it is then started again, and the operator outlives an API server that is long away."""
 
 HPA, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 
 
 @kopf.on.login()
 async def login(memo: Any, **_: Any) -> kopf.ConnectionInfo:
-    return await connection(_context(memo).kube.configuration)
+    """Asked at first, and again whenever the API server refuses what was given before."""
+    context = _context(memo)
+    context.logins += 1
+    if context.logins > 1:
+        await asyncio.sleep(RESTART_SECONDS)
+        await context.kube.renew()
+    return await connection(context.kube.configuration, context.logins)
 
 
 @kopf.on.startup()
@@ -36,6 +50,7 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
     settings.watching.connect_timeout = 10
     settings.networking.request_timeout = 30
+    settings.networking.error_backoffs = BACKOFF_SECONDS
     settings.posting.enabled = False
     settings.process.ultimate_exiting_timeout = 30
 
@@ -73,20 +88,33 @@ async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises OperatorError where it cannot start or go on."""
     async with running(settings) as context:
-        # kopf takes the signals over; until then they must not cut a start short that already holds the lease.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
-        failed = asyncio.create_task(context.stop.wait(), name="stop")
-        operator = kopf.operator(
-            standalone=True, clusterwide=not settings.namespaces, namespaces=settings.namespaces, memo=context
-        )
-        handlers = asyncio.create_task(operator, name="kopf")
-        await asyncio.wait({failed, handlers}, return_when=asyncio.FIRST_COMPLETED)
-        failed.cancel()
-        if not handlers.done():
-            handlers.cancel()
+        stopped = asyncio.create_task(context.stop.wait(), name="stop")
+        while not await _handle(settings, context, stopped):
+            await asyncio.wait({stopped}, timeout=RESTART_SECONDS)
+        stopped.cancel()
+
+
+async def _handle(settings: Settings, context: Context, stopped: asyncio.Task[Any]) -> bool:
+    """Run kopf until it ends; False where it should run again. Raises what it failed for, where that stays."""
+    # kopf takes the signals over; until then they must not cut a start short that already holds the lease.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
+    operator = kopf.operator(
+        standalone=True, clusterwide=not settings.namespaces, namespaces=settings.namespaces, memo=context
+    )
+    handlers = asyncio.create_task(operator, name="kopf")
+    await asyncio.wait({stopped, handlers}, return_when=asyncio.FIRST_COMPLETED)
+    if not handlers.done():
+        handlers.cancel()
+    try:
         with contextlib.suppress(asyncio.CancelledError):
             await handlers
+    except Exception as error:
+        if stopped.done() or getattr(error, "status", None) == FORBIDDEN:
+            raise
+        log.warning("the watches ended and are taken up again: %r", error)
+        return False
+    return True
 
 
 def _context(memo: Any) -> Context:

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 import pytest
 
 from rlscaler_devcluster.api import ClusterInfo
+from rlscaler_operator.sweep import SWEEP_SECONDS
 from tests.chaos.conftest import Line
 from tests.chaos.trial import BUSY, CALM, Trial
 from tests.harness.control_plane import ControlPlane
 from tests.harness.operators import Operator
 from tests.harness.proxy import Fault, Proxy, Request
-from tests.harness.waiting import looks
+from tests.harness.waiting import looks, stays
 
 SECONDS = 12.0
 """Longer than a lease of 5 s and than one action interval."""
@@ -113,6 +114,25 @@ def test_watches_drop_and_stay_away(trial, api, line, world):
 
     bear(trial, deaf())
     assert trial.replicas.lowest("deaf", trial.begun)[1] >= cpu
+
+
+@pytest.mark.chaos
+def test_a_policy_is_deleted_while_nobody_watches(operator, api, world, replicas, line):
+    """Its Deployments belong to somebody else from then on: a scale by hand must stay."""
+    line.fault = "API server: policy deleted while watches are away"
+    load = world.service("orphan", rate=CALM)
+    world.deployments("orphan", gpu=3, cpu=4)
+    world.policy("orphan", senseSeconds=2)
+    trial = Trial.settled(world, replicas, load, line)
+    with api.fault(Fault(drop=True), lambda request: request.watches):
+        api.cut()
+        world.delete("rlscalingpolicies", "orphan")
+        for _ in looks(SWEEP_SECONDS + SECONDS):
+            pass
+    held = replicas.now("orphan")
+    load.rate = BUSY
+    stays(lambda: replicas.now("orphan"), held, SECONDS)
+    line.lowest = line.allowed = "{}+{}".format(*trial.replicas.lowest("orphan", trial.begun))
 
 
 @pytest.mark.chaos

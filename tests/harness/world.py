@@ -31,13 +31,20 @@ class World:
         (exporter or self._exporter).loads.append(load)
         return load
 
-    def deployment(self, name: str, pool: str, replicas: int = 1) -> None:
+    def deployment(
+        self, name: str, pool: str, replicas: int = 1, gpus: int = 0, annotations: dict[str, str] | None = None
+    ) -> None:
+        """`gpus` that each pod takes of its node; `annotations` of the pods."""
+        container: dict[str, Any] = {"name": "app", "image": "app"}
+        if gpus:
+            container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
         pod = {
             "nodeSelector": {"pool": pool},
             "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-            "containers": [{"name": "app", "image": "app"}],
+            "containers": [container],
         }
-        template = {"metadata": {"labels": {"app": name, "rlscaler.io/flavour": pool}}, "spec": pod}
+        labels = {"app": name, "rlscaler.io/flavour": pool}
+        template = {"metadata": {"labels": labels, "annotations": annotations or {}}, "spec": pod}
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
         self.kube.request("POST", self.path("deployments"), {"metadata": {"name": name}, "spec": spec})
 
