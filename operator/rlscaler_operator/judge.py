@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, Conflict, ForeignWrites, find_conflict
-from rlscaler_operator.api import is_true, unsupported
+from rlscaler_operator.actuation.managers import remedy, tool_of, who
+from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, Conflict, ForeignWrites, declared, find_conflict
+from rlscaler_operator.api import is_true
 from rlscaler_operator.api.conditions import CONFLICTED
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.exceptions import KubeError
@@ -41,11 +42,12 @@ class Judge:
         """How the policy stands at this tick. `outcome` None = nothing was decided."""
         if policy.parsed is None:
             return Findings(mode="Auto", problems=[Problem("InvalidSpec", policy.invalid)])
-        findings = Findings(mode=policy.spec.mode, unsupported=unsupported(policy.spec))
+        findings = Findings(mode=policy.spec.mode)
         if not policy.running:
             return findings
         findings.problems = self._problems(policy)
         findings.conflict = await self._conflict(policy, claims, findings)
+        findings.declared = declared(policy.claim(), self._cache)
         findings.paused = pauses(policy.annotations)[3]
         findings.promotion = policy.promotion
         if outcome is not None:
@@ -121,7 +123,8 @@ class Judge:
             writes = policy.foreign.setdefault(name, ForeignWrites(deployment.replicas))
             manager = writes.look(deployment, FIELD_MANAGER, policy.spec.interval_seconds, now)
             if manager is not None:
-                text = f"{manager} set {deployment.replicas} replicas of Deployment {name}: taken as the new base"
+                text = f"{who(manager)} set {deployment.replicas} replicas of Deployment {name}: taken as the new base"
+                text += f"; so that it does not happen again: {remedy(manager)}" if tool_of(manager) else ""
                 findings.warnings.append(Problem("ReplicasAdopted", text))
             if (conflict := writes.conflict(name, now)) is not None:
                 return conflict

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rlscaler_operator.actuation.managers import remedy, tool_of, who
 from rlscaler_operator.sensing.cache import Deployment, Key, WatchCache
 
 FOREIGN_INTERVALS = 5
@@ -60,6 +61,20 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
     return None
 
 
+def declared(claim: Claim, cache: WatchCache) -> str:
+    """Which tools own the replicas of the claim's Deployments and will set them again; empty where none does.
+
+    No conflict before it happens: a manifest that names the replicas is often applied once and never again.
+    """
+    found = []
+    for name in claim.deployments:
+        deployment = cache.deployments.get((claim.namespace, name))
+        if deployment is not None and tool_of(deployment.manager) is not None:
+            text = f"{who(deployment.manager)} owns spec.replicas of Deployment {name} and may set it again"
+            found.append(f"{text}: {remedy(deployment.manager)}")
+    return "; ".join(found)
+
+
 @dataclass(slots=True)
 class ForeignWrites:
     """Watches one Deployment for replicas that somebody else set after our own last write, or since we took over."""
@@ -90,7 +105,7 @@ class ForeignWrites:
             return None
         return Conflict(
             "ForeignWriter",
-            f"{self.manager} keeps setting spec.replicas of Deployment {name}: stop it, or keep this policy in "
-            "mode Shadow",
+            f"{who(self.manager)} keeps setting spec.replicas of Deployment {name}: {remedy(self.manager)}; or keep "
+            "this policy in mode Shadow",
             None,
         )

@@ -16,7 +16,7 @@ from rlscaler_operator.api import Condition, remove_condition, set_condition
 from rlscaler_operator.api import conditions as types
 from rlscaler_operator.api.status import PromotionStatus
 
-OPTIONAL = (types.UNSUPPORTED, types.CAPACITY_UNKNOWN, types.MODEL_OUTDATED)
+OPTIONAL = (types.CAPACITY_UNKNOWN, types.MODEL_OUTDATED)
 """Conditions that are absent where there is nothing to say."""
 
 Mode = Literal["Off", "Shadow", "Auto"]
@@ -38,6 +38,8 @@ class Findings:
     """Why the policy cannot decide; the first one names the condition's reason."""
     placement_problem: Problem | None = None
     conflict: Conflict | None = None
+    declared: str = ""
+    """Which tools own the targets' replicas without having set them back so far."""
     paused: str = ""
     """Which annotations hold the replicas; empty = none."""
     fallback: Problem | None = None
@@ -52,7 +54,6 @@ class Findings:
     """Whether a policy in Auto may act."""
     capacity_unknown: tuple[str, ...] = ()
     """Pools whose capacity is not known."""
-    unsupported: Sequence[tuple[str, str]] = ()
     warnings: list[Problem] = field(default_factory=list)
     """Worth an Event each and no condition."""
 
@@ -83,9 +84,6 @@ def _wanted(found: Findings) -> list[tuple[str, bool, str, str]]:
         wanted.append((types.CAPACITY_UNKNOWN, True, "NotMeasured", message))
     if found.model:
         wanted.append((types.MODEL_OUTDATED, True, *found.model))
-    if found.unsupported:
-        message = "; ".join(f"{path} {text}" for path, text in found.unsupported)
-        wanted.append((types.UNSUPPORTED, True, "FieldsWithoutEffect", message))
     return wanted
 
 
@@ -142,7 +140,8 @@ def _paused(found: Findings) -> tuple[str, bool, str, str]:
 def _conflicted(found: Findings) -> tuple[str, bool, str, str]:
     if found.conflict:
         return types.CONFLICTED, True, found.conflict.reason, found.conflict.message
-    return types.CONFLICTED, False, "NoConflict", "nobody else scales the targets"
+    text = "nobody else scales the targets"
+    return types.CONFLICTED, False, "NoConflict", f"{text}; {found.declared}" if found.declared else text
 
 
 def _unique(texts: Iterable[str]) -> list[str]:

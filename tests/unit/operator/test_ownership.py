@@ -1,4 +1,7 @@
-from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, ForeignWrites, find_conflict
+import pytest
+
+from rlscaler_operator.actuation.managers import TOOLS, tool_of
+from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, ForeignWrites, declared, find_conflict
 from rlscaler_operator.sensing.cache import Deployment, WatchCache
 
 OLD = Claim("2026-01-01T00:00:00Z", "ns", "old", ("chat-gpu", "chat-cpu"))
@@ -87,3 +90,43 @@ def test_our_own_writes_and_manifests_with_the_same_value_are_no_foreign_writes(
     assert writes.look(deployment(5, "kubectl"), "rlscaler", 30, 111.0) is None
     assert writes.look(deployment(6, "rlscaler"), "rlscaler", 30, 131.0) is None
     assert writes.look(deployment(6, ""), "rlscaler", 30, 131.0) is None
+
+
+@pytest.mark.parametrize(
+    ("manager", "name"),
+    [
+        ("argocd-controller", "Argo CD"),
+        ("argocd-application-controller", "Argo CD"),
+        ("kustomize-controller", "Flux (Kustomization)"),
+        ("helm-controller", "Flux (HelmRelease)"),
+        ("helm", "Helm"),
+        ("kubectl-client-side-apply", "kubectl apply"),
+        ("HashiCorp", "Terraform"),
+        ("Terraform", "Terraform"),
+        ("pulumi-kubernetes-1a2b", "Pulumi"),
+        ("kubectl", None),
+        ("kubectl-edit", None),
+    ],
+)
+def test_a_tool_is_known_by_its_field_manager(manager, name):
+    tool = tool_of(manager)
+    assert (tool.name if tool else None) == name
+
+
+def test_a_conflict_names_the_tool_and_the_remedy():
+    writes = ForeignWrites(5)
+    for replicas, now in ((1, 0.0), (2, 30.0)):
+        writes.look(deployment(replicas, "argocd-controller"), "rlscaler", 30, now)
+    message = writes.conflict("chat-cpu", 31.0).message
+    assert "Argo CD (argocd-controller)" in message
+    assert "ignoreDifferences" in message
+    assert all(tool.remedy for tool in TOOLS)
+
+
+def test_a_tool_that_owns_the_replicas_is_named_before_it_sets_them_back():
+    cache = WatchCache()
+    cache.deployments["ns", "chat-cpu"] = deployment(3, "helm")
+    assert find_conflict(NEW, claims(NEW), cache) is None
+    assert "Helm (helm) owns spec.replicas of Deployment chat-cpu" in declared(NEW, cache)
+    cache.deployments["ns", "chat-cpu"] = deployment(3, "kubectl")
+    assert declared(NEW, cache) == ""
