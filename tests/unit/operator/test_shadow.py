@@ -3,17 +3,18 @@
 import json
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
-from rlscaler_operator.api.status import PromotionStatus
+from rlscaler_operator.api.status import Condition, PromotionStatus
 from rlscaler_operator.decisions import Entry, decide_all, fresh_state
 from rlscaler_operator.policies import Registry
 from rlscaler_operator.sensing.results import Reading
-from rlscaler_operator.shadow.shadows import Item, Shadows
-from rlscaler_operator.shadow.twins import hpa_params
-from rlscaler_operator.shadow.verdict import demoted
+from rlscaler_operator.shadow.calibration import Histogram
+from rlscaler_operator.shadow.shadows import Item, Shadows, driver
 from rlscaler_rl.decision.rule import Rule
 from rlscaler_rl.decision.samples import make_samples
+from rlscaler_rl.decision.types import Flag
 
 START = datetime(2026, 3, 2, 22, tzinfo=UTC).timestamp()
 SENSE = 60.0
@@ -43,6 +44,7 @@ class Service:
         self.body, self.registry, self.replicas = made, registry, replicas
         self.policy = registry.put(made)
         self.policy.actor = Rule()
+        self.paused = False
         self.state = fresh_state(self.policy.actor, replicas, START)
 
     def edit(self, **spec):
@@ -63,10 +65,10 @@ class Service:
             p95_ms=100.0,
             spec_replicas=self.replicas,
             ready_replicas=self.replicas,
+            paused=self.paused,
         )
-        if demoted(policy.spec.mode, policy.promotion):
-            return Entry(hpa_params(policy.params()), self.state, samples, kind, None, policy.generation)
-        return Entry(policy.params(), self.state, samples, kind, policy.actor, policy.generation)
+        params, actor = driver(policy)
+        return Entry(params, self.state, samples, kind, actor, policy.generation)
 
 
 class World:
@@ -91,6 +93,22 @@ class World:
             self.now += SENSE
 
 
+def latest(world, service):
+    """The verdict of now; live it is looked for every five minutes."""
+    service.policy.promotion_of = None
+    world.shadows.stand(service.policy, world.now)
+    return service.policy.promotion
+
+
+def judged(state):
+    return PromotionStatus(state=state, since=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+CONFLICT = Condition(
+    type="Conflicted", status="True", reason="ForeignWriter", last_transition_time=datetime(2026, 1, 1, tzinfo=UTC)
+)
+
+
 @pytest.fixture
 def service(policy_body):
     registry = Registry()
@@ -101,9 +119,7 @@ def test_idle_replicas_are_a_cost_that_the_policy_would_save(service):
     wasteful = service(replicas=(8, 8))
     world = World(wasteful)
     world.run(4 * 3600, rate=lambda t: 30.0)
-    wasteful.policy.promotion_of = None
-    world.shadows.stand(wasteful.policy, world.now)
-    promotion = wasteful.policy.promotion
+    promotion = latest(world, wasteful)
     assert (promotion.state, promotion.against) == ("Collecting", "Running")
     first, today = promotion.evidence
     assert (first.date, today.date) == ("2026-03-02", "2026-03-03")
@@ -119,8 +135,130 @@ def test_too_few_replicas_are_late_where_the_policy_would_have_scaled(service):
     stuck = service(replicas=(1, 1))
     world = World(stuck)
     world.run(3600, rate=lambda t: 60.0)
-    stuck.policy.promotion_of = None
-    world.shadows.stand(stuck.policy, world.now)
-    (today,) = stuck.policy.promotion.evidence
+    (today,) = latest(world, stuck).evidence
     assert today.other_late > 0.9 * today.requests
     assert today.late < 0.05 * today.requests
+
+
+def test_an_acting_policy_is_held_against_a_service_that_follows_the_hpa_formula(service):
+    acting = service(mode="Auto")
+    world = World(acting)
+    world.run(3 * 3600, rate=lambda t: 40.0, follow=True)
+    promotion = latest(world, acting)
+    assert (promotion.state, promotion.against) == ("NotRequired", "HPAFormula")
+    today = promotion.evidence[-1]
+    assert today.cost > 0
+    assert today.other_cost == pytest.approx(today.cost, rel=0.5)
+    assert today.late / today.requests < 0.02
+
+
+def test_replicas_that_leave_most_requests_late_are_demoted_within_hours(service):
+    """The acting side never grows, whatever is decided: 20 requests/s for 60."""
+    stuck = service(mode="Auto", replicas=(1, 0))
+    world = World(stuck)
+    world.run(600)
+    case = next(iter(world.shadows._cases.values()))
+    case.agreeing.extend([True] * 6)
+    world.run(4200, rate=lambda t: 60.0)
+    assert (stuck.policy.promotion.state, stuck.policy.promotion.reason) == ("Demoted", "BurningErrorBudget")
+    assert stuck.entry(world.now, 60.0, "action").actor is None
+    world.run(300, rate=lambda t: 60.0)
+    assert stuck.policy.promotion.against == "Running"
+    outcome = decide_all([stuck.entry(world.now, 60.0, "action")])[0]
+    assert outcome.decision.flags[0] & Flag.FALLBACK
+    assert (outcome.decision.desired >= stuck.replicas).all()
+
+
+def test_without_calibration_nobody_is_demoted(service):
+    stuck = service(mode="Auto", replicas=(1, 0))
+    world = World(stuck)
+    world.run(2 * 3600, rate=lambda t: 60.0)
+    assert stuck.policy.promotion.state == "NotRequired"
+
+
+def test_a_demoted_policy_never_falls_before_the_first_good_sample(service):
+    shown = service(mode="Auto", replicas=(6, 6))
+    shown.policy.promotion = judged("Demoted")
+    entry = shown.entry(START, float("nan"), "action")
+    entry.samples.gpu_utilization[:] = entry.samples.cpu_utilization[:] = entry.samples.p95_ms[:] = np.nan
+    assert entry.actor is None
+    assert (decide_all([entry])[0].decision.desired == [[6, 6]]).all()
+    idle = shown.entry(START, 1.0, "action")
+    idle.samples.gpu_utilization[:] = idle.samples.cpu_utilization[:] = 10.0
+    idle.state.recommendation_time[:] = np.nan
+    decision = decide_all([idle])[0].decision
+    assert (decision.desired == [[1, 1]]).all()
+    assert decision.flags[0] & Flag.FALLBACK
+
+
+def test_a_new_process_goes_on_where_the_status_stands(service, policy_body):
+    first = service(replicas=(8, 8))
+    world = World(first)
+    world.run(2 * 3600 + 900)
+    before = latest(world, first)
+    after = Service(Registry(), policy_body, replicas=(8, 8))
+    after.policy.promotion = PromotionStatus.model_validate(before.to_dict())
+    later = World(after)
+    later.now = world.now
+    later.run(1800)
+    promotion = latest(later, after)
+    assert [day.date for day in promotion.evidence] == ["2026-03-02", "2026-03-03"]
+    assert promotion.evidence[0] == before.evidence[0]
+    assert promotion.evidence[1].hours == pytest.approx(before.evidence[1].hours + 0.5, abs=0.06)
+    assert promotion.since == before.since
+
+
+def test_gaps_pauses_and_other_autoscalers_are_not_compared(service):
+    blind, paused, held = service("blind"), service("paused"), service("held")
+    paused.paused = True
+    held.policy.conditions = [CONFLICT]
+    world = World(paused, held)
+    world.run(600)
+    assert [latest(world, one).evidence[-1].hours for one in (paused, held)] == [0, 0]
+    world = World(blind)
+    world.run(600, rate=lambda t: float("nan"))
+    world.run(600)
+    world.now += 3600
+    world.run(600)
+    assert latest(world, blind).evidence[-1].hours == pytest.approx(2 * 540 / 3600, abs=0.01)
+
+
+def test_rows_are_taken_again_and_do_not_mix(service):
+    kept, gone = service("kept"), service("gone", replicas=(9, 9))
+    world = World(kept, gone)
+    world.run(1800)
+    alone = latest(world, kept).evidence[-1]
+    world.shadows.forget(gone.policy.key)
+    world.services = (kept, service("new", replicas=(3, 3)))
+    world.run(1800)
+    book = next(iter(world.shadows._books.values()))
+    assert len(book._sums) == 2
+    new = latest(world, world.services[1]).evidence[-1]
+    assert new.hours == pytest.approx(0.5, abs=0.05)
+    assert new.other_cost == pytest.approx(0.5 * (3 * 2.5 + 3 * 0.625), rel=0.1)
+    assert latest(world, kept).evidence[-1].hours == pytest.approx(2 * alone.hours, rel=0.1)
+
+
+def test_a_failure_is_logged_once_and_stops_nobody(service, caplog, monkeypatch):
+    one = service()
+    world = World(one)
+    monkeypatch.setattr(world.shadows, "_step", lambda *_: 1 / 0)
+    for _ in range(3):
+        world.shadows.tick([Item(one.policy, one.entry(START, 30.0, "floor"))])
+    assert caplog.text.count("ZeroDivisionError") == 1
+
+
+def test_the_model_is_held_against_the_histogram_of_each_window(service):
+    one = service(replicas=(3, 3))
+    world = World(one)
+    for window in range(8):
+        world.run(600)
+        assert world.shadows.due_for_calibration([one.policy], world.now + 600) == [one.policy]
+        good = Histogram(18000.0, {0.1: 9000.0, 0.25: 17900.0, 0.5: 18000.0, 1.0: 18000.0})
+        bad = Histogram(18000.0, {0.1: 0.0, 5.0: 9000.0, float("inf"): 18000.0})
+        world.shadows.calibrate([one.policy], {("ns", "chat"): good if window < 6 else bad}, world.now)
+    case = next(iter(world.shadows._cases.values()))
+    assert case.calibrated
+    assert (case.measured.windows, case.measured.agreeing) == (7, 5)
+    assert case.measured.late == pytest.approx(2 * 9000, rel=0.01)
+    assert case.measured.late_at_most == pytest.approx(2 * 18000, rel=0.01)
