@@ -20,8 +20,10 @@ from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.reporting.events import Reference
 from rlscaler_operator.schedule import Breaker, Schedule
 from rlscaler_operator.sensing.cache import Deployment, Key, WatchCache
+from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.measure import Readings, nothing_measured
 from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.sensing.results import Reading
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import POOLS, Params, State
 
@@ -64,6 +66,10 @@ class Policy:
     desired: dict[str, int] = field(default_factory=dict)
     """Replicas by pool as last decided upon."""
     observation: ObservationStatus | None = None
+    latency: Reading | None = None
+    """The percentile that is displayed."""
+    capacity: dict[str, Capacity] = field(default_factory=dict)
+    """By pool: what is being learned where the spec leaves it open."""
     learned: Learned | None = None
     """What is used where the spec leaves something open."""
     promotion: PromotionStatus | None = None
@@ -100,7 +106,16 @@ class Policy:
     @property
     def subject(self) -> Subject:
         assert self.parsed is not None
-        return Subject(self.key[0], self.parsed.service, self.deployments)
+        spec = self.spec
+        targets = [target for target in (spec.targets.gpu, spec.targets.cpu) if target is not None]
+        return Subject(
+            self.key[0],
+            self.parsed.service,
+            self.deployments,
+            spec.slo.percentile,
+            tuple(sorted(spec.metrics.queries.items())),
+            any(target.requests_per_second is None for target in targets),
+        )
 
     @property
     def running(self) -> bool:

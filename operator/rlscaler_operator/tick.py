@@ -22,8 +22,8 @@ from rlscaler_operator.reporting.stabilization import restore, restore_placement
 from rlscaler_operator.schedule import Due
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.cache import Key, WatchCache
-from rlscaler_operator.sensing.learn import learned
-from rlscaler_operator.sensing.measure import measure, nothing_measured, to_samples
+from rlscaler_operator.sensing.learn import learn_capacity, learned
+from rlscaler_operator.sensing.measure import measure, nothing_measured, shown_latency, to_samples
 from rlscaler_operator.sensing.prometheus import Answers, Sources
 from rlscaler_operator.sensing.queries import batch
 from rlscaler_operator.settings import Settings
@@ -115,6 +115,10 @@ class Ticker:
         ready = tuple(d.ready if d else 0 for d in present)
         now = time.monotonic()
         policy.readings, policy.read_at = measure(answers, policy.subject, (ready[0], ready[1])), now
+        policy.latency = shown_latency(answers, policy.subject, policy.readings)
+        learn_capacity(
+            policy, answers, (replicas[0], replicas[1]), (ready[0], ready[1]), self._settings.window_seconds, now
+        )
         samples = to_samples(
             policy.readings,
             0.0,

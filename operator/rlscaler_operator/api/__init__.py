@@ -7,7 +7,6 @@ from rlscaler_operator.api.exceptions import InvalidPolicy, Problem
 from rlscaler_operator.api.policy import RLScalingPolicy, parse
 from rlscaler_operator.api.spec import Spec
 from rlscaler_operator.api.status import Condition, Status
-from rlscaler_operator.api.support import unsupported
 
 __all__ = [
     "GROUP",
@@ -26,5 +25,4 @@ __all__ = [
     "remove_condition",
     "set_condition",
     "to_params",
-    "unsupported",
 ]

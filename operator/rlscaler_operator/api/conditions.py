@@ -15,7 +15,6 @@ PAUSED = "Paused"
 CONFLICTED = "Conflicted"
 CAPACITY_UNKNOWN = "CapacityUnknown"
 MODEL_OUTDATED = "ModelOutdated"
-UNSUPPORTED = "Unsupported"
 
 MEANING = {
     READY: "the policy is valid, its Deployments and metrics are there, and it can decide",
@@ -25,7 +24,6 @@ MEANING = {
     CONFLICTED: "somebody else scales a target, so it is not touched",
     CAPACITY_UNKNOWN: "nobody knows what one replica can answer: nothing is scaled down, the floor goes by utilization",
     MODEL_OUTDATED: "the model that the spec names cannot be used, and the one that was loaded before goes on",
-    UNSUPPORTED: "the spec sets fields that have no effect in this version",
 }
 """Condition type -> what it means when it is True."""
 

@@ -95,5 +95,7 @@ class Metrics(Model):
     ) = None
     """Value of the label `service` on the inference metrics; default: the policy's own name."""
     queries: dict[QueryName, Query] = Field(default_factory=dict, max_length=5)
-    """PromQL that replaces the built-in query of a signal; each must return one sample in the signal's unit:
-    `arrivalRate` requests/s, `cpuUtilization`, `memoryUtilization` and `gpuUtilization` %, `p95Latency` ms."""
+    """PromQL that replaces the built-in query of a signal; each must give one sample in the signal's unit and is asked
+    for this policy alone. The age is that of the raw sample where it names a series, and of the evaluation where it
+    computes. Units: `arrivalRate` requests/s, `cpuUtilization`, `memoryUtilization` and `gpuUtilization` %,
+    `p95Latency` ms."""

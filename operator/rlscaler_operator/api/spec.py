@@ -21,9 +21,10 @@ class SLO(Model):
     latency_milliseconds: Annotated[int, Field(ge=1, le=600_000)]
     """Milliseconds within which a request counts as answered well."""
     objective: Annotated[float, Field(ge=50, lt=100)] = 99
-    """% of the requests that should be answered within `latencyMilliseconds`."""
+    """% of the requests that should be answered within `latencyMilliseconds`: what training for this service and the
+    verdicts of `promotion` go by. A model decides for the objective that it was trained for: 99 the bundled one."""
     percentile: Annotated[float, Field(ge=50, lt=100)] = 95
-    """Percentile of the latency that is displayed."""
+    """Percentile of the latency that `status.latency` shows. Decisions go by the 95th whatever is shown."""
 
 
 class ConfigMapKey(Model):

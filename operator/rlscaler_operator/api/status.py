@@ -177,6 +177,24 @@ class Weights(Reported):
     """Of the CPU pool."""
 
 
+class Latency(Reported):
+    """The latency that is displayed, over the rate window."""
+
+    percentile: Annotated[float, Field(ge=0, le=100)]
+    """`slo.percentile`."""
+    milliseconds: Annotated[float, Field(ge=0)] | None = None
+    """Absent while it is not known."""
+
+
+class ModelStatus(Reported):
+    """The actor that decides."""
+
+    name: Word
+    """As its manifest says."""
+    digest: Annotated[str, Field(max_length=64)] | None = None
+    """sha256 of the ONNX graph; absent where there is none."""
+
+
 class PlacementStatus(Reported):
     """The traffic split in force."""
 
@@ -347,6 +365,10 @@ class Status(Reported):
     """Cost of the replicas that exist now, in currency units per hour."""
     observation: ObservationStatus | None = None
     """What the last decision was taken on."""
+    latency: Latency | None = None
+    """The latency at `slo.percentile`."""
+    model: ModelStatus | None = None
+    """The actor that decides; an older one where the condition `ModelOutdated` says so."""
     last_decision: LastDecision | None = None
     """The newest decision, with what each guard did to it."""
     history: list[DecisionStatus] = Field(default_factory=list, max_length=HISTORY)

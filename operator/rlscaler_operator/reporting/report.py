@@ -185,6 +185,8 @@ class Reporter:
         parts: dict[str, Any] = {"observed_generation": policy.generation, "conditions": policy.conditions}
         parts |= {"observation": policy.observation, "last_decision": policy.last, "history": policy.history}
         parts |= {"originals": policy.originals, "learned": policy.learned}
+        if policy.parsed is not None:
+            parts |= status.measured(policy.spec.slo.percentile, policy.latency, policy.actor)
         if policy.parsed is not None and deployments:
             names = {pool: name for pool, name in zip(POOLS, policy.deployments, strict=True) if name}
             parts["targets"] = status.targets_status(names, deployments, policy.desired)

@@ -13,6 +13,8 @@ from rlscaler_operator.api.status import (
     DecisionStatus,
     GuardStep,
     LastDecision,
+    Latency,
+    ModelStatus,
     ObservationStatus,
     PlacementName,
     PlacementStatus,
@@ -23,6 +25,8 @@ from rlscaler_operator.api.status import (
     Weights,
 )
 from rlscaler_operator.sensing.cache import Deployment
+from rlscaler_operator.sensing.results import Reading
+from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState
 
 PLACEMENTS: tuple[PlacementName, ...] = ("PreferGPU", "Balanced", "PreferCPU")
@@ -119,9 +123,20 @@ def flag_names(flags: int) -> list[str]:
     return ["".join(part.title() for part in (flag.name or "").split("_")) for flag in Flag if flag and flags & flag]
 
 
+def measured(percentile: float, latency: Reading | None, actor: ActorLike | None) -> Json:
+    """`latency` and `model`; absent before the first tick and without an actor."""
+    parts: Json = {}
+    if latency is not None:
+        value = round(latency.value) if latency.known else None
+        parts["latency"] = Latency(percentile=percentile, milliseconds=value)
+    if actor is not None:
+        parts["model"] = ModelStatus(name=actor.manifest.name, digest=actor.manifest.digest or None)
+    return parts
+
+
 def significant(status: Json) -> Json:
     """What is worth a write at once: conditions, replicas, placement, guards; not measured values or times."""
-    kept = {name: status.get(name) for name in ("observedGeneration", "targets", "placement", "originals")}
+    kept = {name: status.get(name) for name in ("observedGeneration", "model", "targets", "placement", "originals")}
     kept["conditions"] = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
     last = status.get("lastDecision") or {}
     kept["decision"] = (last.get("desired"), last.get("reasons"), last.get("applied"))

@@ -7,7 +7,7 @@ import binascii
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -45,10 +45,19 @@ class Access:
     certificates: Certificates | None = None
     refused: tuple[str, str] | None = None
     """Reason and message why it is not asked at all."""
+    alone: str = ""
+    """The policy that has a client of its own, because its own queries may be slow."""
 
 
 def access_of(policy: Policy, settings: Settings, secrets: References[Secret]) -> Access | None:
     """None while a Secret is read for the first time. No credential is sent to a URL that is not allowed."""
+    access = _shared_access(policy, settings, secrets)
+    if access is None or not policy.spec.metrics.queries:
+        return access
+    return replace(access, alone="/".join(policy.key))
+
+
+def _shared_access(policy: Policy, settings: Settings, secrets: References[Secret]) -> Access | None:
     prometheus = policy.spec.metrics.prometheus
     url = prometheus.url or settings.prometheus_url
     if not settings.may_query(url):

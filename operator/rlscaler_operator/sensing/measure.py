@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from rlscaler_operator.sensing.prometheus import Answers
-from rlscaler_operator.sensing.queries import Subject
-from rlscaler_operator.sensing.results import Reading, absent, arrivals, per_replica, pick, ratio, unknown
+from rlscaler_operator.sensing.queries import REPLACES, Subject, latency_name, own_name
+from rlscaler_operator.sensing.results import NOTHING, Reading, absent, arrivals, per_replica, pick, ratio, unknown
 from rlscaler_rl.decision.samples import make_samples
 from rlscaler_rl.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
 
@@ -33,19 +33,32 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
 
     def of(query: str, pool: int) -> Reading:
         name = subject.deployments[pool]
-        return pick(answers[query], (subject.namespace, name)) if name else absent("a pool that is not there")
+        answer = answers.get(query, {})
+        return pick(answer, (subject.namespace, name)) if name else absent("a pool that is not there")
 
     pools = [pool for pool in (GPU, CPU) if subject.deployments[pool]]
     here = [ready[pool] for pool in pools]
-    return {
-        "arrival_rate": arrivals(pick(answers["arrival_rate"], service), {POOLS[pool]: ready[pool] for pool in pools}),
+    received = pick(answers.get("arrival_rate", {}), service)
+    readings = {
+        "arrival_rate": arrivals(received, {POOLS[pool]: ready[pool] for pool in pools}),
         "cpu_utilization": ratio([of("cpu_usage", CPU)], [of("cpu_request", CPU)], [ready[CPU]]),
         "memory_utilization": ratio(
             [of("memory_usage", pool) for pool in pools], [of("memory_request", pool) for pool in pools], here
         ),
         "gpu_utilization": per_replica(of("gpu_utilization", GPU), ready[GPU]),
-        "p95_latency": pick(answers["p95_ms"], service),
+        "p95_latency": pick(answers.get("p95_ms", {}), service),
     }
+    for name, promql in subject.queries:
+        readings[REPLACES[name][0]] = pick(answers[own_name(name, promql)], NOTHING)
+    return readings
+
+
+def shown_latency(answers: Answers, subject: Subject, readings: Readings) -> Reading:
+    """The percentile that is displayed, in milliseconds."""
+    name = latency_name(subject.percentile)
+    if name == "p95_ms":
+        return readings["p95_latency"]
+    return pick(answers.get(name, {}), (subject.namespace, subject.service))
 
 
 def nothing_measured() -> Readings:

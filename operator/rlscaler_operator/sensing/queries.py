@@ -14,7 +14,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-By = Literal["service", "pool", "deployment"]
+By = Literal["service", "pool", "deployment", "nothing"]
+"""`nothing`: one value, whatever its labels."""
+
+SHOWN_PERCENTILE = 95.0
+"""The percentile that is measured anyway, because the actor looks at it."""
+
+REPLACES = {
+    "arrivalRate": ("arrival_rate", ("arrival_rate",)),
+    "cpuUtilization": ("cpu_utilization", ("cpu_usage", "cpu_request")),
+    "memoryUtilization": ("memory_utilization", ("memory_usage", "memory_request")),
+    "gpuUtilization": ("gpu_utilization", ("gpu_utilization",)),
+    "p95Latency": ("p95_latency", ("p95_ms",)),
+}
+"""Name in `spec.metrics.queries` -> the signal, and the built-in queries that are not needed then."""
 
 MATCHED_NAMES = 200
 """Above this number of names a query selects everything and the answer is filtered: a longer URL costs more."""
@@ -30,6 +43,12 @@ class Subject:
     namespace: str
     service: str
     deployments: tuple[str | None, str | None]
+    percentile: float = SHOWN_PERCENTILE
+    """Of the latency that is displayed."""
+    queries: tuple[tuple[str, str], ...] = ()
+    """PromQL in place of the built-in query, by the name in the spec."""
+    learns: bool = False
+    """Is the capacity of a replica to be learned?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +61,21 @@ class Query:
 
 
 def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seconds: int) -> list[Query]:
-    """The queries that answer for all `subjects`; their number does not grow with the number of subjects."""
+    """The queries that answer for all `subjects`; their number does not grow with that of subjects without their own.
+
+    Built-in queries that no subject needs are left out.
+    """
     subjects = list(subjects)
+    if not subjects:
+        return []
     namespaces = _matcher("namespace", {s.namespace for s in subjects})
-    services = _join(namespaces, _matcher("service", {s.service for s in subjects}))
+    services = _services_of(subjects)
     deployments = {name for s in subjects for name in s.deployments if name is not None}
     pods = _join(namespaces, _matcher("pod", deployments, suffix="-[a-z0-9]+-[a-z0-9]{5}"))
     containers = _join(pods, 'container!="",container!="POD"')
     window, resource_window = f"[{window_seconds}s]", f"[{resource_window_seconds}s]"
 
     received = f"inference_requests_received_total{{{services}}}"
-    buckets = f"inference_request_duration_seconds_bucket{{{services}}}"
-    finished = f"inference_request_duration_seconds_count{{{services}}}"
     cpu = f"container_cpu_usage_seconds_total{{{containers}}}"
     memory = f"container_memory_working_set_bytes{{{containers}}}"
     gpu = f"DCGM_FI_DEV_GPU_UTIL{{{pods}}}"
@@ -76,7 +98,18 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
             f"count {by_deployment} ({pods_with_data})",
         )
 
-    return [
+    def latency(name: str, percentile: float, of: str) -> Query:
+        rates = f"sum by (namespace, service, le) (rate({buckets_of(of)}{window}))"
+        return Query(
+            name,
+            "service",
+            _pair(
+                f"1000 * histogram_quantile({percentile / 100:.6g}, {rates})",
+                f"max {by_service} (timestamp({finished_of(of)}))",
+            ),
+        )
+
+    queries = [
         Query(
             "arrival_rate",
             "pool",
@@ -85,20 +118,55 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
                 f"max by (namespace, service, pool) (timestamp({received}))",
             ),
         ),
-        Query(
-            "p95_ms",
-            "service",
-            _pair(
-                f"1000 * histogram_quantile(0.95, sum by (namespace, service, le) (rate({buckets}{window})))",
-                f"max {by_service} (timestamp({finished}))",
-            ),
-        ),
+        latency("p95_ms", SHOWN_PERCENTILE, services),
         Query("cpu_usage", "deployment", usage(f"sum {by_pod} (rate({cpu}{resource_window}))", cpu)),
         Query("memory_usage", "deployment", usage(f"sum {by_pod} ({memory})", memory)),
         Query("cpu_request", "deployment", _request_per_pod(containers, "cpu")),
         Query("memory_request", "deployment", _request_per_pod(containers, "memory")),
         Query("gpu_utilization", "deployment", usage(f"avg {by_pod} ({gpu})", gpu)),
     ]
+    replaced = set.intersection(*({name for q, _ in s.queries for name in REPLACES[q][1]} for s in subjects))
+    queries = [query for query in queries if query.name not in replaced]
+    for percentile in sorted({s.percentile for s in subjects} - {SHOWN_PERCENTILE}):
+        shown = [s for s in subjects if s.percentile == percentile]
+        queries.append(latency(latency_name(percentile), percentile, _services_of(shown)))
+    if learning := [s for s in subjects if s.learns]:
+        finished = finished_of(_services_of(learning))
+        value = f"sum by (namespace, service, pool) (rate({finished}{window}))"
+        time = f"max by (namespace, service, pool) (timestamp({finished}))"
+        queries.append(Query("answer_rate", "pool", _pair(value, time)))
+    own = sorted({query for subject in subjects for query in subject.queries})
+    return [*queries, *(Query(own_name(*query), "nothing", _pair(*_own(query[1]))) for query in own)]
+
+
+def latency_name(percentile: float) -> str:
+    """Of the query for the percentile that is displayed."""
+    return "p95_ms" if percentile == SHOWN_PERCENTILE else f"p{percentile:g}_ms"
+
+
+def own_name(signal: str, promql: str) -> str:
+    """Of the query that replaces a built-in one."""
+    return f"{signal}: {promql}"
+
+
+def _own(promql: str) -> tuple[str, str]:
+    """The age is that of the raw sample where the query names a series, and of the evaluation where it computes."""
+    return f"({promql}\n)", f"timestamp(({promql}\n))"
+
+
+def _services_of(subjects: list[Subject]) -> str:
+    return _join(
+        _matcher("namespace", {s.namespace for s in subjects}), _matcher("service", {s.service for s in subjects})
+    )
+
+
+def finished_of(services: str) -> str:
+    """Requests that were answered."""
+    return f"inference_request_duration_seconds_count{{{services}}}"
+
+
+def buckets_of(services: str) -> str:
+    return f"inference_request_duration_seconds_bucket{{{services}}}"
 
 
 def _request_per_pod(containers: str, resource: str) -> str:

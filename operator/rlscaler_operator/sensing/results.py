@@ -10,6 +10,9 @@ from typing import Any
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.queries import By
 
+NOTHING = ("", "")
+"""The key of an answer that belongs to no service and no Deployment."""
+
 Key = tuple[str, str]
 """(namespace, name of the service or Deployment)."""
 
@@ -46,6 +49,8 @@ def group(result: Iterable[Mapping[str, Any]], by: By) -> dict[Key, Reading]:
     `by` "pool" gives readings by (namespace, service), each the sum of its pools. Two different values of one subject
     are unknown: replicas of Prometheus without deduplication disagree like that, and neither is the right one.
     """
+    if by == "nothing":
+        return {NOTHING: _single(list(result))}
     name = "service" if by == "pool" else by
     values: dict[tuple[Key, str], float] = {}
     ages: dict[tuple[Key, str], float] = {}
@@ -71,6 +76,21 @@ def group(result: Iterable[Mapping[str, Any]], by: By) -> dict[Key, Reading]:
             one = unknown("SeriesAmbiguous", text, one.age_seconds)
         readings.setdefault(key[0], {})[key[1]] = one
     return {key: total(pools) if by == "pool" else pools[""] for key, pools in readings.items()}
+
+
+def _single(result: list[Mapping[str, Any]]) -> Reading:
+    """The one sample that a query of the user's own must give."""
+    values = [series for series in result if series.get("metric", {}).get("_") == "v"]
+    times = [series for series in result if series.get("metric", {}).get("_") == "t"]
+    if len(values) != 1:
+        what = "no sample" if not values else f"{len(values)} samples"
+        reason = "SeriesAbsent" if not values else "SeriesAmbiguous"
+        return unknown(reason, f"its query in spec.metrics.queries gives {what}, not one: aggregate it")
+    text = values[0]["value"][1]
+    ages = [float(at) - float(time) for at, time in (series["value"] for series in times)]
+    if not math.isfinite(float(text)):
+        return unknown("NotANumber", f"its query in spec.metrics.queries gives {text}")
+    return Reading(float(text), max(0.0, *ages) if ages else 0.0)
 
 
 def _reading(value: float | None, age: float, key: Key, pods: int | None) -> Reading:

@@ -7,10 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rlscaler_operator.api import parse, to_params, unsupported
-from rlscaler_operator.api.base import Model
+from rlscaler_operator.api import parse, to_params
 from rlscaler_operator.api.status import Learned, LearnedPool
-from rlscaler_operator.api.support import WITHOUT_EFFECT
 from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.decision.types import FallbackBehavior
 
@@ -108,40 +106,6 @@ def test_a_pod_may_be_pending_for_two_cold_starts_and_a_budget_is_not_limited_by
     row = params(body, {"targets.gpu.coldStartSeconds": 100, "targets.cpu.coldStartSeconds": 7})
     np.testing.assert_array_equal(row.pending_seconds, [[200, 14]])
     assert np.isinf(row.budget_per_hour[0])
-
-
-def test_defaults_are_all_supported(body):
-    assert unsupported(parse(body()).spec) == []
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("slo.objective", 99.9),
-        ("slo.percentile", 99),
-        ("metrics.queries", {"arrivalRate": "up"}),
-        ("promotion.require", "Evidence"),
-        ("promotion.minDays", 14),
-    ],
-)
-def test_field_without_effect_is_named(body, path, value):
-    assert path in WITHOUT_EFFECT
-    ((field, message),) = unsupported(parse(body({path: value})).spec)
-    assert field == f"spec.{path}"
-    assert "no effect in this version" in message
-
-
-def test_field_set_to_its_default_is_not_complained_about(body):
-    assert unsupported(parse(body({"promotion.require": "None", "slo.objective": 99})).spec) == []
-
-
-def test_every_path_in_the_table_exists(body):
-    spec = parse(body()).spec
-    for path in WITHOUT_EFFECT:
-        model: Model | type[Model] = type(spec)
-        for part in path.split("."):
-            fields = {field.alias: field.annotation for field in model.model_fields.values()}
-            model = fields[part]
 
 
 def test_shortest_policy_is_the_decision_functions_default(body):

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 from rlscaler_operator.actuation.ownership import Conflict
 from rlscaler_operator.api import find_condition
-from rlscaler_operator.api.conditions import CAPACITY_UNKNOWN, MODEL_OUTDATED, UNSUPPORTED
+from rlscaler_operator.api.conditions import CAPACITY_UNKNOWN, MODEL_OUTDATED
 from rlscaler_operator.reporting.events import BURST, REFILL_SECONDS, REPEAT_SECONDS, Limiter
 from rlscaler_operator.reporting.findings import Findings, Problem, update
 
@@ -39,13 +39,12 @@ def test_shadow_beside_an_hpa_is_ready_and_conflicted():
 
 def test_conditions_that_only_warn_come_and_go():
     bad_model = Problem("ModelInvalid", "damaged")
-    odd = Findings(capacity_unknown=("gpu",), unsupported=[("spec.x", "has no effect")], model=bad_model)
+    odd = Findings(capacity_unknown=("gpu",), model=bad_model)
     conditions, _ = update([], odd, 1, NOW)
     assert "gpu" in find_condition(conditions, CAPACITY_UNKNOWN).message
-    assert find_condition(conditions, UNSUPPORTED).status == "True"
     assert find_condition(conditions, MODEL_OUTDATED).reason == "ModelInvalid"
     conditions, _ = update(conditions, Findings(), 1, NOW)
-    assert not any(find_condition(conditions, type_) for type_ in (CAPACITY_UNKNOWN, UNSUPPORTED, MODEL_OUTDATED))
+    assert not any(find_condition(conditions, type_) for type_ in (CAPACITY_UNKNOWN, MODEL_OUTDATED))
 
 
 def test_what_limits_an_active_policy_is_its_reason():

@@ -1,11 +1,19 @@
 import math
+from dataclasses import replace
 
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.sensing.measure import measure, missing_signals, nothing_measured, pauses, to_samples
-from rlscaler_operator.sensing.queries import Subject, batch
-from rlscaler_operator.sensing.results import Reading
+from rlscaler_operator.sensing.measure import (
+    measure,
+    missing_signals,
+    nothing_measured,
+    pauses,
+    shown_latency,
+    to_samples,
+)
+from rlscaler_operator.sensing.queries import Subject, batch, own_name
+from rlscaler_operator.sensing.results import NOTHING, Reading
 
 SUBJECT = Subject("ns", "chat", ("chat-gpu", "chat-cpu"))
 SERVICE, GPU, CPU = ("ns", "chat"), ("ns", "chat-gpu"), ("ns", "chat-cpu")
@@ -100,3 +108,26 @@ def test_pause_annotations(annotations, expected):
 
 def test_a_long_annotation_is_not_repeated_whole():
     assert len(pauses({"rlscaler.io/paused-replicas-gpu": "x" * 32_768})[3]) < 300
+
+
+def test_queries_of_the_users_own_are_measured_in_place_of_the_built_in_ones():
+    own = (("arrivalRate", "hits"), ("cpuUtilization", "cpu"), ("p95Latency", "latency"))
+    subject = replace(SUBJECT, queries=own)
+    given = answers()
+    for name in ("arrival_rate", "cpu_usage", "cpu_request", "p95_ms"):
+        del given[name]
+    values = dict(zip(own, (5.0, 40.0, 77.0), strict=True))
+    given |= {own_name(*query): {NOTHING: Reading(value, 1.0)} for query, value in values.items()}
+    readings = measure(given, subject, (2, 2))
+    assert [readings[s].value for s in ("arrival_rate", "cpu_utilization", "p95_latency")] == [5.0, 40.0, 77.0]
+    assert readings["memory_utilization"].known
+    given[own_name(*own[0])] = MetricsError("bad PromQL", "PrometheusError")
+    assert missing(measure(given, subject, (2, 2))) == [("arrival_rate", "PrometheusError")]
+
+
+def test_the_latency_that_is_shown_may_be_another_percentile():
+    readings = measure(answers(), SUBJECT, (2, 2))
+    assert shown_latency(answers(), SUBJECT, readings).value == 300.0
+    given = answers(p99_ms={SERVICE: Reading(900.0, 2.0)})
+    assert shown_latency(given, replace(SUBJECT, percentile=99.0), readings).value == 900.0
+    assert not shown_latency(answers(), replace(SUBJECT, percentile=99.0), readings).known

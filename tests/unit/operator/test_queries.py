@@ -1,4 +1,4 @@
-from rlscaler_operator.sensing.queries import MATCHED_NAMES, Subject, batch
+from rlscaler_operator.sensing.queries import MATCHED_NAMES, Subject, batch, own_name
 
 
 def by_name(subjects):
@@ -47,3 +47,43 @@ def test_names_are_matched_literally():
 def test_many_names_are_not_matched_at_all():
     subjects = [Subject("ns", f"s-{i}", (None, None)) for i in range(MATCHED_NAMES + 1)]
     assert "service=" not in by_name(subjects)["arrival_rate"]
+
+
+OWN = Subject("ns", "chat", ("chat-gpu", "chat-cpu"), queries=(("arrivalRate", "sum(rate(hits[1m])) # mine"),))
+
+
+def test_a_query_of_the_users_own_replaces_the_built_in_one():
+    queries = by_name([OWN])
+    assert "arrival_rate" not in queries
+    promql = queries[own_name(*OWN.queries[0])]
+    assert "(sum(rate(hits[1m])) # mine\n)" in promql, "a comment does not swallow what follows"
+    assert promql.count("timestamp(") == 1
+
+
+def test_a_built_in_query_that_somebody_needs_is_asked():
+    assert "arrival_rate" in by_name([OWN, Subject("ns", "search", (None, "c"))])
+
+
+def test_utilization_of_the_users_own_spares_usage_and_request():
+    own = Subject("ns", "chat", ("g", "c"), queries=(("cpuUtilization", "cpu"), ("memoryUtilization", "memory")))
+    assert not {"cpu_usage", "cpu_request", "memory_usage", "memory_request"} & by_name([own]).keys()
+
+
+def test_another_percentile_is_one_more_query_for_those_who_show_it():
+    subjects = [Subject("ns", "a", (None, "c")), *(Subject("ns", f"s{i}", (None, "c"), 99.9) for i in range(5))]
+    queries = by_name(subjects)
+    assert "histogram_quantile(0.999" in queries["p99.9_ms"]
+    assert "histogram_quantile(0.95" in queries["p95_ms"]
+    assert "|a" not in queries["p99.9_ms"]
+    assert '"(a|s0' in queries["p95_ms"]
+
+
+def test_what_was_answered_is_asked_only_where_capacity_is_learned():
+    assert "answer_rate" not in by_name([OWN])
+    learning = by_name([OWN, Subject("ns", "new", ("g", None), learns=True)])["answer_rate"]
+    assert 'service="new"' in learning
+    assert "sum by (namespace, service, pool)" in learning
+
+
+def test_nobody_asks_nothing():
+    assert batch([], 10, 10) == []

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.sensing.results import Reading, arrivals, group, per_replica, pick, ratio, unknown
+from rlscaler_operator.sensing.results import NOTHING, Reading, arrivals, group, per_replica, pick, ratio, unknown
 
 
 def series(kind, value, name="chat", at=1000.0):
@@ -125,3 +125,27 @@ def test_two_answers_about_one_service_are_unknown_unless_they_agree():
     assert group(twice, "service")["ns", "chat"].reason == "SeriesAmbiguous"
     assert group([series("v", 60), series("v", 60), series("t", 999)], "service")["ns", "chat"].value == 60
     assert group([series("v", 6), series("t", 990), series("t", 997)], "service")["ns", "chat"].age_seconds == 10
+
+
+def own(kind, value, at=1000.0):
+    return {"metric": {"_": kind, "any": "label"}, "value": [at, str(value)]}
+
+
+def test_a_query_of_the_users_own_gives_one_sample_with_its_age():
+    assert group([own("v", 7), own("t", 990)], "nothing")[NOTHING] == Reading(7.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ([], "SeriesAbsent"),
+        ([own("t", 990)], "SeriesAbsent"),
+        ([own("v", 7), own("v", 7)], "SeriesAmbiguous"),
+        ([own("v", "NaN"), own("t", 990)], "NotANumber"),
+        ([own("v", "+Inf")], "NotANumber"),
+    ],
+)
+def test_anything_but_one_number_is_unknown(result, reason):
+    reading = group(result, "nothing")[NOTHING]
+    assert not reading.known
+    assert reading.reason == reason
