@@ -84,6 +84,7 @@ class Engine:
         policy = self.registry.drop(key, uid)
         if policy is not None:
             self.shards.forget(key)
+            self.ticker.shadows.forget(key)
             self.events.forget(policy.reference)
             self.metrics.forget(*key)
 

@@ -13,6 +13,7 @@ from rlscaler_operator.actuation.apply import Actuator, route_backends
 from rlscaler_operator.actuation.ownership import Claim
 from rlscaler_operator.api import Status
 from rlscaler_operator.decisions import Entry, Kind, Outcome, decide_all, fresh_state, with_stack
+from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.judge import Judge
 from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.reporting.findings import Problem
@@ -27,6 +28,11 @@ from rlscaler_operator.sensing.measure import measure, nothing_measured, shown_l
 from rlscaler_operator.sensing.prometheus import Answers, Sources
 from rlscaler_operator.sensing.queries import batch
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shadow.calibration import histograms, promql
+from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
+from rlscaler_operator.shadow.shadows import Item as Compared
+from rlscaler_operator.shadow.shadows import Shadows, driver
+from rlscaler_operator.shadow.verdict import writes
 from rlscaler_operator.shards import Shards
 from rlscaler_rl.decision.types import POOLS
 
@@ -34,6 +40,9 @@ log = logging.getLogger("rlscaler.tick")
 
 CHUNK = 25
 """Policies handled between two looks at everything else that waits: some 10 ms."""
+
+COMPARED_AT_ONCE = 250
+"""Virtual services stepped at once: array operations of some 10 ms."""
 
 Item = tuple[Policy, Due]
 T = TypeVar("T")
@@ -60,6 +69,7 @@ class Ticker:
         self._metrics, self._actors, self._judge = metrics, actors, judge
         self._actuator, self._reporter, self._launch = actuator, reporter, launch
         self.sources = Sources(settings.prometheus_timeout_seconds)
+        self.shadows = Shadows(settings.window_seconds)
         self._epoch = time.time() - time.monotonic()
 
     async def run(self, access: Access, items: list[Item]) -> None:
@@ -85,6 +95,7 @@ class Ticker:
         outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
         seconds["decide"] = time.monotonic() - began
         self._metrics.decide_seconds.observe(seconds["decide"])
+        await self._compare(access, [(policy, entry) for policy, entry, _ in work if entry is not None])
         claims = self._registry.claims()
         async for policy, entry, failure in _in_chunks(work):
             outcome = None if entry is None else next(outcomes)
@@ -95,6 +106,25 @@ class Ticker:
                     self._reporter.measure(policy, outcome, policy.found(self._cache))
                     continue
             self._launch([policy], self.finish(policy, outcome, failure, claims))
+
+    async def _compare(self, access: Access, items: list[tuple[Policy, Entry]]) -> None:
+        """Step the virtual services, and hold their model against what was measured where a window is over."""
+        here = [Compared(policy, entry) for policy, entry in items if self._registry.get(policy.key) is policy]
+        for begin in range(0, len(here), COMPARED_AT_ONCE):
+            self.shadows.tick(here[begin : begin + COMPARED_AT_ONCE])
+            await asyncio.sleep(0)
+        due = self.shadows.due_for_calibration([item.policy for item in here], self._epoch + time.monotonic())
+        if due:
+            self._launch([], self._calibrate(access, due))
+
+    async def _calibrate(self, access: Access, policies: list[Policy]) -> None:
+        try:
+            query = promql([policy.subject for policy in policies], WINDOW_SECONDS)
+            measured = histograms(await self.sources.instant(access, query))
+        except MetricsError as error:
+            log.warning("no latency histograms to hold the model of the virtual services against: %s", error)
+            measured = {}
+        self.shadows.calibrate(policies, measured, self._epoch + time.monotonic())
 
     async def ask(self, access: Access, policies: list[Policy]) -> Answers:
         """The answers for all `policies`; never raises."""
@@ -129,8 +159,9 @@ class Ticker:
             self._pending(policy),
         )
         policy.learned = learned(policy, self._cache)
-        params = policy.params()
         policy.actor, policy.actor_error = self._actors.get(policy)
+        self.shadows.stand(policy, self._epoch + now)
+        params, actor = driver(policy)
         if policy.state is None:
             written = Status.model_validate(policy.status)
             state = fresh_state(policy.actor, (replicas[0], replicas[1]), self._epoch + now)
@@ -138,7 +169,7 @@ class Ticker:
             policy.state = restore(state, params, written.stabilization, self._epoch + now)
         state = with_stack(policy.state, policy.actor)
         kind: Kind = "action" if due is Due.ACTION else "floor"
-        return Entry(params, state, samples, kind, policy.actor, policy.generation)
+        return Entry(params, state, samples, kind, actor, policy.generation)
 
     def _pending(self, policy: Policy) -> tuple[float, float]:
         """Seconds for which pods of each pool have not come up."""
@@ -183,6 +214,7 @@ class Ticker:
             int(decision.placement[0]),
             decision.weights[0].tolist(),
             policy.fallback_flags,
+            None if policy.promotion is None else (policy.promotion.state, policy.promotion.reason),
         )
 
     async def finish(
@@ -202,6 +234,7 @@ class Ticker:
         if fine:
             policy.breaker.succeeded()
         else:
+            self._reporter.unfinished(policy, outcome)
             self._metrics.errors.labels(*policy.key).inc()
             policy.breaker.failed(time.monotonic())
 
@@ -219,7 +252,8 @@ class Ticker:
             findings.problems.insert(0, Problem("InternalError", f"the operator failed: {error!r}"))
         elif outcome is not None and outcome.decision is not None:
             policy.state = outcome.state
-            if findings.mode == "Auto" and findings.conflict is None and self._still(policy, outcome):
+            may = writes(policy.spec.mode, policy.promotion) and findings.conflict is None
+            if may and self._still(policy, outcome):
                 applied = await self._actuator.apply(policy, outcome.decision)
                 findings.placement_problem = applied.placement_problem
         written = await self._reporter.report(policy, findings, outcome, applied, policy.found(self._cache))

@@ -110,11 +110,34 @@ class Reporter:
         params = outcome.entry.params
         policy.last = status.decision_status(decision_id, now, decision, params, in_force, result)
         policy.history = status.with_history(policy.history, policy.last)
-        if self._audit.enabled:
-            subject = record.Subject(*policy.key, policy.uid, policy.generation, policy.spec.mode)
-            missing = [signal for signal, _ in self._missing(policy, outcome)]
-            conflict = found.conflict.reason if found.conflict else None
-            self._audit.write(partial(record.line, decision_id, now, subject, outcome, missing, conflict, applied))
+        self._log(policy, outcome, decision_id, now, found.conflict.reason if found.conflict else None, applied)
+
+    def unfinished(self, policy: Policy, outcome: Outcome | None) -> None:
+        """Log a decision whose writes did not come to an end, where it is not logged yet."""
+        if outcome is not None and outcome.decision is not None and not outcome.recorded:
+            now = time.time()
+            self._log(policy, outcome, audit.uuid7(now), now, None, None, finished=False)
+
+    def _log(
+        self,
+        policy: Policy,
+        outcome: Outcome,
+        decision_id: str,
+        now: float,
+        conflict: str | None,
+        applied: Applied | None,
+        *,
+        finished: bool = True,
+    ) -> None:
+        outcome.recorded = True
+        if not self._audit.enabled:
+            return
+        promotion = None if policy.promotion is None else policy.promotion.state
+        subject = record.Subject(*policy.key, policy.uid, policy.generation, policy.spec.mode, promotion)
+        missing = [signal for signal, _ in self._missing(policy, outcome)]
+        self._audit.write(
+            partial(record.line, decision_id, now, subject, outcome, missing, conflict, applied, finished=finished)
+        )
 
     def _missing(self, policy: Policy, outcome: Outcome) -> list[Any]:
         replicas = outcome.entry.samples.spec_replicas[0]
@@ -184,7 +207,7 @@ class Reporter:
     def _build(self, policy: Policy, outcome: Outcome | None, deployments: Found, now: float) -> dict[str, Any]:
         parts: dict[str, Any] = {"observed_generation": policy.generation, "conditions": policy.conditions}
         parts |= {"observation": policy.observation, "last_decision": policy.last, "history": policy.history}
-        parts |= {"originals": policy.originals, "learned": policy.learned}
+        parts |= {"originals": policy.originals, "learned": policy.learned, "promotion": policy.promotion}
         if policy.parsed is not None:
             parts |= status.measured(policy.spec.slo.percentile, policy.latency, policy.actor)
         if policy.parsed is not None and deployments:

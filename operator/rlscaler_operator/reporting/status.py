@@ -138,6 +138,8 @@ def significant(status: Json) -> Json:
     """What is worth a write at once: conditions, replicas, placement, guards; not measured values or times."""
     kept = {name: status.get(name) for name in ("observedGeneration", "model", "targets", "placement", "originals")}
     kept["conditions"] = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
+    promotion = status.get("promotion") or {}
+    kept["promotion"] = (promotion.get("state"), promotion.get("reason"), promotion.get("days"))
     last = status.get("lastDecision") or {}
     kept["decision"] = (last.get("desired"), last.get("reasons"), last.get("applied"))
     return kept
