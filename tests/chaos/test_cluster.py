@@ -145,8 +145,9 @@ def test_target_is_deleted_and_made_again(operator, world, replicas, line: Line)
     until(lambda: world.condition("again", "Ready") == ("False", "DeploymentMissing"))
     until(lambda: _gone(world, "again-gpu"))
     world.deployment("again-gpu", "gpu", 1)
-    until(lambda: world.condition("again", "Ready")[0] == "True")
+    until(lambda: replicas.lowest("again", trial.begun)[0] == 1)
     recovered = trial.followed(CALM)
+    until(lambda: world.condition("again", "Ready")[0] == "True")
     lowest = replicas.lowest("again", trial.begun)
     line.recovered_seconds, line.lowest, line.allowed = recovered, "{}+{}".format(*lowest), f"1+{cpu}"
     assert lowest[1] >= cpu

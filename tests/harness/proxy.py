@@ -217,6 +217,8 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    # Transports that were aborted close their sockets in the loop's next rounds.
+    await asyncio.sleep(0.1)
 
 
 def _verbatim(url: str) -> URL:
