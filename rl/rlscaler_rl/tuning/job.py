@@ -12,8 +12,8 @@ import numpy as np
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.tuning.cache import Key, Record, space_digest
-from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
-from rlscaler_rl.tuning.networks import Artefact, train, trainable
+from rlscaler_rl.tuning.contenders import CONTENDERS, STANDING, Tunable
+from rlscaler_rl.tuning.networks import Artefact, Plan, train, trainable
 from rlscaler_rl.tuning.score import FOLDS, WORKLOADS, digest, scores, tune_part
 from rlscaler_rl.tuning.search import Trial, search
 from rlscaler_rl.tuning.spaces import Found
@@ -27,8 +27,11 @@ BUDGET = 300
 EPISODES = 12
 FINALISTS = 8
 TRAINING = FineTuning(
-    steps=1_500_000, seconds=math.inf, learning_rate=5e-4, batch_size=2048, entropy=0.003, candidates=10
+    steps=1_000_000, seconds=math.inf, learning_rate=5e-4, batch_size=2048, entropy=0.003, candidates=8
 )
+PLANS = 3
+"""Networks that are trained for a workload."""
+
 JUDGED_SEED = 1
 """The finalists are judged on other draws from the tune part than those that made them finalists."""
 
@@ -74,36 +77,50 @@ def tune(job: Job, known: Sequence[Found] = ()) -> Tuning:
     """Search at the fluid level, judge the best, the default and what was `known` at the request level, keep the best.
 
     `known`: settings to start from beside the contender's own, such as those tuned for all loads. A contender that
-    trains spends half of the trials around the general network; under the best of them a network is trained for the
-    workload, and the rest is spent around that.
+    trains spends a part of the trials around the general network, then trains networks for the workload and spends an
+    equal part around each of them.
     """
-    tunable = CONTENDERS[job.contender]
+    contender = CONTENDERS[job.contender]
     screening = tune_part(job.workload, job.fold, job.episodes, traces=job.traces)
-    artefact, budget, starts = None, job.budget, [*tunable.starts(), *known]
-    if job.workload is not None and tunable.trains and trainable(job.workload):
-        budget = max(job.budget // 2, 1)
-        best = _searched(tunable, starts, screening, budget)[0].found
-        artefact = train(job.workload, best, job.training, traces=job.traces)
-        tunable, starts = tunable.around(artefact.actor()), [*starts, best]
-    trials = _searched(tunable, starts, screening, budget)
+    starts = [*contender.starts(), *known]
+    played: list[tuple[Tunable, Artefact | None]] = [(contender, None)]
+    trains = contender.trains and job.workload is not None and trainable(job.workload)
+    budget = max(job.budget // (1 + PLANS), 1) if trains else job.budget
+    trials = [(trial, 0) for trial in _searched(contender, starts, screening, budget)]
+    if trains and job.workload is not None:
+        best = trials[0][0].found
+        for plan in _plans(contender, best):
+            made = train(job.workload, plan, job.training, traces=job.traces)
+            played.append((contender.around(made.actor()), made))
+            around_it = _searched(played[-1][0], [*starts, best], screening, budget)
+            trials += [(trial, len(played) - 1) for trial in around_it]
+    trials.sort(key=lambda one: one[0].j)
+    finalists = [(contender.default, 0), *((found, 0) for found in known)]
+    finalists += [(trial.found, which) for trial, which in trials[: job.finalists]]
     judged = tune_part(job.workload, job.fold, job.episodes, JUDGED_SEED, job.traces)
-    finalists = [tunable.default, *known, *(trial.found for trial in trials[: job.finalists])]
-    j = scores(tunable, finalists, judged, "request").mean(axis=1)
-    best_of_them = int(np.argmin(j))
+    j = [float(scores(played[which][0], [found], judged, "request").mean()) for found, which in finalists]
+    found, which = finalists[int(np.argmin(j))]
+    artefact = played[which][1]
     record = Record(
         contender=job.contender,
         workload=job.workload,
         fold=job.fold,
-        found=finalists[best_of_them],
-        j=round(float(j[best_of_them]), 4),
-        default_j=round(float(j[0]), 4),
-        trials=job.budget if artefact else len(trials),
+        found=found,
+        j=round(min(j), 4),
+        default_j=round(j[0], 4),
+        trials=len(trials),
         episodes=len(judged),
         loads=digest(screening)[:12],
-        space=space_digest(tunable),
+        space=space_digest(contender),
         network=artefact.manifest.digest if artefact else None,
     )
     return Tuning(record, artefact)
+
+
+def _plans(contender: Tunable, best: Found) -> list[Plan]:
+    """Twice under the default spec and over standing capacity of every size, once under what was best so far."""
+    anywhere = [Plan(seed, contender.default, STANDING) for seed in range(1, PLANS)]
+    return [*anywhere, Plan(PLANS, best)]
 
 
 def _searched(tunable: Tunable, starts: Sequence[Found], screening: Scenarios, budget: int) -> list[Trial]:

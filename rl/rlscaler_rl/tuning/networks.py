@@ -6,8 +6,8 @@ They are kept beside the cache of the tuned settings, as `WORKLOAD.onnx` and its
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -51,16 +51,28 @@ def trainable(workload: str | None) -> bool:
     return workload not in (None, HELD_OUT)
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one of the networks for a workload is trained."""
+
+    seed: int
+    found: Found
+    """The spec that it is trained under."""
+    standing: Sequence[tuple[int, int]] = ()
+    """minReplicas that some of the episodes have instead, so that the search can choose among them afterwards."""
+
+
 def train(
     workload: str,
-    found: Found,
+    plan: Plan,
     settings: FineTuning,
     *,
     traces: Path | None = None,
     progress: Callable[[str], None] = lambda said: None,
 ) -> Artefact:
-    """Fine-tune the bundled network on the workload's train part under the spec `found`; the tune part chooses."""
-    network, spec = bundled_network(), ppo(found)
+    """Fine-tune the bundled network on the workload's train part; episodes of the tune part choose the checkpoint."""
+    network, spec, found = bundled_network(), ppo(plan.found), plan.found
+    settings = replace(settings, seed=plan.seed)
     choosing = episodes(workload, Part.TUNE, runs=1, episodes=CHOOSING_EPISODES, seed=CHOOSING_SEED, traces=traces)
 
     def judge(actor: NumpyActor, level: LevelName) -> float:
@@ -74,21 +86,23 @@ def train(
             interval_seconds=float(INTERVAL_SECONDS),
             min_replicas=(found["min_gpu"], found["min_cpu"]),
             target_utilization=found["target_utilization"] if found["reactive_floor"] else 1.0,
+            standing=plan.standing,
             traces=traces,
         ).take
-        for rng in np.random.default_rng([settings.seed, 31]).spawn(SOURCES)
+        for rng in np.random.default_rng([plan.seed, 31]).spawn(SOURCES)
     ]
     made = fine_tune(network, Episodes(sources, INTERVAL_SECONDS, DURATION_SECONDS), judge, settings, progress)
     content = made.best.onnx
+    origin = {"fine_tuning": asdict(settings), "plan": asdict(plan), "start": network.manifest.digest}
     manifest = network.manifest.model_copy(
         update={
             "name": f"ppo-{workload}",
             "digest": hashlib.sha256(content).hexdigest(),
             "training": Training(
-                seed=settings.seed,
+                seed=plan.seed,
                 steps=made.best.steps,
                 versions={package: version(package) for package in ("torch", "stable-baselines3", "numpy")},
-                hyperparameters={"fine_tuning": asdict(settings), "spec": found, "start": network.manifest.digest},
+                hyperparameters=origin,
             ),
         }
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rlscaler_rl.workloads.library import recorded_part
 from rlscaler_rl.workloads.names import TRACES, Part
 from rlscaler_rl.workloads.training import TraceLoads
 
+STANDING_SHARE = 0.4
 UTILIZATION = (0.6, 0.95)
 """Episodes begin with the cheapest replicas that carry the load before them at a utilization drawn from this."""
 
@@ -27,8 +29,9 @@ SCALE = (0.85, 1.25)
 class WorkloadSource:
     """Episodes of the nominal service under a workload's train part; every draw comes from `rng`.
 
-    A recorded load begins anywhere in the part, a pattern has another seed in every episode. min_replicas, and the
-    target of the reactive floor: the policy's spec. Raises WorkloadError for a workload without a train part.
+    A recorded load begins anywhere in the part, a pattern has another seed in every episode. min_replicas and the
+    target of the reactive floor are the policy's spec; `standing` are other minReplicas (GPU, CPU), one of which
+    `STANDING_SHARE` of the episodes have instead. Raises WorkloadError for a workload without a train part.
     """
 
     def __init__(
@@ -40,11 +43,13 @@ class WorkloadSource:
         interval_seconds: float = 30.0,
         min_replicas: tuple[int, int] = NOMINAL["min_replicas"],
         target_utilization: float = NOMINAL["target_utilization"],
+        standing: Sequence[tuple[int, int]] = (),
         traces: Path | None = None,
     ) -> None:
         self.name, self.rng = name, rng
         self.duration, self.interval = duration_seconds, interval_seconds
         self.spec: dict[str, Any] = {"min_replicas": min_replicas, "target_utilization": target_utilization}
+        self.standing = np.array(standing, np.int64).reshape(-1, 2)
         self.loads: TraceLoads | None = None
         if name in TRACES:
             self.loads = TraceLoads(recordings=[recorded_part(name, Part.TRAIN, traces)])
@@ -52,6 +57,10 @@ class WorkloadSource:
 
     def _draw(self, n: int) -> Scenarios:
         made = self._pattern(n) if self.loads is None else self._recorded(self.loads, n)
+        if len(self.standing):
+            others = self.standing[self.rng.integers(len(self.standing), size=n)]
+            some = self.rng.random((n, 1)) < STANDING_SHARE
+            made.min_replicas[:] = np.where(some, others, made.min_replicas)
         params = made.params()
         mix = cheapest_mix(params, made.past_rate / self.rng.uniform(*UTILIZATION, n))
         made.initial[:] = np.maximum(mix, params.min_replicas)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -13,11 +10,13 @@ from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.tuning import networks
 from rlscaler_rl.tuning.cache import load, with_network
 from rlscaler_rl.tuning.command import refresh
-from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.contenders import CONTENDERS, STANDING
 from rlscaler_rl.tuning.errors import TuningError
 from rlscaler_rl.tuning.job import Job
+from rlscaler_rl.tuning.networks import Plan
 from rlscaler_rl.tuning.score import tune_part
 
+PPO = CONTENDERS["ppo"]
 TINY = FineTuning(
     steps=512, envs=16, buffer_size=4, batch_size=32, epochs=1, critic_rollouts=1, candidates=1, learning_rate=0.02
 )
@@ -31,19 +30,29 @@ def file(tmp_path_factory):
     return path
 
 
-def test_the_network_that_was_trained_is_the_one_that_plays(file):
-    record = load(file).find(("ppo", "ramp", None))
-    manifest = json.loads((networks.folder(file) / "ramp.json").read_text())
-    assert record.network == manifest["digest"]
-    assert (
-        manifest["training"]["hyperparameters"]["start"]
-        == CONTENDERS["ppo"].controller(record.found, np.zeros(1)).manifest.digest
-    )
+@pytest.fixture(scope="module")
+def artefact():
+    return networks.train("ramp", Plan(2, PPO.default, STANDING), TINY)
 
+
+def played(tunable, found):
     scenarios = tune_part("ramp", None, 2, seed=1)
-    tunable = with_network(CONTENDERS["ppo"], record, file)
-    played = run(scenarios, tunable.controller(record.found, scenarios.rate), level="request").result.j.mean()
-    assert played == pytest.approx(record.j, abs=1e-4)
+    return run(scenarios, tunable.controller(found, scenarios.rate), level="request").result.j.mean()
+
+
+def test_what_was_kept_is_what_was_judged(file):
+    record = load(file).find(("ppo", "ramp", None))
+    assert record.trials == 4
+    assert played(with_network(PPO, record, file), record.found) == pytest.approx(record.j, abs=1e-4)
+
+
+def test_the_network_that_a_record_names_is_the_one_that_plays(file, artefact):
+    networks.save(artefact, "ramp", file)
+    record = load(file).find(("ppo", "ramp", None)).model_copy(update={"network": artefact.manifest.digest})
+    kept = with_network(PPO, record, file)
+    assert played(kept, PPO.default) == pytest.approx(played(PPO.around(artefact.actor()), PPO.default))
+    assert artefact.manifest.training.seed == 2
+    assert artefact.manifest.digest != PPO.controller(PPO.default, []).manifest.digest
 
 
 def test_a_workload_without_a_train_part_keeps_the_general_network(file):
@@ -52,9 +61,10 @@ def test_a_workload_without_a_train_part_keeps_the_general_network(file):
     assert not (networks.folder(file) / "azure_code.onnx").exists()
 
 
-def test_a_network_of_other_settings_is_refused(file):
+def test_a_network_of_other_settings_is_refused(file, artefact):
+    networks.save(artefact, "ramp", file)
     record = load(file).find(("ppo", "ramp", None)).model_copy(update={"network": "0" * 64})
     with pytest.raises(TuningError, match="another network than the settings"):
-        with_network(CONTENDERS["ppo"], record, file)
+        with_network(PPO, record, file)
     with pytest.raises(TuningError, match="rlscaler tune --contenders ppo"):
-        with_network(CONTENDERS["ppo"], record.model_copy(update={"workload": "spike"}), file)
+        with_network(PPO, record.model_copy(update={"workload": "spike"}), file)
