@@ -1,0 +1,205 @@
+"""What a policy names outside itself: models, credentials, queries. On the real API server and Prometheus."""
+
+import base64
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import rlscaler_operator
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.tailoring.publish_cli import publish
+
+GRAPH = (files("rlscaler_rl.models") / "ppo.onnx").read_bytes()
+MANIFEST = bundled.load("ppo").manifest
+CORE = "/api/v1/namespaces"
+
+
+class Gate:
+    """Prometheus behind a bearer token that can be changed."""
+
+    def __init__(self, upstream):
+        self.token = "first"
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                if self.headers.get("Authorization") != f"Bearer {outer.token}":
+                    self._answer(401, b"")
+                    return
+                with urllib.request.urlopen(upstream + self.path) as answer:
+                    self._answer(answer.status, answer.read())
+
+            def _answer(self, status, body):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture(scope="module")
+def gate(cluster):
+    one = Gate(cluster.prometheus_url)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def policy_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("policies")
+
+
+@pytest.fixture(scope="module")
+def operator(start, gate, policy_dir):
+    options = ("--reload-seconds", "1", "--policy-dir", str(policy_dir), "--allow-prometheus-url", gate.url)
+    return start(*options)
+
+
+def write_model(folder: Path, name: str) -> Path:
+    """A model folder as training leaves it; the same network under another name."""
+    folder.mkdir(exist_ok=True)
+    (folder / "policy.onnx").write_bytes(GRAPH)
+    (folder / "manifest.json").write_text(MANIFEST.model_copy(update={"name": name}).model_dump_json())
+    return folder
+
+
+def model_of(world, policy):
+    return world.get("rlscalingpolicies", policy).get("status", {}).get("model", {}).get("name")
+
+
+def published(cluster, world, folder):
+    options = ["--force", "--apply", "--name", "chat-policy", "--namespace", world.namespace]
+    done = CliRunner().invoke(publish, [str(folder), *options, "--kubeconfig", str(cluster.kubeconfig)])
+    assert done.exit_code == 0, done.output
+
+
+def test_a_model_from_a_config_map_is_reloaded_and_garbage_leaves_the_last_good_one(
+    operator, cluster, world, wait, tmp_path
+):
+    world.service("chat", rate=60)
+    world.deployments("chat")
+    world.policy("chat", policy={"configMap": {"name": "chat-policy", "key": "manifest.json"}})
+    wait(lambda: world.condition("chat", "Ready") == ("False", "ConfigMapMissing"))
+    published(cluster, world, write_model(tmp_path / "one", "one"))
+    wait(lambda: model_of(world, "chat") == "one")
+    wait(lambda: world.condition("chat", "Ready")[0] == "True")
+    decided = wait(lambda: [r for r in operator.decisions("chat") if r["kind"] == "action" and r["action"]])
+    assert decided[-1]["actor"]["name"] == "one"
+    wait(lambda: sum(world.replicas("chat")) > 2)
+
+    published(cluster, world, write_model(tmp_path / "one", "two"))
+    wait(lambda: model_of(world, "chat") == "two")
+
+    path = f"{CORE}/{world.namespace}/configmaps/chat-policy?fieldManager=rlscaler-publish"
+    broken = {"binaryData": {"policy.onnx": base64.b64encode(GRAPH[: len(GRAPH) // 2]).decode()}}
+    world.kube.request("PATCH", path, broken, content_type="application/merge-patch+json")
+    wait(lambda: world.condition("chat", "ModelOutdated") == ("True", "ModelDigestMismatch"))
+    assert "ModelDigestMismatch" in world.events("chat")
+    before = len(operator.decisions("chat"))
+    wait(lambda: [r for r in operator.decisions("chat")[before:] if r["kind"] == "action" and r["action"]])
+    assert model_of(world, "chat") == "two"
+    assert world.condition("chat", "Ready")[0] == "True"
+
+    world.kube.request("DELETE", path)
+    wait(lambda: world.condition("chat", "ModelOutdated") == ("True", "ConfigMapMissing"))
+    published(cluster, world, write_model(tmp_path / "one", "three"))
+    wait(lambda: model_of(world, "chat") == "three")
+    wait(lambda: world.condition("chat", "ModelOutdated") == ("", ""))
+
+
+def test_a_model_from_the_policy_dir(operator, world, wait, policy_dir):
+    write_model(policy_dir / "search", "from a file")
+    world.service("search", rate=5)
+    world.deployments("search")
+    world.policy("search", policy={"path": "search/manifest.json"})
+    wait(lambda: model_of(world, "search") == "from a file")
+    (policy_dir / "search" / "policy.onnx").write_bytes(b"garbage")
+    wait(lambda: world.condition("search", "ModelOutdated") == ("True", "ModelDigestMismatch"))
+    assert model_of(world, "search") == "from a file"
+
+
+def secret(world, token):
+    body = {"metadata": {"name": "prometheus"}, "data": {"token": base64.b64encode(token.encode()).decode()}}
+    path = f"{CORE}/{world.namespace}/secrets"
+    names = {item["metadata"]["name"] for item in world.kube.request("GET", path)["items"]}
+    if "prometheus" in names:
+        world.kube.request("PATCH", f"{path}/prometheus", body, content_type="application/merge-patch+json")
+    else:
+        world.kube.request("POST", path, body)
+
+
+def permit_secrets(world):
+    """As docs/operator-permissions.md says."""
+    role = yaml.safe_load((Path(rlscaler_operator.__file__).parent / "rbac-secrets.yaml").read_text())
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    world.kube.request("POST", f"{group}/clusterroles", role)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role["metadata"]["name"]}
+    account = {"kind": "ServiceAccount", "name": "rlscaler", "namespace": "default"}
+    binding = {"metadata": {"name": "rlscaler-secrets"}, "roleRef": reference, "subjects": [account]}
+    world.kube.request("POST", f"{group}/namespaces/{world.namespace}/rolebindings", binding)
+
+
+def test_a_credential_from_a_secret_and_its_rotation(operator, world, wait, stays, gate):
+    world.service("auth", rate=60)
+    world.deployments("auth")
+    auth = {"bearerToken": {"name": "prometheus", "key": "token"}}
+    secret(world, "first\n")
+    world.policy("auth", metrics={"prometheus": {"url": gate.url, "auth": auth}})
+    wait(lambda: world.condition("auth", "Ready") == ("False", "SecretForbidden"))
+    permit_secrets(world)
+    wait(lambda: world.condition("auth", "Ready")[0] == "True")
+    replicas = wait(lambda: (r := world.replicas("auth")) != (1, 1) and r)
+    gate.token = "second"
+    wait(lambda: world.condition("auth", "Ready") == ("False", "PrometheusUnauthorized"), 90)
+    stays(lambda: sum(world.replicas("auth")) >= sum(replicas), True, 3)
+    secret(world, "second")
+    wait(lambda: world.condition("auth", "Ready")[0] == "True")
+    world.kube.request("DELETE", f"{CORE}/{world.namespace}/secrets/prometheus")
+    wait(lambda: world.condition("auth", "Ready") == ("False", "SecretMissing"))
+
+
+def test_a_prometheus_that_is_not_allowed_is_not_asked(operator, world, wait):
+    world.deployments("elsewhere")
+    world.policy("elsewhere", metrics={"prometheus": {"url": "http://127.0.0.1:1"}})
+    wait(lambda: world.condition("elsewhere", "Ready") == ("False", "PrometheusNotAllowed"))
+
+
+def test_queries_of_the_users_own(operator, world, wait):
+    load = world.service("own", rate=40)
+    world.deployments("own")
+    series = f'{{namespace="{world.namespace}",service="own"}}'
+    queries = {
+        "arrivalRate": f"2 * sum(rate(inference_requests_received_total{series}[10s]))",
+        "p95Latency": "vector(123) # of no interest",
+        "gpuUtilization": "vector(42)",
+    }
+    world.policy("own", metrics={"queries": queries}, slo={"latencyMilliseconds": 1000, "percentile": 50})
+    wait(lambda: world.condition("own", "Ready")[0] == "True")
+    wait(lambda: (r := world.replicas("own"))[0] * 20 + r[1] * 4 >= 80 / 0.8)
+    status = lambda: world.get("rlscalingpolicies", "own")["status"]  # noqa: E731
+    observation = wait(lambda: status().get("observation"))
+    assert (observation["p95Latency"]["value"], observation["gpuUtilization"]["value"]) == (123, 42)
+    assert status()["latency"]["percentile"] == 50
+    assert 100 <= status()["latency"]["milliseconds"] <= 200
+    load.fault = "absent"
+    wait(lambda: world.condition("own", "Ready") == ("False", "SeriesAbsent"), 60)
+    world.patch("rlscalingpolicies", "own", {"spec": {"metrics": {"queries": {"arrivalRate": "sum("}}}})
+    wait(lambda: world.condition("own", "Ready") == ("False", "PrometheusError"))
