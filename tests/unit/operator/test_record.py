@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from rlscaler_operator.decisions import Entry, decide_all
 from rlscaler_operator.exceptions import RecordError
+from rlscaler_operator.policies import Registry
+from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.record import RECORDED, Subject, entry_of, line
+from rlscaler_operator.reporting.report import Reporter
 from rlscaler_operator.reporting.rows import decode_params, decode_samples, decode_state, encode, encode_state
+from rlscaler_operator.settings import Settings
 from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.decision.samples import make_samples
 from rlscaler_rl.decision.state import initial_state
@@ -122,3 +126,16 @@ def test_what_cannot_be_read_is_named(entry, rule, change, named):
     record = through_json(line("id", 1.0, SUBJECT, decide_all([entry()])[0], [], None, None)) | change
     with pytest.raises(RecordError, match=named):
         entry_of(record, rule)
+
+
+def test_a_decision_whose_write_was_cut_short_is_recorded_once(entry, policy_body, tmp_path):
+    policy = Registry().put(policy_body())
+    outcome = decide_all([entry()])[0]
+    reporter = Reporter(None, None, None, Settings(audit_log=tmp_path / "audit.jsonl"), None, Metrics(), None)
+    reporter.unfinished(policy, outcome)
+    reporter.unfinished(policy, outcome)
+    reporter.unfinished(policy, None)
+    reporter.close()
+    (record,) = [json.loads(text) for text in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert record["applied"] is None
+    assert record["name"] == "chat"
