@@ -150,3 +150,7 @@ bench: $(STAMP) ## Run the benchmarks; each writes JSON to results/benchmarks/
 	mkdir -p results/benchmarks
 	for file in benchmarks/*.py; do name=$$(basename $$file .py); echo "== $$name"; \
 	  $(BIN)/python $$file --out results/benchmarks/$$name.json || exit 1; done
+
+.PHONY: bench-scale
+bench-scale: $(STAMP) ## Reaction and standing cost beside the HPA and KEDA (ARGS="--policies 1,100,1000 --contenders rlscaler,keda")
+	$(BIN)/python -m benchmarks.scale $(ARGS)

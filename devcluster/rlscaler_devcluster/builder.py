@@ -6,6 +6,7 @@ taken up again: finished binaries are stamped, and Go's build cache keeps every 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -47,6 +48,11 @@ def module_dir(modules: str) -> Path:
                 temporary.write_bytes(content)
                 temporary.replace(copy)
     return target
+
+
+def module_source(module: str, modules: str, go: Go) -> Path:
+    """The read-only source of a Go module in the version that tools/MODULES pins; downloaded the first time."""
+    return Path(json.loads(go.run("mod", "download", "-json", module, cwd=module_dir(modules)))["Dir"])
 
 
 def disk_needed_mb(tools: Sequence[Tool]) -> int:

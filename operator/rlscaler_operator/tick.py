@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from rlscaler_operator.actors import Actors
 from rlscaler_operator.actuation.apply import Actuator, route_backends
 from rlscaler_operator.actuation.ownership import Claim
+from rlscaler_operator.actuation.routes import ANNOTATION
 from rlscaler_operator.api import Status
 from rlscaler_operator.decisions import Entry, Kind, Outcome, decide_all, fresh_state, with_stack
 from rlscaler_operator.exceptions import MetricsError
@@ -202,7 +203,7 @@ class Ticker:
         return (
             self._registry.version,
             policy.generation,
-            sorted(policy.annotations.items()),
+            sorted(item for item in policy.annotations.items() if item[0] != ANNOTATION),
             tuple(policy.finalizers),
             [(d.replicas, d.ready, d.uid, d.manager, d.deleting) if d else None for d in deployments],
             [self._cache.autoscaler_of(namespace, name) for name in names],
@@ -244,8 +245,8 @@ class Ticker:
         """False where something failed that is not the user's to correct."""
         error = error or (outcome.error if outcome is not None else None)
         decided = outcome is not None and outcome.decision is not None and error is None
-        signature = self._signature(policy, outcome) if decided and outcome is not None else None
         findings = await self._judge.look(policy, outcome, claims)
+        signature = self._signature(policy, outcome) if decided and outcome is not None else None
         applied = None
         if error is not None:
             log.error("%s/%s: the tick failed", *policy.key, exc_info=error)

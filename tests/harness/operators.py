@@ -11,11 +11,18 @@ from typing import Any
 
 
 class Operator:
-    """One `rlscaler operator run` process."""
+    """One `rlscaler operator run` process; `program` is what Python runs as `rlscaler`."""
 
-    def __init__(self, kubeconfig: Path, prometheus_url: str, folder: Path, *options: str) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        prometheus_url: str,
+        folder: Path,
+        *options: str,
+        program: tuple[str, ...] = ("-m", "rlscaler_operator.cli"),
+    ) -> None:
         self.kubeconfig, self.log, self.audit = kubeconfig, folder / "operator.log", folder / "audit.jsonl"
-        command = [sys.executable, "-m", "rlscaler_operator.cli", "operator", "run", "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, *program, "operator", "run", "--kubeconfig", str(kubeconfig)]
         command += ["--prometheus-url", prometheus_url, "--scrape-interval", "2", "--lease-seconds", "5"]
         command += ["--audit-log", str(self.audit), *options]
         with self.log.open("ab") as log:

@@ -20,7 +20,6 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self._longest_lag = 0.0
         self._series: dict[tuple[str, str], dict[tuple[Any, ...], Any]] = {}
         self.leader = Gauge("rlscaler_leader", "1 where this process holds the lease.", registry=registry)
         self.policies = Gauge("rlscaler_policies", "Policies known to this process.", registry=registry)
@@ -35,7 +34,6 @@ class Metrics:
             buckets=LAG_SECONDS,
             registry=registry,
         )
-        self.longest_lag = Gauge("rlscaler_loop_lag_longest_seconds", "The latest of all so far.", registry=registry)
         self.window = Gauge("rlscaler_rate_window_seconds", "Rate window of the service's metrics.", registry=registry)
         self.sense_seconds = Histogram(
             "rlscaler_sense_seconds",
@@ -90,11 +88,7 @@ class Metrics:
 
     def late(self, seconds: float) -> None:
         """The loop looked at a due time so many seconds after it; before it counts as 0."""
-        seconds = max(0.0, seconds)
-        self.lag.observe(seconds)
-        if seconds > self._longest_lag:
-            self._longest_lag = seconds
-            self.longest_lag.set(seconds)
+        self.lag.observe(max(0.0, seconds))
 
     def render(self) -> bytes:
         """The text format."""

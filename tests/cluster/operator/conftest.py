@@ -64,10 +64,10 @@ def start(cluster, operator_kubeconfig, world, tmp_path_factory) -> Iterator[Cal
     """Start an operator for the module's namespace; all are stopped in the end."""
     started: list[Operator] = []
 
-    def run(*options: str) -> Operator:
+    def run(*options: str, **more: Any) -> Operator:
         folder = tmp_path_factory.mktemp("operator")
         lease = ("--lease-name", world.namespace, "--namespace", world.namespace)
-        started.append(Operator(operator_kubeconfig, cluster.prometheus_url, folder, *lease, *options))
+        started.append(Operator(operator_kubeconfig, cluster.prometheus_url, folder, *lease, *options, **more))
         return started[-1]
 
     yield run

@@ -1,5 +1,7 @@
 """Two operators, of which one acts; and one that dies in the middle of its work."""
 
+import signal
+import time
 from contextlib import suppress
 
 import requests
@@ -53,3 +55,63 @@ def test_health_tells_alive_from_acting_and_a_taken_port_ends_the_start(start, f
     assert second.process.wait(20) == 1
     assert "choose another port" in second.log.read_text()
     assert first.stop() == 0
+
+
+STOPS_ITSELF = """
+import os, pathlib, signal
+from rlscaler_operator import cli, kube
+marker, patch = pathlib.Path({marker!r}), kube.Kube.patch
+
+async def patch_after_a_stop(self, path, *arguments, **more):
+    if path.endswith("/scale") and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return await patch(self, path, *arguments, **more)
+
+kube.Kube.patch = patch_after_a_stop
+cli.main()
+"""
+
+
+def test_a_leader_that_was_stopped_with_a_patch_in_hand_writes_nothing_when_it_wakes_up(start, world, wait, tmp_path):
+    """Stopped for longer than its lease between decision and write. The replicas are still what it decided upon, so
+    that the compare-and-swap alone would let the write pass.
+    """
+    load = world.service("frozen", rate=5)
+    world.deployments("frozen")
+    world.policy("frozen")
+    marker = tmp_path / "stopped"
+    frozen = start(program=("-c", STOPS_ITSELF.format(marker=str(marker))))
+    wait(lambda: world.condition("frozen", "Ready")[0] == "True", 60)
+    before = world.replicas("frozen")
+    load.rate = 60
+    wait(marker.exists, 40)
+    world.patch("rlscalingpolicies", "frozen", {"metadata": {"annotations": {"rlscaler.io/paused": "true"}}})
+    other = start()
+    wait(lambda: "holds the lease" in other.log.read_text(), 40)
+    wait(lambda: world.condition("frozen", "Paused")[0] == "True", 40)
+    assert world.replicas("frozen") == before
+    frozen.process.send_signal(signal.SIGCONT)
+    late = wait(lambda: [d for d in frozen.decisions("frozen") if "LeaseLost" in d["writes"].values()], 40)
+    assert late[0]["desired"] != late[0]["base"]
+    assert not late[0]["applied"]
+    assert world.replicas("frozen") == before
+    assert other.stop() == 0
+
+
+def test_another_operator_acts_within_fifteen_seconds_of_the_leaders_death(start, world, wait):
+    load = world.service("heir", rate=5)
+    world.deployments("heir")
+    world.policy("heir")
+    leader = start("--lease-seconds", "10")
+    wait(lambda: "holds the lease" in leader.log.read_text(), 60)
+    standby = start("--lease-seconds", "10")
+    wait(lambda: "standing by" in standby.log.read_text(), 60)
+    wait(lambda: world.condition("heir", "Ready")[0] == "True", 60)
+    before = sum(world.replicas("heir"))
+    leader.kill()
+    died = time.monotonic()
+    load.rate = 60
+    wait(lambda: sum(world.replicas("heir")) > before, 40)
+    assert time.monotonic() - died <= 15
+    assert standby.stop() == 0

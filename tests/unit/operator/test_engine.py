@@ -62,3 +62,33 @@ async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_bo
     again = engine.ticker.prepare(policy, Due.SENSE, answers)
     assert again.state.stacked[0] == 0
     assert again.state.weights[0].tolist() == [300, 700]
+
+
+async def test_a_quiet_policy_is_not_judged_again_until_something_changes(engine, api_server, policy_body):
+    engine.shards.leases[0]._deadline = math.inf
+    policy = engine.registry.put(policy_body())
+    policy.schedule = Schedule.starting(30, 5, time.monotonic())
+    put = engine.cache.put_deployment
+    put({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}, "status": {"readyReplicas": 2}})
+
+    async def tick(due=Due.SENSE):
+        before = len(api_server.paths), policy.reported_at
+        engine._launch([policy], engine.ticker.run(engine._access(policy), [(policy, due)]))
+        async with asyncio.timeout(10):
+            while policy.busy:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return len(api_server.paths) - before[0], policy.reported_at != before[1]
+
+    assert (await tick())[1]
+    assert policy.settled is not None
+    assert await tick() == (0, False)
+    assert (await tick(Due.ACTION))[1]
+    await tick()
+    assert await tick() == (0, False)
+    policy.annotations["rlscaler.io/paused"] = "true"
+    writes, reported = await tick()
+    assert reported
+    assert writes
+    assert await tick() == (0, False)
+    put({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}, "status": {"readyReplicas": 1}})
+    assert (await tick())[1]

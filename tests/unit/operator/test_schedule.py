@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_operator.schedule import Due, Schedule, earliest
+from rlscaler_operator.schedule import LONGEST_BREAK_SECONDS, Breaker, Due, Schedule, earliest
 
 
 def test_a_new_policy_senses_at_once_and_acts_after_an_interval():
@@ -60,3 +60,17 @@ def test_a_change_of_readiness_hurries_the_next_tick_not_twice_a_second():
 def test_earliest():
     assert earliest([], 7.0) == 7.0
     assert earliest([Schedule(30, 5, 12.0, 40.0), Schedule(30, 5, 9.0, 40.0)], 0.0) == 9.0
+
+
+def test_a_policy_that_keeps_failing_is_left_alone_for_a_while_and_not_for_long():
+    breaker = Breaker()
+    pauses = []
+    for _ in range(12):
+        breaker.failed(100.0)
+        pauses.append(breaker.until - 100.0)
+    assert pauses[:6] == [float("-inf"), float("-inf"), 1.0, 2.0, 4.0, 8.0]
+    assert set(pauses[6:]) == {LONGEST_BREAK_SECONDS}
+    breaker.succeeded()
+    assert breaker.until < 0
+    breaker.failed(200.0)
+    assert breaker.until < 200.0

@@ -1,0 +1,1 @@
+"""From a step of a metric to `spec.replicas` patched: this operator, the HorizontalPodAutoscaler and KEDA."""

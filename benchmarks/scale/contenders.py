@@ -1,0 +1,174 @@
+"""What is compared: how each is started, told what to scale, and asked whether it has taken everything over."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import requests
+import yaml
+from benchmarks.scale import keda
+from benchmarks.scale.objects import (
+    AUTOSCALERS,
+    POLICIES,
+    SCALED_OBJECTS,
+    Json,
+    autoscaler,
+    count,
+    create_all,
+    policy,
+    scaled_object,
+)
+from benchmarks.scale.stage import SCRAPE_SECONDS, Stage
+
+from rlscaler_devcluster import state
+from rlscaler_devcluster.kube import wait_until
+from rlscaler_devcluster.ports import HOST, pick
+
+REPOSITORY = Path(__file__).parents[2]
+CRD = REPOSITORY / "crds" / "rlscalingpolicies.yaml"
+PATIENCE_SECONDS = 900.0
+"""For taking over a thousand objects."""
+
+
+class Contender:
+    """One autoscaler with its settings."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    def prepare(self, stage: Stage) -> None:
+        """Before its objects exist: definitions and processes."""
+        raise NotImplementedError
+
+    def adopt(self, stage: Stage) -> None:
+        """Create its objects and wait until all are taken over."""
+        raise NotImplementedError
+
+    def restart(self, stage: Stage) -> bool:
+        """Kill it, start it again and wait until it has decided for all; False where that cannot be told."""
+        return False
+
+    def lag(self) -> dict[float, float]:
+        """How often its loop was at most so many seconds late since it started; empty where it does not say."""
+        return {}
+
+
+class Operator(Contender):
+    """This operator."""
+
+    def __init__(self, label: str, sense_seconds: int, shards: int = 1) -> None:
+        super().__init__(label)
+        self._sense_seconds, self._shards = sense_seconds, shards
+        self._ports: list[int] = []
+
+    def prepare(self, stage: Stage) -> None:
+        crd = yaml.safe_load(CRD.read_text())
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
+        stage.kube.request(
+            "PATCH", f"{path}?fieldManager=bench&force=true", crd, content_type="application/apply-patch+yaml"
+        )
+        wait_until(lambda: stage.kube.get(POLICIES) is not None, "the CRD", 60)
+        self._ports = pick(self._shards, state.ports_taken())
+        for i in range(self._shards):
+            self._start(stage, i)
+        wait_until(lambda: self._decided(stage) >= 0, "the operator's start", 60)
+
+    def _start(self, stage: Stage, i: int) -> None:
+        command = [sys.executable, "-m", "rlscaler_operator.cli", "operator", "run"]
+        command += ["--kubeconfig", str(stage.layout.kubeconfig), "--prometheus-url", stage.layout.prometheus_url]
+        command += ["--scrape-interval", str(SCRAPE_SECONDS), "--metrics-port", str(self._ports[i])]
+        if self._shards > 1:
+            command += ["--shards", str(self._shards)]
+        stage.run(f"operator-{i}", command)
+
+    def adopt(self, stage: Stage) -> None:
+        create_all(stage.kube, POLICIES, [policy(name, self._sense_seconds) for name in stage.services])
+        self._wait_decided(stage)
+        wait_until(lambda: self._ready(stage) == len(stage.services), "Ready policies", PATIENCE_SECONDS, 0.5)
+
+    def _ready(self, stage: Stage) -> int:
+        def ready(body: Json) -> bool:
+            conditions = body.get("status", {}).get("conditions", [])
+            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+        return count(stage.kube, POLICIES, ready)
+
+    def restart(self, stage: Stage) -> bool:
+        for i in range(self._shards):
+            stage.stop(f"operator-{i}")
+            self._start(stage, i)
+        self._wait_decided(stage)
+        return True
+
+    def _wait_decided(self, stage: Stage) -> None:
+        wait_until(lambda: self._decided(stage) >= len(stage.services), "decisions", PATIENCE_SECONDS, 0.2)
+
+    def _decided(self, stage: Stage) -> int:
+        """For how many policies something was decided since the processes started."""
+        return int(sum(self.metric(port, "rlscaler_policies_decided") for port in self._ports))
+
+    def metric(self, port: int, name: str) -> float:
+        text = requests.get(f"http://{HOST}:{port}/metrics", timeout=10).text
+        return next((float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} ")), 0.0)
+
+    def lag(self) -> dict[float, float]:
+        buckets: dict[float, float] = {}
+        for port in self._ports:
+            for line in requests.get(f"http://{HOST}:{port}/metrics", timeout=10).text.splitlines():
+                if line.startswith("rlscaler_loop_lag_seconds_bucket"):
+                    bound = float(line.partition('le="')[2].partition('"')[0])
+                    buckets[bound] = buckets.get(bound, 0.0) + float(line.split()[-1])
+        return buckets
+
+
+class Hpa(Contender):
+    """The HorizontalPodAutoscaler on CPU, with upstream's settings."""
+
+    def prepare(self, stage: Stage) -> None:
+        stage.run_hpa_controller()
+
+    def adopt(self, stage: Stage) -> None:
+        create_all(stage.kube, AUTOSCALERS, [autoscaler(name) for name in stage.services])
+        wait_until(lambda: _autoscalers_active(stage) == len(stage.services), "active HPAs", PATIENCE_SECONDS, 1)
+
+
+class Keda(Contender):
+    """KEDA's operator and metrics adapter, and the HPA controller that acts on its objects."""
+
+    def __init__(self, label: str, tuned: bool) -> None:
+        super().__init__(label)
+        self._tuned = tuned
+
+    def prepare(self, stage: Stage) -> None:
+        tuning = ("--concurrent-horizontal-pod-autoscaler-syncs=20", "--kube-api-qps=1000", "--kube-api-burst=2000")
+        stage.run_hpa_controller(*(tuning if self._tuned else ()))
+        keda.start(stage, self._tuned)
+
+    def adopt(self, stage: Stage) -> None:
+        window = round(max(10, 4 * SCRAPE_SECONDS))
+        objects = [scaled_object(name, stage.layout.prometheus_url, window) for name in stage.services]
+        create_all(stage.kube, SCALED_OBJECTS, objects)
+        wait_until(lambda: _autoscalers_active(stage) == len(stage.services), "active HPAs", PATIENCE_SECONDS, 1)
+
+
+def _autoscalers_active(stage: Stage) -> int:
+    """HPAs that have read their metric."""
+
+    def active(body: Json) -> bool:
+        conditions = body.get("status", {}).get("conditions") or ()
+        return any(c["type"] == "ScalingActive" and c["status"] == "True" for c in conditions)
+
+    return count(stage.kube, AUTOSCALERS, active)
+
+
+def contenders() -> dict[str, Contender]:
+    """All by name, in the order of the table."""
+    return {
+        "rlscaler": Operator("rlscaler, senseSeconds 1", 1),
+        "rlscaler-sense5": Operator("rlscaler, senseSeconds 5 (default)", 5),
+        "hpa": Hpa("HPA, CPU"),
+        "keda": Keda("KEDA, default", tuned=False),
+        "keda-tuned": Keda("KEDA, tuned", tuned=True),
+        "rlscaler-shards3": Operator("rlscaler, 3 shards, senseSeconds 1", 1, shards=3),
+    }

@@ -1,0 +1,91 @@
+"""The table and the plot of a folder of measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale.contenders import contenders
+
+NOTE = """\
+Seconds from the step of the metric to `spec.replicas` patched (p50 / p95 / max). For rlscaler this is the reactive
+floor acting between two action intervals, on one batch for all policies; the actor acts at its interval of 30 s.\
+"""
+
+
+def load(folder: Path) -> list[dict[str, Any]]:
+    """All measurements, in the order of the contenders, then by number of policies."""
+    order = list(contenders())
+    found = [json.loads(file.read_text()) for file in folder.glob("*.json")]
+    return sorted(found, key=lambda one: (order.index(one["contender"]), one["policies"]))
+
+
+def write_report(folder: Path) -> str:
+    """Write `table.md` and `reaction.png`; the table."""
+    results = load(folder)
+    text = table(results)
+    (folder / "table.md").write_text(text)
+    if results:
+        plot(results, folder / "reaction.png")
+    return text
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Markdown: reaction by number of policies, and the cost at the highest one."""
+    numbers = sorted({one["policies"] for one in results})
+    lines = [NOTE, "", "| | " + " | ".join(map(str, numbers)) + " |", "|---|" + "---|" * len(numbers)]
+    for label in dict.fromkeys(one["label"] for one in results):
+        cells = {one["policies"]: _reaction(one) for one in results if one["label"] == label}
+        lines.append(f"| {label} | " + " | ".join(cells.get(number, "") for number in numbers) + " |")
+    lines += ["", f"At {numbers[-1] if numbers else 0} policies, nothing changing:", ""]
+    lines += [
+        "| | cores | MiB | API requests/s | API server's cores | adoption s | restart s | loop lag ms: p95, p99, max |"
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|"]
+    lines += [_cost(one) for one in results if one["policies"] == numbers[-1]]
+    return "\n".join(lines) + "\n"
+
+
+def _reaction(one: dict[str, Any]) -> str:
+    react = one["react"]
+    return f"{react['p50']:.1f} / {react['p95']:.1f} / {react['p100']:.1f}"
+
+
+def _cost(one: dict[str, Any]) -> str:
+    standing, lag = one["standing"], one["lag"]
+    restart = one["restart_seconds"]
+    cells = [
+        one["label"],
+        standing.get("total_cores", ""),
+        standing.get("total_memory_mib", ""),
+        standing.get("requests_per_second", ""),
+        standing.get("api_server_cores", ""),
+        f"{one['adopt_seconds']:.1f}",
+        "" if restart is None else f"{restart:.1f}",
+        ", ".join(f"{1000 * lag[name]:g}" for name in ("p95", "p99", "max")) if lag else "",
+    ]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def plot(results: list[dict[str, Any]], file: Path) -> None:
+    """The share of Deployments patched over time, one panel per number of policies."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    numbers = sorted({one["policies"] for one in results})
+    figure, axes = plt.subplots(1, len(numbers), figsize=(5 * len(numbers), 4), sharey=True, squeeze=False)
+    for axis, number in zip(axes[0], numbers, strict=True):
+        for one in (one for one in results if one["policies"] == number):
+            times = [0.0, *one["react_seconds"]]
+            share = [100 * i / number for i in range(len(times))]
+            axis.step(times, share, where="post", label=one["label"])
+        axis.set(title=f"{number} policies", xlabel="seconds after the step", xscale="symlog", ylim=(0, 103))
+        axis.grid(alpha=0.3)
+    axes[0][0].set_ylabel("% of Deployments patched")
+    axes[0][-1].legend(loc="lower right", fontsize="small")
+    figure.tight_layout()
+    figure.savefig(file, dpi=120)
+    plt.close(figure)

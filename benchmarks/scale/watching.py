@@ -1,0 +1,65 @@
+"""When each Deployment's `spec.replicas` was patched, from a watch."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+
+import requests
+from benchmarks.scale.load import NAMESPACE
+
+PATH = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+
+
+class Watch:
+    """Keeps the monotonic time at which each Deployment was first seen with more replicas than it began with."""
+
+    def __init__(self, server: str, session: requests.Session, start: int) -> None:
+        self._server, self._session, self._start = server, session, start
+        self.grown: dict[str, float] = {}
+        self._failure: Exception | None = None
+        answer = session.get(f"{server}{PATH}", params={"limit": 1}, timeout=30)
+        answer.raise_for_status()
+        self._version = answer.json()["metadata"]["resourceVersion"]
+        self._stream = session.get(
+            f"{server}{PATH}",
+            params={"watch": "1", "resourceVersion": self._version, "timeoutSeconds": 3600},
+            stream=True,
+            timeout=(10, None),
+        )
+        self._stream.raise_for_status()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        try:
+            for line in self._stream.iter_lines(chunk_size=None):
+                seen = time.monotonic()
+                if not line:
+                    continue
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise RuntimeError(event["object"].get("message", "the watch failed"))
+                body = event["object"]
+                if body["spec"].get("replicas", 1) > self._start:
+                    self.grown.setdefault(body["metadata"]["name"], seen)
+        except Exception as error:
+            self._failure = error
+
+    def wait(self, enough: Callable[[], bool], seconds: float) -> bool:
+        """Until `enough`, or False after `seconds`. Raises what ended the watch."""
+        deadline = time.monotonic() + seconds
+        pause = threading.Event()
+        while time.monotonic() < deadline:
+            if self._failure is not None:
+                raise self._failure
+            if enough():
+                return True
+            pause.wait(0.1)
+        return False
+
+    def close(self) -> None:
+        self._failure = None
+        self._session.close()

@@ -1,0 +1,56 @@
+"""Policies split over several operators, one of which dies and comes back."""
+
+from contextlib import suppress
+
+from rlscaler_devcluster.exceptions import ApiError
+from rlscaler_operator.shards import shard_of
+
+NAMES = [f"part-{i}" for i in range(6)]
+
+
+def test_every_policy_has_one_operator_and_the_others_take_over_what_the_dead_one_had(start, world, wait, kube):
+    loads = {name: world.service(name, rate=5) for name in NAMES}
+    for name in NAMES:
+        world.deployments(name)
+        world.policy(name)
+    of = {name: shard_of((world.namespace, name), 2) for name in NAMES}
+    assert set(of.values()) == {0, 1}
+
+    def holders():
+        path = f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{world.namespace}"
+        with suppress(ApiError):
+            return tuple(kube.get(f"{path}-{i}")["spec"]["holderIdentity"] for i in range(2))
+        return ("", "")
+
+    def spread():
+        both = holders()
+        return both if both[0] and both[1] and both[0] != both[1] else None
+
+    def scaled(replicas):
+        return all(sum(world.replicas(name)) > replicas for name in NAMES)
+
+    operators = [start("--shards", "2"), start("--shards", "2")]
+    wait(spread, 60)
+    wait(lambda: all(world.condition(name, "Ready")[0] == "True" for name in NAMES), 60)
+    for load in loads.values():
+        load.rate = 60
+    wait(lambda: scaled(2), 60)
+    decided = [{name for name in NAMES if one.decisions(name)} for one in operators]
+    wait(lambda: set(NAMES) <= {name for one in operators for name in NAMES if one.decisions(name)}, 30)
+    assert all(len({of[name] for name in names}) <= 1 for names in decided)
+
+    dead, survivor = operators
+    dead.kill()
+    before = max(sum(world.replicas(name)) for name in NAMES)
+    for load in loads.values():
+        load.rate = 160
+    wait(lambda: scaled(before), 60)
+    assert len(set(holders())) == 1
+    assert set(NAMES) == {name for name in NAMES if survivor.decisions(name)}
+
+    third = start("--shards", "2")
+    wait(spread, 60)
+    wait(lambda: {of[name] for name in NAMES if third.decisions(name)}, 60)
+    assert survivor.stop() == 0
+    wait(lambda: len(set(holders())) == 1 and holders()[0], 30)
+    assert third.stop() == 0
