@@ -20,8 +20,6 @@ from tests.harness.waiting import looks, stays
 SECONDS = 12.0
 """Longer than a lease of 5 s and than one action interval."""
 
-NAMES = ("conflicts", "throttled", "errors", "silent", "deaf", "restart", "frozen")
-
 
 def status(code: int, reason: str) -> bytes:
     return json.dumps(
@@ -35,23 +33,17 @@ def api(api_proxy: Callable[[], Proxy]) -> Proxy:
 
 
 @pytest.fixture(scope="module")
-def loads(world) -> dict:
-    found = {name: world.service(name, rate=CALM) for name in NAMES}
-    for name in NAMES:
-        world.deployments(name, gpu=3, cpu=4)
-        world.policy(name, senseSeconds=2)
-    return found
-
-
-@pytest.fixture(scope="module")
-def operator(start, api, loads) -> Operator:
+def operator(start, api) -> Operator:
     return start(server=api.url)
 
 
 @pytest.fixture
-def trial(operator, world, replicas, loads, line: Line, request):
+def trial(operator, world, replicas, line: Line, request):
     """The service named by the test, settled; the operator must outlive the test."""
-    one = Trial.settled(world, replicas, loads[request.param], line)
+    load = world.service(request.param, rate=CALM)
+    world.deployments(request.param, gpu=3, cpu=4)
+    world.policy(request.param, senseSeconds=2)
+    one = Trial.settled(world, replicas, load, line)
     yield one
     assert operator.process.poll() is None, operator.log.read_text()[-3000:]
 
@@ -99,6 +91,7 @@ def test_no_answer(trial, api, line):
     bear(trial, api.fault(Fault(delay_seconds=60), not_watching))
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("trial", ["deaf"], indirect=True)
 def test_watches_drop_and_stay_away(trial, api, line, world):
     """Meanwhile somebody scales by hand: what the operator believes is wrong, and its writes must not land."""

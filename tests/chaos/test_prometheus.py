@@ -204,10 +204,16 @@ class Episode:
                 break
 
 
+QUICK = {"down", "truncated-json", "duplicated-series", "stale", "prometheus-clock-2min-ahead", "none"}
+"""What a plain test run shows; `make chaos` runs all."""
+
+
 @pytest.fixture(scope="module")
-def episode(cluster, world, replicas, proxy, start) -> Iterator[Episode]:
+def episode(cluster, world, replicas, proxy, start, request) -> Iterator[Episode]:
     exporters: list[Exporter] = []
     stages: dict[str, Stage] = {}
+    chosen = [one.callspec.params["case"].name for one in request.session.items if one.parent is request.node]
+    cases = [case for case in CASES if case.name in chosen]
 
     @contextmanager
     def again(exporter: Exporter) -> Iterator[None]:
@@ -216,7 +222,7 @@ def episode(cluster, world, replicas, proxy, start) -> Iterator[Episode]:
         target.unlink()
 
     allowed: list[str] = []
-    for case in CASES:
+    for case in cases:
         exporters.append(Exporter())
         cluster.add_scrape_target(f"chaos-{case.name}", exporters[-1].address)
         load = world.service(case.name, rate=BEFORE, dated=case.dated, exporter=exporters[-1])
@@ -224,18 +230,20 @@ def episode(cluster, world, replicas, proxy, start) -> Iterator[Episode]:
         allowed += ["--allow-prometheus-url", stages[case.name].proxy.url]
         world.deployments(case.name, *START)
     start(*allowed)
-    for case in CASES:
+    for case in cases:
         url = stages[case.name].proxy.url
         metrics = {"prometheus": {"url": url}, "maxAgeSeconds": 8 if case.blind else 30}
         world.policy(case.name, senseSeconds=2, metrics=metrics)
-    one = Episode(CASES, world, replicas, stages)
+    one = Episode(cases, world, replicas, stages)
     one.run()
     yield one
     for exporter in exporters:
         exporter.close()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=c.name, marks=() if c.name in QUICK else pytest.mark.chaos) for c in CASES]
+)
 def test_prometheus(episode: Episode, case: Case, line: Line) -> None:
     seen = episode.seen[case.name]
     line.fault = f"Prometheus: {case.name}"
