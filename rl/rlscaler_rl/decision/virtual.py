@@ -154,8 +154,8 @@ def advance(
 ) -> Meter:
     """`seconds` (N,) pass under `arrival_rate` (N,) requests/s; rows of 0 seconds stay as they are.
 
-    `requests_per_second` of the pools that are there and `arrival_rate` have to be known. `window_seconds` (N,) is how
-    long a request counts as recent.
+    In the other rows `requests_per_second` of the pools that are there and `arrival_rate` have to be known.
+    `window_seconds` (N,) is how long a request counts as recent.
     """
     steps = max(1, int(np.ceil(seconds.max(initial=0.0) / STEP_SECONDS)))
     rate = np.where(seconds > 0, arrival_rate, 0.0)
@@ -165,7 +165,7 @@ def advance(
 
 
 def _step(params: Params, meter: Meter, now: Running, rate: Float, dt: Float, window: Float) -> Meter:
-    rps = np.where(params.present, params.requests_per_second, 0.0)
+    rps = np.nan_to_num(np.where(params.present, params.requests_per_second, 0.0))
     ready = now.ready.astype(np.float64) * params.present
     bounds = params.slo_ms[:, None] / 1000 * RELATIVE_BOUNDS
     offered = rate[:, None] * _shares(now, params.present)

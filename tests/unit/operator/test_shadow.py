@@ -223,6 +223,18 @@ def test_gaps_pauses_and_other_autoscalers_are_not_compared(service):
     assert latest(world, blind).evidence[-1].hours == pytest.approx(2 * 540 / 3600, abs=0.01)
 
 
+def test_a_policy_of_unknown_capacity_is_not_compared_and_disturbs_nobody(service):
+    known, open_ = service("known"), service("open")
+    targets = json.loads(json.dumps(open_.body["spec"]["targets"]))
+    del targets["gpu"]["requestsPerSecond"]
+    open_.edit(targets=targets)
+    open_.policy.actor = known.policy.actor
+    world = World(known, open_)
+    world.run(600)
+    assert latest(world, known).evidence[-1].hours > 0
+    assert latest(world, open_).evidence[-1].hours == 0
+
+
 def test_rows_are_taken_again_and_do_not_mix(service):
     kept, gone = service("kept"), service("gone", replicas=(9, 9))
     world = World(kept, gone)
