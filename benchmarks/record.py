@@ -29,7 +29,7 @@ def main() -> None:
     shelf, lines = Shelf(), [one for one in read(files) if one.record is not None]
     texts = [json.dumps(one.record, separators=(",", ":")).encode() + b"\n" for one in lines]
     records = [one.record for one in lines if one.record is not None]
-    outcomes = decide_all([entry_of(record, shelf.find(record["actor"])) for record in records])
+    outcomes = decide_all([entry_of(record, shelf.find) for record in records])
     subject = Subject("ns", "name", "uid", 1, "Auto")
     rounds = max(1, DECISIONS // len(lines))
 

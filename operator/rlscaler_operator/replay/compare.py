@@ -54,14 +54,14 @@ def replay(lines: Iterable[Line], shelf: Shelf) -> Iterator[Replayed]:
 
 def decide_again(record: Json, shelf: Shelf) -> Outcome:
     """One record by itself. Raises RecordError."""
-    return decide_all([entry_of(record, shelf.find(record.get("actor") or {}))])[0]
+    return decide_all([entry_of(record, shelf.find)])[0]
 
 
 def _entry(line: Line, shelf: Shelf) -> tuple[Entry | None, str]:
     if line.record is None:
         return None, line.problem
     try:
-        return entry_of(line.record, shelf.find(line.record.get("actor") or {})), ""
+        return entry_of(line.record, shelf.find), ""
     except RecordError as error:
         return None, str(error)
 

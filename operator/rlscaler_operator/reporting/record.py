@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import version
@@ -94,8 +94,11 @@ def result(outcome: Outcome, decision: Decision) -> Json:
     }
 
 
-def entry_of(record: Json, actor: ActorLike | None) -> Entry:
-    """What was decided upon, for `decide_all`. Raises RecordError."""
+def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
+    """What was decided upon, for `decide_all`; `find` gives the actor that `describe` described.
+
+    Raises RecordError, as `find` may.
+    """
     if record.get("schema") != SCHEMA:
         raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
     for name, kind in (("params", dict), ("state", dict), ("samples", dict), ("kind", str), ("generation", int)):
@@ -106,7 +109,7 @@ def entry_of(record: Json, actor: ActorLike | None) -> Entry:
         decode_state(record["state"]),
         decode_samples(record["samples"]),
         record["kind"],
-        actor,
+        find(record.get("actor") or {}),
         record["generation"],
     )
 

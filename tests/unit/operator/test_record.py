@@ -95,7 +95,7 @@ def test_every_field_of_an_entry_is_recorded():
 def test_a_record_holds_what_was_decided_upon(entry, rule, kind):
     outcome = decide_all([entry(kind)])[0]
     record = through_json(line("id", 1.0, SUBJECT, outcome, [], None, None))
-    again = entry_of(record, rule)
+    again = entry_of(record, lambda _: rule)
     for name in ("params", "state", "samples"):
         assert_equal(getattr(outcome.entry, name), getattr(again, name))
     assert again.kind == kind
@@ -104,7 +104,7 @@ def test_a_record_holds_what_was_decided_upon(entry, rule, kind):
 def test_a_column_that_an_older_release_did_not_have_is_at_its_default(entry, rule):
     record = through_json(line("id", 1.0, SUBJECT, decide_all([entry()])[0], [], None, None))
     del record["params"]["failure_threshold"], record["state"]["floor_hold"], record["samples"]["paused"]
-    again = entry_of(record, rule)
+    again = entry_of(record, lambda _: rule)
     assert again.params.failure_threshold.tolist() == [3]
     assert again.state.floor_hold.tolist() == [[0, 0]]
 
@@ -125,7 +125,7 @@ def test_a_column_that_an_older_release_did_not_have_is_at_its_default(entry, ru
 def test_what_cannot_be_read_is_named(entry, rule, change, named):
     record = through_json(line("id", 1.0, SUBJECT, decide_all([entry()])[0], [], None, None)) | change
     with pytest.raises(RecordError, match=named):
-        entry_of(record, rule)
+        entry_of(record, lambda _: rule)
 
 
 def test_a_decision_whose_write_was_cut_short_is_recorded_once(entry, policy_body, tmp_path):

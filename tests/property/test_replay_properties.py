@@ -1,0 +1,51 @@
+"""Whatever was decided, in whatever batch, comes out of its record again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlscaler_operator.decisions import Entry, decide_all, starting_state
+from rlscaler_operator.replay.actors import Shelf
+from rlscaler_operator.replay.compare import replay
+from rlscaler_operator.replay.log import Line
+from rlscaler_operator.reporting.record import Subject, line
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.types import Flag
+from tests.property.test_shield_properties import random_params, random_samples
+
+POLICIES, STEPS = 150, 12
+SUBJECT = Subject("ns", "name", "uid", 1, "Auto")
+
+
+@pytest.mark.parametrize("actor", ["ppo", "rule", None])
+def test_random_policies_on_random_measurements(actor):
+    rng = np.random.default_rng(11)
+    mind = None if actor is None else bundled.load(actor)
+    params = random_params(rng, POLICIES)
+    if actor == "ppo":
+        params.requests_per_second[:, 0] = 5 * params.requests_per_second[:, 1]
+    replicas = np.clip(rng.integers(0, 30, (POLICIES, 2)), params.min_replicas, params.max_replicas)
+    stack = 4 if mind is None else mind.manifest.stack_size
+    states = [starting_state(stack, (int(gpu), int(cpu)), 0.0) for gpu, cpu in replicas]
+    lines, flags = [], 0
+    for step in range(STEPS):
+        samples = random_samples(rng, params, 30.0 * step, replicas)
+        kinds = rng.choice(["action", "floor"], POLICIES)
+        entries = [
+            Entry(params.take(slice(i, i + 1)), states[i], samples.take(slice(i, i + 1)), str(kinds[i]), mind)
+            for i in range(POLICIES)
+        ]
+        for i, outcome in enumerate(decide_all(entries)):
+            record = line(f"{step}-{i}", 1e9 + step, SUBJECT, outcome, [], None, None)
+            lines.append(Line(Path("log"), len(lines), json.loads(json.dumps(record, allow_nan=False))))
+            states[i], replicas[i] = outcome.state, outcome.decision.desired[0]
+            flags |= int(outcome.decision.flags[0])
+    again = list(replay(lines, Shelf()))
+    assert [one.line.number for one in again if one.differences or one.problem] == []
+    assert len(again) == POLICIES * STEPS
+    every = Flag.FALLBACK | Flag.BEHAVIOR | Flag.FLOOR | Flag.PAUSED | Flag.PENDING | Flag.BUDGET_LIMITED
+    assert flags & every == every
