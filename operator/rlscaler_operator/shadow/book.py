@@ -62,7 +62,8 @@ class Book:
 
     def sums(self, row: int) -> Float:
         """(6,) of today."""
-        return self._sums[row]
+        today: Float = self._sums[row]
+        return today
 
     def reset(self, row: int) -> None:
         """A new day."""

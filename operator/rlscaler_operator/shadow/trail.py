@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from rlscaler_rl.decision.types import Float, Int, Rows
+from rlscaler_rl.decision.types import Bool, Float, Int, Rows
 from rlscaler_rl.decision.virtual import Running
 
 LENGTH = 32
@@ -42,7 +43,7 @@ def push(trail: Trail, time: Float, now: Running) -> Trail:
     )
 
 
-def _shifted(column: Float, newest: Float, crowded: Float) -> Float:
+def _shifted(column: Any, newest: Any, crowded: Bool) -> Any:
     moved = np.empty_like(column)
     moved[:, :-1] = column[:, 1:]
     moved[crowded, :-1] = column[crowded, :-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,11 +72,11 @@ class Twin(Rows):
         return cls(*[_joined([getattr(part, f.name) for part in parts]) for f in fields(cls)])
 
 
-def _part(column: Rows | Float, rows: NDArray[np.intp] | slice) -> Rows | Float:
+def _part(column: Any, rows: NDArray[np.intp] | slice) -> Any:
     return column.take(rows) if isinstance(column, Rows) else np.array(column[rows])
 
 
-def _joined(columns: list[Rows] | list[Float]) -> Rows | Float:
+def _joined(columns: list[Any]) -> Any:
     first = columns[0]
     return type(first).concat(columns) if isinstance(first, Rows) else np.concatenate(columns)
 

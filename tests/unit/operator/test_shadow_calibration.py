@@ -1,0 +1,111 @@
+"""What a latency histogram allows to say, and replicas of a moment ago."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
+from rlscaler_operator.shadow.statistics import interval, turned_above
+from rlscaler_operator.shadow.trail import at, no_trail, push
+from rlscaler_rl.decision.virtual import Running
+
+
+def histogram(received=100.0, **within):
+    return Histogram(received, {float(bound.strip("b").replace("_", ".")): count for bound, count in within.items()})
+
+
+def test_an_slo_on_a_bound_is_known_exactly():
+    assert histogram(b0_5=80.0, b1=95.0, binf=98.0).late(1.0) == (5.0, 5.0)
+
+
+def test_an_slo_between_bounds_is_known_to_lie_between():
+    assert histogram(b0_5=80.0, b1=95.0, binf=98.0).late(0.7) == (5.0, 20.0)
+
+
+def test_refused_requests_are_late():
+    assert histogram(received=200.0, b1=95.0, binf=98.0).late(1.0) == (105.0, 105.0)
+
+
+def test_an_slo_beyond_the_last_bound_leaves_it_open():
+    assert histogram(b0_5=80.0, binf=98.0).late(1.0) == (2.0, 20.0)
+
+
+def test_the_percentiles_bucket():
+    assert histogram(b0_5=80.0, b1=96.0, binf=100.0).p95_bucket_ms() == (500.0, 1000.0)
+    assert histogram(b0_5=80.0, binf=100.0).p95_bucket_ms() == (500.0, float("inf"))
+    assert histogram(binf=0.0).p95_bucket_ms() is None
+
+
+def test_nothing_is_said_without_arrivals_or_buckets():
+    assert Histogram(float("nan"), {1.0: 5.0}).late(1.0) is None
+    assert Histogram(5.0).late(1.0) is None
+
+
+def test_series_are_told_apart_by_service_and_bound():
+    def one(value, **labels):
+        return {"metric": labels, "value": [0, value]}
+
+    found = histograms(
+        [
+            one("7", namespace="a", service="chat", le="0.5"),
+            one("9", namespace="a", service="chat", le="+Inf"),
+            one("10", namespace="a", service="chat"),
+            one("NaN", namespace="a", service="other", le="0.5"),
+        ]
+    )
+    assert found == {("a", "chat"): Histogram(10.0, {0.5: 7.0, float("inf"): 9.0})}
+
+
+def test_one_query_names_all_services():
+    text = promql([Subject("a", "chat.v1", (None, None)), Subject("b", "plain", (None, None))], 600)
+    assert 'namespace=~"a|b",service=~"chat\\\\.v1|plain"' in text
+    assert text.count("[600s]") == 2
+
+
+@given(st.lists(st.floats(0.5, 20), min_size=1, max_size=60), st.floats(0, 60))
+def test_a_trail_gives_the_replicas_of_then(waits, ago):
+    trail, now, seen = no_trail(1), 0.0, []
+    for number, wait in enumerate(waits):
+        now += wait
+        count = np.array([[number, 0]], np.int32)
+        trail = push(trail, np.array([now]), Running(count, count, np.ones((1, 2))))
+        seen.append((now, number))
+    found = at(trail, np.array([now - ago])).spec[0, 0]
+    exact = max((number for time, number in seen if time <= now - ago), default=0)
+    near = [number for time, number in seen if abs(time - (now - ago)) <= 5]
+    assert found == exact or found in near or now - ago < trail.time[0][~np.isnan(trail.time[0])].min()
+
+
+def test_the_interval_narrows_and_needs_a_few_days():
+    rng = np.random.default_rng(0)
+    days = rng.standard_normal(90)
+    assert interval(days[:3], 0.01, 0.0).high == float("inf")
+    widths = [interval(days[:n], 0.01, 0.0).high - interval(days[:n], 0.01, 0.0).low for n in (10, 30, 90)]
+    assert widths == sorted(widths, reverse=True)
+    assert interval([1.0] * 30, 0.01, 0.5).high > 1.1
+
+
+@given(st.floats(-1e3, 1e3), st.floats(0.1, 10), st.integers(8, 40), st.integers(0, 100))
+def test_intervals_move_and_stretch_with_the_days(shift, factor, n, seed):
+    days = np.random.default_rng(seed).standard_normal(n)
+    plain, moved = interval(days, 0.05, 0.0), interval(days * factor + shift, 0.05, 0.0)
+    np.testing.assert_allclose(moved, np.array(plain) * factor + shift, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("law", ["normal", "t3"])
+def test_looking_every_day_finds_nothing_where_nothing_is(law):
+    rng = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(200):
+        days = rng.standard_normal(60) if law == "normal" else rng.standard_t(3, 60)
+        wrong += any(interval(days[:n], 0.05, 0.0).high < 0 for n in range(7, 61))
+    assert wrong <= 0.05 * 200
+
+
+def test_a_turn_is_seen_whatever_came_before():
+    rng = np.random.default_rng(4)
+    before = rng.standard_normal(70) - 1
+    assert not turned_above(before, 0.0, 10_000, 0.0)
+    assert turned_above([*before, *(rng.standard_normal(20) + 2)], 0.0, 10_000, 0.0)
