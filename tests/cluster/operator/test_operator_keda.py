@@ -1,0 +1,85 @@
+"""A real KEDA, and the HPA that it makes, take the replicas that a policy recommends."""
+
+from collections.abc import Iterator
+
+import pytest
+from benchmarks.scale import keda
+
+from rlscaler_devcluster import binaries, processes, stamps, state
+from rlscaler_devcluster.launcher import connect, layout_of
+from rlscaler_devcluster.progress import ConsoleReporter
+from rlscaler_devcluster.versions import TOOLS
+
+PARTS = ("keda-operator", "keda-adapter")
+
+pytestmark = pytest.mark.skipif(
+    not all(stamps.valid(TOOLS[name]) for name in PARTS), reason="KEDA is not built: `make bench-scale` builds it"
+)
+
+
+class Ground:
+    """The running cluster, as `keda.start` takes it."""
+
+    def __init__(self, name: str) -> None:
+        cluster = state.load(name)
+        assert cluster is not None
+        self.cluster, self.layout, self.kube = cluster, layout_of(cluster), connect(cluster)
+
+    def run(self, name: str, argv: list[str], environment: dict[str, str]) -> None:
+        self.cluster.record(processes.spawn(name, argv, self.cluster.directory, environment))
+
+    def binary(self, name: str) -> str:
+        return binaries.provide([name], ConsoleReporter())[name]["path"]
+
+
+@pytest.fixture
+def running_keda(cluster) -> Iterator[None]:
+    ground = Ground(cluster.name)
+    keda.start(ground, tuned=True)
+    yield
+    for name in PARTS:
+        ground.cluster.forget(name)
+
+
+def scaled_object(world, pool, port):
+    trigger = {"scalerAddress": f"127.0.0.1:{port}", "policy": "chat", "pool": pool}
+    at_once = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    spec = {
+        "scaleTargetRef": {"name": f"chat-{pool}"},
+        "pollingInterval": 2,
+        "minReplicaCount": 1,
+        "maxReplicaCount": 10,
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": at_once}},
+        "triggers": [{"type": "external", "metadata": trigger}],
+    }
+    path = f"/apis/keda.sh/v1alpha1/namespaces/{world.namespace}/scaledobjects"
+    kind = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject"}
+    world.kube.request("POST", path, kind | {"metadata": {"name": f"chat-{pool}"}, "spec": spec})
+
+
+def desired(world):
+    targets = world.get("rlscalingpolicies", "chat").get("status", {}).get("targets", {})
+    return tuple(targets.get(pool, {}).get("desired") for pool in ("gpu", "cpu"))
+
+
+def in_force(world):
+    return world.replicas("chat") == desired(world)
+
+
+@pytest.mark.usefixtures("running_keda")
+def test_keda_scales_as_the_policy_recommends_and_holds_without_it(start, world, wait, stays, free_port):
+    load = world.service("chat", rate=5)
+    world.deployments("chat", gpu=1, cpu=1)
+    world.policy("chat", mode="Shadow")
+    operator = start("--external-scaler-port", str(free_port))
+    wait(lambda: desired(world) == (1, 1))
+    for pool in ("gpu", "cpu"):
+        scaled_object(world, pool, free_port)
+    load.rate = 90
+    high = wait(lambda: in_force(world) and sum(world.replicas("chat")) > 4 and world.replicas("chat"), 180)
+    assert world.condition("chat", "Active") == ("False", "ModeShadow")
+    assert not [record for record in operator.decisions("chat") if record["writes"]]
+    load.rate = 5
+    low = wait(lambda: in_force(world) and sum(world.replicas("chat")) < sum(high) and world.replicas("chat"), 240)
+    operator.kill()
+    stays(lambda: world.replicas("chat"), low, 35)
