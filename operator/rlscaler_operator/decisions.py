@@ -127,7 +127,7 @@ def _decide(entries: list[Entry], without: frozenset[str]) -> list[Outcome]:
         decision, state = floor_tick(params, state, samples, without=without)
     elif (actor := entries[0].actor) is not None:
         decision, observation, state = decide(params, state, samples, actor, without=without)
-        _, outside = actor.manifest.outside(params, samples.age_seconds[:, 0])
+        _, outside = actor.manifest.outside(params, samples.age_seconds[:, 0], observation)
     else:
         decision, observation, state = without_actor(params, state, samples, without)
     return [

@@ -26,7 +26,7 @@ def decide(
     observation, state = observe(params, state, samples, manifest.contract)
     probabilities, usable = _ask(actor, stacked_input(state))
     probabilities = mask_absent(probabilities, params.present)
-    outside = manifest.mask(params, samples.age_seconds[:, 0])
+    outside = manifest.mask(params, samples.age_seconds[:, 0], observation)
     decision, state = act(
         params,
         state,

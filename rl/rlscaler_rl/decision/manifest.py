@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from rlscaler_rl.decision.contract import CONTRACT_VERSION, NEUTRAL, ObservationContract
 from rlscaler_rl.decision.exceptions import ContractMismatchError, ModelError
-from rlscaler_rl.decision.types import CPU, GPU, OBSERVATIONS, Bool, Float, Params
+from rlscaler_rl.decision.familiar import Familiar
+from rlscaler_rl.decision.types import CPU, GPU, OBSERVATIONS, Bool, Float, Observation, Params
 
 
 def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
@@ -46,19 +47,26 @@ class Envelope(_Model):
     """Capacity of a GPU replica over that of a CPU replica; checked where both are there and known."""
     lag_seconds: Range
     """Age of the newest arrival sample when the actor acts; only the upper end counts, as fresher is no harm."""
+    observation: Familiar | None = None
+    """What the observations of training were like; None = nobody measured it, and none is out of distribution."""
 
-    def mask(self, params: Params, lag_seconds: Float | None = None) -> Bool:
+    def mask(self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None) -> Bool:
         """(N,) true outside. What is not known (NaN) is not held against a row."""
         values, bounds = self._measured(params, lag_seconds)
         outside: Bool = np.any((values < bounds[:, 0]) | (values > bounds[:, 1]), axis=1)
+        if self.observation is not None and observation is not None:
+            outside |= self.observation.mask(observation)
         return outside
 
-    def outside(self, params: Params, lag_seconds: Float | None = None) -> tuple[Bool, list[str]]:
+    def outside(
+        self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None
+    ) -> tuple[Bool, list[str]]:
         """The mask and one reason a row: what is outside, its value and the bounds; '' inside."""
         values, bounds = self._measured(params, lag_seconds)
-        outside: Bool = np.any((values < bounds[:, 0]) | (values > bounds[:, 1]), axis=1)
-        reasons = [""] * len(values)
-        for row in np.flatnonzero(outside):
+        outside = self.mask(params, lag_seconds, observation)
+        reasons = [STRANGE if is_outside else "" for is_outside in outside]
+        outside_bounds = np.any((values < bounds[:, 0]) | (values > bounds[:, 1]), axis=1)
+        for row in np.flatnonzero(outside_bounds):
             reasons[row] = "; ".join(
                 f"{what} {value:g} is outside {low:g}..{high:g}"
                 for what, value, (low, high) in zip(_MEASURED, values[row], bounds, strict=True)
@@ -82,6 +90,8 @@ class Envelope(_Model):
         ranges = [self.slo_ms, self.interval_seconds, cold.gpu, cold.cpu, self.price_ratio, self.rps_ratio, lag]
         return values, np.array(ranges)
 
+
+STRANGE = "the observation is unlike those of training"
 
 _MEASURED = (
     "slo.latencyMilliseconds",
@@ -137,15 +147,19 @@ class Manifest(_Model):
     def contract(self) -> ObservationContract:
         return ObservationContract(stack_size=self.stack_size, neutral=self.neutral, **self.normalisation.model_dump())
 
-    def mask(self, params: Params, lag_seconds: Float | None = None) -> Bool:
+    def mask(self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None) -> Bool:
         """(N,) true outside the envelope; nothing is outside where there is none."""
-        return np.zeros(len(params), np.bool_) if self.envelope is None else self.envelope.mask(params, lag_seconds)
+        if self.envelope is None:
+            return np.zeros(len(params), np.bool_)
+        return self.envelope.mask(params, lag_seconds, observation)
 
-    def outside(self, params: Params, lag_seconds: Float | None = None) -> tuple[Bool, list[str]]:
+    def outside(
+        self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None
+    ) -> tuple[Bool, list[str]]:
         """The mask and one reason a row, '' inside."""
         if self.envelope is None:
             return self.mask(params), [""] * len(params)
-        return self.envelope.outside(params, lag_seconds)
+        return self.envelope.outside(params, lag_seconds, observation)
 
     @classmethod
     def parse(cls, text: str | bytes, source: str = "manifest") -> Self:

@@ -24,6 +24,7 @@ from rlscaler_rl.training import device as devices
 from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
 from rlscaler_rl.training.export import write
+from rlscaler_rl.training.familiar import EPISODES, with_familiar
 from rlscaler_rl.training.files import write_atomically
 from rlscaler_rl.training.guard import GuardedPPO
 from rlscaler_rl.training.imitation import CriticFirst, imitate
@@ -208,12 +209,13 @@ def summary(folder: Path) -> str:
     return "\n".join([f"best validation, at {best['steps']:,} steps:", *lines, f"{folder}"])
 
 
-def install(folder: Path, models: Path) -> None:
+def install(folder: Path, models: Path, episodes: int = EPISODES) -> None:
     """Copy policy.onnx and manifest.json of a run to the package's models, as the bundled `ppo`.
 
+    The manifest then says, too, what its observations were like in training (`familiar`, over so many `episodes`).
     Raises decision.exceptions.ModelError when the pair does not belong together.
     """
     manifest = Manifest.load(folder / "manifest.json")
     content = (folder / "policy.onnx").read_bytes()
-    Actor.load(content, manifest)
-    write(models, "ppo", "ppo.json", content, manifest)
+    actor = Actor.load(content, manifest)
+    write(models, "ppo", "ppo.json", content, with_familiar(actor, episodes))

@@ -16,6 +16,7 @@ from rlscaler_rl.decision.actor import Actor
 from rlscaler_rl.decision.contract import CONTRACT_VERSION
 from rlscaler_rl.decision.decide import decide
 from rlscaler_rl.decision.exceptions import ContractMismatchError, ModelError
+from rlscaler_rl.decision.familiar import Familiar
 from rlscaler_rl.decision.manifest import Envelope, Manifest
 from rlscaler_rl.decision.observation import sense
 from rlscaler_rl.decision.params import make_params
@@ -145,6 +146,17 @@ def test_envelope(columns: dict, lag: float, reason: str) -> None:
     assert reason in reasons[0]
     assert outside[0] == bool(reason) == bool(reasons[0])
     assert not Manifest(name="test").outside(params)[0].any()
+
+
+def test_an_observation_unlike_those_of_training_is_outside() -> None:
+    content = linear(5 * UP_UP_CPU)
+    measure = Familiar.of(np.random.default_rng(1).normal(0.5, 0.01, (1000, 10)), 1.25)
+    envelope = ENVELOPE.model_copy(update={"observation": measure})
+    params, state, samples = rows(1)
+    actor = Actor.load(content, manifest(content, envelope=envelope.model_dump()))
+    decision, observation, _ = decide(params, state, samples, actor)
+    assert decision.flags[0] & Flag.OUT_OF_ENVELOPE
+    assert actor.manifest.outside(params, None, observation)[1] == ["the observation is unlike those of training"]
 
 
 class Broken:

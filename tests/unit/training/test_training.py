@@ -108,8 +108,9 @@ def test_an_installed_pair_must_belong_together(tmp_path, model, small):
     with pytest.raises(ModelError, match="digest"):
         install(source, tmp_path / "models")
     (source / "policy.onnx").write_bytes(content)
-    install(source, tmp_path / "models")
-    Actor.load(tmp_path / "models" / "ppo.onnx", Manifest.load(tmp_path / "models" / "ppo.json"))
+    install(source, tmp_path / "models", episodes=4)
+    actor = Actor.load(tmp_path / "models" / "ppo.onnx", Manifest.load(tmp_path / "models" / "ppo.json"))
+    assert actor.manifest.envelope.observation.limit > 1
 
 
 def test_the_command_trains_and_refuses_what_it_cannot_do(tmp_path, small):
