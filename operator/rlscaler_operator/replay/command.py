@@ -52,8 +52,8 @@ class Tally:
         self.probability_error = max(self.probability_error, one.probability_error)
         if one.line.record is not None:
             record = one.line.record
-            self.kinds[record["kind"]] += 1
-            self.policies.add(f"{record['namespace']}/{record['name']}")
+            self.kinds[str(record.get("kind"))] += 1
+            self.policies.add(f"{record.get('namespace')}/{record.get('name')}")
             self.runtimes.add(_versions(record.get("runtime") or {}))
 
     @property

@@ -23,8 +23,8 @@ from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler.audit")
 
-QUEUE = 10_000
-"""Records that may wait for the disk; more than that are lost."""
+QUEUE = 2_000
+"""Records that may wait for the disk, some 25 KB each; more than that are lost."""
 
 CLOSE_SECONDS = 2.0
 """Longest wait for the queue when the operator ends."""

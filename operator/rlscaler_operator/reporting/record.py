@@ -128,8 +128,12 @@ def describe(actor: ActorLike | None) -> dict[str, str]:
 
 
 def manifest_digest(manifest: Manifest) -> str:
-    """sha256 of what a manifest says apart from the training: the network's digest covers none of it."""
-    return hashlib.sha256(manifest.model_dump_json(exclude={"training"}).encode()).hexdigest()
+    """sha256 of what a manifest says apart from the training: the network's digest covers none of it.
+
+    Defaults are left out, so that a field that a later release adds changes no digest.
+    """
+    content = manifest.model_dump_json(exclude={"training"}, exclude_defaults=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 @cache

@@ -12,10 +12,12 @@ from rlscaler_operator.decisions import Entry, decide_all
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.policies import Registry
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.reporting.record import RECORDED, Subject, entry_of, line
+from rlscaler_operator.reporting.record import RECORDED, Subject, entry_of, line, manifest_digest
 from rlscaler_operator.reporting.report import Reporter
 from rlscaler_operator.reporting.rows import decode_params, decode_samples, decode_state, encode, encode_state
 from rlscaler_operator.settings import Settings
+from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.decision.samples import make_samples
 from rlscaler_rl.decision.state import initial_state
@@ -139,3 +141,14 @@ def test_a_decision_whose_write_was_cut_short_is_recorded_once(entry, policy_bod
     (record,) = [json.loads(text) for text in (tmp_path / "audit.jsonl").read_text().splitlines()]
     assert record["applied"] is None
     assert record["name"] == "chat"
+
+
+def test_a_field_that_a_later_release_adds_to_the_manifest_makes_no_other_actor():
+    class Later(Manifest):
+        mood: str = "calm"
+
+    body = bundled.load("ppo").manifest.model_dump(mode="json")
+    assert manifest_digest(Later.model_validate(body)) == manifest_digest(Manifest.model_validate(body))
+    assert manifest_digest(Later.model_validate(body | {"mood": "wild"})) != manifest_digest(Manifest(**body))
+    assert manifest_digest(Manifest(**body | {"training": {}})) == manifest_digest(Manifest(**body))
+    assert manifest_digest(Manifest(**body | {"residual": True})) != manifest_digest(Manifest(**body))

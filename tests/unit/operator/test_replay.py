@@ -138,9 +138,9 @@ def test_a_line_cut_short_is_counted_and_a_foreign_one_is_not_replayed(rule, epi
     done = run(log(records[0], '{"decision_id": "x", "stat\n', *records[1:]))
     assert done.exit_code == 0
     assert "1 lines were cut short" in done.stdout
-    done = run(log(records[0], "hello}\n", '{"a": 1}\n', {**records[1], "schema": "v0"}))
+    done = run(log(records[0], "hello}\n", '{"a": 1}\n', {**records[1], "schema": "v0"}, {"decision_id": "x"}))
     assert done.exit_code == command.NOT_REPLAYED
-    assert "not replayed         3" in done.stdout
+    assert "not replayed         4" in done.stdout
     assert "audit.jsonl:4" in done.stderr
 
 
