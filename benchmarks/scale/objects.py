@@ -45,6 +45,10 @@ def deployment(name: str) -> Json:
 
 
 def policy(name: str, sense_seconds: int, interval_seconds: int = 30) -> Json:
+    """In mode Auto. The rule acts, which keeps one replica at the load before the step: a trained actor may move
+    replicas around the step by itself, and what is timed is the floor. A forward pass more costs next to nothing
+    (benchmarks/decision.py).
+    """
     target = {"deployment": name, "maxReplicas": MOST, "requestsPerSecond": CAPACITY, "coldStartSeconds": 5}
     return {
         "apiVersion": "rlscaler.io/v1alpha1",
@@ -56,6 +60,7 @@ def policy(name: str, sense_seconds: int, interval_seconds: int = 30) -> Json:
             "senseSeconds": sense_seconds,
             "targets": {"cpu": target},
             "slo": {"latencyMilliseconds": 1000},
+            "policy": {"bundled": "rule"},
         },
     }
 

@@ -20,9 +20,13 @@ class Watch:
         self._server, self._session, self._start = server, session, start
         self.grown: dict[str, float] = {}
         self._failure: Exception | None = None
-        answer = session.get(f"{server}{PATH}", params={"limit": 1}, timeout=30)
+        answer = session.get(f"{server}{PATH}", timeout=60)
         answer.raise_for_status()
-        self._version = answer.json()["metadata"]["resourceVersion"]
+        listed = answer.json()
+        early = [body["metadata"]["name"] for body in listed["items"] if body["spec"].get("replicas", 1) > start]
+        if early:
+            raise RuntimeError(f"{len(early)} Deployments have grown before the step, {early[0]} among them")
+        self._version = listed["metadata"]["resourceVersion"]
         self._stream = session.get(
             f"{server}{PATH}",
             params={"watch": "1", "resourceVersion": self._version, "timeoutSeconds": 3600},

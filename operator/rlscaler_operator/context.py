@@ -7,9 +7,10 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from rlscaler_operator.api import GROUP, PLURAL, VERSION
+from rlscaler_operator.discovery import Discovery
 from rlscaler_operator.engine import Engine
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.kube import Kube, listed, load_configuration
@@ -26,6 +27,12 @@ STOP_SECONDS = 3.0
 Body = Mapping[str, Any]
 
 
+class Part(Protocol):
+    """What runs as long as the operator."""
+
+    async def run(self) -> None: ...
+
+
 class Context:
     """Cluster, leases and engine of one process; the handlers call its `put_*`."""
 
@@ -35,6 +42,8 @@ class Context:
         self.engine = Engine(settings, kube, self.shards)
         self.stop = asyncio.Event()
         """Set where a part of the operator has failed; everything ends then."""
+        self.rewatch = asyncio.Event()
+        """Set where the watches have to be taken up anew."""
         self.failure: BaseException | None = None
         self.logins = 0
         """How often kopf asked for credentials."""
@@ -119,9 +128,10 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         if settings.external_scaler_port is not None:
             await _serve_keda(settings, context.engine, stack)
         engine = context.engine
-        parts = {
+        parts: dict[str, Part] = {
             "config maps": engine.config_maps,
             "secrets": engine.secrets,
+            "discovery": Discovery(kube, context.rewatch),
             "sweep": Sweep(kube, engine.registry, settings.namespaces, engine.forget),
             "lease": context.shards,
             "engine": engine,

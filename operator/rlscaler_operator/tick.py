@@ -211,10 +211,9 @@ class Ticker:
             self._cache.routes.get(backends[0]) if backends else None,
             None if policy.actor_error is None else str(policy.actor_error),
             policy.learned,
-            int(decision.flags[0]),
+            policy.fallback_flags | int(decision.flags[0]),
             int(decision.placement[0]),
             decision.weights[0].tolist(),
-            policy.fallback_flags,
             None if policy.promotion is None else (policy.promotion.state, policy.promotion.reason),
         )
 

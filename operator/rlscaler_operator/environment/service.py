@@ -213,9 +213,9 @@ class LiveService:
             return
         await self.look()
         replicas = {pool: n for pool in POOLS if (n := getattr(policy.originals.replicas, pool)) is not None}
-        timeout = self._settings.write_timeout_seconds
+        timeout, lease = self._settings.write_timeout_seconds, self._lease.of(policy.key)
         try:
-            await restore(self._kube, self._lease, self._cache, policy, replicas, route_backends(policy), timeout)
+            await restore(self._kube, lease, self._cache, policy, replicas, route_backends(policy), timeout)
         except OperatorError as error:
             raise _unusable(error) from error
 
