@@ -20,29 +20,29 @@ UTILIZATIONS = {"gpu": "gpu_utilization", "cpu": "cpu_utilization"}
 
 def learned(policy: Policy, cache: WatchCache) -> Learned | None:
     """Measured now, else what was before; None where nothing is open or known."""
-    pools = {pool: LearnedPool(**known) for pool in POOLS if (known := _known(policy, cache, pool))}
+    pools = {pool: found for pool in POOLS if (found := _known(policy, cache, pool)) is not None}
     return Learned(**pools) if pools else None
 
 
-def _known(policy: Policy, cache: WatchCache, pool: str) -> dict[str, float | int]:
+def _known(policy: Policy, cache: WatchCache, pool: str) -> LearnedPool | None:
     target = policy.spec.targets.pool(pool)
-    before = getattr(policy.learned, pool, None)
-    known: dict[str, float | int] = {}
     if target is None:
-        return known
-    if target.cold_start_seconds is None:
-        measured = cache.cold_start_seconds((policy.key[0], target.deployment))
-        if measured is not None:
-            known["cold_start_seconds"] = max(1.0, round(measured))
-        elif before is not None and before.cold_start_seconds is not None:
-            known["cold_start_seconds"] = before.cold_start_seconds
-    if target.requests_per_second is None:
-        capacity = policy.capacity.get(pool)
-        if capacity is not None and capacity.published is not None:
-            known |= {"requests_per_second": capacity.published, "samples": len(capacity.samples)}
-        elif before is not None and before.requests_per_second is not None:
-            known |= {"requests_per_second": before.requests_per_second, "samples": before.samples or 0}
-    return known
+        return None
+    known: LearnedPool = getattr(policy.learned, pool, None) or LearnedPool()
+    cold_start, capacity, samples = known.cold_start_seconds, known.requests_per_second, known.samples
+    measured = cache.cold_start_seconds((policy.key[0], target.deployment))
+    if measured is not None:
+        cold_start = max(1.0, round(measured))
+    learning = policy.capacity.get(pool)
+    if learning is not None and learning.published is not None:
+        capacity, samples = learning.published, len(learning.samples)
+    if target.cold_start_seconds is not None:
+        cold_start = None
+    if target.requests_per_second is not None:
+        capacity = samples = None
+    if cold_start is None and capacity is None:
+        return None
+    return LearnedPool(cold_start_seconds=cold_start, requests_per_second=capacity, samples=samples)
 
 
 def learn_capacity(

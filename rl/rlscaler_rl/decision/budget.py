@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_rl.decision.capacity import Capacity
 from rlscaler_rl.decision.pairs import either, total
@@ -37,7 +38,9 @@ def within_budget(params: Params, state: State, base: Int, bounded: Int, capacit
     return bounded, limited, kept
 
 
-def _cut(params: Params, base: Int, asked: Int, capacity: Capacity, rows: Int, lowering: Bool, allowance: Float) -> Int:
+def _cut(
+    params: Params, base: Int, asked: Int, capacity: Capacity, rows: NDArray[np.intp], lowering: Bool, allowance: Float
+) -> Int:
     """(R, 2) for the rows that cost too much."""
     cost, wanted, running = params.cost_per_hour[rows], asked[rows], base[rows]
     lowest = np.where(lowering[:, None], params.min_replicas[rows], np.minimum(wanted, running))

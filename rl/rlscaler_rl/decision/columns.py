@@ -34,8 +34,9 @@ def fill(table: str, n: int, columns: Mapping[str, Column], given: Mapping[str, 
         if value is None:
             raise ColumnError(f"{table}.{name}: has no default; pass an array of shape {(n, *trailing)}")
         try:
-            filled[name] = column = np.empty((n, *trailing), dtype)
+            column: NDArray[Any] = np.empty((n, *trailing), dtype)
             column[...] = value
+            filled[name] = column
         except ValueError as error:
             raise ColumnError(f"{table}.{name}: does not fit the shape {(n, *trailing)}: {error}") from error
     return filled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlscaler_rl.decision.capacity import Capacity
+from rlscaler_rl.decision.pairs import both
 from rlscaler_rl.decision.reactive import whole_replicas
 from rlscaler_rl.decision.types import Bool, Int, Params, Samples
 
@@ -24,7 +25,7 @@ def spilled(params: Params, base: Int, allowed: Int, stuck: Bool, capacity: Capa
     if not growth.any():
         return allowed
     unit = capacity.requests_per_second
-    known = ((unit > 0).all(axis=1))[:, None]
+    known = both(unit > 0)[:, None]
     ratio = np.where(known, unit / np.where(known, unit[:, ::-1], 1.0), 1.0)
     taken = whole_replicas(growth * ratio)[:, ::-1]
     taking = params.present & ~stuck
