@@ -52,7 +52,7 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = BACKOFF_SECONDS
     settings.posting.enabled = False
-    settings.process.ultimate_exiting_timeout = 30
+    settings.process.ultimate_exiting_timeout = None
 
 
 @kopf.on.event(GROUP, VERSION, PLURAL)
@@ -91,6 +91,8 @@ async def run(settings: Settings) -> None:
         stopped = asyncio.create_task(context.stop.wait(), name="stop")
         while not await _handle(settings, context, stopped):
             await asyncio.wait({stopped}, timeout=RESTART_SECONDS)
+            if stopped.done():
+                break
         stopped.cancel()
 
 
@@ -103,9 +105,13 @@ async def _handle(settings: Settings, context: Context, stopped: asyncio.Task[An
         standalone=True, clusterwide=not settings.namespaces, namespaces=settings.namespaces, memo=context
     )
     handlers = asyncio.create_task(operator, name="kopf")
-    await asyncio.wait({stopped, handlers}, return_when=asyncio.FIRST_COMPLETED)
-    if not handlers.done():
+    rewatch = asyncio.create_task(context.rewatch.wait(), name="rewatch")
+    await asyncio.wait({stopped, handlers, rewatch}, return_when=asyncio.FIRST_COMPLETED)
+    rewatch.cancel()
+    ended = handlers.done()
+    if not ended:
         handlers.cancel()
+        context.rewatch.clear()
     try:
         with contextlib.suppress(asyncio.CancelledError):
             await handlers
@@ -114,7 +120,7 @@ async def _handle(settings: Settings, context: Context, stopped: asyncio.Task[An
             raise
         log.warning("the watches ended and are taken up again: %r", error)
         return False
-    return True
+    return ended or stopped.done()
 
 
 def _context(memo: Any) -> Context:

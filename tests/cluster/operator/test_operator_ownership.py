@@ -1,0 +1,92 @@
+"""Others who scale the targets: a GitOps tool that puts its manifest back, and a ScaledObject."""
+
+import threading
+
+import pytest
+
+GROUP = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SCALED_OBJECTS = "/apis/keda.sh/v1alpha1/namespaces/{}/scaledobjects"
+SCALED_OBJECT_CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "scaledobjects.keda.sh"},
+    "spec": {
+        "group": "keda.sh",
+        "names": {"kind": "ScaledObject", "plural": "scaledobjects", "singular": "scaledobject"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def operator(start):
+    return start()
+
+
+def message(world, policy):
+    conditions = world.get("rlscalingpolicies", policy)["status"]["conditions"]
+    return next(c["message"] for c in conditions if c["type"] == "Conflicted")
+
+
+def test_a_gitops_tool_that_puts_replicas_back_is_named_with_the_remedy(operator, world, wait):
+    load = world.service("git", rate=5)
+    world.deployments("git", gpu=1, cpu=2)
+    world.patch("deployments", "git-cpu", {"spec": {"replicas": 1}}, manager="argocd-controller")
+    world.policy("git")
+    wait(lambda: world.condition("git", "Ready")[0] == "True")
+    assert world.condition("git", "Conflicted") == ("False", "NoConflict")
+    assert "Argo CD (argocd-controller) owns spec.replicas of Deployment git-cpu" in message(world, "git")
+    load.rate = 60
+    wait(lambda: world.replicas("git")[1] > 1)
+    ended = threading.Event()
+
+    def sync():
+        while not ended.wait(0.5):
+            world.patch("deployments", "git-cpu", {"spec": {"replicas": 1}}, manager="argocd-controller")
+
+    tool = threading.Thread(target=sync)
+    tool.start()
+    try:
+        wait(lambda: world.condition("git", "Conflicted") == ("True", "ForeignWriter"), 60)
+    finally:
+        ended.set()
+        tool.join()
+    assert "ignoreDifferences" in message(world, "git")
+    assert "ReplicasAdopted" in world.events("git")
+    wait(lambda: world.condition("git", "Conflicted")[0] == "False", 90)
+    wait(lambda: world.replicas("git")[1] > 1)
+
+
+def test_a_scaled_object_holds_its_target_from_the_moment_it_is_there(operator, world, wait, stays):
+    """KEDA may be installed later than the operator."""
+    load = world.service("keda", rate=5)
+    world.deployments("keda", gpu=1, cpu=2)
+    world.policy("keda")
+    wait(lambda: world.condition("keda", "Active")[0] == "True")
+    world.kube.request("POST", GROUP, SCALED_OBJECT_CRD)
+    path = SCALED_OBJECTS.format(world.namespace)
+    body = {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": "theirs"},
+        "spec": {"scaleTargetRef": {"name": "keda-cpu"}},
+    }
+    try:
+        wait(lambda: world.kube.request("POST", path, body))
+        wait(lambda: world.condition("keda", "Conflicted") == ("True", "ScaledObjectExists"))
+        held = world.replicas("keda")
+        load.rate = 80
+        stays(lambda: world.replicas("keda"), held, 5)
+        world.kube.request("DELETE", f"{path}/theirs")
+        wait(lambda: world.condition("keda", "Conflicted")[0] == "False", 90)
+        wait(lambda: sum(world.replicas("keda")) > sum(held))
+    finally:
+        world.kube.delete(f"{GROUP}/scaledobjects.keda.sh")
