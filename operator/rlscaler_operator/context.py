@@ -56,7 +56,7 @@ class Context:
         if deleted:
             self.engine.forget(_key(body), body["metadata"].get("uid", ""))
         else:
-            self.engine.registry.put(body)
+            self.engine.take_in(body)
         self.engine.wake()
 
     def put_deployment(self, body: Body, deleted: bool) -> None:

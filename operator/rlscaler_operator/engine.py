@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from rlscaler_operator.actors import Actors
@@ -24,6 +24,7 @@ from rlscaler_operator.reporting.report import Reporter
 from rlscaler_operator.schedule import Due, Schedule, earliest
 from rlscaler_operator.sensing.access import SECRETS, Access, access_of
 from rlscaler_operator.sensing.cache import Key, WatchCache
+from rlscaler_operator.sensing.measure import pauses
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards
 from rlscaler_operator.tick import Item, Ticker
@@ -78,6 +79,16 @@ class Engine:
             if policy.schedule is not None:
                 policy.schedule.hurry(time.monotonic())
         self._wake.set()
+
+    def take_in(self, body: Mapping[str, Any]) -> None:
+        """A policy is new or has changed; an edit and a pause act at once."""
+        metadata = body["metadata"]
+        old = self.registry.get((metadata.get("namespace", ""), metadata["name"]))
+        before = old and (old.generation, pauses(old.annotations))
+        policy = self.registry.put(body)
+        if before and before != (policy.generation, pauses(policy.annotations)) and policy.schedule is not None:
+            policy.schedule.hurry(time.monotonic())
+            policy.breaker.succeeded()
 
     def forget(self, key: Key, uid: str) -> None:
         """A policy is gone."""

@@ -92,3 +92,20 @@ async def test_a_quiet_policy_is_not_judged_again_until_something_changes(engine
     assert await tick() == (0, False)
     put({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}, "status": {"readyReplicas": 1}})
     assert (await tick())[1]
+
+
+async def test_an_edit_and_a_pause_are_due_at_once_and_other_changes_are_not(engine, policy_body):
+    engine.take_in(policy_body())
+    policy = engine.registry.get(("ns", "chat"))
+    now = time.monotonic()
+
+    def due_after(body):
+        policy.schedule = Schedule(30, 5, next_sense=now + 100, next_action=now + 100, last=now - 100)
+        engine.take_in(body)
+        return policy.schedule.due(time.monotonic()) is Due.SENSE
+
+    assert not due_after(policy_body())
+    assert not due_after(policy_body(annotations={"owner": "me"}))
+    assert due_after(policy_body(annotations={"rlscaler.io/paused": "true"}))
+    assert due_after(policy_body(generation=2, annotations={"rlscaler.io/paused": "true"}))
+    assert engine.registry.get(("ns", "chat")) is policy
