@@ -78,7 +78,7 @@ def _head(record: Json) -> Text:
         f"  policy     {policy}, mode {record['mode']}, generation {record['generation']}",
         f"  time       {time}, {what}",
         f"  actor      {_actor(actor)}",
-        f"  asked for  {action_text(record['action'])}" if record.get("action") else "  asked for  no actor ran",
+        f"  asked for  {_asked(record)}",
         f"  replicas   {moves}; traffic gpu : cpu {weights} ({record['placement']})",
         f"  written    {_written(record)}",
     ]
@@ -91,6 +91,12 @@ def _head(record: Json) -> Text:
     if took := record.get("seconds"):
         lines.append("  took       " + ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in took.items()))
     return Text("\n".join(lines) + "\n")
+
+
+def _asked(record: Json) -> str:
+    if record["action"] is not None:
+        return action_text(record["action"])
+    return "no actor ran" if record["kind"] == "action" else "nothing: the actor is asked at its interval"
 
 
 def _actor(actor: Json) -> str:

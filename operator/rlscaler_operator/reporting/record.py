@@ -97,7 +97,7 @@ def result(outcome: Outcome, decision: Decision) -> Json:
 def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
     """What was decided upon, for `decide_all`; `find` gives the actor that `describe` described.
 
-    Raises RecordError, as `find` may.
+    A sensing tick between two actions asks no actor, so it needs none. Raises RecordError, as `find` may.
     """
     if record.get("schema") != SCHEMA:
         raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
@@ -109,7 +109,7 @@ def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
         decode_state(record["state"]),
         decode_samples(record["samples"]),
         record["kind"],
-        find(record.get("actor") or {}),
+        find(record.get("actor") or {}) if record["kind"] == "action" else None,
         record["generation"],
     )
 

@@ -146,9 +146,12 @@ def test_a_line_cut_short_is_counted_and_a_foreign_one_is_not_replayed(rule, epi
 
 def test_an_actor_that_is_not_there_is_named(rule, episode, log):
     records = episode(rule, length=4)
-    records[0]["actor"] |= {"name": "tailored", "digest": "ab" * 32}
+    for record in records:
+        record["actor"] |= {"name": "tailored", "digest": "ab" * 32}
     done = run(log(*records))
     assert done.exit_code == command.NOT_REPLAYED
+    assert "not replayed         2" in done.stdout
+    assert [record["kind"] for record in records].count("action") == 2
     assert "'tailored'" in done.stderr
     assert "--model" in done.stderr
 
