@@ -1,6 +1,13 @@
 """Shadow beside a real HPA, Auto that waits for evidence, and a demoted policy that the HPA formula drives."""
 
+import asyncio
+
 import pytest
+
+from rlscaler_operator.sensing.access import Access
+from rlscaler_operator.sensing.prometheus import Prometheus
+from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +34,26 @@ def test_shadow_scores_beside_an_hpa_and_patches_nothing(operator, world, wait, 
     assert (found["state"], found["reason"], found["against"]) == ("Collecting", "CollectingEvidence", "Running")
     wait(lambda: world.get("rlscalingpolicies", "shadowed")["status"].get("lastDecision"))
     stays(lambda: world.replicas("shadowed"), (2, 2), 5)
+
+
+async def test_one_query_gives_the_histograms_of_all_services(operator, cluster, world, wait):
+    for name, latency in (("quick", 0.2), ("slow", 2.0)):
+        world.service(name, rate=50).latency = latency
+    client = Prometheus(Access(cluster.prometheus_url), 4)
+    query = promql([Subject(world.namespace, name, (None, None)) for name in ("quick", "slow")], 60)
+
+    async def late():
+        found = histograms(await client.instant(query))
+        shares = [found.get((world.namespace, name), Histogram()).late(1.0) for name in ("quick", "slow")]
+        return None not in shares and shares
+
+    async with asyncio.timeout(60):
+        while not (shares := await late()):  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+    quick, slow = shares
+    assert quick == (0, 0)
+    assert slow[0] == slow[1] > 0
+    client.close()
 
 
 def test_auto_with_evidence_waits_for_it(operator, world, wait, stays):

@@ -1,0 +1,80 @@
+"""Is what Shadow says would have happened what happens? The simulator's request level plays both."""
+
+import numpy as np
+import pytest
+
+from rlscaler_operator.decisions import without_actor
+from rlscaler_operator.shadow.evidence import LATE_TOLERANCE_POINTS, LATE_TOLERANCE_SHARE
+from rlscaler_operator.shadow.twins import Twin, drive, hpa_params, meter, new_twin
+from rlscaler_rl.decision.decide import decide
+from rlscaler_rl.decision.observation import sense
+from rlscaler_rl.decision.rule import Rule
+from rlscaler_rl.decision.shield import floor_tick
+from rlscaler_rl.decision.state import initial_state
+from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
+from rlscaler_rl.simulation.ledger import read
+from rlscaler_rl.simulation.scenario import nominal
+
+SECONDS, N = 1800, 6
+
+
+def play(scenarios, actor, watch=None):
+    """Late share (%) and cost of a service that `actor` scales, without one the HPA formula."""
+    batch = Batch(scenarios, level="request")
+    params = batch.params if actor else hpa_params(batch.params)
+    state = initial_state(N, actor.manifest.stack_size if actor else 1)
+    for second in range(0, SECONDS, SENSE_SECONDS):
+        samples = batch.sense()
+        kind = "floor" if second % batch.interval else "action"
+        state = sense(params, state, samples)
+        if kind == "floor":
+            decision, state = floor_tick(params, state, samples)
+        elif actor:
+            decision, _, state = decide(params, state, samples, actor)
+        else:
+            decision, _, state = without_actor(params, state, samples)
+        if watch:
+            watch(batch, samples, kind)
+        batch.scale(decision.desired, decision.weights)
+        batch.advance()
+    ledger = read(batch.cluster)
+    return ledger.late_percent(), (ledger.billed * params.cost_per_hour).sum(axis=1) / 3600
+
+
+class Shadow:
+    """Twins beside services that somebody else scales."""
+
+    def __init__(self, actor):
+        self.actor, self.twin = actor, None
+
+    def __call__(self, batch, samples, kind):
+        if self.twin is None:
+            rows = [slice(i, i + 1) for i in range(N)]
+            stack = self.actor.manifest.stack_size if self.actor else 1
+            self.twin = Twin.concat([new_twin(batch.params.take(row), samples.take(row), stack) for row in rows])
+        everyone = np.ones(N, np.bool_)
+        self.twin, _ = meter(self.twin, samples, batch.cluster.pool["weight"].copy(), 10.0, everyone)
+        params = self.twin.params if self.actor else hpa_params(self.twin.params)
+        self.twin = drive(self.twin, samples, params, self.actor, kind, everyone)
+
+    def score(self, side):
+        counted = getattr(self.twin, side)
+        return 100 * counted.late / counted.requests, counted.cost
+
+
+@pytest.mark.parametrize("pattern", ["spike", "periodic", "random"])
+@pytest.mark.parametrize("shadowed", [Rule(), None], ids=["policy beside the formula", "formula beside the policy"])
+def test_shadow_tells_what_happens_when_it_acts(pattern, shadowed):
+    scenarios = nominal([pattern] * N, range(N), SECONDS)
+    shadow = Shadow(shadowed)
+    real_late, real_cost = play(scenarios, None if shadowed else Rule(), shadow)
+    true_late, true_cost = play(scenarios, shadowed)
+    said_late, said_cost = shadow.score("virtual")
+    late, cost = shadow.score("real")
+    np.testing.assert_allclose(cost, real_cost, rtol=0.03)
+    np.testing.assert_allclose(said_cost, true_cost, rtol=0.15)
+    assert abs(late - real_late).mean() <= LATE_TOLERANCE_POINTS + LATE_TOLERANCE_SHARE * real_late.mean()
+    told, truth = (said_late - late).mean(), (true_late - real_late).mean()
+    assert abs(told - truth) <= LATE_TOLERANCE_POINTS + LATE_TOLERANCE_SHARE * abs(truth)
+    told, truth = (said_cost - cost).mean(), (true_cost - real_cost).mean()
+    assert abs(told - truth) <= 0.1 * real_cost.mean()
