@@ -98,15 +98,14 @@ async def run(settings: Settings) -> None:
 
 async def _handle(settings: Settings, context: Context, stopped: asyncio.Task[Any]) -> bool:
     """Run kopf until it ends; False where it should run again. Raises what it failed for, where that stays."""
-    # kopf takes the signals over; until then they must not cut a start short that already holds the lease.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
+    _take_signals(context)
     operator = kopf.operator(
         standalone=True, clusterwide=not settings.namespaces, namespaces=settings.namespaces, memo=context
     )
     handlers = asyncio.create_task(operator, name="kopf")
     rewatch = asyncio.create_task(context.rewatch.wait(), name="rewatch")
     await asyncio.wait({stopped, handlers, rewatch}, return_when=asyncio.FIRST_COMPLETED)
+    _take_signals(context)
     rewatch.cancel()
     ended = handlers.done()
     if not ended:
@@ -121,6 +120,12 @@ async def _handle(settings: Settings, context: Context, stopped: asyncio.Task[An
         log.warning("the watches ended and are taken up again: %r", error)
         return False
     return ended or stopped.done()
+
+
+def _take_signals(context: Context) -> None:
+    """kopf has them while it runs. Before, they must not cut a start short; after, a kopf that ended would get them."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
 
 
 def _context(memo: Any) -> Context:
