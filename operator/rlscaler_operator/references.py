@@ -24,6 +24,9 @@ RETRY_SECONDS = 5.0
 FORGET_SECONDS = 900.0
 """An object that nobody asked for within this time is forgotten: more than two of the longest intervals."""
 
+LOAD_SECONDS = 20.0
+"""Longest time for making something of an object: a model may be an endless computation."""
+
 CONCURRENCY = 4
 
 T = TypeVar("T")
@@ -134,7 +137,12 @@ class References(Generic[T]):
             return
         body = await self._kube.get(path)
         held.version = _version(body.get("metadata") or {})
-        held.value = await asyncio.to_thread(self._source.load, name, body)
+        try:
+            async with asyncio.timeout(LOAD_SECONDS):
+                held.value = await asyncio.to_thread(self._source.load, name, body)
+        except TimeoutError:
+            text = f"{self._called(name)} could not be loaded within {LOAD_SECONDS:g} s: {self._source.remedy}"
+            raise self._source.error(text) from None
         held.error = None
 
     def _refuse(self, name: Name, held: Held[T], error: OperatorError) -> None:

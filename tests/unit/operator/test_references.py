@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 
 import pytest
 from kubernetes.aio.client import Configuration
@@ -11,11 +12,15 @@ from rlscaler_operator.exceptions import CredentialError
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.references import Name, References, Source
 
+RELEASE = threading.Event()
+
 NAME = Name("ns", "chat", "token")
 
 
 def load(name, body):
     text = body["data"][name.key]
+    if text == "forever":
+        RELEASE.wait(10)
     if text == "garbage":
         raise CredentialError("garbage", "SecretInvalid")
     return text
@@ -39,7 +44,7 @@ def held(api_server, monkeypatch):
     """What is held after each of some steps; every step is followed by a look."""
     monkeypatch.setattr(references, "RETRY_SECONDS", 0.0)
 
-    def after(*steps, keeps=False):
+    def look(*steps, keeps=False, after=lambda: None):
         async def run():
             configuration = Configuration()
             configuration.host = api_server.url
@@ -55,11 +60,12 @@ def held(api_server, monkeypatch):
                 one = known.get(NAME)
                 seen.append((one.value, one.error.reason if one.error else None))
             await kube.close()
+            after()
             return seen, len(changes)
 
         return asyncio.run(run())
 
-    return after
+    return look
 
 
 def test_what_is_read_is_read_again_only_when_its_version_changes(held, api_server):
@@ -106,6 +112,12 @@ def test_garbage_is_refused_and_not_read_twice(held, api_server, keeps):
     kept = "one" if keeps else None
     assert seen[1:] == [(kept, "SecretInvalid"), (kept, "SecretInvalid"), ("three", None)]
     assert api_server.asked == 1 + 2 + 1 + 2
+
+
+def test_an_object_that_takes_forever_holds_up_nothing(held, api_server, monkeypatch):
+    monkeypatch.setattr(references, "LOAD_SECONDS", 0.05)
+    seen, _ = held(lambda: answer(api_server, "forever"), after=RELEASE.set)
+    assert seen == [(None, "SecretUnavailable")]
 
 
 def test_an_object_that_nobody_asks_for_is_forgotten(api_server, monkeypatch):
