@@ -152,7 +152,8 @@ class Actuator:
                 return await write
             async with self._lanes.enter(Lane.SCALE):
                 return await write
-        if policy.spec.placement.http_route is None and policy.annotations.get(ANNOTATION) != format_weights(weights):
+        published = policy.annotations.get(ANNOTATION) == format_weights(weights)
+        if policy.spec.placement.http_route is None and all(policy.deployments) and not published:
             try:
                 async with self._lanes.enter(Lane.REPORT):
                     await annotate(self._kube, lease, policy.key, weights, self._timeout)
