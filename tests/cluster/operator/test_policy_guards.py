@@ -66,3 +66,18 @@ def test_a_pool_whose_pods_do_not_come_up_spills_to_the_other(operator, world, w
     gpu = world.replicas("stuck")[0]
     wait(lambda: world.replicas("stuck")[1] * 4 >= 100)
     stays(lambda: world.replicas("stuck")[0], gpu, 12)
+
+
+def test_capacity_is_learned_where_the_spec_leaves_it_open(operator, world, wait):
+    """In Shadow, so that the replicas stay: 15 requests/s for each pool's one replica."""
+    world.service("pupil", rate=30)
+    world.deployments("pupil")
+    targets = {
+        pool: {"deployment": f"pupil-{pool}", "maxReplicas": 10, "coldStartSeconds": 8} for pool in ("gpu", "cpu")
+    }
+    world.policy("pupil", mode="Shadow", targets=targets)
+    wait(lambda: world.condition("pupil", "CapacityUnknown") == ("True", "NotMeasured"))
+    wait(lambda: world.condition("pupil", "CapacityUnknown") == ("", ""), 240)
+    learned = world.get("rlscalingpolicies", "pupil")["status"]["learned"]
+    assert learned["gpu"]["requestsPerSecond"] == pytest.approx(20, rel=0.1)
+    assert learned["cpu"]["requestsPerSecond"] == pytest.approx(4, rel=0.1)
