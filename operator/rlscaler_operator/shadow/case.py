@@ -13,7 +13,7 @@ from rlscaler_operator.api.status import EVIDENCE_DAYS, EvidenceDay, MeasuredDay
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.record import describe
 from rlscaler_operator.shadow.calibration import Histogram
-from rlscaler_operator.shadow.evidence import MEASURED_SHARE, p95_agrees
+from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees
 from rlscaler_operator.shadow.verdict import Asked
 from rlscaler_rl.decision.types import Float, Params
 from rlscaler_rl.decision.virtual import Meter, percentile_ms
@@ -58,7 +58,7 @@ class Case:
 
     @property
     def calibrated(self) -> bool:
-        """Did the model match in most of the recent windows?"""
+        """Did the model match, percentile and late share, in most of the recent windows?"""
         return len(self.agreeing) >= RECENT_WINDOWS // 2 and sum(self.agreeing) * 2 > len(self.agreeing)
 
     def day(self, sums: Float) -> EvidenceDay:
@@ -104,19 +104,22 @@ class Case:
         bucket = histogram.p95_bucket_ms()
         p95 = float(percentile_ms(now.answered - before.answered, np.array([slo_ms]), 95.0)[0])
         agrees = bucket is not None and p95_agrees(p95, *bucket)
-        old = self.measured or MeasuredDay(
-            requests=0, late=0, late_at_most=0, modelled_requests=0, modelled_late=0, windows=0, agreeing=0
+        window = MeasuredDay(
+            requests=round(histogram.received, 1),
+            late=round(max(0.0, late[0]), 2),
+            late_at_most=round(max(0.0, late[1]), 2),
+            modelled_requests=round(requests, 1),
+            modelled_late=round(max(0.0, modelled), 2),
+            windows=1,
+            agreeing=int(agrees),
         )
-        self.measured = MeasuredDay(
-            requests=round(old.requests + histogram.received, 1),
-            late=round(old.late + max(0.0, late[0]), 2),
-            late_at_most=round(old.late_at_most + max(0.0, late[1]), 2),
-            modelled_requests=round(old.modelled_requests + requests, 1),
-            modelled_late=round(old.modelled_late + max(0.0, modelled), 2),
-            windows=old.windows + 1,
-            agreeing=old.agreeing + agrees,
-        )
-        self.agreeing.append(agrees)
+        self.measured = window if self.measured is None else _added(self.measured, window)
+        self.agreeing.append(agrees and late_agrees(window))
+
+
+def _added(day: MeasuredDay, window: MeasuredDay) -> MeasuredDay:
+    names = MeasuredDay.model_fields
+    return MeasuredDay(**{name: round(getattr(day, name) + getattr(window, name), 2) for name in names})
 
 
 def asked(policy: Policy) -> Asked:
@@ -125,6 +128,9 @@ def asked(policy: Policy) -> Asked:
     named = (*describe(policy.actor).values(), *map(str, policy.deployments), policy.subject.service)
     text = "\n".join((*named, str(spec.slo.latency_milliseconds)))
     basis = hashlib.sha256(text.encode()).hexdigest()[:16]
+    if policy.actor is None and policy.promotion is not None and policy.promotion.basis is not None:
+        # A model that cannot be read at the moment is no other model.
+        basis = policy.promotion.basis
     return Asked(spec.mode, spec.promotion.require, spec.promotion.min_days, spec.slo.objective, basis)
 
 

@@ -31,7 +31,8 @@ PATIENCE = 5.0
 """A request that would wait longer than this many SLOs is given up: it is late, and leaves the queue."""
 
 STEP_SECONDS = 5.0
-"""Longest step of the model."""
+MOST_STEPS = 12
+"""Time passes in steps of `STEP_SECONDS` or less, yet in no more than so many: more than a minute in coarser ones."""
 
 SECONDS_AN_HOUR = 3600.0
 
@@ -157,15 +158,24 @@ def advance(
     In the other rows `requests_per_second` of the pools that are there and `arrival_rate` have to be known.
     `window_seconds` (N,) is how long a request counts as recent.
     """
-    steps = max(1, int(np.ceil(seconds.max(initial=0.0) / STEP_SECONDS)))
-    rate = np.where(seconds > 0, arrival_rate, 0.0)
-    for _ in range(steps):
-        meter = _step(params, meter, now, rate, seconds / steps, window_seconds)
+    steps = np.clip(np.ceil(seconds / STEP_SECONDS), 0, MOST_STEPS).astype(np.int64)
+    dt = seconds / np.maximum(steps, 1)
+    if not steps.any():
+        return meter
+    if (steps == 1).all():
+        return _step(params, meter, now, arrival_rate, dt, window_seconds)
+    meter = meter.copy()
+    for number in range(int(steps.max())):
+        rows = np.flatnonzero(steps > number)
+        part = _step(
+            params.take(rows), meter.take(rows), now.take(rows), arrival_rate[rows], dt[rows], window_seconds[rows]
+        )
+        meter.put(rows, part)
     return meter
 
 
 def _step(params: Params, meter: Meter, now: Running, rate: Float, dt: Float, window: Float) -> Meter:
-    rps = np.nan_to_num(np.where(params.present, params.requests_per_second, 0.0))
+    rps = np.where(params.present, params.requests_per_second, 0.0)
     ready = now.ready.astype(np.float64) * params.present
     bounds = params.slo_ms[:, None] / 1000 * RELATIVE_BOUNDS
     offered = rate[:, None] * _shares(now, params.present)
@@ -192,10 +202,7 @@ def _step(params: Params, meter: Meter, now: Running, rate: Float, dt: Float, wi
     counted = np.concatenate([within, count[:, None]], axis=1)
     fade = np.exp(-dt / np.maximum(window, 1e-9))[:, None]
     lost = total(given_up) + np.where(served.any(axis=1), 0.0, rate * dt)
-    passed = dt > 0
-    utilization = np.divide(
-        through, capacity * dt[:, None], out=np.full_like(through, np.nan), where=served & passed[:, None]
-    )
+    utilization = np.divide(through, capacity * dt[:, None], out=np.full_like(through, np.nan), where=served)
     price = total(now.spec * params.present * params.cost_per_hour)
     return Meter(
         seconds=meter.seconds + dt,
@@ -204,9 +211,9 @@ def _step(params: Params, meter: Meter, now: Running, rate: Float, dt: Float, wi
         late=meter.late + count - within[:, AT_SLO] + lost,
         answered=meter.answered + counted,
         recent=meter.recent * fade + counted,
-        queue=np.where(passed[:, None], left, meter.queue),
-        slow=np.where(passed[:, None, None], slow, meter.slow),
-        utilization=np.where(passed[:, None], utilization, meter.utilization),
+        queue=left,
+        slow=slow,
+        utilization=utilization,
     )
 
 

@@ -50,7 +50,9 @@ def slower_than(bounds: Float, rps: Float, ready: Float, utilization: Float) -> 
         part *= left > 0
         delayed += part
     slow = _longer(time) + probability[..., None] / len(_SERVICE) * delayed
-    return np.where((ready > 0)[..., None], np.minimum(slow, 1.0), 1.0)
+    # Between the few service times the sum may rise a little, which a share above a bound cannot.
+    falling = np.minimum.accumulate(np.minimum(slow, 1.0), axis=-1)
+    return np.where((ready > 0)[..., None], falling, 1.0)
 
 
 def slower_behind(bounds: Float, rps: Float, backlog_seconds: Float) -> Float:

@@ -208,6 +208,19 @@ def test_a_new_process_goes_on_where_the_status_stands(service, policy_body):
     assert promotion.since == before.since
 
 
+def test_a_model_that_cannot_be_read_for_a_while_costs_no_promotion(service):
+    one = service(mode="Auto", promotion={"require": "Evidence"})
+    one.policy.promotion = judged("Promoted")
+    world = World(one)
+    world.shadows.stand(one.policy, world.now)
+    actor, basis = one.policy.actor, one.policy.promotion.basis
+    one.policy.promotion = judged("Promoted").model_copy(update={"basis": basis, "against": "HPAFormula"})
+    for seen in (None, actor):
+        one.policy.actor = seen
+        world.run(300)
+        assert (one.policy.promotion.state, one.policy.promotion.basis) == ("Promoted", basis)
+
+
 def test_gaps_pauses_and_other_autoscalers_are_not_compared(service):
     blind, paused, held = service("blind"), service("paused"), service("held")
     paused.paused = True
