@@ -99,13 +99,16 @@ def replay(
     from rlscaler_operator.replay.compare import replay as replayed
     from rlscaler_operator.replay.log import find_files, read
 
-    tally = Tally()
+    tally, said = Tally(), set[str]()
     limit = sys.maxsize if show_all else SHOWN
     try:
         lines = (line for line in read(find_files(paths)) if _wanted(line.record, policy))
         for one in replayed(lines, Shelf(models)):
             tally.add(one)
-            if not one.line.torn and (one.problem or one.differences) and tally.different + tally.not_replayed <= limit:
+            # One missing actor may be the cause of thousands: it is said once.
+            news = bool(one.differences) or (one.problem not in said and bool(one.problem) and not one.line.torn)
+            if news and (len(said) + tally.different <= limit):
+                said |= {one.problem} - {""}
                 click.echo(_describe(one), err=True)
     except RecordError as error:
         raise NotReplayed(str(error)) from error

@@ -152,7 +152,7 @@ def test_an_actor_that_is_not_there_is_named(rule, episode, log):
     assert done.exit_code == command.NOT_REPLAYED
     assert "not replayed         2" in done.stdout
     assert [record["kind"] for record in records].count("action") == 2
-    assert "'tailored'" in done.stderr
+    assert done.stderr.count("'tailored'") == 1
     assert "--model" in done.stderr
 
 
@@ -202,6 +202,12 @@ def test_a_damaged_archive_is_said(tmp_path):
     done = run(path)
     assert done.exit_code == command.NOT_REPLAYED
     assert str(path) in done.output
+
+
+def test_the_first_differences_are_shown_and_all_when_asked(rule, episode, log):
+    path = log(*({**record, "placement": "Nowhere"} for record in episode(rule, length=25)))
+    assert run(path).stderr.count(": different") == command.SHOWN
+    assert run(path, "--all").stderr.count(": different") == 25
 
 
 def test_more_than_a_batch_comes_in_order(rule, episode, log):
