@@ -18,7 +18,7 @@ MODEL_OUTDATED = "ModelOutdated"
 
 MEANING = {
     READY: "the policy is valid, its Deployments and metrics are there, and it can decide",
-    ACTIVE: "decisions change the Deployments: mode Auto, not paused, not conflicted",
+    ACTIVE: "decisions change the Deployments: Auto, not paused, conflicted, demoted or short of evidence",
     FALLBACK: "the fallback acts instead of the actor",
     PAUSED: "an annotation holds the replicas",
     CONFLICTED: "somebody else scales a target, so it is not touched",
