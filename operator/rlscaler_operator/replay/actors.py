@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -55,12 +56,26 @@ def _load(path: Path) -> list[Actor]:
     try:
         if path.suffix in (".yaml", ".yml"):
             return list(_from_config_maps(path))
-        files = sorted(path.glob("*.onnx")) if path.is_dir() else [path]
-        if not files:
-            raise RecordError(f"{path}: holds no .onnx file; name a model or the folder that it is in")
-        return [Actor.load(file, Manifest.load(file.with_suffix(".json"))) for file in files]
+        found = list(_from_files(path))
     except (ModelError, ModelUnavailableError) as error:
         raise RecordError(str(error)) from error
+    if not found:
+        raise RecordError(f"{path}: no .onnx file there has a manifest (.json) beside it; name a model or its folder")
+    return found
+
+
+def _from_files(path: Path) -> Iterator[Actor]:
+    """Whatever the files are called: a manifest names its network by digest."""
+    folder = path if path.is_dir() else path.parent
+    graphs = {hashlib.sha256(file.read_bytes()).hexdigest(): file for file in folder.glob("*.onnx")}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            manifest = Manifest.load(file)
+        except ModelError:
+            continue
+        graph = graphs.get(manifest.digest)
+        if graph is not None and path in (folder, graph):
+            yield Actor.load(graph, manifest)
 
 
 def _from_config_maps(path: Path) -> Iterator[Actor]:

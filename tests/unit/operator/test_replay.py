@@ -1,5 +1,6 @@
 """`rlscaler replay` on logs that the reporter's own parts wrote."""
 
+import base64
 import gzip
 import json
 from dataclasses import replace
@@ -166,15 +167,20 @@ def test_a_model_of_ones_own_is_found_by_its_digest(ppo, episode, log, tmp_path)
     folder, models = tmp_path / "mine", resources.files("rlscaler_rl.models")
     folder.mkdir()
     manifest = json.loads((models / "ppo.json").read_text()) | {"name": "mine"}
-    (folder / "a.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "notes.json").write_text("{}")
     (folder / "a.onnx").write_bytes((models / "ppo.onnx").read_bytes())
     mine = Shelf([folder]).find(
-        {"digest": ppo.manifest.digest, "manifest": manifest_digest(Manifest.load(folder / "a.json"))}
+        {"digest": ppo.manifest.digest, "manifest": manifest_digest(Manifest.load(folder / "manifest.json"))}
     )
     path = log(*episode(mine, length=4))
     assert run(path).exit_code == command.NOT_REPLAYED
     assert run(path, "--model", folder).exit_code == 0
     assert run(path, "--model", folder / "a.onnx").exit_code == 0
+    graph = base64.b64encode((folder / "a.onnx").read_bytes()).decode()
+    body = {"kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {"manifest.json": json.dumps(manifest)}}
+    (tmp_path / "mine.yaml").write_text(json.dumps(body | {"binaryData": {"policy.onnx": graph}}))
+    assert run(path, "--model", tmp_path / "mine.yaml").exit_code == 0
 
 
 def test_one_policy_of_many(rule, episode, log):
