@@ -74,9 +74,6 @@ class Shadows:
         self._cases: dict[Key, Case] = {}
         self._complained = False
 
-    def __len__(self) -> int:
-        return len(self._cases)
-
     def tick(self, items: Sequence[Item]) -> None:
         """One sensing batch, after it was decided. Never raises."""
         try:
