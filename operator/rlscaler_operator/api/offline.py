@@ -37,6 +37,9 @@ class OfflinePolicy:
     assumed: tuple[str, ...]
     """`field = value` of the measurements that are neither set nor learned."""
 
+    fallback: tuple[int | None, int | None]
+    """`fallback.replicas` of the GPU and the CPU pool, which no minReplicas may exceed; None where nobody set it."""
+
 
 def read_policy(path: Path) -> OfflinePolicy:
     """The one RLScalingPolicy in a YAML file, as written or as `kubectl get -o yaml` prints it.
@@ -56,7 +59,7 @@ def read_policy(path: Path) -> OfflinePolicy:
 
 
 def _offline(policy: RLScalingPolicy) -> OfflinePolicy:
-    learned = policy.status.learned
+    learned, fallback = policy.status.learned, policy.spec.fallback.replicas
     return OfflinePolicy(
         name=policy.metadata.name or "unnamed",
         namespace=policy.metadata.namespace or "default",
@@ -64,6 +67,7 @@ def _offline(policy: RLScalingPolicy) -> OfflinePolicy:
         objective=policy.spec.slo.objective,
         replicas=_replicas(policy),
         assumed=tuple(_assumed(policy)),
+        fallback=(getattr(fallback, "gpu", None), getattr(fallback, "cpu", None)),
     )
 
 

@@ -8,10 +8,14 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from rlscaler_rl.tailoring.choice import FOUND_SPEC, OWN_SPEC
 from rlscaler_rl.tailoring.history import duration
+from rlscaler_rl.tailoring.recommend import FILE, RIVALS, shown, to_yaml
+from rlscaler_rl.tailoring.rivals import GENERAL, POLICY
 from rlscaler_rl.tailoring.schema import Row, Verdict
 
 WIDTH = 120
+NETWORKS = {GENERAL: "general", OWN_SPEC: "trained under your spec", FOUND_SPEC: "trained under a found one"}
 
 
 def headline(verdict: Verdict) -> str:
@@ -25,11 +29,15 @@ def text_report(verdict: Verdict) -> str:
     best = f"the checkpoint at {training.best_steps:,}" if training.best_steps else "the start itself"
     over = " (ended by the clock)" if training.cut_short else ""
     tuned = "; ".join(f"{name} {j['default']:.2f} -> {j['tuned']:.2f}" for name, j in training.tuned.items())
+    networks = "; ".join(
+        f"{NETWORKS[name]} {j['own']:.2f} -> {j['found']:.2f}" for name, j in training.networks.items()
+    )
     blocks = ", ".join(f"{count} to {part}" for part, count in history.blocks.items())
     peaks = ", ".join(f"{peak:.3g} ({part})" for part, peak in history.peak_rps.items())
     lines = [
         f"{verdict.namespace}/{verdict.name}: {headline(verdict)}",
         *(f"  - {reason}" for reason in verdict.reasons),
+        *_spec(verdict),
         "",
         f"Held-back part: {verdict.episodes} episodes of {duration(verdict.episode_seconds)}, {verdict.level} level; "
         "differences are paired, with 95 % intervals.",
@@ -37,11 +45,28 @@ def text_report(verdict: Verdict) -> str:
         f"History: {history.source}, {duration(history.seconds)}, {kind} (rise {history.rise:.2f})",
         f"Stretches of one episode: {blocks}",
         f"99th percentiles of the load, requests/s: {peaks}",
-        f"Training: from {training.start}, {training.steps:,} steps in {training.seconds:.0f} s{over}; chosen: {best}",
+        f"Training: from {training.start}, {training.steps:,} steps in {training.seconds:.0f} s{over}; chosen: {best}, "
+        f"{NETWORKS[training.chosen]}",
+        *([f"Under your spec -> the best one, J: {networks}"] if networks else []),
         f"Tuned on the same tune part, J: {tuned}",
         *(["Keep in mind:", *(f"  - {caveat}" for caveat in verdict.caveats)] if verdict.caveats else []),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _spec(verdict: Verdict) -> list[str]:
+    """The recommended changes of the spec and what they are worth."""
+    made = verdict.recommendation
+    if made is None:
+        return []
+    if not made.changes:
+        return [f"Spec: {made.reason}"]
+    lines = [f"Spec changes ({FILE}): {'apply' if made.apply else 'do not apply'}", f"  - {made.reason}"]
+    labels = {POLICY: "with the policy for this service", GENERAL: "with the general policy"} | {
+        name: f"the policy under them, against {label}" for name, label in RIVALS.items()
+    }
+    lines += [f"  - {labels[name]}: J {shown(found)}" for name, found in made.worth.items()]
+    return [*lines, f"  - {made.together}", *(f"    {line}" for line in to_yaml(made).splitlines())]
 
 
 def _table(rows: tuple[Row, ...]) -> str:

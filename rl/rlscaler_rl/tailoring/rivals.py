@@ -19,6 +19,7 @@ from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.tailoring.score import UTILIZATION, Score
 from rlscaler_rl.tailoring.service import Service
+from rlscaler_rl.tailoring.spec import OWN, settings_of, under
 from rlscaler_rl.tuning.cache import record_of
 from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.tuning.errors import TuningError
@@ -27,6 +28,9 @@ from rlscaler_rl.tuning.spaces import Found
 
 POLICY = "policy"
 GENERAL = "general"
+POLICY_SPEC, GENERAL_SPEC = "policy_spec", "general_spec"
+"""The same networks under the recommended spec."""
+
 TUNED = ("hpa", "rule")
 """Searched for this service on its tune part; the gate asks for more than they give."""
 
@@ -43,7 +47,7 @@ class Rival:
     name: str
     label: str
     role: str
-    """`policy`, `tuned`, `today`, `contender` or `reference`."""
+    """`policy`, `spec` (a network under the recommended spec), `tuned`, `today`, `contender` or `reference`."""
 
     make: Callable[[Scenarios], Controller]
     replicas: tuple[int, int] | None = None
@@ -73,12 +77,12 @@ def tune(
     trials = search(
         tunable.space,
         starts,
-        lambda found: _scores(tunable, found, scenarios, score, "fluid"),
+        lambda found: scores(tunable, found, scenarios, score, "fluid").mean(axis=1),
         budget,
         seed,
     )
     last = [*starts, *(trial.found for trial in trials[:finalists])]
-    j = _scores(tunable, last, scenarios, score, judge)
+    j = scores(tunable, last, scenarios, score, judge).mean(axis=1)
     best = int(np.argmin(j))
     return Searched(name, last[best], float(j[best]), float(j[0]), len(trials))
 
@@ -91,23 +95,31 @@ def _tuned_for_all(name: str) -> list[Found]:
         return []
 
 
-def _scores(tunable: Tunable, found: Sequence[Found], scenarios: Scenarios, score: Score, level: LevelName) -> Float:
-    """(K,) mean J of every setting."""
+def scores(tunable: Tunable, found: Sequence[Found], scenarios: Scenarios, score: Score, level: LevelName) -> Float:
+    """(K, N) J of every setting in every episode."""
     n = len(scenarios)
     at_once = max(ROWS // n, 1)
-    means = []
+    parts = []
     for first in range(0, len(found), at_once):
         some = found[first : first + at_once]
         rows = scenarios.take(np.tile(np.arange(n), len(some)))
         played = run(rows, tunable.controllers(some, rows.rate.astype(np.float64), n), level=level).result
-        means.append(score.j(played).reshape(len(some), n).mean(axis=1))
-    return np.concatenate(means)
+        parts.append(score.j(played).reshape(len(some), n))
+    return np.concatenate(parts)
 
 
 def rivals(
-    service: Service, tailored: ActorLike, general: ActorLike, searched: Sequence[Searched], peak_rps: float
+    service: Service,
+    tailored: ActorLike,
+    general: ActorLike,
+    searched: Sequence[Searched],
+    peak_rps: float,
+    recommended: Found = OWN,
 ) -> list[Rival]:
-    """The policy first, then everybody it meets. `peak_rps`: what fixed replicas are sized for."""
+    """The policy first, then everybody it meets. `peak_rps`: what fixed replicas are sized for.
+
+    The networks run under the user's own spec, and again under a recommended one that changes anything.
+    """
     sized = cheapest_mix(service.params, np.array([peak_rps / UTILIZATION]))[0]
     today = service.replicas
     found = {one.name: one for one in searched}
@@ -123,6 +135,13 @@ def rivals(
     ]
     if today is not None:
         listed.insert(3, Rival("static_today", f"Static, as today ({today[0]}+{today[1]})", "today", _still, today))
+    if recommended:
+        spec = settings_of(recommended)
+        at = [rival.name for rival in listed].index(GENERAL) + 1
+        label = "General policy, recommended spec"
+        listed.insert(at, Rival(GENERAL_SPEC, label, "spec", lambda rows: under(general, spec)))
+        label = "Policy, recommended spec"
+        listed.insert(1, Rival(POLICY_SPEC, label, "spec", lambda rows: under(tailored, spec)))
     return listed
 
 

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from rlscaler_rl.decision.actor import Actor
-from rlscaler_rl.decision.manifest import Manifest, Training
-from rlscaler_rl.simulation import episode
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
-from rlscaler_rl.tailoring import report, schema, trial, verdict
+from rlscaler_rl.tailoring import networks, recommend, report, schema, spec, trial, verdict
+from rlscaler_rl.tailoring.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
 from rlscaler_rl.tailoring.history import History
 from rlscaler_rl.tailoring.rivals import TUNED, Searched, rivals, tune
 from rlscaler_rl.tailoring.score import Score, score_of
 from rlscaler_rl.tailoring.service import Service
-from rlscaler_rl.tailoring.source import ERROR, MIX, ServiceSource, lag_seconds
 from rlscaler_rl.tailoring.start import Start
-from rlscaler_rl.training.export import NumpyActor, write
+from rlscaler_rl.training.export import write
 from rlscaler_rl.training.files import write_atomically
-from rlscaler_rl.training.finetune import Episodes, FineTuned, fine_tune
+from rlscaler_rl.training.finetune import FineTuned
 from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.workloads import Part
 
@@ -33,8 +26,8 @@ TUNE_EPISODES = 32
 TEST_EPISODES = 96
 """About so many are played: of a long history a random choice of its stretches, of a short one each several times."""
 
-SOURCES = 2
-"""Of training episodes; each is simulated in a thread of its own."""
+JUDGED_SEED = 1
+"""Networks and specs are chosen on other draws from the tune part than those that made them finalists."""
 
 REPORT = "report.txt"
 
@@ -46,21 +39,24 @@ class Options:
     training: FineTuning = field(default_factory=FineTuning)
     level: LevelName = "request"
     budget: int = 150
-    """Settings of HPA and of the rule that are tried on the tune part, each."""
+    """Settings of HPA and of the rule that are tried on the tune part, each, and of the policy's spec around all its
+    networks together."""
 
     finalists: int = 10
+    spec_finalists: int = 4
+    """Of every network's search."""
 
 
 def tailor(
     service: Service, history: History, start: Start, options: Options, folder: Path, progress: Callable[[str], None]
 ) -> schema.Verdict:
-    """Train, choose, tune the rivals, play the held-back part, write the folder."""
+    """Search, train, choose, tune the rivals, play the held-back part, write the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     score = score_of(service, history.recording.reference)
     seed = options.training.seed
     on_tune, _ = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed)
-    found = _trained(service, history, start, score, on_tune, options, progress, folder)
-    content, manifest = artefact(service, start, found, options.training)
+    choice = _chosen(service, history, start, score, on_tune, options, progress, folder)
+    content, manifest = networks.artefact(service, start, choice.network, options.training)
     write(folder, "policy", "manifest.json", content, manifest)
     tuned = []
     for name in TUNED:
@@ -69,13 +65,15 @@ def tailor(
             tune(name, on_tune, score, options.level, budget=options.budget, finalists=options.finalists, seed=seed)
         )
     progress("playing the held-back part")
-    judged = _judged(service, history, start, found, tuned, Actor.load(content, manifest), score, options)
+    judged = _judged(service, history, start, choice, tuned, Actor.load(content, manifest), score, options)
+    assert judged.recommendation is not None
+    recommend.write(judged.recommendation, service, folder)
     write_atomically(folder / schema.FILE, judged.model_dump_json(indent=1, by_alias=True) + "\n")
     write_atomically(folder / REPORT, report.text_report(judged))
     return judged
 
 
-def _trained(
+def _chosen(
     service: Service,
     history: History,
     start: Start,
@@ -84,51 +82,52 @@ def _trained(
     options: Options,
     progress: Callable[[str], None],
     folder: Path,
-) -> FineTuned:
-    def judge(actor: NumpyActor, level: LevelName) -> float:
-        return float(score.j(episode.run(on_tune, actor, level=level).result).mean())
-
-    rngs = np.random.default_rng([options.training.seed, 21]).spawn(SOURCES)
-    sources = [ServiceSource(service, history, rng).take for rng in rngs]
-    played = Episodes(sources, service.interval, service.episode_seconds, score.reward)
-    return fine_tune(start, played, judge, options.training, progress, level=options.level, folder=folder)
-
-
-def artefact(service: Service, start: Start, found: FineTuned, training: FineTuning) -> tuple[bytes, Manifest]:
-    """The chosen checkpoint, with the service as its envelope."""
-    content = found.best.onnx
-    base = start.manifest
-    manifest = Manifest(
-        name=f"{service.namespace}-{service.name}",
-        stack_size=base.stack_size,
-        residual=base.residual,
-        neutral=base.neutral,
-        normalisation=base.normalisation,
-        digest=hashlib.sha256(content).hexdigest(),
-        envelope=service.envelope(ERROR, lag_seconds(service)),
-        training=Training(
-            seed=training.seed,
-            steps=found.best.steps,
-            date=datetime.now(UTC).isoformat(timespec="seconds"),
-            versions={package: version(package) for package in ("rlscaler", "torch", "stable-baselines3", "numpy")},
-            hyperparameters={"fine_tuning": asdict(training), "loads": asdict(MIX), "start": start.loaded.digest},
-        ),
+) -> Choice:
+    """The spec is searched around the general network, two are fine-tuned, and it is searched around each of them."""
+    seed = options.training.seed
+    judged, runs = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed + JUDGED_SEED)
+    bench = Bench(
+        service=service,
+        kind=spec.tunable(service, history),
+        screening=on_tune,
+        judged=judged,
+        runs=runs,
+        score=score,
+        level=options.level,
+        budget=max(options.budget // (1 + networks.NETWORKS), 1),
+        finalists=options.spec_finalists,
+        seed=seed,
     )
-    return content, manifest
+    progress("searching the spec around the general policy on the tune part")
+    made = [Network(GENERAL, start.loaded.actor)]
+    found = {GENERAL: bench.search(start.loaded.actor)}
+    best = spec.changes(service, found[GENERAL][0])
+    for index, (name, under) in enumerate(((OWN_SPEC, spec.OWN), (FOUND_SPEC, best))):
+        progress(f"fine-tuning under {'your own spec' if not under else 'the best spec so far'}")
+        training = networks.share(options.training, seed + index)
+        made.append(
+            networks.train(
+                name, service, history, start, under, on_tune, score, training, options.level, progress, folder
+            )
+        )
+        progress("searching the spec around it")
+        found[name] = bench.search(made[-1].actor, [found[GENERAL][0]])
+    return bench.choose(made, found)
 
 
 def _judged(
     service: Service,
     history: History,
     start: Start,
-    found: FineTuned,
+    choice: Choice,
     tuned: list[Searched],
     actor: Actor,
     score: Score,
     options: Options,
 ) -> schema.Verdict:
-    name = service.name
-    played = rivals(service, actor, start.loaded.actor, tuned, history.recording.reference)
+    name, found = service.name, choice.network.tuned
+    assert found is not None
+    played = rivals(service, actor, start.loaded.actor, tuned, history.recording.reference, choice.found)
     rows, runs = trial.scenarios(service, history, Part.TEST, TEST_EPISODES, options.training.seed)
     board, audit = trial.play(name, played, rows, runs, score, options.level)
     made = verdict.rows(board, name, played, service, service.episode_seconds)
@@ -145,16 +144,23 @@ def _judged(
         episode_seconds=service.episode_seconds,
         episodes=len(rows),
         history=_recorded(history, service),
-        training=schema.Training(
-            start=start.loaded.name,
-            steps=found.steps,
-            seconds=round(found.seconds, 1),
-            cut_short=found.cut_short,
-            best_steps=found.best.steps,
-            tune_j={one.steps: round(one.fluid, 4) for one in found.candidates},
-            tuned={one.name: {"default": one.default_j, "tuned": one.j} for one in tuned},
-        ),
+        training=_training(start, choice, found, tuned),
         rows=made,
+        recommendation=recommend.recommendation(board, name, choice, service, history, publish=publish),
+    )
+
+
+def _training(start: Start, choice: Choice, found: FineTuned, tuned: list[Searched]) -> schema.Training:
+    return schema.Training(
+        start=start.loaded.name,
+        steps=found.steps,
+        seconds=round(found.seconds, 1),
+        cut_short=found.cut_short,
+        best_steps=found.best.steps,
+        tune_j={one.steps: round(one.fluid, 4) for one in found.candidates},
+        tuned={one.name: {"default": one.default_j, "tuned": one.j} for one in tuned},
+        chosen=choice.network.name,
+        networks={name: {"own": round(own, 4), "found": round(best, 4)} for name, (own, best) in choice.j.items()},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from rlscaler_rl.evaluation.schema import Difference
@@ -19,7 +21,7 @@ class Row(_Frozen):
 
     name: str
     label: str
-    role: str = Field(description="policy, tuned, today, contender or reference")
+    role: str = Field(description="policy, spec, tuned, today, contender or reference")
     j: float = Field(description="the service's score, lower is better")
     cost_per_hour: float = Field(description="of running and starting replicas, in the policy's currency")
     late_percent: float
@@ -39,6 +41,23 @@ class Training(_Frozen):
     best_steps: int = Field(description="of the checkpoint that was chosen; 0 is the start itself")
     tune_j: dict[int, float] = Field(description="steps -> J of the checkpoint on the tune part, fluid level")
     tuned: dict[str, dict[str, float]] = Field(description="rival -> J on the tune part, default and tuned")
+    chosen: str = Field(default="own_spec", description="of these networks: trained under the own spec, or one found")
+    networks: dict[str, dict[str, float]] = Field(
+        default={}, description="network -> J on the tune part under the own spec and the best found"
+    )
+
+
+class Recommendation(_Frozen):
+    """Changes of the user's spec."""
+
+    apply: bool
+    reason: str
+    changes: dict[str, Any] = Field(description="merge patch of the RLScalingPolicy; empty: leave the spec as it is")
+    tune: Difference | None = Field(description="J on the tune part, changed minus own spec; null: nothing differs")
+    worth: dict[str, Difference] = Field(
+        description="held-back part: policy and general, each changed minus own spec; rivals: changed policy minus them"
+    )
+    together: str = Field(default="", description="the published policy under the changed spec, held to the gate")
 
 
 class Recorded(_Frozen):
@@ -70,3 +89,4 @@ class Verdict(_Frozen):
     history: Recorded
     training: Training
     rows: tuple[Row, ...]
+    recommendation: Recommendation | None = Field(default=None, description="null where no spec was searched")

@@ -54,6 +54,8 @@ class Policy(Protocol):
     def replicas(self) -> tuple[int, int] | None: ...
     @property
     def assumed(self) -> tuple[str, ...]: ...
+    @property
+    def fallback(self) -> tuple[int | None, int | None]: ...
 
 
 def read_policy(path: Path) -> Policy:
@@ -87,6 +89,9 @@ class Service:
     scrape_seconds: int
     router: int = LEAST_LOADED
     """Index into `simulation.routers.ROUTERS`."""
+
+    fallback: tuple[int | None, int | None] = (None, None)
+    """`fallback.replicas` of both pools where somebody set them; minReplicas must not exceed them."""
 
     @property
     def interval(self) -> int:
@@ -140,7 +145,7 @@ class Service:
         }
 
     def bind(self, scenarios: Scenarios) -> Scenarios:
-        """The same episodes under the policy's own spec: step size, behavior, floor, target utilization."""
+        """The same episodes under the policy's own spec: step size, behavior, floor, target utilization, budget."""
         kind = _bound_to(self.params)
         return kind(**{field.name: getattr(scenarios, field.name) for field in fields(scenarios)})
 
@@ -183,6 +188,7 @@ def _bound_to(spec: Params) -> type[Scenarios]:
             made = Scenarios.params(self)
             for name in _SPEC:
                 getattr(made, name)[:] = getattr(spec, name)
+            made.budget_per_hour[:] = spec.budget_per_hour * made.cost_per_hour[:, GPU] / spec.cost_per_hour[0, GPU]
             return made
 
     return OfService
@@ -212,6 +218,7 @@ def service_of(
         assumed=policy.assumed,
         scrape_seconds=scrape_seconds,
         router=ROUTERS.index(router),
+        fallback=policy.fallback,
     )
 
 
