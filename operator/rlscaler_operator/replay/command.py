@@ -130,8 +130,9 @@ def _describe(one: Replayed) -> str:
 
 def _text(tally: Tally) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.kinds.items()))
+    policies = "policy" if len(tally.policies) == 1 else "policies"
     lines = [
-        f"{tally.decisions} decisions ({kinds or 'none'}) of {len(tally.policies)} policies",
+        f"{tally.decisions} decisions ({kinds or 'none'}) of {len(tally.policies)} {policies}",
         f"  same          {tally.same:8d}  {100 * tally.same / max(tally.decisions, 1):.4g} %",
         f"  different     {tally.different:8d}",
         f"  not replayed  {tally.not_replayed:8d}",
