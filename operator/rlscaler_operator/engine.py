@@ -69,8 +69,10 @@ class Engine:
         )
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._acting: frozenset[int] = frozenset()
-        """The shards that this process acts for."""
+        self._acting: dict[int, int] = {}
+        """The shards that this process acts for now, with their terms."""
+        self._terms: dict[int, int] = {}
+        """The terms that policies were last adopted in."""
         self.metrics.window.set(settings.window_seconds)
 
     def wake(self, deployment: Key | None = None) -> None:
@@ -120,9 +122,10 @@ class Engine:
             self.reporter.close()
 
     def _take_over(self) -> None:
-        """Nothing that was remembered from an earlier term of a shard counts any more."""
-        before, self._acting = self._acting, self.shards.holds()
-        if new := self._acting - before:
+        """In a new term of a shard, nothing that was remembered from an earlier one counts any more."""
+        self._acting = self.shards.holds()
+        if new := {shard for shard, term in self._acting.items() if self._terms.get(shard) != term}:
+            self._terms |= self._acting
             number = self.registry.adopt_again(lambda key: self.shards.shard(key) in new)
             log.info("acting for shards %s: %d policies", sorted(new), number)
 

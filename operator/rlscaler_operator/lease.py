@@ -45,6 +45,8 @@ class Lease:
         self._deadline = float("-inf")
         self._seen: tuple[Any, ...] | None = None
         self._seen_at = float("-inf")
+        self.term = 0
+        """Grows when it becomes ours. A deadline that was missed while nobody else took it does not end a term."""
         self._duration = self.seconds
         self._held: Json | None = None
         """As last written by us; None = it is not ours."""
@@ -96,7 +98,7 @@ class Lease:
         except KubeError as error:
             if error.status != 404:
                 raise
-            ours = self.held
+            ours, self._held = self.held, None
             self.stop()
             # Somebody may have deleted a Lease whose holder goes on until its own deadline.
             if take and (ours or self._seen is None or self.expires_in() <= 0):
@@ -113,6 +115,7 @@ class Lease:
         expired = self.expires_in() <= 0
         if holder != self.identity:
             self.stop()
+            self._held = None
         if holder == self.identity or (take and (holder in ("", None) or expired)):
             await self._write("PUT", path, self._body(lease))
 
@@ -128,7 +131,7 @@ class Lease:
 
     async def _write(self, method: str, path: str, body: Json) -> None:
         """A PUT carries the resourceVersion that was read, so of two candidates one gets a conflict."""
-        sent = self._clock()
+        sent, new = self._clock(), self._held is None
         try:
             self._held = await self._kube.request(
                 method, path, body, timeout_seconds=self.seconds / 3, fieldManager="rlscaler"
@@ -140,6 +143,7 @@ class Lease:
             raise
         if not self.held:
             log.info("%s holds the lease %s/%s", self.identity, self._namespace, self._name)
+        self.term += new
         self._deadline = sent + self.seconds * (1 - MARGIN)
 
     async def release(self) -> None:

@@ -104,9 +104,9 @@ class Shards:
         """May this process act for any policy?"""
         return any(lease.held for lease in self.leases)
 
-    def holds(self) -> frozenset[int]:
-        """The shards that this process may act for now."""
-        return frozenset(i for i, lease in enumerate(self.leases) if lease.held)
+    def holds(self) -> dict[int, int]:
+        """The shards that this process may act for now, each with the term of its Lease."""
+        return {i: lease.term for i, lease in enumerate(self.leases) if lease.held}
 
     def of(self, key: Key) -> Lease:
         """The Lease that a policy's writes are checked against."""

@@ -39,7 +39,7 @@ from rlscaler_rl.decision.types import POOLS
 
 log = logging.getLogger("rlscaler.tick")
 
-CHUNK = 25
+CHUNK = 10
 """Policies handled between two looks at everything else that waits: some 10 ms."""
 
 COMPARED_AT_ONCE = 250

@@ -3,6 +3,7 @@
 import signal
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import requests
 
@@ -115,3 +116,25 @@ def test_another_operator_acts_within_fifteen_seconds_of_the_leaders_death(start
     wait(lambda: sum(world.replicas("heir")) > before, 40)
     assert time.monotonic() - died <= 15
     assert standby.stop() == 0
+
+
+def test_a_leader_that_overslept_while_nobody_took_over_goes_on_with_what_it_remembers(start, world, wait, kube):
+    load = world.service("alone", rate=5)
+    world.deployments("alone")
+    world.policy("alone")
+    operator = start()
+    wait(lambda: world.condition("alone", "Ready")[0] == "True", 60)
+    before = sum(world.replicas("alone"))
+    operator.process.send_signal(signal.SIGSTOP)
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{world.namespace}"
+
+    def silent_seconds():
+        renewed = datetime.fromisoformat(kube.get(lease)["spec"]["renewTime"])
+        return (datetime.now(UTC) - renewed).total_seconds()
+
+    wait(lambda: silent_seconds() > 6, 20)
+    load.rate = 60
+    operator.process.send_signal(signal.SIGCONT)
+    wait(lambda: sum(world.replicas("alone")) > before, 40)
+    assert operator.log.read_text().count("acting for shards") == 1
+    assert operator.stop() == 0
