@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Protocol, Self
 
 from rlscaler_operator.api import GROUP, PLURAL, VERSION
-from rlscaler_operator.discovery import Discovery
 from rlscaler_operator.engine import Engine
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.kube import Kube, listed, load_configuration
@@ -42,8 +41,6 @@ class Context:
         self.engine = Engine(settings, kube, self.shards)
         self.stop = asyncio.Event()
         """Set where a part of the operator has failed; everything ends then."""
-        self.rewatch = asyncio.Event()
-        """Set where the watches have to be taken up anew."""
         self.failure: BaseException | None = None
         self.logins = 0
         """How often kopf asked for credentials."""
@@ -131,7 +128,6 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         parts: dict[str, Part] = {
             "config maps": engine.config_maps,
             "secrets": engine.secrets,
-            "discovery": Discovery(kube, context.rewatch),
             "sweep": Sweep(kube, engine.registry, settings.namespaces, engine.forget),
             "lease": context.shards,
             "engine": engine,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 from typing import Any
 
@@ -19,16 +18,15 @@ from rlscaler_operator.context import Context, running
 from rlscaler_operator.kube import connection
 from rlscaler_operator.settings import Settings
 
-log = logging.getLogger("rlscaler")
-
-FORBIDDEN = 403
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
 """A watch ends and is renewed within this time, even where a proxy has silently dropped it."""
 
-BACKOFF_SECONDS = (0.5, 1.0, 2.0, 4.0)
-RESTART_SECONDS = 2.0
-"""kopf gives up after these; it is then started again, and the operator outlives an API server that is long away."""
+BACKOFF_SECONDS = (0.5, 1.0, 2.0, *(4.0,) * 14)
+"""Pauses between attempts at a watch. After a minute of them the operator ends, and its Deployment starts it again."""
+
+LOGIN_SECONDS = 2.0
+"""Pause before credentials that were refused are read anew."""
 
 HPA, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 
@@ -39,7 +37,7 @@ async def login(memo: Any, **_: Any) -> kopf.ConnectionInfo:
     context = _context(memo)
     context.logins += 1
     if context.logins > 1:
-        await asyncio.sleep(RESTART_SECONDS)
+        await asyncio.sleep(LOGIN_SECONDS)
         await context.kube.renew()
     return await connection(context.kube.configuration, context.logins)
 
@@ -52,7 +50,7 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = BACKOFF_SECONDS
     settings.posting.enabled = False
-    settings.process.ultimate_exiting_timeout = None
+    settings.process.ultimate_exiting_timeout = 30
 
 
 @kopf.on.event(GROUP, VERSION, PLURAL)
@@ -88,44 +86,20 @@ async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises OperatorError where it cannot start or go on."""
     async with running(settings) as context:
-        stopped = asyncio.create_task(context.stop.wait(), name="stop")
-        while not await _handle(settings, context, stopped):
-            await asyncio.wait({stopped}, timeout=RESTART_SECONDS)
-            if stopped.done():
-                break
-        stopped.cancel()
-
-
-async def _handle(settings: Settings, context: Context, stopped: asyncio.Task[Any]) -> bool:
-    """Run kopf until it ends; False where it should run again. Raises what it failed for, where that stays."""
-    _take_signals(context)
-    operator = kopf.operator(
-        standalone=True, clusterwide=not settings.namespaces, namespaces=settings.namespaces, memo=context
-    )
-    handlers = asyncio.create_task(operator, name="kopf")
-    rewatch = asyncio.create_task(context.rewatch.wait(), name="rewatch")
-    await asyncio.wait({stopped, handlers, rewatch}, return_when=asyncio.FIRST_COMPLETED)
-    _take_signals(context)
-    rewatch.cancel()
-    ended = handlers.done()
-    if not ended:
-        handlers.cancel()
-        context.rewatch.clear()
-    try:
+        # kopf takes the signals over; until then they must not cut a start short that already holds the lease.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
+        failed = asyncio.create_task(context.stop.wait(), name="stop")
+        operator = kopf.operator(
+            standalone=True, clusterwide=not settings.namespaces, namespaces=settings.namespaces, memo=context
+        )
+        handlers = asyncio.create_task(operator, name="kopf")
+        await asyncio.wait({failed, handlers}, return_when=asyncio.FIRST_COMPLETED)
+        failed.cancel()
+        if not handlers.done():
+            handlers.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await handlers
-    except Exception as error:
-        if stopped.done() or getattr(error, "status", None) == FORBIDDEN:
-            raise
-        log.warning("the watches ended and are taken up again: %r", error)
-        return False
-    return ended or stopped.done()
-
-
-def _take_signals(context: Context) -> None:
-    """kopf has them while it runs. Before, they must not cut a start short; after, a kopf that ended would get them."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
 
 
 def _context(memo: Any) -> Context:

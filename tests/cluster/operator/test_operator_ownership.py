@@ -27,7 +27,15 @@ SCALED_OBJECT_CRD = {
 
 
 @pytest.fixture(scope="module")
-def operator(start):
+def keda(kube, wait):
+    kube.request("POST", GROUP, SCALED_OBJECT_CRD)
+    wait(lambda: kube.request("GET", SCALED_OBJECTS.format("default")))
+    yield
+    kube.delete(f"{GROUP}/scaledobjects.keda.sh")
+
+
+@pytest.fixture(scope="module")
+def operator(keda, start):
     return start()
 
 
@@ -66,12 +74,10 @@ def test_a_gitops_tool_that_puts_replicas_back_is_named_with_the_remedy(operator
 
 
 def test_a_scaled_object_holds_its_target_from_the_moment_it_is_there(operator, world, wait, stays):
-    """KEDA may be installed later than the operator."""
     load = world.service("keda", rate=5)
     world.deployments("keda", gpu=1, cpu=2)
     world.policy("keda")
     wait(lambda: world.condition("keda", "Active")[0] == "True")
-    world.kube.request("POST", GROUP, SCALED_OBJECT_CRD)
     path = SCALED_OBJECTS.format(world.namespace)
     body = {
         "apiVersion": "keda.sh/v1alpha1",
@@ -79,14 +85,11 @@ def test_a_scaled_object_holds_its_target_from_the_moment_it_is_there(operator, 
         "metadata": {"name": "theirs"},
         "spec": {"scaleTargetRef": {"name": "keda-cpu"}},
     }
-    try:
-        wait(lambda: world.kube.request("POST", path, body))
-        wait(lambda: world.condition("keda", "Conflicted") == ("True", "ScaledObjectExists"))
-        held = world.replicas("keda")
-        load.rate = 80
-        stays(lambda: world.replicas("keda"), held, 5)
-        world.kube.request("DELETE", f"{path}/theirs")
-        wait(lambda: world.condition("keda", "Conflicted")[0] == "False", 90)
-        wait(lambda: sum(world.replicas("keda")) > sum(held))
-    finally:
-        world.kube.delete(f"{GROUP}/scaledobjects.keda.sh")
+    world.kube.request("POST", path, body)
+    wait(lambda: world.condition("keda", "Conflicted") == ("True", "ScaledObjectExists"))
+    held = world.replicas("keda")
+    load.rate = 80
+    stays(lambda: world.replicas("keda"), held, 5)
+    world.kube.request("DELETE", f"{path}/theirs")
+    wait(lambda: world.condition("keda", "Conflicted")[0] == "False", 90)
+    wait(lambda: sum(world.replicas("keda")) > sum(held))
