@@ -47,7 +47,7 @@ OWN: tuple[click.Option, ...] = (
     click.Option(
         ["--seconds"],
         type=click.FloatRange(1),
-        help="With --for: after so long training ends with what it has; 150 by default.",
+        help="With --for: after so long, shared by both networks, training ends with what it has; 150 by default.",
     ),
     click.Option(["--replicas"], metavar="GPU,CPU", help="With --for: fixed replicas of today, to be compared with."),
     click.Option(
@@ -71,10 +71,12 @@ OWN: tuple[click.Option, ...] = (
 
 HELP = f"""{general.help}
 
-With --for the general policy is fine-tuned (2 million steps) on one service's own capacity, cold start, prices and
-recorded load, tried on the held-back last quarter of that load against tuned rivals and against what runs today, and
-the verdict is printed: exit code 0 = publish, 3 = do not publish. The folder (rl/tailoring_YYYYMMDD_HHMMSS by default)
-gets policy.onnx, manifest.json, verdict.json and report.txt; see `rlscaler publish`.
+With --for the general policy is fine-tuned twice (2 million steps together) on one service's own capacity, cold start,
+prices and recorded load, under the policy's own spec and under the best that a search found around it, tried on the
+held-back last quarter of that load against tuned rivals and against what runs today, and the verdict is printed: exit
+code 0 = publish, 3 = do not publish. Changes of the spec that help are printed too. The folder
+(rl/tailoring_YYYYMMDD_HHMMSS by default) gets policy.onnx, manifest.json, verdict.json, report.txt and, where the spec
+should change, spec-patch.yaml; see `rlscaler publish`.
 """
 
 

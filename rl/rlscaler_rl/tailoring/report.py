@@ -65,7 +65,8 @@ def _spec(verdict: Verdict) -> list[str]:
     labels = {POLICY: "with the policy for this service", GENERAL: "with the general policy"} | {
         name: f"the policy under them, against {label}" for name, label in RIVALS.items()
     }
-    lines += [f"  - {labels[name]}: J {shown(found)}" for name, found in made.worth.items()]
+    said = POLICY if verdict.publish else GENERAL
+    lines += [f"  - {labels[name]}: J {shown(found)}" for name, found in made.worth.items() if name != said]
     return [*lines, f"  - {made.together}", *(f"    {line}" for line in to_yaml(made).splitlines())]
 
 

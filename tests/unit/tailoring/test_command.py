@@ -38,6 +38,10 @@ def test_a_run_leaves_a_policy_a_verdict_and_a_report(tmp_path, pools):
     assert not actor.manifest.mask(service.params)[0]
     assert Verdict.model_validate_json((tmp_path / "out" / "verdict.json").read_bytes()) == verdict
     assert verdict.policy_digest == manifest.digest
+    assert set(verdict.training.networks) == {"general", "own_spec", "found_spec"}
+    assert verdict.recommendation.changes == {}, "one stretch to tune on shows nothing"
+    assert "Spec: nothing to change" in (tmp_path / "out" / "report.txt").read_text()
+    assert not (tmp_path / "out" / "spec-patch.yaml").exists()
     names = [row.name for row in verdict.rows]
     assert names == ["policy", "hpa_tuned", "rule_tuned", "static_today", "general", "rule", "hpa", *names[-2:]]
     assert {"do not publish", "tuning the contender hpa"} < {
