@@ -49,7 +49,10 @@ def _reason(job: Job, record: Record | None, kept: list[float] | None, probed: l
 def refresh(
     jobs: Sequence[Job], path: Path | None, console: Console, *, force: bool = False, ray: str | None = None
 ) -> Tuned:
-    """Tune the stale jobs (all with `force`), here or as Ray tasks at `ray`; the file is written after each."""
+    """Tune the stale jobs (all with `force`), here or as Ray tasks at `ray`; the file is written after each.
+
+    What an earlier tuning found under the same conditions stays where it is better.
+    """
     tuned = cache.load(path)
     probes = _probes(jobs, console)
     wanted = dict.fromkeys(jobs, "asked for") if force else stale(jobs, tuned, probes)
@@ -61,6 +64,9 @@ def refresh(
         for part in phases:
             for job, made in zip(part, _results(part, tuned, ray), strict=True):
                 record = made.record
+                if _beaten(record, tuned, probes[job.contender]):
+                    progress.update(task, advance=1, description=job.label)
+                    continue
                 if made.artefact is not None and job.workload is not None:
                     networks.save(made.artefact, job.workload, path or cache.shipped())
                 tuned = tuned.merged([record], {job.contender: probes[job.contender]})
@@ -84,6 +90,14 @@ def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Tun
     """In the order of `jobs`; searches start from what was found before them."""
     tasks = [(job, _known(job, tuned)) for job in jobs]
     return map(_tune, tasks) if ray is None or not tasks else map_runs(_tune, tasks, ray)
+
+
+def _beaten(record: Record, tuned: Tuned, probe: list[float]) -> bool:
+    """Did an earlier tuning under the same conditions find something better? Trained networks are not found twice."""
+    before = tuned.find(record.key)
+    if before is None or (before.loads, before.space) != (record.loads, record.space):
+        return False
+    return cache.same_probe(tuned.probes.get(record.contender), probe) and before.j < record.j
 
 
 def _known(job: Job, tuned: Tuned) -> list[Found]:

@@ -52,6 +52,18 @@ def test_what_is_current_is_not_tuned_again(file):
     assert file.read_text() == before
 
 
+def test_a_better_finding_under_the_same_conditions_stays(file, tmp_path):
+    path = tmp_path / "tuned.json"
+    best = load(file).find(("max", "ramp", None)).model_copy(update={"j": 0.5})
+    save(load(file).merged([best], {}), path)
+    refresh(chosen(), path, QUIET, force=True)
+    assert load(path).find(best.key) == best
+
+    save(load(file).merged([best.model_copy(update={"loads": "of other episodes"})], {}), path)
+    refresh(chosen(), path, QUIET, force=True)
+    assert load(path).find(best.key).j > 0.5
+
+
 @pytest.mark.parametrize(
     ("job", "change", "reason"),
     [
