@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import settle
-from rlscaler_rl.simulation.randomisation import Loads, Ranges, randomised
+from rlscaler_rl.simulation.loads import Loads
+from rlscaler_rl.simulation.randomisation import Ranges, randomised
 from rlscaler_rl.simulation.scenario import Scenarios
 
 Int = NDArray[np.intp]

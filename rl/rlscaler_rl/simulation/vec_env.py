@@ -18,7 +18,8 @@ from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.types import OBSERVATIONS, Float32, Observation, Samples
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.randomisation import RANGES, Loads, Ranges, interval_shares
+from rlscaler_rl.simulation.loads import Loads
+from rlscaler_rl.simulation.randomisation import RANGES, Ranges, interval_shares
 from rlscaler_rl.simulation.stock import Randomised, Stock, Take
 
 HISTORY = 64

@@ -10,7 +10,7 @@ import numpy as np
 from rlscaler_loadgen.patterns import rates
 from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision.types import Float
-from rlscaler_rl.simulation.randomisation import PATTERNS
+from rlscaler_rl.simulation.loads import PATTERNS
 from rlscaler_rl.simulation.scenario import Scenarios, build
 from rlscaler_rl.simulation.stock import Chunks
 from rlscaler_rl.simulation.tables import CVS

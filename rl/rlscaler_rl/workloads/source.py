@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.simulation.randomisation import PLANNED
+from rlscaler_rl.simulation.loads import PLANNED
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate
 from rlscaler_rl.simulation.stock import Chunks
 from rlscaler_rl.workloads.draw import episodes
