@@ -58,7 +58,27 @@ def test_the_share_of_recorded_loads_is_what_was_asked_for(recorded):
     drawn = randomised(4000, np.random.default_rng(0), 30, 60, RANGES, recorded.draw)
     assert (drawn.pattern == "trace").mean() == pytest.approx(RANGES.trace_share, abs=0.03)
     assert (drawn.pattern == "steady").mean() == pytest.approx(RANGES.steady_share, abs=0.03)
-    assert set(drawn.pattern.tolist()) == {"ramp", "spike", "periodic", "random", "steady", "trace"}
+    assert (drawn.pattern == "bursts").mean() == pytest.approx(RANGES.burst_share, abs=0.02)
+    assert set(drawn.pattern.tolist()) == {"ramp", "spike", "periodic", "random", "bursts", "steady", "trace"}
+
+
+def test_bursts_are_long_and_high_by_chance():
+    none = {"trace_share": 0.0, "steady_share": 0.0, "one_pool_share": 0.0}
+    drawn = randomised(
+        500, np.random.default_rng(0), 30, 600, Ranges(burst_share=1.0, wholly_nominal_share=1.0, **none)
+    )
+    low, high = drawn.rate.min(axis=1), drawn.rate.max(axis=1)
+    assert (high <= 0.85 * 240 + 1e-3).all()
+    assert (low <= 0.3 * 0.85 * 240 + 1e-3).all()
+    jumps = (np.diff(drawn.rate, axis=1) > 5).sum(axis=1)
+    assert np.percentile(jumps, 90) > 8 > 4 > np.percentile(jumps, 10)
+
+
+def test_the_target_of_the_floor_is_the_default_or_another():
+    drawn = randomised(4000, np.random.default_rng(0), 30, 60).target_utilization
+    assert (drawn == 0.8).mean() == pytest.approx(RANGES.floor_share, abs=0.03)
+    assert drawn.min() >= RANGES.floor[0]
+    assert drawn.max() <= RANGES.floor[1]
 
 
 def test_on_the_nominal_service_the_reference_is_the_patterns_peak():
