@@ -196,7 +196,7 @@ def full_status() -> dict[str, Any]:
         "lastDecision": {**decision, "guards": [{"name": "floor", "after": pools}], "result": "patched"},
         "history": [decision] * 5,
         "learned": {"gpu": known, "cpu": known},
-        "promotion": {"state": "NotRequired", "since": now, "days": 0.0, "message": "none required"},
+        "promotion": {"state": "NotRequired", "since": now, "days": 0, "message": "none required", "evidence": []},
         "placement": {"preference": "PreferGPU", "weights": {"gpu": 800, "cpu": 200}, "httpRoute": "chat"},
         "originals": {"time": now, "replicas": pools, "weights": pools},
         "stabilization": {"gpu": remembered, "cpu": remembered},

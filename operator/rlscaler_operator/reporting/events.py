@@ -22,12 +22,12 @@ REPEAT_SECONDS = 600.0
 
 BURST = 10
 REFILL_SECONDS = 20.0
-"""A policy may post `BURST` Events at once and one more each `REFILL_SECONDS`."""
+"""A policy may post `BURST` Events of a type at once and one more each `REFILL_SECONDS`."""
 
 
 @dataclass(slots=True)
 class Limiter:
-    """Which Events of one policy are posted: no repetitions, and a token bucket."""
+    """Which Events of one policy and type are posted: no repetitions, and a token bucket."""
 
     tokens: float = BURST
     _at: float = 0.0
@@ -62,17 +62,20 @@ class Events:
 
     def __init__(self, kube: Kube, lanes: Lanes, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube, self._lanes, self._identity, self._clock = kube, lanes, identity, clock
-        self._limiters: dict[str, Limiter] = {}
+        self._limiters: dict[str, dict[str, Limiter]] = {}
+        """By policy and type: what is scaled often must not use up what warnings need."""
 
     def forget(self, reference: Reference, reason: str | None = None) -> None:
         """Drop what is remembered about a policy, or about one reason."""
         if reason is None:
             self._limiters.pop(reference.uid, None)
-        elif reference.uid in self._limiters:
-            self._limiters[reference.uid].forget(reason)
+        else:
+            for limiter in self._limiters.get(reference.uid, {}).values():
+                limiter.forget(reason)
 
     async def post(self, about: Reference, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        if not self._limiters.setdefault(about.uid, Limiter()).allows(reason, message, self._clock()):
+        limiter = self._limiters.setdefault(about.uid, {}).setdefault(type_, Limiter())
+        if not limiter.allows(reason, message, self._clock()):
             return
         log.info("%s/%s: %s: %s", about.namespace, about.name, reason, message)
         body = self._body(about, type_, reason, message)

@@ -112,7 +112,7 @@ def test_a_model_from_a_config_map_is_reloaded_and_garbage_leaves_the_last_good_
     broken = {"binaryData": {"policy.onnx": base64.b64encode(GRAPH[: len(GRAPH) // 2]).decode()}}
     world.kube.request("PATCH", path, broken, content_type="application/merge-patch+json")
     wait(lambda: world.condition("chat", "ModelOutdated") == ("True", "ModelDigestMismatch"))
-    assert "ModelDigestMismatch" in world.events("chat")
+    wait(lambda: "ModelDigestMismatch" in world.events("chat"))
     before = len(operator.decisions("chat"))
     wait(lambda: [r for r in operator.decisions("chat")[before:] if r["kind"] == "action" and r["action"]])
     assert model_of(world, "chat") == "two"

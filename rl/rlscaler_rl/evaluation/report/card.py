@@ -52,8 +52,7 @@ def _lines(result: ResultFile, manifest: Manifest) -> Iterator[str]:
     yield ""
     yield "The operator does not let it act outside."
     yield ""
-    envelope = manifest.envelope.model_dump() if manifest.envelope else {}
-    yield from _markdown(("condition", "from", "to"), list(_bounds(envelope)))
+    yield from _markdown(("condition", "from", "to"), list(_envelope(manifest)))
 
 
 def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -66,6 +65,14 @@ def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in training.versions.items())
     for part in (environment, agent):
         yield from ((name, str(value)) for name, value in part.items() if value is not None)
+
+
+def _envelope(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
+    if manifest.envelope is None:
+        return
+    yield from _bounds(manifest.envelope.model_dump(exclude={"observation"}))
+    if manifest.envelope.observation is not None:
+        yield "Mahalanobis distance from training's observations", "0", f"{manifest.envelope.observation.limit:g}"
 
 
 def _bounds(envelope: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str]]:
