@@ -33,7 +33,7 @@ def test_the_other_operator_takes_over_when_the_leader_dies(start, world, wait):
     wait(lambda: world.condition("relay", "Ready")[0] == "True")
     load.rate = 60
     before = wait(lambda: sum(r := world.replicas("relay")) > 2 and r)
-    acted = [bool(operator.decisions("relay")) for operator in operators]
+    acted = wait(lambda: any(found := [bool(operator.decisions("relay")) for operator in operators]) and found)
     assert sorted(acted) == [False, True]
     leader, other = operators if acted[0] else operators[::-1]
     leader.kill()
