@@ -46,7 +46,7 @@ def test_every_policy_has_one_operator_and_the_others_take_over_what_the_dead_on
         load.rate = 160
     wait(lambda: scaled(before), 60)
     assert len(set(holders())) == 1
-    assert set(NAMES) == {name for name in NAMES if survivor.decisions(name)}
+    wait(lambda: set(NAMES) == {name for name in NAMES if survivor.decisions(name)})
 
     third = start("--shards", "2")
     wait(spread, 60)
