@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import requests
@@ -31,19 +32,19 @@ PATIENCE_SECONDS = 900.0
 """For taking over a thousand objects."""
 
 
-class Contender:
+class Contender(ABC):
     """One autoscaler with its settings."""
 
     def __init__(self, label: str) -> None:
         self.label = label
 
+    @abstractmethod
     def prepare(self, stage: Stage) -> None:
         """Before its objects exist: definitions and processes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def adopt(self, stage: Stage) -> None:
         """Create its objects and wait until all are taken over."""
-        raise NotImplementedError
 
     def restart(self, stage: Stage) -> bool:
         """Kill it, start it again and wait until it has decided for all; False where that cannot be told."""
