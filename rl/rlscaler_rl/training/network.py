@@ -20,7 +20,7 @@ from rlscaler_rl.decision.action import LOGITS
 from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.types import OBSERVATIONS, Float32
-from rlscaler_rl.training.export import NumpyActor, set_actor_layers
+from rlscaler_rl.training.export import set_actor_layers
 
 BUNDLED = "ppo"
 
@@ -36,10 +36,6 @@ class Network:
     @property
     def hidden_size(self) -> int:
         return int(self.layers[0][0].shape[1])
-
-    def actor(self, manifest: Manifest) -> NumpyActor:
-        """The network under another manifest: without an envelope, it acts everywhere."""
-        return NumpyActor(list(self.layers), manifest)
 
     def put_into(self, policy: torch.nn.Module) -> None:
         """Overwrite the actor of a `training.policy.ScalingPolicy` of the same sizes. Raises ValueError."""
