@@ -62,7 +62,9 @@ def test_a_start_killed_half_way_is_cleaned_by_the_next_up(cluster: ClusterInfo,
         assert len(client.get("/api/v1/nodes")["items"]) == 5
 
     # A component that is killed makes the cluster unhealthy, and `up` replaces it.
-    psutil.Process(second.processes["kube-apiserver"]).kill()
+    apiserver = psutil.Process(second.processes["kube-apiserver"])
+    apiserver.kill()
+    apiserver.wait(30)
     with pytest.raises(NotRunningError, match="kube-apiserver"):
         api.status(name)
     third = api.up(name, metrics_server=False, gateway_api=False)
