@@ -21,6 +21,7 @@ SUMMARY = {
     "compare": "Compare the policy with the other autoscalers on the same load.",
     "crd": "Generate the CustomResourceDefinition or check it for drift.",
     "demo": "Run the whole product on a local control plane under load.",
+    "docs": "Generate the reference pages of the documentation or check them for drift.",
     "evaluate": "Evaluate a trained policy in simulation.",
     "explain": "Show why one recorded decision came out as it did.",
     "load": "Generate load with Locust.",

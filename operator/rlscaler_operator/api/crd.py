@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable
 from pathlib import Path
 
 import click
+
+from rlscaler_operator.generated import differs, write
 
 CRD_FILE = Path("crds/rlscalingpolicies.yaml")
 REFERENCE_FILE = Path("docs/policy-reference.md")
@@ -39,7 +39,7 @@ def crd() -> None:
 )
 def generate(output: Path) -> None:
     """Write the CustomResourceDefinition that the models describe."""
-    _write(output, _render_crd())
+    write(output, _render_crd())
 
 
 @crd.command()
@@ -52,7 +52,7 @@ def generate(output: Path) -> None:
 )
 def docs(output: Path) -> None:
     """Write the reference page of RLScalingPolicy."""
-    _write(output, _render_reference())
+    write(output, _render_reference())
 
 
 @crd.command()
@@ -61,31 +61,8 @@ def docs(output: Path) -> None:
 def check(crd_file: Path, reference_file: Path) -> None:
     """Exit with 1 and a diff where a generated file is not what the models describe."""
     stale = [
-        _differs(crd_file, _render_crd, "rlscaler crd generate"),
-        _differs(reference_file, _render_reference, "rlscaler crd docs"),
+        differs(crd_file, _render_crd, "rlscaler crd generate"),
+        differs(reference_file, _render_reference, "rlscaler crd docs"),
     ]
     if any(stale):
         raise SystemExit(1)
-
-
-def _write(output: Path, text: str) -> None:
-    if str(output) == "-":
-        click.echo(text, nl=False)
-        return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
-    click.echo(f"wrote {output}", err=True)
-
-
-def _differs(path: Path, render: Callable[[], str], remedy: str) -> bool:
-    """Whether the file differs from what is generated now; says how and what to do."""
-    committed = path.read_text(encoding="utf-8") if path.is_file() else ""
-    diff = list(
-        difflib.unified_diff(
-            committed.splitlines(keepends=True), render().splitlines(keepends=True), str(path), "generated"
-        )
-    )
-    if diff:
-        click.echo("".join(diff), nl=False)
-        click.echo(f"{path} is not what the models describe: run '{remedy}' and commit it", err=True)
-    return bool(diff)

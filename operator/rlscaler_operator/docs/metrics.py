@@ -1,0 +1,35 @@
+"""The page of the operator's own metrics, from the metrics themselves."""
+
+from __future__ import annotations
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from rlscaler_operator.docs.markdown import code, plain, table
+from rlscaler_operator.reporting.metrics import Metrics
+
+INTRODUCTION = """\
+# Metrics of the operator
+
+Served on `/metrics` of [`--metrics-port`](settings.md). `namespace` and `policy` name the RLScalingPolicy; its series
+go when it is deleted. A histogram has the series `_bucket`, `_sum` and `_count`. What a service has to export is on
+[another page](../metrics.md), what to alert on among [the alerts](alerts.md).
+
+"""
+
+SUFFIX = {"counter": "_total"}
+
+
+def render() -> str:
+    """The page as Markdown."""
+    rows = [_row(metric) for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase)]
+    return (
+        INTRODUCTION
+        + table(["name", "type", "labels", "meaning"], sorted(rows, key=lambda row: row[0].strip("`")))
+        + "\n"
+    )
+
+
+def _row(metric: MetricWrapperBase) -> tuple[str, str, str, str]:
+    (family,) = metric.describe()
+    labels = ", ".join(map(code, metric._labelnames))
+    return code(family.name + SUFFIX.get(family.type, "")), family.type, labels, plain(family.documentation)
