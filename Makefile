@@ -53,7 +53,7 @@ lock: $(STAMP) ## Update requirements/lock.txt from pyproject.toml
 
 .PHONY: clean
 clean: ## Remove .venv, caches of the tools and result folders (the built binaries stay: `rlscaler cluster clean`)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis results \
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis results site \
 	  rl/training_* rl/tailoring_* rl/evaluation_* rl/comparison_*
 
 ##@ The main job
@@ -111,6 +111,7 @@ rl-full-pipeline: rl-test rl-train rl-evaluate rl-compare ## Test, train, evalua
 generate: $(STAMP) ## Regenerate crds/ and the field reference from the models, and the stubs of KEDA's protocol
 	$(BIN)/rlscaler crd generate
 	$(BIN)/rlscaler crd docs
+	$(BIN)/rlscaler docs generate
 	cd operator && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
 	  rlscaler_operator/externalscaler/external_scaler.proto
 
@@ -126,6 +127,11 @@ lint: $(STAMP) ## Lint, types, layers, drift of generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/rlscaler crd check
+	$(BIN)/rlscaler docs check
+
+.PHONY: docs
+docs: $(STAMP) ## Build the documentation into site/; a link that leads nowhere fails it (ARGS="-d FOLDER")
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 .PHONY: test-unit
 test-unit: $(STAMP) ## Unit and property tests: no cluster
@@ -141,7 +147,7 @@ chaos: $(STAMP) ## Every fault on a real control plane: survived, time to recove
 	$(BIN)/pytest tests/chaos -m "" $(ARGS)
 
 .PHONY: test
-test: lint ## Everything CI runs: lint, unit, property, load and cluster tests
+test: lint docs ## Everything CI runs: lint, links of the documentation, unit, property, load and cluster tests
 	$(BIN)/rlscaler cluster build
 	$(BIN)/pytest
 
