@@ -8,7 +8,7 @@ down("mine")
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from rlscaler_devcluster.exceptions import DevClusterError, NotRunningError
 from rlscaler_devcluster.launcher import Options, healthy, layout_of
 from rlscaler_devcluster.processes import supported
 from rlscaler_devcluster.progress import Reporter
+from rlscaler_devcluster.realnode import images, namespace, packages
+from rlscaler_devcluster.realnode.node import DEFAULT_GPUS, KWOK, REAL
 from rlscaler_devcluster.state import ClusterState
-from rlscaler_devcluster.versions import ADAPTER, CONTROL_PLANE
+from rlscaler_devcluster.versions import ADAPTER, CONTROL_PLANE, REAL_NODE
 
 DEFAULT_NAME = "rlscaler"
 
@@ -47,6 +49,10 @@ class ClusterInfo:
     """Component -> pid."""
     start_seconds: float
     """How long starting took when it was started."""
+    node: str = KWOK
+    """'real' where containers run beside the pods that kwok plays."""
+    gateway_url: str | None = None
+    """Beside a real node: where the Gateway API's data plane takes requests."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -63,6 +69,8 @@ class ClusterInfo:
             "adapter": self.adapter,
             "processes": self.processes,
             "start_seconds": round(self.start_seconds, 2),
+            "node": self.node,
+            "gateway_url": self.gateway_url,
         }
 
     def add_scrape_target(self, job: str, *addresses: str, labels: Mapping[str, str] | None = None) -> Path:
@@ -91,6 +99,8 @@ def up(
     prometheus: bool = True,
     source: str | None = None,
     merge_kubeconfig: bool = False,
+    node: str | None = None,
+    real_gpus: int = DEFAULT_GPUS,
 ) -> ClusterInfo:
     """Start the cluster, or return it when it runs already. What a killed run left behind is cleaned first.
 
@@ -98,12 +108,15 @@ def up(
     cold_start_seconds: flavour -> (shortest, longest).
     adapter: serve GPU utilization from Prometheus to HorizontalPodAutoscalers (built the first time it is asked for).
     source: 'release' or 'build' instead of the usual order ('auto').
+    node: 'real' runs containers on a node `real-1` beside those that kwok plays (Linux, root and
+    `make e2e-packages`); None is what the running cluster has, else 'kwok'.
+    real_gpus: GPUs that the real node pretends to have.
     Raises DevClusterError with a remedy.
     """
     reporter = progress or Reporter()
-    if kubeconfig is not None and adapter:
+    if kubeconfig is not None and (adapter or node):
         raise DevClusterError(
-            "--adapter registers an API: it is not done to a cluster that you bring with --kubeconfig"
+            "--adapter and --node change a cluster: they are not done to one that you bring with --kubeconfig"
         )
     with locks.hold(f"cluster-{name}", reporter.say, f"another process that starts or stops {name}"):
         if kubeconfig is not None:
@@ -112,12 +125,22 @@ def up(
             raise DevClusterError(
                 "the control plane starts on Linux only; elsewhere bring a cluster (kind, minikube) with --kubeconfig"
             )
+        chosen = node or _node_of(state.load(name))
         options = Options(
-            gpu_nodes, gpus_per_node, cpu_nodes, dict(cold_start_seconds or {}), metrics_server, gateway_api
+            gpu_nodes,
+            gpus_per_node,
+            cpu_nodes,
+            dict(cold_start_seconds or {}),
+            metrics_server,
+            gateway_api,
+            chosen,
+            real_gpus,
         )
         cluster = _running(name, options, reporter)
         if cluster is None:
-            provided = binaries.provide(CONTROL_PLANE, reporter, source)
+            if chosen == REAL:
+                packages.require_node()
+            provided = binaries.provide((*CONTROL_PLANE, *(REAL_NODE if chosen == REAL else ())), reporter, source)
             definitions = gateway.manifests(reporter) if gateway_api else []
             cluster = launcher.start(name, options, provided, definitions, reporter.say)
         if adapter and cluster.process(ADAPTER) is None:
@@ -131,6 +154,11 @@ def _running(name: str, options: Options, reporter: Reporter) -> ClusterState | 
     """The healthy cluster of that name; None after cleaning whatever else is there."""
     cluster = state.load(name)
     if cluster is not None and cluster.managed and healthy(cluster):
+        if _node_of(cluster) != options.node:
+            raise DevClusterError(
+                f"cluster {name} runs with --node {_node_of(cluster)}: `rlscaler cluster down --name {name}` first, "
+                "or choose another --name"
+            )
         launcher.reconcile(cluster, options, reporter.say)
         return cluster
     if cluster is not None and not cluster.managed:
@@ -141,6 +169,10 @@ def _running(name: str, options: Options, reporter: Reporter) -> ClusterState | 
     if killed:
         reporter.say(f"cleaned {killed} processes that an earlier run of {name} left behind")
     return None
+
+
+def _node_of(cluster: ClusterState | None) -> str:
+    return str(cluster.options.get("node", KWOK)) if cluster else KWOK
 
 
 def down(name: str = DEFAULT_NAME) -> bool:
@@ -161,6 +193,26 @@ def status(name: str = DEFAULT_NAME) -> ClusterInfo:
             f"cluster {name} is not healthy ({ended}): `rlscaler cluster up --name {name}` cleans and starts it again"
         )
     return _info(cluster)
+
+
+def inside(name: str, command: Sequence[str]) -> list[str]:
+    """The command line that runs `command` in the network, mounts and processes of the cluster's real node.
+
+    Raises NotRunningError, or DevClusterError for a cluster without a real node.
+    """
+    cluster = state.load(name)
+    if cluster is None or _node_of(cluster) != REAL:
+        status(name)
+        raise DevClusterError(f"cluster {name} has no real node: start it with --node real")
+    return [*namespace.prefix(cluster), *command]
+
+
+def load_images(name: str, *archives: Path | str) -> list[str]:
+    """Import image archives (OCI or Docker, plain tar) into the real node; what containerd says of each.
+
+    Pods name the image as the archive does, with imagePullPolicy IfNotPresent. Raises DevClusterError.
+    """
+    return images.load(inside(name, ()), [Path(archive) for archive in archives])
 
 
 def names() -> list[str]:
@@ -192,4 +244,6 @@ def _info(cluster: ClusterState) -> ClusterInfo:
         cluster.process(ADAPTER) is not None,
         {record.name: record.pid for record in cluster.processes},
         cluster.start_seconds,
+        _node_of(cluster),
+        layout.gateway_url if cluster.process("traefik") else None,
     )

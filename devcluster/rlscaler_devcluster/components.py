@@ -1,4 +1,7 @@
-"""Command lines of the control plane's components. All of them listen on 127.0.0.1 only."""
+"""Command lines of the control plane's components. All of them listen on 127.0.0.1 only.
+
+Beside a real node they do so in its private network, where pods reach the API server at the node's address.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from rlscaler_devcluster.pki import Pki
 from rlscaler_devcluster.ports import HOST
+from rlscaler_devcluster.realnode.network import NODE_IP, POOL, SERVICE_RANGE
 
 PORTS = (
     "apiserver",
@@ -19,6 +23,7 @@ PORTS = (
     "metrics-server",
     "prometheus",
     "prometheus-adapter",
+    "gateway",
 )
 """One port each; chosen together, so that none is chosen twice."""
 
@@ -37,6 +42,8 @@ class Layout:
     ports: Mapping[str, int]
     binaries: Mapping[str, str]
     """Tool -> path of its binary."""
+    real: bool = False
+    """Whether a real node is beside the played ones."""
 
     @property
     def pki(self) -> Pki:
@@ -57,6 +64,11 @@ class Layout:
     def prometheus_url(self) -> str:
         """URL of Prometheus."""
         return f"http://{HOST}:{self.ports['prometheus']}"
+
+    @property
+    def gateway_url(self) -> str:
+        """URL of the Gateway's data plane beside a real node."""
+        return f"http://{HOST}:{self.ports['gateway']}"
 
     @property
     def targets_dir(self) -> Path:
@@ -100,14 +112,12 @@ def etcd(layout: Layout) -> list[str]:
 
 
 def kube_apiserver(layout: Layout) -> list[str]:
-    """RBAC and admission as upstream; request limits lifted; no endpoints for itself, which may not be loopback."""
+    """RBAC and admission as upstream; request limits lifted."""
     pki = layout.pki
     return [
         layout.binaries["kube-apiserver"],
         f"--etcd-servers=http://{HOST}:{layout.ports['etcd']}",
-        f"--bind-address={HOST}",
-        f"--advertise-address={HOST}",
-        "--endpoint-reconciler-type=none",
+        *_reached(layout),
         f"--secure-port={layout.ports['apiserver']}",
         f"--tls-cert-file={pki.admin_cert}",
         f"--tls-private-key-file={pki.admin_key}",
@@ -122,12 +132,28 @@ def kube_apiserver(layout: Layout) -> list[str]:
         f"--service-account-key-file={pki.service_account_key}",
         f"--service-account-signing-key-file={pki.service_account_key}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-        "--service-cluster-ip-range=10.96.0.0/16",
+        f"--service-cluster-ip-range={SERVICE_RANGE}",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged=true",
         "--max-requests-inflight=0",
         "--max-mutating-requests-inflight=0",
         "--enable-priority-and-fairness=false",
+    ]
+
+
+def _reached(layout: Layout) -> list[str]:
+    """From where the API server is reached, and how it reaches kubelets.
+
+    Without a real node it has no endpoints of its own: these may not be loopback.
+    """
+    if not layout.real:
+        return [f"--bind-address={HOST}", f"--advertise-address={HOST}", "--endpoint-reconciler-type=none"]
+    return [
+        "--bind-address=0.0.0.0",
+        f"--advertise-address={NODE_IP}",
+        f"--kubelet-client-certificate={layout.pki.admin_cert}",
+        f"--kubelet-client-key={layout.pki.admin_key}",
+        "--kubelet-preferred-address-types=InternalIP",
     ]
 
 
@@ -162,12 +188,17 @@ def kube_scheduler(layout: Layout) -> list[str]:
 
 
 def kwok(layout: Layout) -> list[str]:
-    """Plays every node and pod, and answers as every node's kubelet for metrics."""
+    """Plays every node that no kubelet plays, with its pods, and answers as their kubelet for metrics."""
+    played = (
+        ["--manage-all-nodes=false", f"--manage-nodes-with-label-selector=pool!={POOL}"]
+        if layout.real
+        else ["--manage-all-nodes=true"]
+    )
     return [
         layout.binaries["kwok"],
         f"--kubeconfig={layout.kubeconfig}",
         f"--config={layout.kwok_config}",
-        "--manage-all-nodes=true",
+        *played,
         f"--cidr={POD_CIDR}",
         f"--node-ip={HOST}",
         "--node-name=localhost",
@@ -180,7 +211,7 @@ def kwok(layout: Layout) -> list[str]:
 
 
 def metrics_server(layout: Layout) -> list[str]:
-    """Reads usage from kwok; the resolution is upstream's."""
+    """Reads usage from kwok and the kubelet; the resolution is upstream's."""
     return [
         layout.binaries["metrics-server"],
         "--kubelet-preferred-address-types=InternalIP",

@@ -32,6 +32,8 @@ _COLLECTIONS = {
     "ClusterRoleBinding": ("clusterrolebindings", False),
     "RoleBinding": ("rolebindings", True),
     "CustomResourceDefinition": ("customresourcedefinitions", False),
+    "EndpointSlice": ("endpointslices", True),
+    "GatewayClass": ("gatewayclasses", False),
 }
 """Kind -> (plural, namespaced) of what is applied here."""
 

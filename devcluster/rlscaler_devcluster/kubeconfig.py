@@ -23,18 +23,21 @@ def context_name(cluster: str) -> str:
 
 def admin(cluster: str, server: str, pki: Pki) -> dict[str, Any]:
     """A self-contained administrator's kubeconfig."""
+    return client(cluster, server, pki.ca_cert, pki.admin_cert, pki.admin_key)
+
+
+def client(cluster: str, server: str, authority: Path, certificate: Path, key: Path) -> dict[str, Any]:
+    """A self-contained kubeconfig of whoever a certificate names."""
     name = context_name(cluster)
 
     def embedded(path: Path) -> str:
         return base64.b64encode(path.read_bytes()).decode()
 
-    user = {"client-certificate-data": embedded(pki.admin_cert), "client-key-data": embedded(pki.admin_key)}
+    user = {"client-certificate-data": embedded(certificate), "client-key-data": embedded(key)}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": name, "cluster": {"server": server, "certificate-authority-data": embedded(pki.ca_cert)}}
-        ],
+        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": embedded(authority)}}],
         "users": [{"name": name, "user": user}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,

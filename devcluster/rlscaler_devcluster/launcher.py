@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ from rlscaler_devcluster.components import Layout
 from rlscaler_devcluster.exceptions import DevClusterError, StartError
 from rlscaler_devcluster.kube import KubeClient, wait_until
 from rlscaler_devcluster.readiness import api_available, nodes_schedulable, prometheus_ready, ready_api, settled
+from rlscaler_devcluster.realnode import cgroups, gateway, namespace
+from rlscaler_devcluster.realnode import node as real_node
+from rlscaler_devcluster.realnode.network import API_SERVICE_IP, NODE_IP, NODE_NAME
 from rlscaler_devcluster.state import ClusterState
 from rlscaler_devcluster.versions import ADAPTER
 
@@ -54,6 +58,14 @@ class Options:
     """Flavour -> range; missing flavours keep their default (stages.COLD_START_SECONDS)."""
     metrics_server: bool = True
     gateway_api: bool = True
+    node: str = real_node.KWOK
+    """'real' for a kubelet with containers beside the nodes that kwok plays."""
+    real_gpus: int = real_node.DEFAULT_GPUS
+    """GPUs that the real node pretends to have."""
+
+    def pools(self) -> list[dict[str, Any]]:
+        """The nodes that kwok plays."""
+        return nodes.pools(self.gpu_nodes, self.gpus_per_node, self.cpu_nodes, self.node == real_node.REAL)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the state file."""
@@ -64,13 +76,15 @@ class Options:
             "cold_start_seconds": {flavour: list(span) for flavour, span in self.cold_start_seconds.items()},
             "metrics_server": self.metrics_server,
             "gateway_api": self.gateway_api,
+            "node": self.node,
+            "real_gpus": self.real_gpus,
         }
 
 
 def layout_of(cluster: ClusterState) -> Layout:
     """The layout that a state file describes."""
     binaries = {tool: binary["path"] for tool, binary in cluster.binaries.items()}
-    return Layout(cluster.directory, cluster.ports, binaries)
+    return Layout(cluster.directory, cluster.ports, binaries, cluster.options.get("node") == real_node.REAL)
 
 
 def connect(cluster: ClusterState) -> KubeClient:
@@ -100,6 +114,7 @@ def clean(name: str, keep_logs: bool = False) -> int:
     directory = paths.cluster_dir(name)
     known = state.load(name)
     killed = processes.stop(known.processes if known else [], directory)
+    cgroups.remove(name)
     if known and known.merged_into:
         kubeconfig.unmerge(name, Path(known.merged_into), known.previous_context)
     if keep_logs:
@@ -155,10 +170,11 @@ def _start_once(
     layout = layout_of(cluster)
     cluster.kubeconfig, cluster.server = str(layout.kubeconfig), layout.server
     _write_files(name, layout, options)
-
-    def run(component: str, argv: list[str]) -> None:
-        cluster.record(processes.spawn(component, argv, cluster.directory))
-
+    imported = None
+    if layout.real:
+        say("opening the real node's namespace and importing its images")
+        imported = real_node.open_node(cluster, layout)
+    run = partial(namespace.spawn, cluster)
     say("starting etcd, the API server and Prometheus")
     run("etcd", components.etcd(layout))
     run("kube-apiserver", components.kube_apiserver(layout))
@@ -169,7 +185,9 @@ def _start_once(
         run("kube-controller-manager", components.kube_controller_manager(layout))
         run("kube-scheduler", components.kube_scheduler(layout))
         run("kwok", components.kwok(layout))
-        expected = nodes.pools(options.gpu_nodes, options.gpus_per_node, options.cpu_nodes)
+        if layout.real:
+            real_node.join(cluster, layout)
+        expected = options.pools()
         for manifest in expected:
             client.create(manifest)
         if options.metrics_server:
@@ -179,16 +197,27 @@ def _start_once(
             client.apply_all(gateway_manifests)
         say("waiting for nodes and controllers")
         for condition, what in (
-            (lambda: nodes_schedulable(client, len(expected)), "ready nodes"),
+            (lambda: nodes_schedulable(client, len(expected) + layout.real), "ready nodes"),
             (lambda: settled(client), "the controllers' first pass"),
             (lambda: prometheus_ready(layout.prometheus_url), "Prometheus's readiness"),
         ):
             wait_until(lambda check=condition: alive(cluster) and check(), what, START_TIMEOUT_SECONDS)  # type: ignore[misc]
+        if imported is not None:
+            _finish_real(cluster, layout, options, client)
+            imported.result(START_TIMEOUT_SECONDS)
         cluster.server_version = client.get("/version")["gitVersion"]
     cluster.phase = state.RUNNING
     cluster.start_seconds = time.monotonic() - began
     cluster.save()
     return cluster
+
+
+def _finish_real(cluster: ClusterState, layout: Layout, options: Options, client: KubeClient) -> None:
+    """What needs the registered node and the Gateway API's served definitions."""
+    real_node.add_gpus(client, options.real_gpus)
+    if options.gateway_api:
+        real_node.start_gateway(cluster, layout, client)
+        wait_until(lambda: alive(cluster) and gateway.accepted(client), "Traefik's readiness", START_TIMEOUT_SECONDS)
 
 
 def alive(cluster: ClusterState) -> bool:
@@ -204,7 +233,7 @@ def start_adapter(cluster: ClusterState, binary: Mapping[str, Mapping[str, str]]
     cluster.binaries |= {tool: dict(content) for tool, content in binary.items()}
     layout = layout_of(cluster)
     layout.adapter_rules.write_text(manifests.text("adapter-rules.yaml"))
-    cluster.record(processes.spawn(ADAPTER, components.prometheus_adapter(layout), cluster.directory))
+    namespace.spawn(cluster, ADAPTER, components.prometheus_adapter(layout))
     try:
         _register_adapter(cluster, layout)
     except BaseException:
@@ -227,7 +256,7 @@ def _register_adapter(cluster: ClusterState, layout: Layout) -> None:
 
 def reconcile(cluster: ClusterState, options: Options, say: Say) -> None:
     """Add the nodes that a running cluster lacks. Nodes are never taken away: pods may run on them."""
-    expected = nodes.pools(options.gpu_nodes, options.gpus_per_node, options.cpu_nodes)
+    expected = options.pools()
     with connect(cluster) as client:
         present = {node["metadata"]["name"] for node in client.get("/api/v1/nodes")["items"]}
         missing = [manifest for manifest in expected if manifest["metadata"]["name"] not in present]
@@ -242,7 +271,11 @@ def reconcile(cluster: ClusterState, options: Options, say: Say) -> None:
 
 def _write_files(name: str, layout: Layout, options: Options) -> None:
     """Certificates and configuration files."""
-    pki.create(layout.directory / "pki")
+    if layout.real:
+        pki.create(layout.directory / "pki", NODE_NAME, (NODE_IP, API_SERVICE_IP))
+    else:
+        pki.create(layout.directory / "pki")
     kubeconfig.write(layout.kubeconfig, kubeconfig.admin(name, layout.server, layout.pki))
     stages.write_config(layout.kwok_config, dict(options.cold_start_seconds))
-    prometheus.write_config(layout.prometheus_config, layout.targets_dir)
+    discovered = layout.kubeconfig if layout.real else None
+    prometheus.write_config(layout.prometheus_config, layout.targets_dir, discovered)

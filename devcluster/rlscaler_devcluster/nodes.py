@@ -10,6 +10,10 @@ CPU_CORES, MEMORY = "1000", "1Ti"
 """More than any test asks for: only GPUs are scarce."""
 
 
+FAKE_TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
+"""Beside a real node, so that a pod which is meant to run lands there unless it tolerates being played."""
+
+
 def node(name: str, pool: str, gpus: int = 0) -> dict[str, Any]:
     """A node of `pool`; with GPUs it carries the usual taint, so only pods that tolerate it land there."""
     capacity = {"cpu": CPU_CORES, "memory": MEMORY, "pods": str(PODS_PER_NODE)}
@@ -35,7 +39,10 @@ def node(name: str, pool: str, gpus: int = 0) -> dict[str, Any]:
     }
 
 
-def pools(gpu_nodes: int, gpus_per_node: int, cpu_nodes: int) -> list[dict[str, Any]]:
-    """gpu-1, gpu-2, ..., cpu-1, cpu-2, ..."""
-    gpu = [node(f"gpu-{index}", "gpu", gpus_per_node) for index in range(1, gpu_nodes + 1)]
-    return gpu + [node(f"cpu-{index}", "cpu") for index in range(1, cpu_nodes + 1)]
+def pools(gpu_nodes: int, gpus_per_node: int, cpu_nodes: int, beside_real: bool = False) -> list[dict[str, Any]]:
+    """gpu-1, gpu-2, ..., cpu-1, cpu-2, ...; with a taint of their own beside a real node."""
+    played = [node(f"gpu-{index}", "gpu", gpus_per_node) for index in range(1, gpu_nodes + 1)]
+    played += [node(f"cpu-{index}", "cpu") for index in range(1, cpu_nodes + 1)]
+    for manifest in played if beside_real else ():
+        manifest["spec"].setdefault("taints", []).append(FAKE_TAINT)
+    return played

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,9 @@ class Pki:
     proxy_cert: Path
     proxy_key: Path
     service_account_key: Path
+    node_cert: Path
+    """The real node's: its identity, and what its kubelet serves with."""
+    node_key: Path
 
     @classmethod
     def at(cls, directory: Path) -> Pki:
@@ -49,22 +53,31 @@ class Pki:
             directory / "front-proxy-client.crt",
             directory / "front-proxy-client.key",
             directory / "sa.key",
+            directory / "node.crt",
+            directory / "node.key",
         )
 
 
-def create(directory: Path) -> Pki:
-    """Write a new CA and its certificates; existing files are replaced. The CA's key is never written."""
+def create(directory: Path, node: str | None = None, addresses: Sequence[str] = ()) -> Pki:
+    """Write a new CA and its certificates; existing files are replaced. The CA's key is never written.
+
+    node: name of a real node, for which a certificate is made that the Node authorizer knows.
+    addresses: IP addresses beside 127.0.0.1 that the certificates are good for.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     pki = Pki.at(directory)
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_cert = _certificate("rlscaler-devcluster-ca", [], ca_key, None, ca_key)
     _write(pki.ca_cert, ca_cert.public_bytes(serialization.Encoding.PEM))
-    for cert_path, key_path, common_name, groups in (
+    signed = [
         (pki.admin_cert, pki.admin_key, "kubernetes-admin", ["system:masters"]),
         (pki.proxy_cert, pki.proxy_key, "front-proxy-client", []),
-    ):
+    ]
+    if node is not None:
+        signed.append((pki.node_cert, pki.node_key, f"system:node:{node}", ["system:nodes"]))
+    for cert_path, key_path, common_name, groups in signed:
         key = ec.generate_private_key(ec.SECP256R1())
-        cert = _certificate(common_name, groups, key, ca_cert, ca_key)
+        cert = _certificate(common_name, groups, key, ca_cert, ca_key, addresses)
         _write(cert_path, cert.public_bytes(serialization.Encoding.PEM))
         _write(key_path, _pem(key))
     _write(pki.service_account_key, _pem(rsa.generate_private_key(public_exponent=65537, key_size=2048)))
@@ -77,6 +90,7 @@ def _certificate(
     key: ec.EllipticCurvePrivateKey,
     issuer: x509.Certificate | None,
     issuer_key: ec.EllipticCurvePrivateKey,
+    addresses: Sequence[str] = (),
 ) -> x509.Certificate:
     """A certificate signed by `issuer`; self-signed CA when `issuer` is None."""
     now = datetime.datetime.now(datetime.UTC)
@@ -96,7 +110,7 @@ def _certificate(
     if issuer is not None:
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         hosts: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVICE_NAMES]
-        hosts.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        hosts += [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", *addresses)]
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         builder = builder.add_extension(

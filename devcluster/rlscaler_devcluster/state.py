@@ -63,7 +63,9 @@ class ClusterState:
         if (known := self.process(name)) is None:
             return
         if process := known.process():
-            process.kill()
+            # Inside a namespace the component is a child of the process that entered it.
+            for each in (*process.children(recursive=True), process):
+                each.kill()
             process.wait(timeout=10)
         self.processes = [record for record in self.processes if record.name != name]
         self.save()

