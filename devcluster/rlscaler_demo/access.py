@@ -16,18 +16,16 @@ from .settings import NAMESPACE
 
 Rule = dict[str, Any]
 
-CLUSTER_SCOPED = {"customresourcedefinitions", "namespaces"}
-OWN_NAMESPACE = {"leases"}
-"""Where a rule is granted goes by its resource; all others are granted in the namespace of the policies."""
+WHERE = {"ClusterRole": NAMESPACE, "Role": OPERATOR_NAMESPACE}
+"""Where each is granted: no right of the operator reaches beyond the namespace of the policies and its own."""
 
 
-def operator_rules() -> list[Rule]:
-    """The rules of the operator's own ClusterRole, which says all that it may ever do."""
+def operator_roles() -> list[Manifest]:
+    """The operator's own roles as they ship: what it does to workloads, and its Lease."""
     spec = find_spec("rlscaler_operator")
     assert spec is not None
     assert spec.submodule_search_locations
-    role = yaml.safe_load((Path(spec.submodule_search_locations[0]) / "rbac.yaml").read_text())
-    return list(role["rules"])
+    return list(yaml.safe_load_all((Path(spec.submodule_search_locations[0]) / "rbac.yaml").read_text()))
 
 
 def access() -> list[Manifest]:
@@ -37,29 +35,24 @@ def access() -> list[Manifest]:
         "kind": "ServiceAccount",
         "metadata": {"name": OPERATOR, "namespace": OPERATOR_NAMESPACE, "labels": PART_OF},
     }
-    rules = operator_rules()
     return [
         namespace(OPERATOR_NAMESPACE),
         account,
-        *_granted("ClusterRole", None, [rule for rule in rules if CLUSTER_SCOPED & {*rule["resources"]}]),
-        *_granted("Role", OPERATOR_NAMESPACE, [rule for rule in rules if OWN_NAMESPACE & {*rule["resources"]}]),
-        *_granted(
-            "Role", NAMESPACE, [rule for rule in rules if not (CLUSTER_SCOPED | OWN_NAMESPACE) & {*rule["resources"]}]
-        ),
+        *(thing for role in operator_roles() for thing in _granted(WHERE[role["kind"]], role["rules"])),
     ]
 
 
-def _granted(kind: str, where: str | None, rules: list[Rule]) -> list[Manifest]:
-    """A role and its binding to the operator's ServiceAccount."""
-    metadata = {"name": OPERATOR, "labels": PART_OF, **({"namespace": where} if where else {})}
+def _granted(where: str, rules: list[Rule]) -> list[Manifest]:
+    """A Role and its binding to the operator's ServiceAccount."""
+    metadata = {"name": OPERATOR, "labels": PART_OF, "namespace": where}
     group = "rbac.authorization.k8s.io"
     return [
-        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": rules},
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
         {
             "apiVersion": f"{group}/v1",
-            "kind": f"{kind}Binding",
+            "kind": "RoleBinding",
             "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": kind, "name": OPERATOR},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": OPERATOR},
             "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": OPERATOR_NAMESPACE}],
         },
     ]

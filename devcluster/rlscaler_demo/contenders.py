@@ -79,11 +79,11 @@ class Policy(Contender):
         child = self._supervisor.start("operator", self._command(health))
         self._supervisor.wait_until(child, lambda: answers(f"http://{HOST}:{health}/readyz"), READY_SECONDS)
 
-    def _command(self, health_port: int) -> list[str]:
+    def _command(self, port: int) -> list[str]:
         return [
             *(*RLSCALER, "operator", "run", "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE),
             *("--prometheus-url", str(self._cluster.prometheus_url), "--scrape-interval", str(SCRAPE_INTERVAL_SECONDS)),
-            *("--health-port", str(health_port), "--audit-log", str(self._results.audit)),
+            *("--metrics-port", str(port), "--audit-log", str(self._results.audit)),
             *("--lease-namespace", manifests.OPERATOR_NAMESPACE),
         ]
 

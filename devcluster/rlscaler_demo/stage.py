@@ -12,7 +12,6 @@ from rlscaler_devcluster.ports import HOST, pick
 from rlscaler_devcluster.progress import ConsoleReporter
 
 from . import manifests
-from .access import access
 from .contenders import RLSCALER, answers
 from .exceptions import DemoError
 from .kube import Json, Kube, KubeError, wait_until
@@ -81,7 +80,7 @@ class Cluster(AbstractContextManager["Cluster"]):
         ours = [found for name in OWN_NAMESPACES if (found := self._own_namespace(name))]
         if not ours:
             return
-        for thing in [*ours, manifests.gateway_class(), *(t for t in access() if t["kind"].startswith("ClusterRole"))]:
+        for thing in [*ours, manifests.gateway_class()]:
             self.kube.delete(thing)
         names = " and ".join(thing["metadata"]["name"] for thing in ours)
         wait_until(

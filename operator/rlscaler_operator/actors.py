@@ -62,6 +62,11 @@ class Actors:
         actor, error = self._named(policy)
         return actor or policy.actor, error
 
+    def bundled_trouble(self) -> str:
+        """Why the bundled network cannot be used; empty = it is loaded."""
+        self._ppo.refresh()
+        return "" if self._ppo.actor is not None else str(self._ppo.error)
+
     def pending(self, policy: Policy) -> bool:
         """Is its source being read for the first time?"""
         name = _config_map(policy)

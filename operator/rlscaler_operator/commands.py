@@ -11,11 +11,16 @@ from typing import Any
 import click
 
 from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.installation.commands import release, verify
 
 
 @click.group()
 def operator() -> None:
     """Run the operator."""
+
+
+operator.add_command(verify)
+operator.add_command(release)
 
 
 @operator.command()
@@ -24,10 +29,8 @@ def operator() -> None:
 @click.option("--prometheus-url", help="Prometheus of policies that name none.")
 @click.option("--allow-prometheus-url", "allowed_prometheus_urls", multiple=True, help="URL that policies may name.")
 @click.option("--scrape-interval", "scrape_interval_seconds", type=float, help="Seconds between two scrapes.")
-@click.option("--metrics-port", type=int, help="Serve the operator's own metrics on this port.")
-@click.option("--metrics-host", help="Address of the metrics endpoint.")
-@click.option("--health-port", type=int, help="Serve /healthz and /readyz on this port.")
-@click.option("--health-host", help="Address of the health endpoint.")
+@click.option("--metrics-port", type=int, help="Serve /metrics, /healthz and /readyz on this port.")
+@click.option("--metrics-host", help="Address of that port.")
 @click.option("--external-scaler-port", type=int, help="Serve KEDA's external scaler protocol on this port.")
 @click.option("--external-scaler-host", help="Address of the external scaler.")
 @click.option(
@@ -40,6 +43,7 @@ def operator() -> None:
 @click.option("--lease-name", help="Name of the Lease.")
 @click.option("--lease-seconds", type=float, help="How long a silent holder keeps the Lease.")
 @click.option("--shards", type=int, help="Parts that the policies are split into, one operator each.")
+@click.option("--pod-deletion-cost", is_flag=True, default=None, help="Mark idle pods before a pool shrinks.")
 @click.option("--model-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder of ppo.onnx and ppo.json.")
 @click.option("--policy-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder of spec.policy.path.")
 @click.option("--reload-seconds", type=float, help="How often named ConfigMaps and Secrets are looked at again.")

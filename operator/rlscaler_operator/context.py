@@ -9,9 +9,13 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any, Protocol, Self
 
+import kopf
+
 from rlscaler_operator.api import GROUP, PLURAL, VERSION
+from rlscaler_operator.apis import HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, OptionalApis
 from rlscaler_operator.engine import Engine
 from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.health import Health
 from rlscaler_operator.kube import Kube, listed, load_configuration
 from rlscaler_operator.reporting.server import serve
 from rlscaler_operator.settings import Settings
@@ -38,7 +42,11 @@ class Context:
     def __init__(self, settings: Settings, kube: Kube) -> None:
         self.settings, self.kube = settings, kube
         self.shards = Shards(kube, settings)
-        self.engine = Engine(settings, kube, self.shards)
+        self.synced = False
+        """Has everything that is watched been read, and is it followed?"""
+        self.health = Health({"watches": self._watches, "policy": lambda: self.engine.bundled_trouble()})
+        self.engine = Engine(settings, kube, self.shards, self.health.turn)
+        self.apis = OptionalApis(kube, self.read_optional, self.drop_optional)
         self.stop = asyncio.Event()
         """Set where a part of the operator has failed; everything ends then."""
         self.failure: BaseException | None = None
@@ -91,15 +99,32 @@ class Context:
             self.put_deployment(body, deleted=False)
         async for body in listed(self.kube, namespaces, "autoscaling/v2", "horizontalpodautoscalers"):
             self.put_autoscaler("HorizontalPodAutoscaler", body, deleted=False)
-        async for body in listed(self.kube, namespaces, "keda.sh/v1alpha1", "scaledobjects", optional=True):
-            self.put_autoscaler("ScaledObject", body, deleted=False)
-        async for body in listed(self.kube, namespaces, "gateway.networking.k8s.io/v1", "httproutes", optional=True):
-            self.put_route(body, deleted=False)
+        for resource in OPTIONAL:
+            await self.read_optional(resource)
         async for body in listed(self.kube, namespaces, f"{GROUP}/{VERSION}", PLURAL):
             self.put_policy(body, deleted=False)
 
-    def ready(self) -> bool:
-        return self.shards.held and self.failure is None
+    async def read_optional(self, resource: kopf.Resource) -> None:
+        """Read all objects of an API that may not be installed. Raises OperatorError."""
+        version = f"{resource.group}/{resource.version}"
+        async for body in listed(self.kube, self.settings.namespaces, version, resource.plural, optional=True):
+            if resource == SCALED_OBJECTS:
+                self.put_autoscaler("ScaledObject", body, deleted=False)
+            else:
+                self.put_route(body, deleted=False)
+
+    def drop_optional(self, resource: kopf.Resource) -> None:
+        """Forget all objects of an API that was removed."""
+        if resource == HTTP_ROUTES:
+            self.engine.cache.routes.clear()
+        else:
+            self.engine.cache.drop_autoscalers("ScaledObject")
+        self.engine.wake()
+
+    def _watches(self) -> str:
+        if self.failure is not None:
+            return f"the operator is ending: {self.failure}"
+        return "" if self.synced else "objects are being read for the first time"
 
     def watch(self, task: asyncio.Task[None]) -> None:
         """End everything where `task` fails."""
@@ -120,7 +145,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         kube = Kube(await load_configuration(settings), reload=partial(load_configuration, settings))
         stack.push_async_callback(kube.close)
         context = Context(settings, kube)
-        await serve(settings, context.engine.metrics, context.ready, stack)
+        await serve(settings, context.engine.metrics, context.health, stack)
         await context.prime()
         if settings.external_scaler_port is not None:
             await _serve_keda(settings, context.engine, stack)
@@ -128,6 +153,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         parts: dict[str, Part] = {
             "config maps": engine.config_maps,
             "secrets": engine.secrets,
+            "apis": context.apis,
             "sweep": Sweep(kube, engine.registry, settings.namespaces, engine.forget),
             "lease": context.shards,
             "engine": engine,

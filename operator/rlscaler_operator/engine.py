@@ -6,12 +6,14 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from rlscaler_operator.actors import Actors
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.deletion import Deletion
+from rlscaler_operator.actuation.idle import IdlePods
+from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.judge import Judge
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lanes import Lanes
@@ -43,8 +45,11 @@ STOP_SECONDS = 2.0
 class Engine:
     """Runs all policies of the shards whose Leases this process holds."""
 
-    def __init__(self, settings: Settings, kube: Kube, shards: Shards) -> None:
-        self.settings, self.shards = settings, shards
+    def __init__(
+        self, settings: Settings, kube: Kube, shards: Shards, turned: Callable[[], None] = lambda: None
+    ) -> None:
+        """`turned` is called each time that the loop comes round."""
+        self.settings, self.shards, self._turned = settings, shards, turned
         self.cache, self.registry, self.metrics = WatchCache(), Registry(), Metrics()
         lanes = Lanes(settings.write_concurrency)
         kube.on_back_off = lanes.back_off
@@ -55,6 +60,7 @@ class Engine:
         self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
         self._actors = Actors(settings, self.config_maps)
         self._deletion = Deletion(kube, shards, self.cache, self.events, settings)
+        idle = IdlePods(kube, lanes, self.cache, self._ask, settings.write_timeout_seconds)
         self.ticker = Ticker(
             settings,
             shards,
@@ -63,7 +69,7 @@ class Engine:
             self.metrics,
             self._actors,
             Judge(kube, self.cache, self.registry),
-            Actuator(kube, shards, lanes, self.cache, settings),
+            Actuator(kube, shards, lanes, self.cache, settings, idle if settings.pod_deletion_cost else None),
             self.reporter,
             self._launch,
         )
@@ -74,6 +80,10 @@ class Engine:
         self._terms: dict[int, int] = {}
         """The terms that policies were last adopted in."""
         self.metrics.window.set(settings.window_seconds)
+
+    def bundled_trouble(self) -> str:
+        """Why the bundled policy cannot be used; empty = it is loaded."""
+        return self._actors.bundled_trouble()
 
     def wake(self, deployment: Key | None = None) -> None:
         """Something changed: look at the due times again; policies of `deployment` are due for a sensing tick."""
@@ -88,6 +98,8 @@ class Engine:
         old = self.registry.get((metadata.get("namespace", ""), metadata["name"]))
         before = old and (old.generation, pauses(old.annotations))
         policy = self.registry.put(body)
+        if before and before[0] != policy.generation:
+            self.metrics.forget(*policy.key)
         if before and before != (policy.generation, pauses(policy.annotations)) and policy.schedule is not None:
             policy.schedule.hurry(time.monotonic())
             policy.breaker.succeeded()
@@ -105,8 +117,10 @@ class Engine:
         """Until cancelled; then wait a little for the ticks under way."""
         try:
             while True:
+                self._turned()
                 self._wake.clear()
                 self._take_over()
+                self.metrics.turns.inc()
                 self.metrics.leader.set(bool(self._acting))
                 self.metrics.policies.set(len(self.registry))
                 if self._acting:
@@ -124,6 +138,8 @@ class Engine:
     def _take_over(self) -> None:
         """In a new term of a shard, nothing that was remembered from an earlier one counts any more."""
         self._acting = self.shards.holds()
+        if len(self._acting) < self.shards.number:
+            self.metrics.keep(lambda key: self.shards.shard(key) in self._acting)
         if new := {shard for shard, term in self._acting.items() if self._terms.get(shard) != term}:
             self._terms |= self._acting
             number = self.registry.adopt_again(lambda key: self.shards.shard(key) in new)
@@ -197,6 +213,13 @@ class Engine:
         except TimeoutError:
             return
         await asyncio.sleep(max(0.0, now + shortest - time.monotonic()))
+
+    async def _ask(self, policy: Policy, promql: str) -> list[dict[str, Any]]:
+        """The series of one query at a policy's Prometheus. Raises MetricsError."""
+        access = self._access(policy)
+        if access is None:
+            raise MetricsError("its credential is being read for the first time")
+        return await self.ticker.sources.instant(access, promql)
 
     def _access(self, policy: Policy) -> Access | None:
         return access_of(policy, self.settings, self.secrets)

@@ -52,6 +52,7 @@ class Judge:
         findings.promotion = policy.promotion
         if outcome is not None:
             self._judge_outcome(policy, outcome, findings)
+        findings.limits += self._rollouts(policy)
         if policy.actor is not None and policy.actor_error is not None:
             text = f"{policy.actor_error}; the model that was loaded before goes on"
             findings.model = Problem(policy.actor_error.reason, text)
@@ -79,6 +80,18 @@ class Judge:
         )
         problems += [Problem(reading.reason, f"{signal} is unknown: {reading.message}") for signal, reading in missing]
         return problems
+
+    def _rollouts(self, policy: Policy) -> list[Problem]:
+        found = policy.found(self._cache)
+        return [
+            Problem(
+                "RolloutInProgress",
+                f"Deployment {name} is being rolled out: nothing is scaled down until its old pods are gone; see "
+                f"kubectl -n {policy.key[0]} rollout status deployment/{name}",
+            )
+            for name, deployment in zip(filter(None, policy.deployments), found.values(), strict=True)
+            if deployment is not None and deployment.rolling
+        ]
 
     async def _conflict(self, policy: Policy, claims: Mapping[Key, list[Claim]], findings: Findings) -> Conflict | None:
         claim = policy.claim()

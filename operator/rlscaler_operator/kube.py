@@ -47,14 +47,17 @@ Timeout = float | Callable[[], float]
 """Seconds, or what tells them at the moment that they start to count."""
 
 
-async def load_configuration(settings: Settings) -> Configuration:
-    """Address and credentials of the API server.
+async def load_configuration(settings: Settings, context: str | None = None) -> Configuration:
+    """Address and credentials of the API server; `context` of the kubeconfig in place of its current one.
 
     Raises OperatorError that names the file when there are none.
     """
     configuration = Configuration()
     try:
-        if settings.kubeconfig is None:
+        if context is not None:
+            file = None if settings.kubeconfig is None else str(settings.kubeconfig)
+            await load_kube_config(config_file=file, context=context, client_configuration=configuration)
+        elif settings.kubeconfig is None:
             try:
                 load_incluster_config(client_configuration=configuration)
             except ConfigException:
@@ -218,8 +221,8 @@ async def listed(
                 if error.status == 404 and optional:
                     return
                 what = f"cannot list {plural}: {error}"
-                hint = "; apply crds/ first" if error.status == 404 else ""
-                raise OperatorError(what + hint) from error
+                hint = {404: "; apply crds/ first", 403: "; grant what docs/operator-permissions.md lists"}
+                raise OperatorError(what + hint.get(error.status, "")) from error
             for body in page.get("items", ()):
                 yield body
             token = page.get("metadata", {}).get("continue")

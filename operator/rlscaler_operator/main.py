@@ -7,7 +7,6 @@ status, finalizer and lease are the engine's.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from typing import Any
 
@@ -15,6 +14,7 @@ import kopf
 
 from rlscaler_operator.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.context import Context, running
+from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.kube import connection
 from rlscaler_operator.settings import Settings
 
@@ -49,6 +49,7 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.watching.connect_timeout = 10
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = BACKOFF_SECONDS
+    settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.process.ultimate_exiting_timeout = 30
 
@@ -91,15 +92,25 @@ async def run(settings: Settings) -> None:
             asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
         failed = asyncio.create_task(context.stop.wait(), name="stop")
         operator = kopf.operator(
-            standalone=True, clusterwide=not settings.namespaces, namespaces=settings.namespaces, memo=context
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            insights=context.apis.insights,
+            memo=context,
         )
         handlers = asyncio.create_task(operator, name="kopf")
+        context.synced = True
         await asyncio.wait({failed, handlers}, return_when=asyncio.FIRST_COMPLETED)
+        context.synced = False
         failed.cancel()
         if not handlers.done():
             handlers.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await handlers
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:
+            raise OperatorError(f"watching ended: {error}") from error
 
 
 def _context(memo: Any) -> Context:

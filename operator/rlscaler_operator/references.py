@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ LOAD_SECONDS = 20.0
 """Longest time for making something of an object: a model may be an endless computation."""
 
 CONCURRENCY = 4
+
+_ACCOUNT = re.compile(r'"system:serviceaccount:(?P<namespace>[^:"]+):(?P<name>[^:"]+)"')
+"""Who was refused, in the API server's words."""
 
 T = TypeVar("T")
 
@@ -161,9 +165,22 @@ class References(Generic[T]):
         if error.status == 404:
             return self._source.error(f"{self._called(name)} does not exist: {self._source.remedy}", reason)
         if error.status == 403:
-            text = f"{self._called(name)} may not be read by the operator: grant it the verb get ({error})"
+            text = f"{self._called(name)} may not be read by the operator; {self._grant(name, error)}"
             return self._source.error(text, reason)
         return self._source.error(f"{self._called(name)} cannot be read: {error}", error.reason)
+
+    def _grant(self, name: Name, error: KubeError) -> str:
+        """The command that grants this one object and no other; the API server's answer says whom."""
+        account = _ACCOUNT.search(str(error))
+        if account is None:
+            return f"grant the operator's ServiceAccount the verb get ({error})"
+        role = f"rlscaler-{self._source.kind.lower()}-{name.name}"
+        verb = f"--verb=get --resource={self._source.plural} --resource-name={name.name}"
+        return (
+            f"grant it with: kubectl create role {role} -n {name.namespace} {verb} && "
+            f"kubectl create rolebinding {role} -n {name.namespace} --role={role} "
+            f"--serviceaccount={account['namespace']}:{account['name']}"
+        )
 
     def _called(self, name: Name) -> str:
         return f"{self._source.kind} {name.namespace}/{name.name}"

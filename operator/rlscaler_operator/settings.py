@@ -7,12 +7,17 @@ import socket
 import uuid
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 SCRAPES_PER_WINDOW = 4
 """A rate over fewer scrapes swings with their timing and goes blind when a single one is missed."""
+
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet puts a pod's own credentials and namespace."""
 
 
 class Settings(BaseSettings):
@@ -58,16 +63,11 @@ class Settings(BaseSettings):
     """How often the ConfigMaps and Secrets that policies name are looked at again."""
 
     metrics_host: str = "127.0.0.1"
-    """Address that the operator's own metrics are served on."""
+    """Address that `/metrics`, `/healthz` and `/readyz` are served on; in a pod `0.0.0.0` or `::`."""
 
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
-    """Port of the operator's own metrics; default: not served."""
-
-    health_host: str = "127.0.0.1"
-    """Address of the health endpoint."""
-
-    health_port: int | None = Field(default=None, ge=0, le=65535)
-    """Port of `/healthz` (alive) and `/readyz` (alive and holding the lease); default: not served."""
+    """Port of the operator's own metrics and of its probes: `/metrics`, `/healthz` (the loop turns) and `/readyz`
+    (watches in sync and the bundled policy loaded, on a standby too); default: not served."""
 
     external_scaler_host: str = "127.0.0.1"
     """Address of the external scaler for KEDA."""
@@ -91,8 +91,8 @@ class Settings(BaseSettings):
     lease_name: str = "rlscaler"
     """Name of the coordination.k8s.io Lease; operators with the same Lease never act at the same time."""
 
-    lease_namespace: str = "default"
-    """Namespace of the Lease."""
+    lease_namespace: str = Field(default_factory=lambda: own_namespace())
+    """Namespace of the Lease; default: the pod's own, outside of a cluster `default`."""
 
     lease_seconds: float = Field(default=10.0, ge=2, le=300)
     """How long a holder that says nothing keeps the Lease. It renews every fifth of that, and another operator acts at
@@ -110,6 +110,10 @@ class Settings(BaseSettings):
 
     write_concurrency: int = Field(default=8, ge=1, le=256)
     """Requests under way at the same time. Replicas go before statuses and Events."""
+
+    pod_deletion_cost: bool = False
+    """Mark the idlest pods with `controller.kubernetes.io/pod-deletion-cost` before a pool shrinks, so that they go
+    first. Needs the right to patch pods (`rbac-optional.yaml`)."""
 
     policy_deadline_seconds: float = Field(default=30.0, ge=1)
     """Longest time for writing and reporting one policy's tick."""
@@ -144,5 +148,17 @@ class Settings(BaseSettings):
 
 
 def _within(url: str, prefix: str) -> bool:
+    """A path that leads out of the prefix again, plainly or escaped, is not within it."""
     prefix = prefix.rstrip("/")
-    return url.rstrip("/") == prefix or url.startswith(prefix + "/")
+    if url.rstrip("/") == prefix:
+        return True
+    path = unquote(urlsplit(url).path)
+    return url.startswith(prefix + "/") and not {".", ".."} & set(path.replace("\\", "/").split("/"))
+
+
+def own_namespace() -> str:
+    """Of the pod; outside of a cluster `default`."""
+    try:
+        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"

@@ -19,6 +19,7 @@ from rlscaler_operator.judge import Judge
 from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.objectives import Objectives
 from rlscaler_operator.reporting.report import Reporter
 from rlscaler_operator.reporting.stabilization import restore, restore_placement
 from rlscaler_operator.schedule import Due
@@ -71,6 +72,7 @@ class Ticker:
         self._actuator, self._reporter, self._launch = actuator, reporter, launch
         self.sources = Sources(settings.prometheus_timeout_seconds)
         self.shadows = Shadows(settings.window_seconds)
+        self._objectives = Objectives(settings, metrics)
         self._epoch = time.time() - time.monotonic()
 
     async def run(self, access: Access, items: list[Item]) -> None:
@@ -87,16 +89,18 @@ class Ticker:
                     policy.schedule.done(due, time.monotonic())
         seconds = {"sense": time.monotonic() - began}
         work: list[tuple[Policy, Entry | None, Exception | None]] = []
-        async for policy, due in _in_chunks(items):
-            try:
-                work.append((policy, self.prepare(policy, due, answers), None))
-            except Exception as error:
-                work.append((policy, None, error))
+        with self._metrics.stage("prepare"):
+            async for policy, due in _in_chunks(items):
+                try:
+                    work.append((policy, self.prepare(policy, due, answers), None))
+                except Exception as error:
+                    work.append((policy, None, error))
         began = time.monotonic()
-        outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
+        with self._metrics.stage("decide"):
+            outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
         seconds["decide"] = time.monotonic() - began
-        self._metrics.decide_seconds.observe(seconds["decide"])
-        await self._compare(access, [(policy, entry) for policy, entry, _ in work if entry is not None])
+        with self._metrics.stage("compare"):
+            await self._compare(access, [(policy, entry) for policy, entry, _ in work if entry is not None])
         claims = self._registry.claims()
         async for policy, entry, failure in _in_chunks(work):
             outcome = None if entry is None else next(outcomes)
@@ -117,6 +121,9 @@ class Ticker:
         due = self.shadows.due_for_calibration([item.policy for item in here], self._epoch + time.monotonic())
         if due:
             self._launch([], self._calibrate(access, due))
+        late = self._objectives.due([item.policy for item in here], time.monotonic())
+        if late:
+            self._launch([], self._objectives.count(self.sources, access, late))
 
     async def _calibrate(self, access: Access, policies: list[Policy]) -> None:
         try:
@@ -132,7 +139,7 @@ class Ticker:
         queries = batch(
             [p.subject for p in policies], self._settings.window_seconds, self._settings.resource_window_seconds
         )
-        with self._metrics.sense_seconds.time():
+        with self._metrics.stage("sense"):
             return await self.sources.ask(access, queries)
 
     def prepare(self, policy: Policy, due: Due, answers: Answers) -> Entry | None:
@@ -158,6 +165,7 @@ class Ticker:
             (ready[0], ready[1]),
             policy.annotations,
             self._pending(policy),
+            any(d.rolling for d in present if d is not None),
         )
         policy.learned = learned(policy, self._cache)
         policy.actor, policy.actor_error = self._actors.get(policy)
@@ -205,7 +213,7 @@ class Ticker:
             policy.generation,
             sorted(item for item in policy.annotations.items() if item[0] != ANNOTATION),
             tuple(policy.finalizers),
-            [(d.replicas, d.ready, d.uid, d.manager, d.deleting) if d else None for d in deployments],
+            [(d.replicas, d.ready, d.uid, d.manager, d.deleting, d.rolling) if d else None for d in deployments],
             [self._cache.autoscaler_of(namespace, name) for name in names],
             [(r.reason, r.age_seconds > limit) for r in policy.readings.values()],
             self._cache.routes.get(backends[0]) if backends else None,
@@ -235,7 +243,7 @@ class Ticker:
             policy.breaker.succeeded()
         else:
             self._reporter.unfinished(policy, outcome)
-            self._metrics.errors.labels(*policy.key).inc()
+            self._metrics.of(*policy.key)(self._metrics.errors).inc()
             policy.breaker.failed(time.monotonic())
 
     async def _finish(
@@ -244,7 +252,8 @@ class Ticker:
         """False where something failed that is not the user's to correct."""
         error = error or (outcome.error if outcome is not None else None)
         decided = outcome is not None and outcome.decision is not None and error is None
-        findings = await self._judge.look(policy, outcome, claims)
+        with self._metrics.stage("judge"):
+            findings = await self._judge.look(policy, outcome, claims)
         signature = self._signature(policy, outcome) if decided and outcome is not None else None
         applied = None
         if error is not None:
@@ -254,9 +263,11 @@ class Ticker:
             policy.state = outcome.state
             may = writes(policy.spec.mode, policy.promotion) and findings.conflict is None
             if may and self._still(policy, outcome):
-                applied = await self._actuator.apply(policy, outcome.decision)
+                with self._metrics.stage("write"):
+                    applied = await self._actuator.apply(policy, outcome.decision)
                 findings.placement_problem = applied.placement_problem
-        written = await self._reporter.report(policy, findings, outcome, applied, policy.found(self._cache))
+        with self._metrics.stage("report"):
+            written = await self._reporter.report(policy, findings, outcome, applied, policy.found(self._cache))
         in_force = applied is None or (applied.complete and applied.placement_problem is None)
         if written and in_force and findings.conflict is None:
             policy.settled = signature

@@ -31,6 +31,8 @@ class Load:
     """How far the clock is ahead that dates the samples."""
     paths: int = 0
     """Further series of the arrivals, told apart by a label `path`, as a careless release brings them."""
+    busy: dict[str, float] = field(default_factory=dict)
+    """Requests in flight at single pods, by their names."""
     _received: float = 0.0
     _at: float = field(default_factory=time.time)
     _frozen: str = ""
@@ -73,6 +75,8 @@ class Load:
             for resource, value in (("cpu", cores), ("memory", memory)):
                 labels = f'{pod},container="app",resource="{resource}",unit="x"'
                 yield f"kube_pod_container_resource_requests{{{labels}}} {value}"
+        for name, requests in self.busy.items():
+            yield f'inference_requests_in_flight{{namespace="{self.namespace}",pod="{name}"}} {requests}'
         gpu = 100 * self.rate / 2 / RPS["gpu"]
         yield f'DCGM_FI_DEV_GPU_UTIL{{namespace="{self.namespace}",pod="{self.service}-gpu-6b7f-abcde",gpu="0"}} {gpu}'
 

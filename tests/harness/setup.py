@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.harness.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def install(kube: KubeClient) -> None:
@@ -28,25 +30,60 @@ def install(kube: KubeClient) -> None:
     until(lambda: kube.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingpolicies"))
 
 
-def permit(kube: KubeClient) -> None:
-    """A service account with the permissions that ship with the operator, and no others."""
-    rbac = yaml.safe_load((Path(rlscaler_operator.__file__).parent / "rbac.yaml").read_text())
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    account = {"kind": "ServiceAccount", "name": "rlscaler", "namespace": "default"}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": rbac["metadata"]["name"]}
-    kube.request("POST", f"{group}/clusterroles", rbac)
-    kube.request("POST", ACCOUNTS, {"metadata": {"name": "rlscaler"}})
-    binding = {"metadata": {"name": "rlscaler-operator"}, "roleRef": role, "subjects": [account]}
-    kube.request("POST", f"{group}/clusterrolebindings", binding)
+def shipped_roles() -> dict[str, dict[str, Any]]:
+    """Every role that ships with the operator, by name."""
+    folder = Path(rlscaler_operator.__file__).parent
+    texts = [(folder / name).read_text() for name in ("rbac.yaml", "rbac-optional.yaml")]
+    return {role["metadata"]["name"]: role for text in texts for role in yaml.safe_load_all(text)}
 
 
-def token(kube: KubeClient, bound_to: dict[str, Any] | None = None) -> str:
-    """A token of the operator's service account; one that is bound to an object ends with it."""
+def permit(kube: KubeClient, account: str = "rlscaler", namespace: str | None = None) -> None:
+    """A service account with the permissions that ship with the operator, and no others.
+
+    They reach the whole cluster, or only `namespace` and the Lease's.
+    """
+    roles = shipped_roles()
+    kube.request("POST", ACCOUNTS, {"metadata": {"name": account}})
+    grant(kube, account, "operator", roles["rlscaler-operator"]["rules"], namespace)
+    grant(kube, account, "lease", roles["rlscaler-lease"]["rules"] + roles["rlscaler-shards"]["rules"], "default")
+
+
+def grant(kube: KubeClient, account: str, what: str, rules: list[Any], namespace: str | None = None) -> None:
+    """A role for the service account of namespace default, and its binding; without `namespace` for the cluster."""
+    name, kind = f"{account}-{what}", "ClusterRole" if namespace is None else "Role"
+    collection = f"{RBAC}/{'' if namespace is None else f'namespaces/{namespace}/'}{kind.lower()}"
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "default"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    kube.request("POST", f"{collection}s", {"metadata": {"name": name}, "rules": rules})
+    binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+    kube.request("POST", f"{collection}bindings", binding)
+
+
+def obey(kube: KubeClient, message: str) -> None:
+    """Do what the two kubectl commands in a message say: create a Role for one object, and bind it."""
+    commands = message[message.index("kubectl") :].split(" && ")
+    role, binding = (shlex.split(command)[3:] for command in commands)
+    options = dict(word[2:].split("=", 1) for word in (*role, *binding) if word.startswith("--"))
+    name, namespace = role[0], role[role.index("-n") + 1]
+    assert (binding[0], binding[binding.index("-n") + 1], options["role"]) == (name, namespace, name)
+    rule = {"apiGroups": [""], "resources": [options["resource"]], "verbs": [options["verb"]]}
+    collection = f"{RBAC}/namespaces/{namespace}"
+    rules = [rule | {"resourceNames": [options["resource-name"]]}]
+    kube.request("POST", f"{collection}/roles", {"metadata": {"name": name}, "rules": rules})
+    of, account = options["serviceaccount"].split(":")
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": of}
+    body = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+    kube.request("POST", f"{collection}/rolebindings", body)
+
+
+def token(kube: KubeClient, bound_to: dict[str, Any] | None = None, account: str = "rlscaler") -> str:
+    """A token of an operator's service account; one that is bound to an object ends with it."""
     spec: dict[str, Any] = {"expirationSeconds": 7200}
     if bound_to is not None:
         spec["boundObjectRef"] = bound_to
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    answer: str = kube.request("POST", f"{ACCOUNTS}/rlscaler/token", request)["status"]["token"]
+    answer: str = kube.request("POST", f"{ACCOUNTS}/{account}/token", request)["status"]["token"]
     return answer
 
 

@@ -22,6 +22,7 @@ class World:
             "horizontalpodautoscalers": "/apis/autoscaling/v2",
             "httproutes": "/apis/gateway.networking.k8s.io/v1",
             "events": "/api/v1",
+            "pods": "/api/v1",
         }
         parts = [roots[plural], "namespaces", self.namespace, plural, name, subresource]
         return "/".join(part for part in parts if part)
@@ -89,6 +90,11 @@ class World:
 
     def replicas(self, service: str) -> tuple[int, int]:
         return tuple(self.get("deployments", f"{service}-{pool}")["spec"]["replicas"] for pool in ("gpu", "cpu"))
+
+    def pods(self, deployment: str) -> list[dict[str, Any]]:
+        """Those that are not on their way out."""
+        items = self.kube.request("GET", f"{self.path('pods')}?labelSelector=app%3D{deployment}")["items"]
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
     def condition(self, policy: str, type_: str) -> tuple[str, str]:
         conditions = self.get("rlscalingpolicies", policy).get("status", {}).get("conditions", [])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from rlscaler_operator.actuation.idle import IdlePods
 from rlscaler_operator.actuation.ownership import ForeignWrites
 from rlscaler_operator.actuation.restore import FINALIZER, ensure_finalizer
 from rlscaler_operator.actuation.routes import (
@@ -60,8 +61,17 @@ class Applied:
 class Actuator:
     """Writes decisions; replicas and routes before anything that is only read by people."""
 
-    def __init__(self, kube: Kube, shards: Shards, lanes: Lanes, cache: WatchCache, settings: Settings) -> None:
-        self._kube, self._shards, self._lanes, self._cache = kube, shards, lanes, cache
+    def __init__(
+        self,
+        kube: Kube,
+        shards: Shards,
+        lanes: Lanes,
+        cache: WatchCache,
+        settings: Settings,
+        idle: IdlePods | None = None,
+    ) -> None:
+        """`idle` marks the pods that should go; without it their ReplicaSet chooses."""
+        self._kube, self._shards, self._lanes, self._cache, self._idle = kube, shards, lanes, cache, idle
         self._timeout = settings.write_timeout_seconds
 
     async def apply(self, policy: Policy, decision: Decision) -> Applied:
@@ -166,6 +176,8 @@ class Actuator:
         name = policy.deployments[POOLS.index(pool)]
         assert name is not None
         key = (policy.key[0], name)
+        if self._idle is not None and desired < base:
+            await self._idle.mark(policy, name, base - desired)
         async with self._lanes.enter(Lane.SCALE):
             began = time.monotonic()
             lease = self._shards.of(policy.key)

@@ -107,7 +107,7 @@ class ObservationStatus(Reported):
     p95_latency: Signal | None = None
     """95th percentile of the latency in milliseconds."""
     throughput: Signal | None = None
-    """Requests per second that arrive, rejected ones included."""
+    """Requests that arrive, rejected ones included, in % of what both pools answer at `maxReplicas`."""
     gpu_replicas: Signal | None = None
     """`spec.replicas` of the GPU Deployment."""
     cpu_replicas: Signal | None = None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rlscaler_operator.manage.cluster import Target, cluster_options, complete_names, within
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -20,30 +22,71 @@ SHORTEST_PREFIX = 4
 
 
 @click.command()
-@click.argument("decision_id", metavar="ID")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("what", metavar="POLICY|ID", shell_complete=complete_names)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@cluster_options
 @click.option(
     "--model",
     "models",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help=("ONNX file, folder or ConfigMap (YAML) of the actor, where it is not a bundled one (repeatable)."),
+    help=(
+        "With PATHS: ONNX file, folder or ConfigMap (YAML) of the actor, where it is not a bundled one (repeatable)."
+    ),
 )
-@click.option("--policy", help="Only decisions of this policy, as NAMESPACE/NAME.")
+@click.option("--policy", help="With PATHS: only decisions of this policy, as NAMESPACE/NAME.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def explain(
-    decision_id: str, paths: tuple[Path, ...], models: tuple[Path, ...], policy: str | None, as_json: bool
+    what: str,
+    paths: tuple[Path, ...],
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    models: tuple[Path, ...],
+    policy: str | None,
+    as_json: bool,
 ) -> None:
-    """Show why the decision ID in the audit logs PATHS came out as it did.
+    """Show why a decision came out as it did: the newest one of POLICY, or decision ID in the audit logs PATHS.
 
-    ID is as in status.lastDecision.id, its beginning, or "last". Shows the observation, the actor's probabilities, what
-    each guard changed and what would have come out without it, and the nearest values of the measured signals at
-    which the actor would have asked for something else.
+    Without PATHS the cluster is asked, and what the policy's status has is shown: what was seen, what the actor asked
+    for, what each guard changed, and the last changes.
+
+    With PATHS everything is worked out again: also the actor's probabilities, what would have come out without each
+    guard, and the nearest values of the measured signals at which the actor would have asked for something else. ID is
+    as in status.lastDecision.id, its beginning, or "last".
 
     \b
+    rlscaler explain chat -n workloads
     rlscaler explain last results/demo-rl-spike
     rlscaler explain 01a1fefb /var/log/rlscaler/audit.jsonl
     """
+    if paths:
+        _explain_record(what, paths, models, policy, as_json)
+    elif models or policy:
+        raise click.UsageError("--model and --policy are about audit logs: name their PATHS, or leave the options out")
+    else:
+        _explain_live(Target(kubeconfig, context, namespace), what, as_json)
+
+
+def _explain_live(target: Target, name: str, as_json: bool) -> None:
+    from rich.console import Console
+
+    from rlscaler_operator.explain.live import live_page
+
+    body = within(target, lambda policies: policies.get(name))
+    page = live_page(body)
+    if page is None:
+        raise click.ClickException(f"nothing was decided for {name} yet: see `rlscaler status {name}`")
+    if as_json:
+        status = body["status"]
+        click.echo(json.dumps({key: status.get(key) for key in ("lastDecision", "observation", "history")}, indent=2))
+    else:
+        Console(highlight=False).print(page)
+
+
+def _explain_record(
+    decision_id: str, paths: tuple[Path, ...], models: tuple[Path, ...], policy: str | None, as_json: bool
+) -> None:
     from rich.console import Console
 
     from rlscaler_operator.exceptions import RecordError

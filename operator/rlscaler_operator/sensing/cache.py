@@ -19,6 +19,12 @@ from rlscaler_operator.kube import FIELD_MANAGER
 Key = tuple[str, str]
 """(namespace, name)."""
 
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Of two ready pods, a ReplicaSet deletes the one with the lower number first; without it 0."""
+
+IDLE = "-1000"
+"""What an idle pod is marked with. Others' marks are told from ours by another number, and left alone."""
+
 COLD_STARTS_KEPT = 20
 NEVER_READY_SECONDS = 5.0
 """A pod that turned un-ready later than this after it was scheduled was ready before."""
@@ -37,6 +43,8 @@ class Deployment:
     manager: str
     """Who set `spec.replicas`, by managedFields; empty = nobody known."""
     deleting: bool = False
+    rolling: bool = False
+    """Is a new version of its pods being rolled out?"""
 
 
 @dataclass(slots=True)
@@ -65,6 +73,8 @@ class WatchCache:
     """By the uid of every pod."""
     _starting: dict[Key, dict[str, float]] = field(default_factory=dict)
     """By Deployment: the pods that were never ready, by uid, and since when they were seen on `clock`."""
+    pods: dict[Key, dict[str, bool]] = field(default_factory=dict)
+    """By Deployment: the names of its pods, and whether each carries a deletion cost of ours."""
     clock: Callable[[], float] = time.monotonic
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
@@ -75,7 +85,7 @@ class WatchCache:
         if old is not None and old.uid == new.uid and older(new.resource_version, old.resource_version):
             return False
         self.deployments[key] = new
-        return old is None or (old.replicas, old.ready, old.uid) != (new.replicas, new.ready, new.uid)
+        return old is None or _shown(old) != _shown(new)
 
     def wrote_replicas(self, key: Key, replicas: int, resource_version: str) -> None:
         """Remember a write of ours before the watch reports it."""
@@ -97,6 +107,12 @@ class WatchCache:
         autoscaler = self._autoscalers.pop((kind, *key), None)
         if autoscaler is not None:
             self._scaled[key[0], autoscaler.target].remove(autoscaler)
+
+    def drop_autoscalers(self, kind: str) -> None:
+        """All of a kind."""
+        for found, *key in list(self._autoscalers):
+            if found == kind:
+                self.drop_autoscaler(kind, (key[0], key[1]))
 
     def autoscaler_of(self, namespace: str, deployment: str) -> Autoscaler | None:
         """The HPA or ScaledObject that scales a Deployment."""
@@ -123,6 +139,8 @@ class WatchCache:
         seconds = start_seconds(body)
         if deployment is None:
             return
+        annotations = body["metadata"].get("annotations") or {}
+        self.pods.setdefault(deployment, {})[body["metadata"]["name"]] = annotations.get(DELETION_COST) == IDLE
         before = self._was_ready.get(uid)
         self._was_ready[uid] = (was_ready(body) if before is None else before) or seconds is not None
         self._note_starting(deployment, uid, body)
@@ -140,6 +158,8 @@ class WatchCache:
     def drop_pod(self, body: Mapping[str, Any]) -> None:
         uid, deployment = body["metadata"].get("uid", ""), deployment_of_pod(body)
         self._was_ready.pop(uid, None)
+        if deployment is not None:
+            self.pods.get(deployment, {}).pop(body["metadata"]["name"], None)
         if deployment in self._starting:
             self._starting[deployment].pop(uid, None)
 
@@ -173,7 +193,23 @@ def parse_deployment(body: Mapping[str, Any]) -> Deployment:
         ready=int(status.get("readyReplicas") or 0),
         manager=replicas_manager(metadata.get("managedFields") or ()),
         deleting="deletionTimestamp" in metadata,
+        rolling=_is_rolling(status),
     )
+
+
+def _shown(deployment: Deployment) -> tuple[object, ...]:
+    """What a policy looks at again for."""
+    return deployment.replicas, deployment.ready, deployment.uid, deployment.rolling
+
+
+def _is_rolling(status: Mapping[str, Any]) -> bool:
+    """Are there pods of an older template while the controller makes progress?
+
+    One that is paused, or stuck for longer than its progressDeadlineSeconds, holds nothing for ever.
+    """
+    progress = next((c for c in status.get("conditions") or () if c.get("type") == "Progressing"), {})
+    moving = progress.get("status") == "True" and progress.get("reason") != "NewReplicaSetAvailable"
+    return moving and int(status.get("updatedReplicas") or 0) < int(status.get("replicas") or 0)
 
 
 def replicas_manager(managed_fields: Any) -> str:

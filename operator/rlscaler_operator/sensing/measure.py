@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rlscaler_operator.sensing.prometheus import Answers
 from rlscaler_operator.sensing.queries import REPLACES, Subject, latency_name, own_name
@@ -25,18 +24,41 @@ SHOWN_CHARACTERS = 60
 """Of an annotation's value in a message: a condition's is limited."""
 
 PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
+PAUSES = {PAUSED, PAUSED_SCALE_DOWN, *(PAUSED_REPLICAS + pool for pool in POOLS)}
+
+UTILIZATIONS = ("gpu_utilization", "cpu_utilization")
+"""By pool."""
+
+MEASURED = tuple(signal for signal in SIGNALS if signal != "replicas")
+
+SamplesRow = tuple[Any, ...]
+
+ROW = (
+    "time",
+    *("p95_ms" if signal == "p95_latency" else signal for signal in MEASURED),
+    "age_seconds",
+    "spec_replicas",
+    "ready_replicas",
+    "pending_seconds",
+    "paused",
+    "paused_replicas",
+    "paused_scale_down",
+)
+"""The columns of `Samples` in a `SamplesRow`."""
+
+NO_POOL = absent("a pool that is not there")
 
 
 def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readings:
     """The signals of one policy."""
-    service = (subject.namespace, subject.service)
+    namespace, names = subject.namespace, subject.deployments
+    service = (namespace, subject.service)
 
     def of(query: str, pool: int) -> Reading:
-        name = subject.deployments[pool]
-        answer = answers.get(query, {})
-        return pick(answer, (subject.namespace, name)) if name else absent("a pool that is not there")
+        name = names[pool]
+        return pick(answers.get(query, {}), (namespace, name)) if name else NO_POOL
 
-    pools = [pool for pool in (GPU, CPU) if subject.deployments[pool]]
+    pools = [pool for pool in (GPU, CPU) if names[pool]]
     here = [ready[pool] for pool in pools]
     received = pick(answers.get("arrival_rate", {}), service)
     readings = {
@@ -63,7 +85,7 @@ def shown_latency(answers: Answers, subject: Subject, readings: Readings) -> Rea
 
 def nothing_measured() -> Readings:
     """Before the first tick."""
-    return {signal: absent("this policy yet") for signal in SIGNALS if signal != "replicas"}
+    return {signal: absent("this policy yet") for signal in MEASURED}
 
 
 def to_samples(
@@ -74,26 +96,46 @@ def to_samples(
     ready: tuple[int, int],
     annotations: Mapping[str, str],
     pending_seconds: tuple[float, float] = (0.0, 0.0),
+    rolling: bool = False,
 ) -> Samples:
-    """One row. `elapsed_seconds` since the readings were taken is added to their ages."""
+    """One row, as `samples_row` describes it."""
+    row = samples_row(readings, elapsed_seconds, time, replicas, ready, annotations, pending_seconds, rolling)
+    return samples_of([row])
+
+
+def samples_row(
+    readings: Readings,
+    elapsed_seconds: float,
+    time: float,
+    replicas: tuple[int, int],
+    ready: tuple[int, int],
+    annotations: Mapping[str, str],
+    pending_seconds: tuple[float, float] = (0.0, 0.0),
+    rolling: bool = False,
+) -> SamplesRow:
+    """The columns `ROW` of one row. `elapsed_seconds` since the readings were taken is added to their ages.
+
+    While a target is `rolling` out nothing is scaled down: its controller takes old pods away and adds new ones, and
+    what is measured is of neither.
+    """
     paused, paused_replicas, paused_scale_down, _ = pauses(annotations)
-    ages = [readings[signal].age_seconds + elapsed_seconds for signal in SIGNALS if signal != "replicas"]
-    return make_samples(
-        1,
-        time=time,
-        arrival_rate=readings["arrival_rate"].value,
-        cpu_utilization=readings["cpu_utilization"].value,
-        memory_utilization=readings["memory_utilization"].value,
-        gpu_utilization=readings["gpu_utilization"].value,
-        p95_ms=readings["p95_latency"].value,
-        age_seconds=np.array([[*ages, 0.0]]),
-        spec_replicas=replicas,
-        ready_replicas=ready,
-        pending_seconds=pending_seconds,
-        paused=paused,
-        paused_replicas=paused_replicas,
-        paused_scale_down=paused_scale_down,
+    measured = [readings[signal] for signal in MEASURED]
+    return (
+        time,
+        *[reading.value for reading in measured],
+        (*[reading.age_seconds + elapsed_seconds for reading in measured], 0.0),
+        replicas,
+        ready,
+        pending_seconds,
+        paused,
+        paused_replicas,
+        paused_scale_down or rolling,
     )
+
+
+def samples_of(rows: Sequence[SamplesRow]) -> Samples:
+    """One table of all rows."""
+    return make_samples(len(rows), **{name: list(column) for name, column in zip(ROW, zip(*rows, strict=True), strict=True)})
 
 
 def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool, str]:
@@ -101,6 +143,8 @@ def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool,
 
     A value that is no number pauses all the same: whoever wrote it wanted no change.
     """
+    if annotations.keys().isdisjoint(PAUSES):
+        return False, (-1, -1), False, ""
     wanted, words = [], []
     paused = annotations.get(PAUSED) == "true"
     if paused:
@@ -129,15 +173,16 @@ def missing_signals(
     Required are the arrival rate, and for each pool with replicas its utilization or the latency. The latency
     does not apply while nothing arrives.
     """
-    checked = {signal: _dated(signal, reading, max_age_seconds) for signal, reading in readings.items()}
-    missing = [("arrival_rate", checked["arrival_rate"])] if not checked["arrival_rate"].known else []
-    if checked["p95_latency"].known or checked["arrival_rate"].value == 0:
+    arrivals = _dated("arrival_rate", readings["arrival_rate"], max_age_seconds)
+    missing = [] if arrivals.known else [("arrival_rate", arrivals)]
+    latency = _dated("p95_latency", readings["p95_latency"], max_age_seconds)
+    if latency.known or arrivals.value == 0:
         return missing
-    utilizations = ("gpu_utilization", "cpu_utilization")
-    blind = [u for u, here, n in zip(utilizations, present, replicas, strict=True) if here and n > 0]
-    blind = [signal for signal in blind if not checked[signal].known]
+    utilizations = [u for u, here, n in zip(UTILIZATIONS, present, replicas, strict=True) if here and n > 0]
+    checked = {signal: _dated(signal, readings[signal], max_age_seconds) for signal in utilizations}
+    blind = [(signal, reading) for signal, reading in checked.items() if not reading.known]
     if blind:
-        missing += [(signal, checked[signal]) for signal in ("p95_latency", *blind)]
+        missing += [("p95_latency", latency), *blind]
     return missing
 
 

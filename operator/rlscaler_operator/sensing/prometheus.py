@@ -53,6 +53,8 @@ class Prometheus:
     def __init__(self, access: Access, timeout_seconds: float) -> None:
         session = requests.Session()
         session.trust_env = False
+        # The URL was allowed, what it leads to was not.
+        session.max_redirects = 0
         retry = Retry(total=0, redirect=0)
         self._client = PrometheusConnect(
             url=access.url.rstrip("/"),
@@ -112,6 +114,8 @@ class Prometheus:
                 try:
                     answers[query.name] = group(self._ask(query.promql), query.by)
                     continue
+                except requests.TooManyRedirects:
+                    unreachable = MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
                 except requests.RequestException as error:
                     unreachable = MetricsError(f"Prometheus cannot be reached: {_shorten(error)}")
                 except MetricsError as error:

@@ -32,6 +32,9 @@ REPLACES = {
 MATCHED_NAMES = 200
 """Above this number of names a query selects everything and the answer is filtered: a longer URL costs more."""
 
+BUSY_SECONDS = 60
+"""Window of a pod's CPU usage where pods are told apart: the order counts, not the value."""
+
 POD_OF_DEPLOYMENT = "(.+)-[a-z0-9]+-[a-z0-9]{5}"
 """`<deployment>-<hash of the ReplicaSet>-<suffix>`: how the pods of a Deployment are called."""
 
@@ -137,6 +140,18 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
         queries.append(Query("answer_rate", "pool", _pair(value, time)))
     own = sorted({query for subject in subjects for query in subject.queries})
     return [*queries, *(Query(own_name(*query), "nothing", _pair(*_own(query[1]))) for query in own)]
+
+
+def busy_pods(namespace: str, deployment: str) -> str:
+    """What each pod of a Deployment does now, told apart by the label `_`: requests, GPU and CPU."""
+    pods = _join(_matcher("namespace", {namespace}), _matcher("pod", {deployment}, suffix="-[a-z0-9]+-[a-z0-9]{5}"))
+    containers = _join(pods, 'container!="",container!="POD"')
+    kinds = {
+        "in_flight": f"sum by (pod) (inference_requests_in_flight{{{pods}}})",
+        "gpu": f"avg by (pod) (DCGM_FI_DEV_GPU_UTIL{{{pods}}})",
+        "cpu": f"sum by (pod) (rate(container_cpu_usage_seconds_total{{{containers}}}[{BUSY_SECONDS}s]))",
+    }
+    return " or ".join(f'label_replace({vector}, "_", "{kind}", "", "")' for kind, vector in kinds.items())
 
 
 def latency_name(percentile: float) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,19 @@ def start(cluster, operator_kubeconfig, world, tmp_path_factory) -> Iterator[Cal
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def free_ports() -> Callable[[int], list[int]]:
+    """So many ports that nobody listens on."""
+
+    def pick(number: int) -> list[int]:
+        with ExitStack() as stack:
+            probes = [stack.enter_context(socket.socket()) for _ in range(number)]
+            for probe in probes:
+                probe.bind(("127.0.0.1", 0))
+            return [probe.getsockname()[1] for probe in probes]
+
+    return pick
+
+
+@pytest.fixture
+def free_port(free_ports: Callable[[int], list[int]]) -> int:
+    return free_ports(1)[0]

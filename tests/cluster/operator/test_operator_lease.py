@@ -59,20 +59,23 @@ def test_after_a_kill_nothing_is_scaled_down_before_a_full_window(start, world, 
     assert again.stop() == 0
 
 
-def test_health_tells_alive_from_acting_and_a_taken_port_ends_the_start(start, free_port, wait):
-    health = f"http://127.0.0.1:{free_port}"
-    first = start("--health-port", str(free_port))
+def test_a_standby_is_as_ready_as_the_one_that_acts_and_a_taken_port_ends_the_start(start, free_ports, wait):
+    acting_port, standby_port = free_ports(2)
 
-    def answers(path):
+    def answers(port, path):
         with suppress(requests.ConnectionError):
-            return requests.get(f"{health}{path}", timeout=5).status_code
+            return requests.get(f"http://127.0.0.1:{port}{path}", timeout=5).status_code
 
-    wait(lambda: answers("/healthz") == 200)
-    wait(lambda: answers("/readyz") == 200)
-    second = start("--health-port", str(free_port))
-    assert second.process.wait(20) == 1
-    assert "choose another port" in second.log.read_text()
-    assert first.stop() == 0
+    acting = start("--metrics-port", str(acting_port))
+    wait(lambda: "acting for shards" in acting.log.read_text())
+    standby = start("--metrics-port", str(standby_port))
+    wait(lambda: "standing by" in standby.log.read_text())
+    for port in (acting_port, standby_port):
+        for path in ("/healthz", "/readyz", "/metrics"):
+            wait(lambda port=port, path=path: answers(port, path) == 200)
+    third = start("--metrics-port", str(acting_port))
+    assert third.process.wait(20) == 1
+    assert "choose another port" in third.log.read_text()
 
 
 STOPS_ITSELF = """

@@ -8,12 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
-import rlscaler_operator
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.tailoring.publish_cli import publish
+from tests.harness import setup
 
 GRAPH = (files("rlscaler_rl.models") / "ppo.onnx").read_bytes()
 MANIFEST = bundled.load("ppo").manifest
@@ -85,6 +84,11 @@ def model_of(world, policy):
     return world.get("rlscalingpolicies", policy).get("status", {}).get("model", {}).get("name")
 
 
+def message(world, policy):
+    conditions = world.get("rlscalingpolicies", policy)["status"]["conditions"]
+    return next(c["message"] for c in conditions if c["type"] == "Ready")
+
+
 def published(cluster, world, folder):
     options = ["--force", "--apply", "--name", "chat-policy", "--namespace", world.namespace]
     done = CliRunner().invoke(publish, [str(folder), *options, "--kubeconfig", str(cluster.kubeconfig)])
@@ -97,6 +101,8 @@ def test_a_model_from_a_config_map_is_reloaded_and_garbage_leaves_the_last_good_
     world.service("chat", rate=60)
     world.deployments("chat")
     world.policy("chat", policy={"configMap": {"name": "chat-policy", "key": "manifest.json"}})
+    wait(lambda: world.condition("chat", "Ready") == ("False", "ConfigMapForbidden"))
+    setup.obey(world.kube, message(world, "chat"))
     wait(lambda: world.condition("chat", "Ready") == ("False", "ConfigMapMissing"))
     published(cluster, world, write_model(tmp_path / "one", "one"))
     wait(lambda: model_of(world, "chat") == "one")
@@ -146,17 +152,6 @@ def secret(world, token):
         world.kube.request("POST", path, body)
 
 
-def permit_secrets(world):
-    """As docs/operator-permissions.md says."""
-    role = yaml.safe_load((Path(rlscaler_operator.__file__).parent / "rbac-secrets.yaml").read_text())
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    world.kube.request("POST", f"{group}/clusterroles", role)
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role["metadata"]["name"]}
-    account = {"kind": "ServiceAccount", "name": "rlscaler", "namespace": "default"}
-    binding = {"metadata": {"name": "rlscaler-secrets"}, "roleRef": reference, "subjects": [account]}
-    world.kube.request("POST", f"{group}/namespaces/{world.namespace}/rolebindings", binding)
-
-
 def test_a_credential_from_a_secret_and_its_rotation(operator, world, wait, stays, gate):
     world.service("auth", rate=60)
     world.deployments("auth")
@@ -164,7 +159,7 @@ def test_a_credential_from_a_secret_and_its_rotation(operator, world, wait, stay
     secret(world, "first\n")
     world.policy("auth", metrics={"prometheus": {"url": gate.url, "auth": auth}})
     wait(lambda: world.condition("auth", "Ready") == ("False", "SecretForbidden"))
-    permit_secrets(world)
+    setup.obey(world.kube, message(world, "auth"))
     wait(lambda: world.condition("auth", "Ready")[0] == "True")
     replicas = wait(lambda: (r := world.replicas("auth")) != (1, 1) and r)
     gate.token = "second"

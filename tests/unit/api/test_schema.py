@@ -98,8 +98,10 @@ def test_required_fields_have_no_default():
 
 def test_columns_in_order():
     (version,) = manifest()["spec"]["versions"]
-    columns = [column["name"] for column in version["additionalPrinterColumns"]]
-    assert columns == ["Mode", "GPU", "CPU", "Placement", "P95", "Cost/h", "Ready", "Fallback", "Age"]
+    columns = {column["name"]: column.get("priority", 0) for column in version["additionalPrinterColumns"]}
+    always = [name for name, priority in columns.items() if not priority]
+    assert always == ["Mode", "State", "GPU", "CPU", "Placement", "P95", "Cost/h", "Ready", "Age"]
+    assert set(columns) - set(always) == {"Reason", "Fallback", "Promotion", "Model"}
     assert version["subresources"] == {"status": {}}
     assert manifest()["spec"]["names"]["shortNames"] == ["rlsp"]
 

@@ -1,3 +1,5 @@
+import pytest
+
 from rlscaler_operator.sensing.cache import WatchCache, deployment_of_pod, parse_deployment, start_seconds
 
 
@@ -166,3 +168,44 @@ def test_a_deployment_that_is_gone_has_no_pending_pods():
     cache = pending_cache()
     del cache.deployments[CHAT]
     assert cache.pending_seconds(CHAT) == 0.0
+
+
+def rollout(status, reason, updated, replicas):
+    progress = {"type": "Progressing", "status": status, "reason": reason}
+    one = body()
+    one["status"] |= {"conditions": [progress], "updatedReplicas": updated, "replicas": replicas}
+    return one
+
+
+@pytest.mark.parametrize(
+    ("found", "rolling"),
+    [
+        (rollout("True", "NewReplicaSetAvailable", 3, 3), False),
+        (rollout("True", "NewReplicaSetCreated", 0, 3), True),
+        (rollout("True", "ReplicaSetUpdated", 2, 4), True),
+        (rollout("True", "ReplicaSetUpdated", 4, 4), False),
+        (rollout("False", "ProgressDeadlineExceeded", 1, 4), False),
+        (rollout("Unknown", "DeploymentPaused", 1, 4), False),
+        (body(), False),
+    ],
+    ids=["done", "begun", "under way", "old pods gone", "stuck", "paused", "no report"],
+)
+def test_a_rollout_is_told_from_scaling(found, rolling):
+    assert parse_deployment(found).rolling is rolling
+
+
+def test_a_rollout_that_begins_or_ends_is_looked_at():
+    cache = WatchCache()
+    cache.put_deployment(body())
+    assert cache.put_deployment(rollout("True", "ReplicaSetUpdated", 1, 2))
+    assert cache.put_deployment(rollout("True", "NewReplicaSetAvailable", 2, 2))
+
+
+def test_all_autoscalers_of_a_kind_are_dropped_at_once():
+    cache = WatchCache()
+    for kind, target in (("ScaledObject", "one"), ("ScaledObject", "two"), ("HorizontalPodAutoscaler", "two")):
+        body = {"metadata": {"namespace": "ns", "name": target}, "spec": {"scaleTargetRef": {"name": target}}}
+        cache.put_autoscaler(kind, body)
+    cache.drop_autoscalers("ScaledObject")
+    assert cache.autoscaler_of("ns", "one") is None
+    assert cache.autoscaler_of("ns", "two").kind == "HorizontalPodAutoscaler"

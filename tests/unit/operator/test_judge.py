@@ -33,3 +33,12 @@ async def test_a_conflict_ends_with_its_holder_even_where_the_watch_missed_that(
     assert api_server.asked == asked
     policy.holder_asked_at -= ASK_AGAIN_SECONDS
     assert (await judge.look(policy, None, {})).conflict is None
+
+
+async def test_a_rollout_is_said_with_the_deployment(kube, policy_body):
+    cache, registry = WatchCache(), Registry()
+    progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}
+    status = {"conditions": [progress], "updatedReplicas": 1, "replicas": 3}
+    cache.put_deployment({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {}, "status": status})
+    found = await Judge(kube, cache, registry).look(registry.put(policy_body()), None, {})
+    assert [(limit.reason, "chat-gpu" in limit.message) for limit in found.limits] == [("RolloutInProgress", True)]

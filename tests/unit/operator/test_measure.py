@@ -49,6 +49,12 @@ def test_samples_carry_values_and_ages():
     assert samples.spec_replicas.tolist() == [[2, 3]]
 
 
+@pytest.mark.parametrize("rolling", [True, False])
+def test_a_rollout_holds_scaling_down_and_nothing_else(rolling):
+    samples = to_samples(measure(answers(), SUBJECT, (2, 2)), 0.0, 100.0, (2, 2), (2, 2), {}, rolling=rolling)
+    assert (bool(samples.paused_scale_down[0]), bool(samples.paused[0])) == (rolling, False)
+
+
 def test_nothing_is_missing_where_all_is_known():
     assert missing(measure(answers(), SUBJECT, (2, 2))) == []
 

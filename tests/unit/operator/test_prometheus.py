@@ -19,6 +19,7 @@ QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
 class Server:
     def __init__(self):
         self.status, self.body, self.hold, self.asked = 200, {}, threading.Event(), 0
+        self.location = ""
         self.hold.set()
         outer = self
 
@@ -29,6 +30,8 @@ class Server:
                 text = outer.body if isinstance(outer.body, str) else json.dumps(outer.body)
                 self.send_response(outer.status)
                 self.send_header("Content-Length", str(len(text)))
+                if outer.location:
+                    self.send_header("Location", outer.location)
                 self.end_headers()
                 self.wfile.write(text.encode())
 
@@ -128,3 +131,10 @@ async def test_an_address_that_is_none_is_the_answer_to_every_query_and_logged_o
         assert {type(error) for error in answers.values()} == {MetricsError}
     sources.close()
     assert len([record for record in caplog.records if record.name == "rlscaler.prometheus"]) <= 1
+
+
+async def test_a_redirect_leads_nowhere(server, prometheus):
+    server.status, server.location = 302, f"{server.url}/elsewhere"
+    answers = await prometheus.ask(QUERIES)
+    assert "redirects to" in str(answers["a"])
+    assert server.asked == 1

@@ -90,6 +90,26 @@ def test_an_object_that_went_away_ends_its_value_or_not(held, api_server, status
     assert seen[2] == ("two", None), "it is read again once it is back, whatever its version"
 
 
+def test_what_is_forbidden_is_said_with_the_command_that_grants_this_object_and_no_other(api_server):
+    who = "system:serviceaccount:rlscaler-system:rlscaler"
+    refused = f'secrets "chat" is forbidden: User "{who}" cannot get resource "secrets" in API group "" in "ns"'
+
+    async def run(message):
+        api_server.status, api_server.text = 403, json.dumps({"message": message})
+        kube = Kube(Configuration(host=api_server.url), timeout_seconds=2.0)
+        known = References(kube, source(False), 0.0)
+        known.get(NAME)
+        await known.refresh()
+        await kube.close()
+        return str(known.get(NAME).error)
+
+    said = asyncio.run(run(refused))
+    role = "rlscaler-secret-chat"
+    assert f"kubectl create role {role} -n ns --verb=get --resource=secrets --resource-name=chat && " in said
+    assert f"kubectl create rolebinding {role} -n ns --role={role} --serviceaccount=rlscaler-system:rlscaler" in said
+    assert "grant the operator's ServiceAccount the verb get (no)" in asyncio.run(run("no"))
+
+
 def test_an_error_of_the_api_server_ends_nothing(held, api_server):
     seen, _ = held(lambda: answer(api_server), lambda: refuse(api_server, 500), lambda: answer(api_server, "2", "2"))
     assert seen == [("one", None), ("one", None), ("2", None)]

@@ -1,0 +1,82 @@
+"""Which pods go when a pool shrinks: the idlest ones, by the annotation that ReplicaSets sort by.
+
+Without it a ReplicaSet takes the youngest pods, however busy. The pods are marked right before the replicas are
+written, as the Kubernetes documentation advises, and marks of an earlier shrinking that spared a pod are taken back.
+Marking is a courtesy: where it fails, the pool shrinks all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from rlscaler_operator.exceptions import KubeError, MetricsError
+from rlscaler_operator.kube import Kube, object_path
+from rlscaler_operator.lanes import Lane, Lanes
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.sensing.cache import DELETION_COST, IDLE, Key, WatchCache
+from rlscaler_operator.sensing.queries import busy_pods
+
+log = logging.getLogger("rlscaler.idle")
+
+ASK_SECONDS = 2.0
+"""Longest wait for Prometheus: shrinking is in no hurry, but the tick has others to serve."""
+
+SIGNALS = ("in_flight", "gpu", "cpu")
+"""What tells busy pods from idle ones, the best first: later ones decide between equals and where it is not there."""
+
+Ask = Callable[[Policy, str], Awaitable[list[dict[str, Any]]]]
+
+
+class IdlePods:
+    """Marks pods for deletion."""
+
+    def __init__(self, kube: Kube, lanes: Lanes, cache: WatchCache, ask: Ask, timeout_seconds: float) -> None:
+        """`ask` sends PromQL to a policy's Prometheus; raises MetricsError."""
+        self._kube, self._lanes, self._cache, self._ask = kube, lanes, cache, ask
+        self._timeout = timeout_seconds
+
+    async def mark(self, policy: Policy, deployment: str, fewer: int) -> None:
+        """Mark the `fewer` idlest pods of a Deployment. Never raises for what a server answers."""
+        key = (policy.key[0], deployment)
+        pods = self._cache.pods.get(key, {})
+        if not 0 < fewer < len(pods):
+            return
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                series = await self._ask(policy, busy_pods(*key))
+        except (MetricsError, TimeoutError) as error:
+            log.warning("%s/%s: idle pods are not known: %s", *key, str(error) or "Prometheus takes too long")
+            return
+        chosen = idlest(pods, series, fewer)
+        changes = {name: name in chosen for name, marked in pods.items() if marked != (name in chosen)}
+        await asyncio.gather(*(self._write(key, name, marked) for name, marked in changes.items()))
+
+    async def _write(self, key: Key, pod: str, marked: bool) -> None:
+        body = {"metadata": {"annotations": {DELETION_COST: IDLE if marked else None}}}
+        path = object_path("v1", "pods", key[0], pod)
+        try:
+            async with self._lanes.enter(Lane.SCALE):
+                await self._kube.patch(path, body, timeout_seconds=self._timeout)
+        except KubeError as error:
+            if error.status != 404:
+                hint = "; bind rbac-optional.yaml, or leave --pod-deletion-cost out" if error.status == 403 else ""
+                log.warning("Pod %s/%s was not marked: %s%s", key[0], pod, error, hint)
+            return
+        if pod in self._cache.pods.get(key, {}):
+            self._cache.pods[key][pod] = marked
+
+
+def idlest(pods: Iterable[str], series: Iterable[Mapping[str, Any]], number: int) -> set[str]:
+    """The `number` pods that do least; none where nothing is known of any. A pod of which nothing is known is busy."""
+    values: dict[str, dict[str, float]] = defaultdict(dict)
+    for one in series:
+        labels, value = one.get("metric", {}), float(one.get("value", (0, "nan"))[1])
+        if not math.isnan(value):
+            values[labels.get("pod", "")][labels.get("_", "")] = value
+    known = {pod: tuple(values[pod].get(signal, math.inf) for signal in SIGNALS) for pod in pods if pod in values}
+    return set(sorted(known, key=lambda pod: (known[pod], pod))[:number])

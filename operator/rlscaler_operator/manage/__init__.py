@@ -1,0 +1,1 @@
+"""What people do with policies from a terminal: look, pause, resume, promote."""

@@ -1,0 +1,177 @@
+"""Policies for people: a table of many, a page of one. Made of the objects as the API server gives them.
+
+A policy whose spec is wrong has to be shown as well, so nothing here parses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+POOLS = ("gpu", "cpu")
+UNKNOWN = "-"
+BAD_WHEN_TRUE = ("Fallback", "Paused", "Conflicted", "CapacityUnknown", "ModelOutdated")
+
+Body = Mapping[str, Any]
+
+
+def table(bodies: Sequence[Body], everywhere: bool) -> RenderableType:
+    """One line a policy, and below it what is wrong with which."""
+    shown = Table(box=None, pad_edge=False, header_style="")
+    columns = ("POLICY", "MODE", "STATE", "GPU", "CPU", "PLACEMENT", "LATENCY", "COST/H", "READY", "AGE")
+    for column in ("NAMESPACE", *columns) if everywhere else columns:
+        shown.add_column(column, no_wrap=True)
+    for body in bodies:
+        metadata = body["metadata"]
+        row = [metadata["name"], mode_of(body), state_of(body), *(pool_of(body, pool) for pool in POOLS)]
+        row += [_placement(body), _latency(body), _number(body, "costPerHour"), _colored(condition(body, "Ready"))]
+        row.append(age(metadata.get("creationTimestamp")))
+        shown.add_row(*([metadata["namespace"], *row] if everywhere else row))
+    notes = [
+        Text(f"{body['metadata']['name']}: {type_} ({reason}): {message}", style="yellow")
+        for body in bodies
+        for type_, reason, message in troubles(body)
+    ]
+    return Group(shown, *([Text("")] if notes else []), *notes)
+
+
+def detail(body: Body) -> RenderableType:
+    """Everything that a person asks first."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    facts = Table(box=None, pad_edge=False, show_header=False)
+    facts.add_row("Policy", f"{metadata['namespace']}/{metadata['name']}, {age(metadata.get('creationTimestamp'))} old")
+    facts.add_row("Mode", f"{mode_of(body)}, {state_of(body)}")
+    for pool in POOLS:
+        if target := (status.get("targets") or {}).get(pool):
+            facts.add_row(pool.upper(), _target(target))
+    facts.add_row("Traffic", _placement(body) + _weights(body))
+    facts.add_row("Latency", _latency(body))
+    facts.add_row("Cost", f"{_number(body, 'costPerHour')} an hour")
+    if model := status.get("model"):
+        facts.add_row("Model", f"{model.get('name')} {str(model.get('digest') or '')[:12]}".strip())
+    if promotion := status.get("promotion"):
+        facts.add_row("Promotion", evidence(promotion))
+    if last := status.get("lastDecision"):
+        facts.add_row("Decided", _decided(last))
+    conditions = Table(box=None, pad_edge=False, header_style="")
+    for column in ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"):
+        conditions.add_column(column, no_wrap=column != "MESSAGE")
+    for found in status.get("conditions") or ():
+        since = age(found.get("lastTransitionTime"))
+        conditions.add_row(found["type"], _colored(found), found.get("reason", ""), since, found.get("message", ""))
+    return Group(facts, Text(""), conditions)
+
+
+def condition(body: Body, type_: str) -> Mapping[str, str]:
+    """Empty where the operator has not said anything yet."""
+    found = (body.get("status") or {}).get("conditions") or ()
+    return next((one for one in found if one["type"] == type_), {})
+
+
+def mode_of(body: Body) -> str:
+    return str((body.get("spec") or {}).get("mode") or "Shadow")
+
+
+def state_of(body: Body) -> str:
+    """Why replicas follow the decisions, or why not, in a word."""
+    return condition(body, "Active").get("reason") or "NotSeenYet"
+
+
+def pool_of(body: Body, pool: str) -> str:
+    """`ready/desired`."""
+    target = ((body.get("status") or {}).get("targets") or {}).get(pool) or {}
+    return str(target.get("summary") or UNKNOWN)
+
+
+def troubles(body: Body) -> Iterator[tuple[str, str, str]]:
+    """Conditions that somebody should look at: (type, reason, message)."""
+    if not (body.get("status") or {}).get("conditions"):
+        yield "Unseen", "NoReport", "no operator has said anything about it: is one running for this namespace?"
+    for found in (body.get("status") or {}).get("conditions") or ():
+        bad = found["status"] != "True" if found["type"] == "Ready" else found["status"] == "True"
+        if bad and found["type"] in ("Ready", *BAD_WHEN_TRUE):
+            yield found["type"], found.get("reason", ""), found.get("message", "")
+
+
+def evidence(promotion: Mapping[str, Any]) -> str:
+    """How the policy compares with what runs without it, in a line."""
+    parts = [str(promotion.get("state"))]
+    if promotion.get("days") is not None:
+        parts.append(f"{promotion['days']} days of evidence")
+    regret = promotion.get("regret") or {}
+    for name, unit in (("costPercent", "% cost"), ("latePoints", "points of late requests")):
+        if interval := regret.get(name):
+            parts.append(f"{interval['mean']:+.1f} {unit}{_bounds(interval)}")
+    if promotion.get("message"):
+        parts.append(str(promotion["message"]))
+    return ", ".join(parts)
+
+
+def age(text: str | None) -> str:
+    """As kubectl says it: 45s, 12m, 3h, 8d."""
+    if not text:
+        return UNKNOWN
+    seconds = max(0, int((datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds()))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def counts(pools: Mapping[str, Any] | None) -> str:
+    """`gpu 2, cpu 3`."""
+    return ", ".join(f"{pool} {(pools or {})[pool]}" for pool in POOLS if (pools or {}).get(pool) is not None)
+
+
+def _bounds(interval: Mapping[str, Any]) -> str:
+    low, high = interval.get("low"), interval.get("high")
+    return "" if low is None or high is None else f" ({low:+.1f} to {high:+.1f})"
+
+
+def _target(target: Mapping[str, Any]) -> str:
+    numbers = ", ".join(f"{target[name]} {name}" for name in ("ready", "starting", "desired") if name in target)
+    return f"{target.get('deployment')}: {numbers or 'the Deployment does not exist'}"
+
+
+def _placement(body: Body) -> str:
+    return str(((body.get("status") or {}).get("placement") or {}).get("preference") or UNKNOWN)
+
+
+def _weights(body: Body) -> str:
+    placement = (body.get("status") or {}).get("placement") or {}
+    weights = placement.get("weights") or {}
+    route = placement.get("httpRoute")
+    where = f" on HTTPRoute {route}" if route else " as an annotation only"
+    return f", gpu {weights['gpu']} : cpu {weights['cpu']}{where}" if weights else ""
+
+
+def _latency(body: Body) -> str:
+    """What is measured beside what is promised."""
+    slo = ((body.get("spec") or {}).get("slo") or {}).get("latencyMilliseconds", UNKNOWN)
+    latency = (body.get("status") or {}).get("latency") or {}
+    value = latency.get("milliseconds")
+    percentile = f"p{latency['percentile']:g} " if "percentile" in latency else ""
+    return f"{percentile}{UNKNOWN if value is None else f'{value:.0f}'}/{slo} ms"
+
+
+def _number(body: Body, name: str) -> str:
+    value = (body.get("status") or {}).get(name)
+    return UNKNOWN if value is None else f"{value:.2f}"
+
+
+def _decided(last: Mapping[str, Any]) -> str:
+    reasons = f" ({', '.join(last['reasons'])})" if last.get("reasons") else ""
+    result = "" if last.get("applied") else ", not written"
+    what = f"{counts(last.get('base'))} -> {counts(last.get('desired'))}"
+    return f"{age(last.get('time'))} ago: {what}{result}{reasons}, ID {last.get('id')}"
+
+
+def _colored(found: Mapping[str, str]) -> Text:
+    status = found.get("status", "Unknown")
+    good = {"Ready": "True", "Active": "True"}.get(found.get("type", ""), "False")
+    return Text(status, style="green" if status == good else "yellow")

@@ -1,0 +1,261 @@
+"""What the operator's own token is refused, tried one by one on the real API server, and printed as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import requests
+import yaml
+
+from tests.harness import setup
+from tests.harness.requests_seen import Use, granted
+from tests.harness.setup import REPOSITORY
+
+ACCOUNT = "tried"
+MERGE = "application/merge-patch+json"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+OWN, THEIRS = "{own}", "{theirs}"
+"""The namespace that the operator serves, and another one."""
+
+
+class Attempt(NamedTuple):
+    """Something that the operator must not be able to do."""
+
+    what: str
+    method: str
+    path: str
+    body: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def core(namespace: str, rest: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/{rest}"
+
+
+CLUSTER_ADMIN = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+SUBJECT = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "default"}
+BINDING = {"metadata": {"name": "more"}, "roleRef": CLUSTER_ADMIN, "subjects": [SUBJECT]}
+POD = {"metadata": {"name": "mine"}, "spec": {"containers": [{"name": "app", "image": "app"}]}}
+IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "mine"}]}}}}
+EVERYTHING = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
+TOKEN = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+
+ATTEMPTS = (
+    Attempt("read a Secret that it was not given", "GET", core(OWN, "secrets/theirs")),
+    Attempt("list the Secrets of its namespace", "GET", core(OWN, "secrets")),
+    Attempt("list the Secrets of the cluster", "GET", "/api/v1/secrets"),
+    Attempt("change the Secret that it may read", "PATCH", core(OWN, "secrets/given"), {"data": {}}),
+    Attempt("read a ConfigMap that it was not given", "GET", core(OWN, "configmaps/theirs")),
+    Attempt("list the ConfigMaps of its namespace", "GET", core(OWN, "configmaps")),
+    Attempt("delete a Pod", "DELETE", core(OWN, "pods/any")),
+    Attempt("evict a Pod", "POST", core(OWN, "pods/any/eviction"), {"metadata": {"name": "any"}}),
+    Attempt("create a Pod", "POST", core(OWN, "pods"), POD),
+    Attempt("change a Pod", "PATCH", core(OWN, "pods/any"), {"metadata": {"labels": {"a": "b"}}}),
+    Attempt("run a command in a Pod", "POST", core(OWN, "pods/any/exec?command=sh")),
+    Attempt("read a Pod's log", "GET", core(OWN, "pods/any/log")),
+    Attempt("change a Deployment's image", "PATCH", f"/apis/apps/v1/namespaces/{OWN}/deployments/chat-gpu", IMAGE),
+    Attempt("delete a Deployment", "DELETE", f"/apis/apps/v1/namespaces/{OWN}/deployments/chat-gpu"),
+    Attempt(
+        "scale a StatefulSet",
+        "PATCH",
+        f"/apis/apps/v1/namespaces/{OWN}/statefulsets/any/scale",
+        {"spec": {"replicas": 0}},
+    ),
+    Attempt(
+        "delete an autoscaler",
+        "DELETE",
+        f"/apis/autoscaling/v2/namespaces/{OWN}/horizontalpodautoscalers/any",
+    ),
+    Attempt("delete a policy", "DELETE", f"/apis/rlscaler.io/v1alpha1/namespaces/{OWN}/rlscalingpolicies/chat"),
+    Attempt("read Events", "GET", core(OWN, "events")),
+    Attempt(
+        "read another namespace's policies", "GET", "/apis/rlscaler.io/v1alpha1/namespaces/{theirs}/rlscalingpolicies"
+    ),
+    Attempt("read another namespace's Deployments", "GET", f"/apis/apps/v1/namespaces/{THEIRS}/deployments"),
+    Attempt(
+        "scale another namespace's Deployment",
+        "PATCH",
+        f"/apis/apps/v1/namespaces/{THEIRS}/deployments/any/scale",
+        {"spec": {"replicas": 0}},
+    ),
+    Attempt("read another namespace's Secret", "GET", core(THEIRS, "secrets/given")),
+    Attempt("read the Pods of all namespaces", "GET", "/api/v1/pods"),
+    Attempt(
+        "take a Lease of the control plane",
+        "PATCH",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler",
+        {"spec": {"holderIdentity": "mine"}},
+    ),
+    Attempt("give itself more rights in its namespace", "POST", f"{RBAC}/namespaces/{OWN}/rolebindings", BINDING),
+    Attempt("make itself cluster-admin", "POST", f"{RBAC}/clusterrolebindings", BINDING),
+    Attempt("widen its own role", "PATCH", f"{RBAC}/namespaces/{OWN}/roles/{ACCOUNT}-operator", EVERYTHING),
+    Attempt("create a role", "POST", f"{RBAC}/namespaces/{OWN}/roles", {"metadata": {"name": "more"}, **EVERYTHING}),
+    Attempt("act as somebody else", "GET", core(OWN, "pods"), None, (("Impersonate-User", "admin"),)),
+    Attempt("get another account's token", "POST", core("default", "serviceaccounts/rlscaler/token"), TOKEN),
+    Attempt("get a longer token of its own", "POST", core("default", f"serviceaccounts/{ACCOUNT}/token"), TOKEN),
+    Attempt(
+        "ask for a client certificate",
+        "POST",
+        "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+        {"metadata": {"name": "mine"}, "spec": {"request": "", "signerName": "a.b/c", "usages": ["client auth"]}},
+    ),
+    Attempt("read nodes", "GET", "/api/v1/nodes"),
+    Attempt("reach a kubelet through the API server", "GET", "/api/v1/nodes/any/proxy/pods"),
+    Attempt("list namespaces", "GET", "/api/v1/namespaces"),
+    Attempt("create a namespace", "POST", "/api/v1/namespaces", {"metadata": {"name": "mine"}}),
+    Attempt("read CustomResourceDefinitions", "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+    Attempt(
+        "change the policies' CustomResourceDefinition",
+        "PATCH",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rlscalingpolicies.rlscaler.io",
+        {"metadata": {"labels": {"a": "b"}}},
+    ),
+    Attempt(
+        "take a check of the API server away",
+        "DELETE",
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/any",
+    ),
+    Attempt("add a webhook", "POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", {}),
+    Attempt("profile the API server", "GET", "/debug/pprof/"),
+)
+
+
+class Token:
+    """Requests with the operator's token."""
+
+    def __init__(self, cluster: Any, token: str, names: dict[str, str]) -> None:
+        self._server, self._names, self._session = cluster.server, names, requests.Session()
+        self._session.trust_env = False
+        self._session.verify = str(cluster.state_dir / "pki" / "ca.crt")
+        self._session.headers["Authorization"] = f"Bearer {token}"
+
+    def __call__(self, attempt: Attempt) -> tuple[int, str]:
+        path = attempt.path.format(**self._names)
+        headers = {"Content-Type": MERGE if attempt.method == "PATCH" else "application/json", **dict(attempt.headers)}
+        answer = self._session.request(
+            attempt.method, self._server + path, json=attempt.body, headers=headers, timeout=30
+        )
+        return answer.status_code, answer.text
+
+    def close(self) -> None:
+        self._session.close()
+
+
+@pytest.fixture(scope="module")
+def theirs(kube) -> str:
+    kube.request("POST", "/api/v1/namespaces", {"metadata": {"name": "not-served"}})
+    return "not-served"
+
+
+@pytest.fixture(scope="module")
+def token(cluster, kube, world, theirs) -> Iterator[Token]:
+    """May do what ships in one namespace, and read one Secret there."""
+    setup.permit(kube, ACCOUNT, world.namespace)
+    one = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["given"], "verbs": ["get"]}
+    setup.grant(kube, ACCOUNT, "given", [one], world.namespace)
+    for namespace in (world.namespace, theirs):
+        for name in ("given", "theirs"):
+            kube.request("POST", core(namespace, "secrets"), {"metadata": {"name": name}})
+    world.deployments("chat")
+    world.policy("chat", mode="Off")
+    names = {"own": world.namespace, "theirs": theirs}
+    tried = Token(cluster, setup.token(kube, account=ACCOUNT), names)
+    yield tried
+    tried.close()
+
+
+def test_the_token_works_at_all(token, wait):
+    """Rights that were just granted take a moment; without them the refusals below would say nothing."""
+    wait(lambda: token(Attempt("read what it was given", "GET", core(OWN, "secrets/given")))[0] == 200)
+    wait(lambda: token(Attempt("list", "GET", f"/apis/apps/v1/namespaces/{OWN}/deployments"))[0] == 200)
+    scale = f"/apis/apps/v1/namespaces/{OWN}/deployments/chat-gpu/scale"
+    assert token(Attempt("scale", "PATCH", scale, {"spec": {"replicas": 2}}))[0] == 200
+
+
+def test_everything_else_is_refused(token, capsys):
+    found = {attempt.what: token(attempt) for attempt in ATTEMPTS}
+    with capsys.disabled():
+        print("\n\n| tried with the operator's token | answer |\n|---|---|")
+        for what, (status, _) in found.items():
+            print(f"| {what} | {status} {requests.status_codes._codes[status][0]} |")
+    assert {what: answer for what, answer in found.items() if answer[0] != 403} == {}
+
+
+def test_the_documentation_has_the_same_table():
+    text = (REPOSITORY / "docs" / "operator-permissions.md").read_text(encoding="utf-8")
+    assert [attempt.what for attempt in ATTEMPTS if f"| {attempt.what} |" not in text] == []
+
+
+def test_nothing_but_the_roles_is_allowed_on_any_resource(cluster, kube, token, world):
+    """The API server's own list of what the token may do in the namespace."""
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview"}
+    review["spec"] = {"namespace": world.namespace}
+    status, _ = token(Attempt("ask", "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review))
+    assert status == 201
+    answer = requests.post(
+        f"{cluster.server}/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+        json=review,
+        headers=dict(token._session.headers),
+        verify=token._session.verify,
+        timeout=30,
+    ).json()["status"]
+    assert not answer["incomplete"]
+    may = granted(rule for rule in answer["resourceRules"] if not rule.get("resourceNames"))
+    every_account = {use for use in may if use.group in ("authorization.k8s.io", "authentication.k8s.io")}
+    assert may - every_account == granted(setup.shipped_roles()["rlscaler-operator"]["rules"])
+    named = [rule for rule in answer["resourceRules"] if rule.get("resourceNames")]
+    assert [(rule["resources"], rule["resourceNames"], rule["verbs"]) for rule in named] == [
+        (["secrets"], ["given"], ["get"])
+    ]
+    assert Use("", "secrets", "get") not in may
+
+
+@pytest.fixture(scope="module")
+def own_writes(kube, world, token, wait):
+    """The admission policy as it ships, for this test's account, and the right that needs it most."""
+    account = f"system:serviceaccount:default:{ACCOUNT}"
+    text = (REPOSITORY / "admission" / "operator.yaml").read_text(encoding="utf-8")
+    paths = []
+    for body in yaml.safe_load_all(text.replace("system:serviceaccount:rlscaler-system:rlscaler", account)):
+        plural = {"ValidatingAdmissionPolicy": "policies", "ValidatingAdmissionPolicyBinding": "policybindings"}
+        path = f"/apis/admissionregistration.k8s.io/v1/validatingadmission{plural[body['kind']]}"
+        kube.request("POST", path, body)
+        paths.append(f"{path}/{body['metadata']['name']}")
+    marks = setup.shipped_roles()["rlscaler-pod-deletion-cost"]["rules"]
+    setup.grant(kube, ACCOUNT, "marks", marks, world.namespace)
+    pods = wait(lambda: kube.request("GET", core(world.namespace, "pods"))["items"])
+    refs = [{"name": f"chat-{pool}", "port": 80, "weight": 1} for pool in ("gpu", "cpu")]
+    route = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "chat"}}
+    kube.request("POST", world.path("httproutes"), route | {"spec": {"rules": [{"backendRefs": refs}]}})
+    yield pods[0]["metadata"]["name"]
+    for path in paths:
+        kube.delete(path)
+
+
+def test_what_rbac_cannot_bound_the_admission_policy_does(own_writes, token, world, wait):
+    pod = core(OWN, f"pods/{own_writes}")
+    policy, route = world.path("rlscalingpolicies", "chat"), world.path("httproutes", "chat")
+
+    def change(path: str, body: Any) -> int:
+        return token(Attempt("", "PATCH", f"{path}?dryRun=All&fieldManager=rlscaler", body))[0]
+
+    def weights(*names: str) -> Any:
+        refs = [{"name": name, "port": 80, "weight": 700} for name in names]
+        return {"spec": {"rules": [{"backendRefs": refs}]}}
+
+    image = {"spec": {"containers": [{"name": "app", "image": "mine"}]}}
+    wait(lambda: change(pod, image) == 422)
+    assert change(pod, {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-1000"}}}) == 200
+    assert change(pod, {"metadata": {"annotations": {"other": "x"}}}) == 422
+    assert change(pod, {"metadata": {"labels": {"app": "other"}}}) == 422
+    assert change(pod, {"metadata": {"ownerReferences": None}}) == 422
+    assert change(policy, {"metadata": {"finalizers": ["rlscaler.io/restore"]}}) == 200
+    assert change(policy, {"metadata": {"annotations": {"rlscaler.io/traffic-weights": "gpu=1,cpu=999"}}}) == 200
+    assert change(policy, {"metadata": {"annotations": {"rlscaler.io/paused": "true"}}}) == 422
+    assert change(policy, {"metadata": {"finalizers": ["theirs"]}}) == 422
+    assert change(policy, {"spec": {"mode": "Auto"}}) == 422
+    assert change(route, weights("chat-gpu", "chat-cpu")) == 200
+    assert change(route, weights("chat-gpu", "elsewhere")) == 422
+    assert change(route, {"spec": {"hostnames": ["elsewhere.example"]}}) == 422

@@ -1,0 +1,71 @@
+"""What the probes answer, over real HTTP."""
+
+import contextlib
+import socket
+
+import aiohttp
+import pytest
+
+from rlscaler_operator.actors import Actors
+from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.health import STUCK_SECONDS, Health
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.server import serve
+from rlscaler_operator.settings import Settings
+
+
+@pytest.fixture
+def port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def answers(health, port, *paths):
+    async with contextlib.AsyncExitStack() as stack:
+        await serve(Settings(metrics_port=port), Metrics(), health, stack)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        found = {}
+        for path in paths:
+            async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                found[path] = answer.status, await answer.text()
+        return found
+
+
+async def test_one_port_serves_metrics_and_probes(port):
+    found = await answers(Health({"watches": lambda: ""}), port, "/metrics", "/healthz", "/readyz")
+    assert found["/healthz"] == found["/readyz"] == (200, "ok\n")
+    assert "rlscaler_leader" in found["/metrics"][1]
+
+
+async def test_every_part_that_is_not_ready_is_named(port):
+    health = Health({"watches": lambda: "being read", "policy": lambda: "no such file", "other": lambda: ""})
+    found = await answers(health, port, "/readyz", "/healthz")
+    assert found["/readyz"] == (503, "watches: being read; policy: no such file\n")
+    assert found["/healthz"][0] == 200, "a process that is not ready need not be started again"
+
+
+async def test_a_port_that_is_taken_is_said(port):
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(OperatorError, match="choose another port"):
+        await answers(Health({}), port)
+
+
+def test_a_loop_that_stands_still_is_not_alive_and_one_that_has_not_begun_is():
+    now = [0.0]
+    health = Health({}, clock=lambda: now[0])
+    now[0] = 10 * STUCK_SECONDS
+    assert health.not_alive() == ""
+    health.turn()
+    now[0] += STUCK_SECONDS
+    assert health.not_alive() == ""
+    now[0] += 1
+    assert "has not turned for 31 s" in health.not_alive()
+    health.turn()
+    assert health.not_alive() == ""
+
+
+def test_the_bundled_policy_is_loaded_or_says_why_not(tmp_path):
+    assert Actors(Settings(), None).bundled_trouble() == ""
+    (tmp_path / "ppo.json").write_text("garbage")
+    (tmp_path / "ppo.onnx").write_bytes(b"garbage")
+    assert "ppo.json" in Actors(Settings(model_dir=tmp_path), None).bundled_trouble()
