@@ -1,0 +1,61 @@
+"""CustomResourceDefinitions taken from Go modules into our cache as JSON (YAML is slow to read)."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlscaler_devcluster import builder, locks, paths, toolchain
+from rlscaler_devcluster.exceptions import BuildError
+from rlscaler_devcluster.progress import Reporter
+from rlscaler_devcluster.versions import requirements
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Where a project keeps its definitions."""
+
+    name: str
+    """Of the file in our cache, and in messages."""
+    module: str
+    folder: str
+    """Inside the module."""
+    modules: str = "cluster"
+    """Folder under tools/ with the go.mod that pins the module."""
+
+    @property
+    def cached_file(self) -> Path:
+        """Where the definitions of the pinned version are kept."""
+        return paths.manifests_dir() / f"{self.name}-{requirements(self.modules)[self.module]}.json"
+
+    def manifests(self, reporter: Reporter) -> list[dict[str, Any]]:
+        """The definitions; downloads the module the first time. Raises DevClusterError."""
+        with locks.hold(self.name):
+            if not self.cached_file.exists():
+                version = requirements(self.modules)[self.module]
+                reporter.say(f"fetching the definitions of {self.name} {version} from its Go module")
+                content = self._from_module(toolchain.find(reporter, self.modules))
+                self.cached_file.parent.mkdir(parents=True, exist_ok=True)
+                temporary = self.cached_file.with_suffix(f".{os.getpid()}.tmp")
+                temporary.write_text(json.dumps(content))
+                temporary.replace(self.cached_file)
+            found: list[dict[str, Any]] = json.loads(self.cached_file.read_text())
+        return found
+
+    def _from_module(self, go: toolchain.Go) -> list[dict[str, Any]]:
+        folder = builder.module_source(self.module, self.modules, go) / self.folder
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        documents = [
+            document
+            for path in sorted(folder.glob("*.yaml"))
+            for document in yaml.load_all(path.read_text(), loader)
+            if document and document["kind"] == "CustomResourceDefinition"
+        ]
+        if not documents:
+            raise BuildError(f"{folder} holds no CustomResourceDefinitions")
+        return documents
