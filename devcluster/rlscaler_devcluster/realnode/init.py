@@ -1,4 +1,4 @@
-"""PID 1 of the namespace: gives it its own /run, /var, sysctls and network, then reaps orphans until it is killed.
+"""PID 1 of the namespace: gives it its own /run, /var, kernel settings and network, then reaps orphans until it is killed.
 
 unshare --mount --net --pid --fork ... python -m rlscaler_devcluster.realnode.init CLUSTER_DIRECTORY
 """
@@ -23,6 +23,9 @@ GLOBAL_SYSCTLS = {
     "kernel/keys/root_maxbytes": "25000000",
 }
 """The kubelet sets these for the whole machine. It is shown files that hold its values already."""
+
+ONLINE_CPUS = Path("/sys/devices/system/cpu/online")
+"""Where the kubelet reads how many CPUs the node has."""
 
 FORWARDING = (
     ("net/ipv4/ip_forward", "pods reach Services only where the kernel forwards IPv4"),
@@ -51,14 +54,22 @@ def filesystems(files: NodeFiles) -> None:
     run("mount", "-t", "overlay", "-o", layers, "overlay", "/var")
 
 
-def sysctls() -> None:
-    """Hide the global ones that the kubelet would write, and set those of the namespace."""
-    shown = Path("/run/sysctl")
-    shown.mkdir()
+def show(path: Path, content: str) -> None:
+    """Let the namespace read `content` from a file of the kernel's, and write to nothing."""
+    shown = Path("/run/shown", *path.parts[1:])
+    shown.parent.mkdir(parents=True, exist_ok=True)
+    shown.write_text(content + "\n")
+    run("mount", "--bind", str(shown), str(path))
+
+
+def kernel() -> None:
+    """Hide the global settings that the kubelet would write, and set those of the namespace.
+
+    The node has the CPUs that this process may use (`taskset`): cgroups.py keeps its pods to them.
+    """
+    show(ONLINE_CPUS, ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0))))
     for name, value in GLOBAL_SYSCTLS.items():
-        file = shown / name.replace("/", "_")
-        file.write_text(value + "\n")
-        run("mount", "--bind", str(file), f"/proc/sys/{name}")
+        show(Path("/proc/sys", name), value)
     for name, remedy in FORWARDING:
         try:
             Path("/proc/sys", name).write_text("1")
@@ -92,7 +103,7 @@ def main() -> None:
     """Prepare everything, say so, reap."""
     files = NodeFiles.of(Path(sys.argv[1]))
     filesystems(files)
-    sysctls()
+    kernel()
     network()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     files.ready.touch()
