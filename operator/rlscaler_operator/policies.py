@@ -10,6 +10,7 @@ from rlscaler_operator.actuation.ownership import Claim, ForeignWrites
 from rlscaler_operator.api import Condition, InvalidPolicy, RLScalingPolicy, Spec, Status, parse, to_params
 from rlscaler_operator.api.status import (
     DecisionStatus,
+    EvidenceDay,
     LastDecision,
     Learned,
     ObservationStatus,
@@ -57,6 +58,8 @@ class Policy:
     readings: Readings = field(default_factory=nothing_measured)
     read_at: float = 0.0
     """Monotonic time of the readings."""
+    late_asked_at: float | None = None
+    """Monotonic time when its late requests were last asked for."""
     foreign: dict[str, ForeignWrites] = field(default_factory=dict)
     """By Deployment."""
     fallback_flags: int = 0
@@ -74,6 +77,8 @@ class Policy:
     """What is used where the spec leaves something open."""
     promotion: PromotionStatus | None = None
     """Whether it may act, and why."""
+    today: EvidenceDay | None = None
+    """Today's comparison as of the last action."""
     promotion_of: tuple[int, ActorLike | None] | None = None
     """Generation and actor that this was found for."""
     busy: int = 0

@@ -1,94 +1,227 @@
-"""The operator's own metrics, in a registry of their own."""
+"""The operator's own metrics, in a registry of their own. The help texts are the documentation: each says its unit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
 LABELS = ("namespace", "policy")
+
+STAGES = ("sense", "prepare", "decide", "compare", "judge", "write", "report")
+"""Of a tick, in its order; the first four are of a whole batch."""
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
 
+# Each counter would come with a second series that says when it began: at a thousand policies 40,000 of them.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+
 
 class Metrics:
-    """Counters and gauges by policy; `forget` removes those of a deleted one."""
+    """Series of the process, and of each policy that it acts for; `forget` removes those of a policy."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._series: dict[tuple[str, str], dict[tuple[Any, ...], Any]] = {}
-        self.leader = Gauge("rlscaler_leader", "1 where this process holds the lease.", registry=registry)
-        self.policies = Gauge("rlscaler_policies", "Policies known to this process.", registry=registry)
-        self.decided = Gauge(
-            "rlscaler_policies_decided",
-            "Policies for which something was decided since this process acts.",
-            registry=registry,
+        ProcessCollector(registry=self.registry)
+        self._of_the_process()
+        self._of_what_is_seen()
+        self._of_decisions()
+        self._of_what_follows()
+        self._of_the_objective()
+        self.build.labels(version("rlscaler")).set(1)
+        self._stages = {stage: self.stage_seconds.labels(stage) for stage in STAGES}
+        for result in ("Written", "Failed"):
+            self.status_writes.labels(result)
+
+    def _of_the_process(self) -> None:
+        gauge, counter, histogram = self._kinds()
+        self.build = gauge("rlscaler_build_info", "1; the label says the version.", ("version",))
+        self.leader = gauge("rlscaler_leader", "1 where this process holds a lease and acts.")
+        self.policies = gauge("rlscaler_policies", "Policies known to this process.")
+        self.decided = gauge(
+            "rlscaler_policies_decided", "Policies for which something was decided since this process acts."
         )
-        self.lag = Histogram(
-            "rlscaler_loop_lag_seconds",
-            "How late the loop looked at a due time.",
-            buckets=LAG_SECONDS,
-            registry=registry,
+        self.turns = counter(
+            "rlscaler_loop_turns", "Turns of the loop that looks who is due: at least one a second, on standby too."
         )
-        self.window = Gauge("rlscaler_rate_window_seconds", "Rate window of the service's metrics.", registry=registry)
-        self.sense_seconds = Histogram(
-            "rlscaler_sense_seconds",
-            "Time to query one Prometheus for all its policies.",
+        self.lag = histogram(
+            "rlscaler_loop_lag_seconds", "How late the loop looked at a due time.", buckets=LAG_SECONDS
+        )
+        self.stage_seconds = histogram(
+            "rlscaler_tick_stage_seconds",
+            "Time of one stage of a tick: sense (ask Prometheus), prepare, decide, compare (step the virtual services) "
+            "of a whole batch; judge, write and report of one policy.",
+            ("stage",),
             buckets=SECONDS,
-            registry=registry,
         )
-        self.decide_seconds = Histogram(
-            "rlscaler_decide_seconds", "Time to decide one batch of policies.", buckets=SECONDS, registry=registry
+        self.write_seconds = histogram(
+            "rlscaler_scale_write_seconds", "Time of one scale request to the API server.", buckets=SECONDS
         )
-        self.write_seconds = Histogram(
-            "rlscaler_write_seconds", "Time of one scale write.", buckets=SECONDS, registry=registry
+        self.status_writes = counter(
+            "rlscaler_status_writes", "Status writes by result: Written or Failed.", ("result",)
         )
-        self.decisions = Counter("rlscaler_decisions", "Decisions taken.", (*LABELS, "kind"), registry=registry)
-        self.writes = Counter(
-            "rlscaler_scale_writes", "Scale writes by result.", (*LABELS, "result"), registry=registry
+        self.window = gauge("rlscaler_rate_window_seconds", "Rate window of the service's metrics.")
+        self.audit_lost = counter("rlscaler_audit_records_lost", "Decisions that are missing in the audit log.")
+
+    def _of_what_is_seen(self) -> None:
+        gauge, counter, _ = self._kinds()
+        self.info = gauge(
+            "rlscaler_policy_info",
+            "1; the labels say mode, the service's name in the metrics, and name and sha256 of the model that decides.",
+            (*LABELS, "mode", "service", "model", "digest"),
         )
-        self.unknown = Counter(
-            "rlscaler_unknown_signals",
-            "Signals that were unknown when they were needed.",
-            (*LABELS, "signal"),
-            registry=registry,
+        self.condition = gauge(
+            "rlscaler_condition", "1 where the condition is True, 0 where it is not.", (*LABELS, "type")
         )
-        self.audit_lost = Counter(
-            "rlscaler_audit_records_lost", "Decisions that are missing in the audit log.", registry=registry
-        )
-        self.errors = Counter("rlscaler_policy_errors", "Ticks of a policy that failed.", LABELS, registry=registry)
-        self.observation = Gauge(
+        self.observation = gauge(
             "rlscaler_observation",
-            "The observation of the last decision; NaN = unknown.",
+            "The observation of the last action by name, in its own unit: *_utilization in %, p95_latency in "
+            "milliseconds, throughput in % of what both pools answer at maxReplicas, *_replicas in replicas, the rest "
+            "without unit; NaN = unknown.",
             (*LABELS, "name"),
-            registry=registry,
         )
-        self.age = Gauge(
-            "rlscaler_signal_age_seconds",
-            "Age of the newest raw sample of a signal.",
+        self.signal = gauge(
+            "rlscaler_signal",
+            "What was measured last: arrival_rate in requests/s, p95_latency in milliseconds, *_utilization in %; NaN = "
+            "unknown.",
             (*LABELS, "signal"),
-            registry=registry,
         )
-        self.replicas = Gauge(
+        self.age = gauge(
+            "rlscaler_signal_age_seconds",
+            "Age of the newest raw sample of a signal; +Inf = never seen.",
+            (*LABELS, "signal"),
+        )
+        self.unknown = counter(
+            "rlscaler_unknown_signals",
+            "Sensing ticks at which a required signal was unknown, by the signal and why.",
+            (*LABELS, "signal", "reason"),
+        )
+        self.replicas = gauge(
             "rlscaler_replicas",
-            "Replicas by pool: current, ready, desired.",
+            "Replicas by pool: current (spec.replicas), ready, desired; NaN where the Deployment does not exist.",
             (*LABELS, "pool", "state"),
-            registry=registry,
         )
-        self.weight = Gauge(
-            "rlscaler_traffic_weight", "Share of the traffic, per mille.", (*LABELS, "pool"), registry=registry
+        self.limit = gauge(
+            "rlscaler_replicas_limit", "minReplicas and maxReplicas of a pool.", (*LABELS, "pool", "bound")
         )
-        self.condition = Gauge(
-            "rlscaler_condition", "1 where the condition is True.", (*LABELS, "type"), registry=registry
+        self.pending = gauge(
+            "rlscaler_pending_seconds",
+            "For how long pods of a pool have not come up; 0 = there are none.",
+            (*LABELS, "pool"),
+        )
+        self.cost = gauge(
+            "rlscaler_cost_per_hour", "Cost of the replicas of a pool, in currency units an hour.", (*LABELS, "pool")
+        )
+
+    def _of_decisions(self) -> None:
+        gauge, counter, _ = self._kinds()
+        self.decisions = counter(
+            "rlscaler_decisions",
+            "Decisions by kind: action (the actor was asked) or floor (a sensing tick between two actions).",
+            (*LABELS, "kind"),
+        )
+        self.probability = gauge(
+            "rlscaler_action_probability",
+            "Probability (0-1) of each action of the last action interval, by head: steps of gpu and cpu, and the "
+            "placement; NaN where no actor ran.",
+            (*LABELS, "head", "action"),
+        )
+        self.entropy = gauge(
+            "rlscaler_action_entropy_ratio",
+            "Entropy of a head's probabilities as a share of the highest possible: 0 = certain, 1 = any action is as "
+            "good; NaN where no actor ran.",
+            (*LABELS, "head"),
+        )
+        self.guards = counter(
+            "rlscaler_guard_interventions",
+            "Decisions in which a guard changed the replicas, or held them in the actor's place.",
+            (*LABELS, "guard"),
+        )
+        self.weight = gauge("rlscaler_traffic_weight", "Share of the traffic, per mille.", (*LABELS, "pool"))
+
+    def _of_what_follows(self) -> None:
+        _, counter, _ = self._kinds()
+        self.writes = counter(
+            "rlscaler_scale_writes",
+            "Scale writes by result: Applied, Conflict (the replicas were not what was decided upon), Missing (no such "
+            "Deployment), LeaseLost or Failed.",
+            (*LABELS, "pool", "result"),
+        )
+        self.placement_failures = counter(
+            "rlscaler_placement_failures",
+            "Ticks at which the traffic weights could not be put in force, by reason.",
+            (*LABELS, "reason"),
+        )
+        self.errors = counter("rlscaler_policy_errors", "Ticks of a policy that failed.", LABELS)
+
+    def _of_the_objective(self) -> None:
+        gauge, counter, _ = self._kinds()
+        self.slo_latency = gauge("rlscaler_slo_latency_seconds", "spec.slo.latencyMilliseconds, in seconds.", LABELS)
+        self.slo_objective = gauge(
+            "rlscaler_slo_objective_ratio", "spec.slo.objective as a share (0-1) of the requests.", LABELS
+        )
+        self.slo_requests = counter(
+            "rlscaler_slo_requests", "Requests that arrived, measured once a rate window.", LABELS
+        )
+        self.slo_late = counter(
+            "rlscaler_slo_late_requests",
+            "Of them those not answered within the SLO's latency, refused ones included; where it lies between two "
+            "bounds of the histogram, half of what lies there counts.",
+            LABELS,
+        )
+        self.promotion = gauge(
+            "rlscaler_promotion",
+            "1 for the state that status.promotion is in: NotRequired, Collecting, Ready, Promoted or Demoted.",
+            (*LABELS, "state"),
+        )
+        self.regret_cost = gauge(
+            "rlscaler_regret_cost_percent",
+            "Cost against the other side's in %, mean of the days that count and bounds of its confidence sequence; "
+            "below 0 the policy is cheaper; NaN before there are enough days.",
+            (*LABELS, "bound"),
+        )
+        self.regret_late = gauge(
+            "rlscaler_regret_late_points",
+            "Late requests against the other side's in percentage points, as rlscaler_regret_cost_percent.",
+            (*LABELS, "bound"),
+        )
+        self.compared_requests = gauge(
+            "rlscaler_compared_requests", "Requests of today (UTC) in the comparison of Shadow.", LABELS
+        )
+        self.compared_cost = gauge(
+            "rlscaler_compared_cost",
+            "Cost of today (UTC) in currency units: of the policy's replicas, and of the other side's.",
+            (*LABELS, "side"),
+        )
+        self.compared_late = gauge(
+            "rlscaler_compared_late_requests",
+            "Late requests of today (UTC) by the model: under the policy, and on the other side.",
+            (*LABELS, "side"),
+        )
+
+    def _kinds(self) -> tuple[partial[Gauge], partial[Counter], partial[Histogram]]:
+        registry = self.registry
+        return (
+            partial(Gauge, registry=registry),
+            partial(Counter, registry=registry),
+            partial(Histogram, registry=registry),
         )
 
     def late(self, seconds: float) -> None:
         """The loop looked at a due time so many seconds after it; before it counts as 0."""
         self.lag.observe(max(0.0, seconds))
+
+    def stage(self, name: str) -> Any:
+        """A context whose time is that of one of `STAGES`."""
+        return self._stages[name].time()
 
     def render(self) -> bytes:
         """The text format."""
@@ -106,9 +239,21 @@ class Metrics:
 
         return one
 
+    def only(self, metric: Any, namespace: str, policy: str, *labels: str) -> None:
+        """1 for these labels of the policy's; its series of `metric` with others are removed."""
+        series = self._series.setdefault((namespace, policy), {})
+        if (metric, *labels) not in series:
+            for old in [name for name in series if name[0] is metric]:
+                del series[old]
+                metric.remove(namespace, policy, *old[1:])
+            self.of(namespace, policy)(metric, *labels).set(1)
+
     def forget(self, namespace: str, policy: str) -> None:
         """Remove every series of a policy."""
-        self._series.pop((namespace, policy), None)
-        for metric in vars(self).values():
-            if getattr(metric, "_labelnames", ())[:2] == LABELS:
-                metric.remove_by_labels({"namespace": namespace, "policy": policy})
+        for metric, *labels in self._series.pop((namespace, policy), {}):
+            metric.remove(namespace, policy, *labels)
+
+    def keep(self, wanted: Callable[[tuple[str, str]], bool]) -> None:
+        """Remove the series of all policies but the wanted: somebody else acts for them and has newer ones."""
+        for key in [key for key in self._series if not wanted(key)]:
+            self.forget(*key)

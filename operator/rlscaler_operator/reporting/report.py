@@ -17,7 +17,7 @@ from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.kube import Kube, object_path
 from rlscaler_operator.lanes import Lane, Lanes
 from rlscaler_operator.policies import Policy
-from rlscaler_operator.reporting import audit, findings, record, status
+from rlscaler_operator.reporting import audit, findings, measures, record, status
 from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.reporting.findings import Findings
 from rlscaler_operator.reporting.metrics import Metrics
@@ -26,7 +26,7 @@ from rlscaler_operator.sensing.cache import Deployment, Key
 from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards
-from rlscaler_rl.decision.types import OBSERVATIONS, POOLS, Decision
+from rlscaler_rl.decision.types import POOLS, Decision
 
 if TYPE_CHECKING:
     from rlscaler_operator.actuation.apply import Applied
@@ -82,6 +82,8 @@ class Reporter:
         if outcome is not None and outcome.decision is not None:
             self._record(policy, found, outcome, outcome.decision, applied, now.timestamp())
         self.measure(policy, outcome, deployments)
+        if applied is not None:
+            measures.written(self._metrics, policy, applied)
         await self._post(policy, found, before, changed, applied)
         return await self._write(policy, outcome, deployments)
 
@@ -96,7 +98,6 @@ class Reporter:
     ) -> None:
         """Keep and log every action, and what the floor changed between actions."""
         kind, changes = outcome.entry.kind, bool((decision.desired != decision.base).any())
-        self._metrics.decisions.labels(*policy.key, kind).inc()
         auto = policy.spec.mode == "Auto"
         if kind == "action" or changes or auto or not policy.desired:
             policy.desired = {pool: int(decision.desired[0, i]) for i, pool in enumerate(POOLS)}
@@ -151,26 +152,8 @@ class Reporter:
 
     def measure(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> None:
         """Bring the policy's own metrics up to date."""
-        metrics = self._metrics
-        of = metrics.of(*policy.key)
-        for signal, reading in policy.readings.items():
-            of(metrics.age, signal).set(reading.age_seconds)
-        for condition in policy.conditions:
-            of(metrics.condition, condition.type).set(condition.status == "True")
-        for pool, deployment in deployments.items():
-            if deployment is not None:
-                of(metrics.replicas, pool, "current").set(deployment.replicas)
-                of(metrics.replicas, pool, "ready").set(deployment.ready)
-                of(metrics.replicas, pool, "desired").set(policy.desired.get(pool, deployment.replicas))
-        if outcome is None or outcome.decision is None:
-            return
-        for i, pool in enumerate(POOLS):
-            of(metrics.weight, pool).set(int(outcome.decision.weights[0, i]))
-        for signal, _ in self._missing(policy, outcome):
-            of(metrics.unknown, signal).inc()
-        if outcome.observation is not None:
-            for name, value in zip(OBSERVATIONS, outcome.observation.values[0], strict=True):
-                of(metrics.observation, name).set(float(value))
+        missing = self._missing(policy, outcome) if outcome is not None and outcome.decision is not None else []
+        measures.measure(self._metrics, policy, outcome, missing, deployments)
 
     async def _post(
         self,
@@ -196,9 +179,6 @@ class Reporter:
         for problem in problems:
             await self._events.post(policy.reference, "Warning", problem.reason, problem.message)
         for pool, write in applied.writes.items() if applied else ():
-            self._metrics.writes.labels(*policy.key, write.outcome).inc()
-            if write.seconds is not None:
-                self._metrics.write_seconds.observe(write.seconds)
             if write.applied:
                 await self._events.post(policy.reference, "Normal", "Scaled", f"{pool} {write.message}")
             elif write.outcome == "Failed":
@@ -250,7 +230,9 @@ class Reporter:
         except (KubeError, LeaseLostError) as error:
             if not (isinstance(error, KubeError) and error.status == 404 and await self._is_gone(policy)):
                 log.warning("%s/%s: status was not written: %s", *policy.key, error)
+            self._metrics.status_writes.labels("Failed").inc()
             return False
+        self._metrics.status_writes.labels("Written").inc()
         policy.status, policy.written_at = built, now
         return True
 

@@ -167,6 +167,9 @@ class Shadows:
             change = hpa_params if acting else None
             book.drive(rows[numbers], samples.take(numbers), actor, kind, compared[numbers], change)
         self._watch(book, items, cases, rows, samples)
+        for row, case, item in zip(rows.tolist(), cases, items, strict=True):
+            if item.entry.kind == "action":
+                item.policy.today = case.day(book.sums(row))
 
     def _roll(self, book: Book, items: list[Item], cases: list[Case], samples: Samples) -> None:
         """Close the days that are over, and judge some of those that were not for a while."""

@@ -1,0 +1,61 @@
+"""How many requests were late, for the alerts on the error budget: once a rate window, from the service's histogram."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.sensing.access import Access
+from rlscaler_operator.sensing.prometheus import Sources
+from rlscaler_operator.settings import Settings
+from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
+
+log = logging.getLogger("rlscaler.objectives")
+
+AT_ONCE = 100
+"""Services asked for in one query: some 1,500 series."""
+
+
+class Objectives:
+    """Counts requests and late requests of each policy's service. Nobody looks at them where no metrics are served."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._served = settings.metrics_port is not None
+        self._window_seconds, self._metrics = settings.window_seconds, metrics
+
+    def due(self, policies: Sequence[Policy], now: float) -> list[Policy]:
+        """Those whose window is over; a new one begins for them. `now` on the monotonic clock."""
+        due: list[Policy] = []
+        for policy in policies if self._served else ():
+            if policy.late_asked_at is None:
+                # Not all at the same time: what was taken over together would be asked for together for ever.
+                policy.late_asked_at = now - random.uniform(0, self._window_seconds)
+            elif now - policy.late_asked_at >= self._window_seconds and len(due) < AT_ONCE:
+                policy.late_asked_at = now
+                due.append(policy)
+        return due
+
+    async def count(self, sources: Sources, access: Access, policies: Sequence[Policy]) -> None:
+        """Ask for the window that has just ended, and count. A Prometheus that does not answer leaves a gap."""
+        query = promql([policy.subject for policy in policies], self._window_seconds)
+        try:
+            measured = histograms(await sources.instant(access, query))
+        except MetricsError as error:
+            log.debug("late requests are not known: %s", error)
+            return
+        for policy in policies:
+            histogram = measured.get((policy.subject.namespace, policy.subject.service))
+            if policy.running and histogram is not None:
+                self._add(policy, histogram)
+
+    def _add(self, policy: Policy, histogram: Histogram) -> None:
+        late = histogram.late(policy.spec.slo.latency_milliseconds / 1000)
+        if late is None:
+            return
+        of = self._metrics.of(*policy.key)
+        of(self._metrics.slo_requests).inc(histogram.received)
+        of(self._metrics.slo_late).inc(min(histogram.received, max(0.0, sum(late) / 2)))

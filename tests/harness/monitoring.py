@@ -1,0 +1,25 @@
+"""What the operator exports, by the names that queries use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from rlscaler_operator.reporting.metrics import Metrics
+
+CHART = Path(__file__).parents[2] / "helm" / "rlscaler"
+RULES = CHART / "rules" / "rlscaler.yaml"
+DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
+
+
+def families() -> dict[str, str]:
+    """The operator's metrics: name -> type."""
+    found = [metric for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase)]
+    return {family.name: family.type for metric in found for family in metric.describe()}
+
+
+def exported() -> set[str]:
+    """The names of all series."""
+    return {name + suffix for name, kind in families().items() for suffix in SUFFIXES[kind]}

@@ -1,0 +1,200 @@
+"""What a tick leaves behind in the operator's own metrics."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from rlscaler_operator.actuation.apply import Applied
+from rlscaler_operator.actuation.scale import Write
+from rlscaler_operator.api import set_condition
+from rlscaler_operator.api.status import EvidenceDay, PromotionStatus, Regret, RegretInterval
+from rlscaler_operator.decisions import decide_all
+from rlscaler_operator.policies import Registry
+from rlscaler_operator.reporting import measures
+from rlscaler_operator.reporting.findings import Problem
+from rlscaler_operator.reporting.measures import entropy_ratio, interventions
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.sensing.cache import Deployment
+from rlscaler_operator.sensing.results import unknown
+from rlscaler_rl.decision import bundled
+
+POLICY = 'policy="chat"'
+RUNNING = Deployment("uid", "1", 2, 1, "")
+SAMPLE = re.compile(r"(?P<series>\w+(?:{[^}]*})?) (?P<value>\S+)")
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def policy(policy_body):
+    return Registry().put(policy_body())
+
+
+@pytest.fixture
+def show(metrics):
+    """All samples by their text."""
+
+    def look():
+        lines = metrics.render().decode().splitlines()
+        return {m["series"]: float(m["value"]) for line in lines if (m := SAMPLE.fullmatch(line))}
+
+    return look
+
+
+@pytest.fixture
+def tick(metrics, policy):
+    """Measure one tick of an entry."""
+
+    def run(entry, missing=(), deployments=None):
+        outcome = decide_all([entry])[0]
+        measures.measure(metrics, policy, outcome, missing, deployments or {"gpu": RUNNING, "cpu": None})
+        return outcome
+
+    return run
+
+
+def series(name, /, **labels):
+    pairs = sorted({"namespace": "ns", "policy": "chat", **labels}.items())
+    written = ",".join(f'{key}="{value}"' for key, value in pairs)
+    return f"{name}{{{written}}}"
+
+
+def test_an_action_leaves_its_probabilities_and_their_entropy(entry, tick, show):
+    outcome = tick(entry(actor=bundled.load("ppo")))
+    seen = show()
+    for head, names in measures.ACTIONS.items():
+        chances = [seen[series("rlscaler_action_probability", head=head, action=name)] for name in names]
+        assert sum(chances) == pytest.approx(1, abs=1e-5)
+        assert 0 <= seen[series("rlscaler_action_entropy_ratio", head=head)] <= 1
+    assert seen[series("rlscaler_action_probability", head="cpu", action="+2")] == pytest.approx(
+        float(outcome.decision.probabilities[0, 9])
+    )
+    assert seen[series("rlscaler_observation", name="throughput")] == outcome.observation.values[0, 4]
+    assert seen[series("rlscaler_decisions_total", kind="action")] == 1
+
+
+def test_without_an_actor_they_are_unknown_not_zero(entry, tick, show):
+    tick(entry(actor=bundled.load("ppo")))
+    tick(entry(actor=None))
+    seen = show()
+    assert math.isnan(seen[series("rlscaler_action_probability", head="gpu", action="0")])
+    assert math.isnan(seen[series("rlscaler_action_entropy_ratio", head="gpu")])
+    assert seen[series("rlscaler_guard_interventions_total", guard="unknown")] == 1
+
+
+@pytest.mark.parametrize(
+    ("chances", "ratio"), [([0.2] * 5, 1.0), ([0, 0, 1, 0, 0], 0.0), ([0.5, 0.5, 0], math.log(2) / math.log(3))]
+)
+def test_entropy_is_a_share_of_the_highest_possible(chances, ratio):
+    assert entropy_ratio(np.array(chances)) == pytest.approx(ratio)
+
+
+def test_every_guard_is_counted_when_it_moves_replicas(entry, tick, show):
+    outcome = tick(entry("floor", rate=70.0, max_replicas=(3, 3)))
+    guards = interventions(outcome.decision)
+    assert guards["floor"]
+    assert not guards["pause"]
+    seen = show()
+    assert {guard: seen[series("rlscaler_guard_interventions_total", guard=guard)] for guard in guards} == guards
+    assert seen[series("rlscaler_replicas_limit", pool="gpu", bound="max")] == 3
+    assert seen[series("rlscaler_decisions_total", kind="floor")] == 1
+
+
+def test_a_pool_whose_deployment_is_missing_is_unknown(entry, tick, show):
+    tick(entry())
+    seen = show()
+    assert seen[series("rlscaler_replicas", pool="gpu", state="ready")] == 1
+    assert math.isnan(seen[series("rlscaler_replicas", pool="cpu", state="current")])
+
+
+def test_a_condition_that_went_away_is_not_true_any_more(entry, tick, policy, show):
+    tick(entry())
+    assert show()[series("rlscaler_condition", type="CapacityUnknown")] == 0
+    policy.conditions, _ = set_condition([], "CapacityUnknown", True, "NotMeasured")
+    tick(entry())
+    assert show()[series("rlscaler_condition", type="CapacityUnknown")] == 1
+    policy.conditions = []
+    tick(entry())
+    assert show()[series("rlscaler_condition", type="CapacityUnknown")] == 0
+
+
+def test_unknown_signals_say_why(entry, tick, show):
+    tick(entry(), missing=[("arrival_rate", unknown("SampleStale", "old"))])
+    assert show()[series("rlscaler_unknown_signals_total", signal="arrival_rate", reason="SampleStale")] == 1
+
+
+def test_writes_are_counted_by_result_from_zero_on(entry, tick, metrics, policy, show):
+    tick(entry())
+    assert show()[series("rlscaler_scale_writes_total", pool="gpu", result="Failed")] == 0
+    problem = Problem("RouteMissing", "no such route")
+    measures.written(metrics, policy, Applied({"gpu": Write("Failed", "no", 0.2)}, problem))
+    seen = show()
+    assert seen[series("rlscaler_scale_writes_total", pool="gpu", result="Failed")] == 1
+    assert seen["rlscaler_scale_write_seconds_sum"] == pytest.approx(0.2)
+    assert seen[series("rlscaler_placement_failures_total", reason="RouteMissing")] == 1
+
+
+def test_regret_is_unknown_before_there_are_days(entry, tick, policy, show):
+    tick(entry())
+    assert math.isnan(show()[series("rlscaler_regret_cost_percent", bound="mean")])
+    interval = RegretInterval(mean=-7.5, low=-9.0)
+    policy.promotion = PromotionStatus(
+        state="Promoted", since="2026-01-01T00:00:00Z", regret=Regret(cost_percent=interval)
+    )
+    policy.today = EvidenceDay(date="2026-01-01", hours=1, requests=100, cost=2, other_cost=3, late=4, other_late=5)
+    tick(entry())
+    seen = show()
+    assert seen[series("rlscaler_regret_cost_percent", bound="mean")] == -7.5
+    assert math.isnan(seen[series("rlscaler_regret_cost_percent", bound="high")])
+    assert math.isnan(seen[series("rlscaler_regret_late_points", bound="mean")])
+    assert seen[series("rlscaler_promotion", state="Promoted")] == 1
+    assert seen[series("rlscaler_promotion", state="Demoted")] == 0
+    assert seen[series("rlscaler_compared_cost", side="other")] == 3
+
+
+def test_the_info_of_a_policy_has_one_series(metrics, show):
+    for mode in ("Shadow", "Auto", "Shadow"):
+        metrics.only(metrics.info, "ns", "chat", mode, "chat", "ppo", "abc")
+        assert [name for name in show() if name.startswith("rlscaler_policy_info")] == [
+            series("rlscaler_policy_info", mode=mode, service="chat", model="ppo", digest="abc")
+        ]
+
+
+def test_a_policy_that_is_switched_off_keeps_its_conditions_only(entry, tick, policy_body, policy, metrics, show):
+    tick(entry())
+    policy.deleting = True
+    measures.measure(metrics, policy, None, [], {})
+    assert {name.partition("{")[0] for name in show() if POLICY in name} == {"rlscaler_condition"}
+
+
+def test_nothing_of_a_forgotten_policy_is_left(entry, tick, metrics, show):
+    tick(entry())
+    metrics.forget("ns", "chat")
+    assert not [name for name in show() if POLICY in name]
+    tick(entry())
+    assert show()[series("rlscaler_decisions_total", kind="action")] == 1
+
+
+def test_who_acts_no_longer_shows_nothing_of_what_others_act_for(metrics, show):
+    for name in ("ours", "theirs"):
+        metrics.of("ns", name)(metrics.errors).inc()
+    metrics.keep(lambda key: key == ("ns", "ours"))
+    assert [name for name in show() if "policy=" in name] == [
+        'rlscaler_policy_errors_total{namespace="ns",policy="ours"}'
+    ]
+
+
+def test_what_belongs_to_the_process_is_there_from_the_beginning(metrics, show):
+    seen = show()
+    assert seen['rlscaler_tick_stage_seconds_count{stage="judge"}'] == 0
+    assert seen['rlscaler_status_writes_total{result="Failed"}'] == 0
+    assert seen["process_resident_memory_bytes"] > 0
+    assert not [name for name in seen if name.endswith("_created")]
+    with metrics.stage("judge"):
+        pass
+    assert show()['rlscaler_tick_stage_seconds_count{stage="judge"}'] == 1
