@@ -36,6 +36,13 @@ FORGET_AFTER = 10.0
 """Lease durations after which the Lease of a member that died is deleted."""
 
 
+def lease_names(settings: Settings) -> list[str]:
+    """One Lease for each shard; with one shard the Lease has the plain name."""
+    if settings.shards == 1:
+        return [settings.lease_name]
+    return [f"{settings.lease_name}-{i}" for i in range(settings.shards)]
+
+
 def shard_of(key: Key, shards: int) -> int:
     """The shard of a policy: with one more shard, only the policies that it takes over move."""
     if shards == 1:
@@ -90,10 +97,7 @@ class Shards:
 
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.number, self._seconds = settings.shards, settings.lease_seconds
-        names = (
-            [settings.lease_name] if self.number == 1 else [f"{settings.lease_name}-{i}" for i in range(self.number)]
-        )
-        self.leases = [Lease(kube, settings, clock, name=name) for name in names]
+        self.leases = [Lease(kube, settings, clock, name=name) for name in lease_names(settings)]
         self._members = Members(kube, settings, clock) if self.number > 1 else None
         self._shard_of: dict[Key, int] = {}
         self._leaving: dict[Lease, asyncio.Task[None]] = {}
