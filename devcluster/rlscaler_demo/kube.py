@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -74,9 +74,16 @@ class Kube:
             raise DemoError(f"kubeconfig {kubeconfig} cannot be used: {error}") from error
         self._client = ApiClient(self.configuration)
 
-    def open(self, method: str, path: str, body: Json | None = None, content_type: str = "application/json") -> Any:
-        """The urllib3 response, its body not read yet."""
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+    def open(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The urllib3 response, its body not read yet. `headers` besides those that every request has."""
+        headers = {"Accept": "application/json", "Content-Type": content_type, **(headers or {})}
         arguments = self._client.param_serialize(
             method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
         )

@@ -12,7 +12,7 @@ from .books import Condition, PoolBook, Replicas, read_conditions, route_weights
 from .decisions import DecisionLine, read_decision
 from .kube import Kube, collection
 from .records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
-from .settings import NAMESPACE, POOLS, SERVICE, Settings
+from .settings import POOLS, SERVICE, Settings
 from .tails import Tail
 from .watch import Watch
 
@@ -115,7 +115,7 @@ class Recorder:
                     take("ADDED", thing)
                 self._write_replicas(time.time())
 
-        return Watch(kube, collection(api_version, kind, NAMESPACE), replace, change)
+        return Watch(kube, collection(api_version, kind, self._settings.namespace), replace, change)
 
     def _deployment(self, event: str, deployment: Json) -> None:
         pool = self._pool_of.get(deployment["metadata"]["name"])

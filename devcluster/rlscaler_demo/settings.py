@@ -67,6 +67,8 @@ class Settings:
     cpu: Pool = CPU_POOL
     trace: Path | None = None
     """CSV of time and rate for the pattern `trace`."""
+    namespace: str = NAMESPACE
+    """Where the service's objects are."""
     cluster_name: str = "demo"
     kubeconfig: Path | None = None
     """A cluster of the user's; None = the demo starts its own control plane."""

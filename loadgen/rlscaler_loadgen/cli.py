@@ -226,3 +226,37 @@ def run(host: str, out: Path, requests: bool, **options: Any) -> None:
         click.echo(line)
     if result["interrupted"]:
         sys.exit(INTERRUPTED)
+
+
+@load.command()
+@click.option("--host", required=True, help="Base URL of the service, http://HOST:PORT.")
+@click.option("--workers", envvar="RLSCALER_WORKERS", default=2, show_default=True, help="Workers to wait for.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="/results", show_default=True)
+@click.option("--web-host", default="0.0.0.0", show_default=True, help="Address of Locust's web interface.")
+@click.option("--web-port", default=8089, show_default=True, help="Port of Locust's web interface.")
+@click.option("--port", default=5557, show_default=True, help="Port that workers connect to.")
+@click.option("--wait", default=600.0, show_default=True, help="Seconds to wait for the service to answer.")
+def master(host: str, workers: int, out: Path, web_host: str, web_port: int, port: int, wait: float) -> None:
+    """Lead one run of several workers, then serve its results below /results/ of the web interface.
+
+    The run is set up by RLSCALER_PATTERN, RLSCALER_DURATION, RLSCALER_SEED and so on in the environment of master and
+    workers (`rlscaler_loadgen/settings.py`).
+    """
+    from .errors import LoadgenError
+    from .runner import lead
+
+    try:
+        lead(host, workers, out, (web_host, web_port), port, wait)
+    except LoadgenError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@load.command()
+@click.option("--master", required=True, help="Host of the master.")
+@click.option("--port", default=5557, show_default=True, help="Its port.")
+@click.option("--workers", envvar="RLSCALER_WORKERS", default=2, show_default=True, help="As the master was told.")
+def worker(master: str, port: int, workers: int) -> None:
+    """Send a part of the requests of the run that a master leads."""
+    from .runner import follow
+
+    follow(master, port, workers)

@@ -3,7 +3,8 @@
 The shape ends the run (Locust ignores --run-time where there is a shape). Open loop: one Locust user owns the
 clock and sends every request at its scheduled time in a greenlet of its own; latency counts from the scheduled
 time, so that a late generator shows up as latency and not as less load. Closed loop: as many users as the
-pattern says, each sending one request a second on average and waiting for its answer.
+pattern says, each sending one request a second on average and waiting for its answer. With `workers` a master and
+that many workers share one run (`rlscaler_loadgen.distributed`).
 """
 
 # Locust is not typed.
@@ -20,9 +21,11 @@ import time
 from typing import Any
 
 import gevent
+from gevent.event import Event
 from gevent.pool import Group
 from locust import FastHttpUser, LoadTestShape, constant, events, task
 
+from rlscaler_loadgen.distributed import REPORT_SECONDS, Relay, connect
 from rlscaler_loadgen.results import Recorder, write_json
 from rlscaler_loadgen.settings import LoadSettings
 
@@ -39,26 +42,40 @@ class Run:
 
     def __init__(self) -> None:
         self.rate = settings.rate()
-        self.recorder: Recorder | None = None
+        self.recorder: Recorder | Relay | None = None
         self.stopping = False
         self.terminated = False
+        self.ended = False
+        self.begun = Event()
+        self.part, self.parts = 0, 1
         self._began = 0.0
         self._files: list[Any] = []
+        self._report_seconds = REPORT_SECONDS if settings.workers else 0.0
 
-    def begin(self) -> None:
-        """t = 0 of the pattern is now."""
+    def begin(self, at: float | None = None, part: int = 0, parts: int = 1, relay: Relay | None = None) -> None:
+        """t = 0 of the pattern is now, or at a Unix time.
+
+        part, parts: which of the requests are sent here. relay: to record with on a worker, which writes no files.
+        """
         if self.recorder is not None:
             return
-        self._began = time.perf_counter()
-        started_at = time.time()
+        now = time.time()
+        started_at = now if at is None else at
+        self._began = time.perf_counter() - (now - started_at)
+        self.part, self.parts = part, parts
+        self.recorder = relay or self._record(started_at)
+        self.begun.set()
+
+    def _record(self, started_at: float) -> Recorder:
         timeline, requests = (self._open(path) for path in (settings.timeline, settings.requests))
-        self.recorder = Recorder(self.rate, settings.slo_ms, settings.timeout * 1000, started_at, timeline, requests)
+        recorder = Recorder(self.rate, settings.slo_ms, settings.timeout * 1000, started_at, timeline, requests)
         if settings.started:
             write_json(settings.started, {"started_at": started_at})
-        gevent.spawn(self._flush)
+        gevent.spawn(self._flush, recorder)
+        return recorder
 
     def now(self) -> float:
-        """Seconds of the run."""
+        """Seconds of the run; negative before an announced begin."""
         return time.perf_counter() - self._began if self._began else 0.0
 
     @property
@@ -66,17 +83,18 @@ class Run:
         """The pattern has ended and every request with it (or its time)."""
         if self.recorder is None or self.now() < settings.duration:
             return False
-        drained = self.recorder.outstanding == 0 or settings.arrivals == "closed"
-        return drained or self.now() > settings.duration + settings.timeout + 1
+        drained = not settings.workers and (self.recorder.outstanding == 0 or settings.arrivals == "closed")
+        return drained or self.now() > settings.duration + settings.timeout + 1 + self._report_seconds
 
     def terminate(self) -> None:
         """End at the shape's next tick, with the results so far."""
         self.terminated = self.stopping = True
 
     def end(self) -> None:
-        """Write the results."""
-        if self.recorder is None:
+        """Write the results, once."""
+        if not isinstance(self.recorder, Recorder) or self.ended:
             return
+        self.ended = True
         now = self.now()
         result = {
             "pattern": settings.pattern,
@@ -103,14 +121,22 @@ class Run:
         self._files.append(file)
         return file
 
-    def _flush(self) -> None:
+    def _flush(self, recorder: Recorder) -> None:
         while not self.stopping:
             gevent.sleep(1.0 - self.now() % 1.0)
-            if self.recorder is not None and not self.stopping:
-                self.recorder.flush(self.now())
+            if not self.stopping:
+                recorder.flush(self.now() - self._report_seconds)
 
 
 run = Run()
+
+
+def begin() -> None:
+    """In a process of its own the first user begins the run; a worker's wait for the master's word."""
+    if settings.workers:
+        run.begun.wait()
+    else:
+        run.begin()
 
 
 class Client(FastHttpUser):
@@ -138,17 +164,17 @@ class Client(FastHttpUser):
 
 
 class OpenLoop(Client):
-    """The one user that sends every request of the run at its time."""
+    """The one user of a process, which sends every request of its part at its time."""
 
     abstract = settings.arrivals != "open"
-    fixed_count = 1
+    fixed_count = max(1, settings.workers)
     wait_time = constant(3600)
 
     @task
     def send_all(self) -> None:
-        run.begin()
+        begin()
         requests = Group()
-        for scheduled in settings.arrival_times().tolist():
+        for scheduled in settings.arrival_times()[run.part :: run.parts].tolist():
             pause = scheduled - run.now()
             if pause > 0:
                 gevent.sleep(pause)
@@ -164,8 +190,8 @@ class ClosedLoop(Client):
     abstract = settings.arrivals != "closed"
 
     def on_start(self) -> None:
-        run.begin()
-        self._draw = random.Random(f"{settings.seed}-{self.environment.runner.user_count}")
+        begin()
+        self._draw = random.Random(f"{settings.seed}-{self.environment.runner.user_count}-{run.part}")
         self._next = run.now() + self._draw.uniform(0, 1)
 
     def wait_time(self) -> float:
@@ -190,7 +216,7 @@ class PatternShape(LoadTestShape):
         if run.over or run.terminated or orphaned:
             return None
         if settings.arrivals == "open":
-            return 1, 1
+            return OpenLoop.fixed_count, OpenLoop.fixed_count
         users = round(float(run.rate[min(int(run.now()), settings.duration - 1)]))
         return max(1, users), 10_000
 
@@ -216,9 +242,11 @@ class Trace(PatternShape):
 
 
 @events.init.add_listener
-def _init(**_: Any) -> None:
-    # Locust itself handles SIGTERM only after a shape has ended.
-    gevent.signal_handler(signal.SIGTERM, run.terminate)
+def _init(environment: Any, **_: Any) -> None:
+    if settings.workers:
+        connect(environment, run, settings.summary and settings.summary.parent)
+    else:  # Headless, Locust itself handles SIGTERM only after a shape has ended.
+        gevent.signal_handler(signal.SIGTERM, run.terminate)
 
 
 @events.test_stopping.add_listener

@@ -1,4 +1,4 @@
-"""Runs Locust headless as a process of its own and brings its results home."""
+"""Runs Locust: headless as a process of its own whose results are brought home, or as master and workers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import tenacity
 
 from .errors import LoadError
 from .traces import read_trace
@@ -39,7 +41,7 @@ class LoadRun:
         """
         if self.options.get("trace"):
             read_trace(self.options["trace"])
-        self._check_service()
+        check_service(self.host)
         self.out.mkdir(parents=True, exist_ok=True)
         summary = self.out / "load.json"
         summary.unlink(missing_ok=True)
@@ -75,13 +77,6 @@ class LoadRun:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("RLSCALER_")}
         return inherited | {f"RLSCALER_{key.upper()}": str(value) for key, value in values.items() if value is not None}
 
-    def _check_service(self) -> None:
-        url = f"{self.host.rstrip('/')}/v2/health/live"
-        try:
-            urllib.request.urlopen(url, timeout=CHECK_SECONDS).close()
-        except (urllib.error.URLError, OSError, ValueError) as error:
-            raise LoadError(f"{url} does not answer ({error}); start the service or correct --host") from error
-
 
 @contextmanager
 def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
@@ -101,6 +96,50 @@ def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def lead(host: str, workers: int, out: Path, web: tuple[str, int], port: int, wait_seconds: float) -> None:
+    """Become Locust's master: wait for the service, then run this process' settings with so many workers.
+
+    web: address of the web interface. Does not return. Raises LoadError where the service does not answer.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    waiting = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(LoadError),
+        stop=tenacity.stop_after_delay(wait_seconds),
+        wait=tenacity.wait_fixed(1.0),
+        reraise=True,
+    )
+    waiting(check_service, host)
+    files = {"timeline": "load.csv", "summary": "load.json", "requests": "requests.csv", "started": "started.json"}
+    settings = {f"RLSCALER_{key.upper()}": str(out / name) for key, name in files.items()}
+    _become(
+        *("--master", "--expect-workers", str(workers), "--master-bind-port", str(port), "--autostart"),
+        *("--host", host.rstrip("/"), "--web-host", web[0], "--web-port", str(web[1]), "--only-summary"),
+        environment={**settings, "RLSCALER_WORKERS": str(workers)},
+    )
+
+
+def follow(master: str, port: int, workers: int) -> None:
+    """Become a Locust worker. Does not return."""
+    _become(
+        *("--worker", "--master-host", master, "--master-port", str(port)),
+        environment={"RLSCALER_WORKERS": str(workers)},
+    )
+
+
+def _become(*arguments: str, environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), *arguments]
+    os.execve(sys.executable, command, {**os.environ, **environment})
+
+
+def check_service(host: str) -> None:
+    """Raises LoadError where nobody answers for liveness."""
+    url = f"{host.rstrip('/')}/v2/health/live"
+    try:
+        urllib.request.urlopen(url, timeout=CHECK_SECONDS).close()
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise LoadError(f"{url} does not answer ({error}); start the service or correct --host") from error
 
 
 def summary_lines(result: dict[str, Any]) -> list[str]:

@@ -48,6 +48,8 @@ class LoadSettings(BaseSettings):
     """Where to write the result as JSON."""
     started: Path | None = None
     """Where to write `{"started_at": <unix seconds>}` when the pattern begins."""
+    workers: int = Field(0, ge=0)
+    """Locust workers that share the run under one master; 0 = one process sends everything."""
     parent: int | None = None
     """Process that started the run; when it is gone, the run ends."""
 

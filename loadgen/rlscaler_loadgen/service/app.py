@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -117,9 +118,10 @@ def pod_service(
 ) -> tuple[Service, Callable[[], Awaitable[None]]]:
     """One replica, and the work that makes it ready after its cold start.
 
-    cold_start: seconds, drawn uniformly between the two.
+    cold_start: seconds, drawn uniformly between the two. Pods of one seed draw apart: their names go into it.
     """
-    router = Router({flavour.name: flavour}, seed, variation, weights=_only(flavour.name))
+    seeds = np.random.default_rng([seed, zlib.crc32(pod.encode())])
+    router = Router({flavour.name: flavour}, int(seeds.integers(2**31)), variation, weights=_only(flavour.name))
     this = Pod(
         pod,
         flavour.name,
@@ -128,7 +130,7 @@ def pod_service(
         memory_request=flavour.memory_request,
         gpus=int(flavour.name == "gpu"),
     )
-    delay = float(np.random.default_rng([seed, 2]).uniform(*cold_start))
+    delay = float(seeds.uniform(*cold_start))
 
     async def become_ready() -> None:
         router.apply(this)

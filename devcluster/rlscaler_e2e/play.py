@@ -1,0 +1,176 @@
+"""One run of load on the installed service: what scales it, Locust, and the records in the demo's form."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rlscaler_demo.kube import wait_until
+from rlscaler_demo.recorder import Recorder
+from rlscaler_demo.records import Run
+from rlscaler_demo.results import ResultFolder
+from rlscaler_demo.run import versions
+from rlscaler_demo.screen import Screen, Snapshot
+from rlscaler_demo.settings import CPU_POOL, GPU_POOL, HIGH_USERS, LOW_USERS
+from rlscaler_demo.settings import Settings as DemoSettings
+from rlscaler_demo.tails import LiveLoad, Tail
+
+from .cluster import Cluster
+from .load import ClusterLoad
+from .logs import OperatorLogs
+from .settings import DEMO_NAMESPACE, Play, Settings
+from .stage import Stage
+
+CONTENDER_SECONDS = 180.0
+REFRESH_SECONDS = 1.0
+
+Moment = Callable[[float], None]
+"""Called about every second with the seconds since the load began."""
+
+
+class Player:
+    """Plays runs one after the other on one stage."""
+
+    def __init__(
+        self, settings: Settings, cluster: Cluster, stage: Stage, logs: OperatorLogs, say: Callable[[str], None]
+    ) -> None:
+        self._settings, self._cluster, self._stage, self._logs, self._say = settings, cluster, stage, logs, say
+        self.most_pods = 0
+        """That ran at the same time in the demo's namespace."""
+        self.pods_seen: set[str] = set()
+
+    def play(self, play: Play, moment: Moment = lambda _: None) -> dict[str, Any]:
+        """The summary of the run, whose folder is OUT/NAME. Raises DemoError."""
+        demo = self._demo_settings(play)
+        results = ResultFolder(demo.out)
+        results.prepare()
+        rl = play.contender == "rl"
+        self._say(f"{play.name}: {play.duration_seconds} s, seed {demo.seed}")
+        self._stage.reset()
+        self._logs.to(results.audit if rl else None)
+        with Recorder(self._cluster.kube, demo, results.data, results.audit if rl else None) as recorder:
+            try:
+                self._start(play, recorder)
+                self._drive(play, demo, results, recorder, moment)
+            finally:
+                self._stop(play)
+        summary = results.write()
+        self._say(
+            f"{play.name}: {summary['requests']} requests, {summary['slo_violation_ratio']:.1%} late or failed, "
+            f"p95 {summary['p95_ms']:.0f} ms, cost {summary['cost']:.3f}"
+        )
+        return summary
+
+    def _demo_settings(self, play: Play) -> DemoSettings:
+        settings = self._settings
+        return DemoSettings(
+            out=settings.out / play.name,
+            pattern=play.pattern,
+            duration_seconds=play.duration_seconds,
+            interval_seconds=settings.interval_seconds,
+            contender=play.contender,
+            seed=settings.seed,
+            gpu=replace(GPU_POOL, cold_start_seconds=settings.gpu_cold_start_seconds),
+            cpu=replace(CPU_POOL, cold_start_seconds=settings.cpu_cold_start_seconds),
+            namespace=DEMO_NAMESPACE,
+        )
+
+    def _start(self, play: Play, recorder: Recorder) -> None:
+        """Let the contender scale; the policy has decided once before the load begins, both HPAs have their metrics."""
+        if play.contender == "hpa":
+            self._stage.change_demo("hpa.enabled=true")
+            wait_until(lambda: _autoscaling(recorder), "both HorizontalPodAutoscalers' metrics", CONTENDER_SECONDS)
+            return
+        self._stage.apply_policy()
+        wait_until(lambda: self._decided(recorder), "the policy's first decision, Ready", CONTENDER_SECONDS)
+
+    def _decided(self, recorder: Recorder) -> bool:
+        self._logs.pull()
+        recorder.read_audit()
+        ready = recorder.conditions.get("Ready")
+        return ready is not None and ready.status == "True" and recorder.last_action is not None
+
+    def _stop(self, play: Play) -> None:
+        if play.contender == "hpa":
+            self._stage.change_demo("hpa.enabled=false,load.enabled=false")
+        else:
+            self._stage.delete_policy()
+            self._stage.change_demo("load.enabled=false")
+        self._logs.to(None)
+
+    def _drive(self, play: Play, demo: DemoSettings, results: ResultFolder, recorder: Recorder, moment: Moment) -> None:
+        load = ClusterLoad(self._cluster.kube, results.data, _options(demo))
+        values = (
+            f"load.enabled=true,load.pattern={play.pattern},load.durationSeconds={play.duration_seconds},"
+            f"load.seed={demo.seed},load.low={LOW_USERS:g},load.peak={HIGH_USERS:g}"
+        )
+        self._stage.change_demo(values)
+        started_at = load.wait()
+        self._describe(demo, started_at).write(results.data / "run.json")
+        screen, live = Screen(demo), LiveLoad(Tail(load.requests), demo.slo_ms)
+        while not load.over:
+            load.pull(started_at)
+            self._logs.pull()
+            recorder.read_audit()
+            self._count_pods()
+            elapsed = time.time() - started_at
+            screen.show(_snapshot(elapsed, load, live, recorder, demo))
+            moment(elapsed)
+            time.sleep(REFRESH_SECONDS)
+
+    def _describe(self, demo: DemoSettings, started_at: float) -> Run:
+        return Run(
+            contender=demo.contender,
+            pattern=demo.pattern,
+            seed=demo.seed,
+            duration_s=float(demo.duration_seconds),
+            interval_seconds=float(demo.interval_seconds),
+            slo_ms=demo.slo_ms,
+            started_at=started_at,
+            server_version=self._cluster.info.server_version,
+            versions=versions(),
+            cost_per_hour={pool.name: pool.cost_per_hour for pool in demo.pools},
+        )
+
+    def _count_pods(self) -> None:
+        running = [pod for pod in self._stage.pods() if pod["status"].get("phase") == "Running"]
+        self.most_pods = max(self.most_pods, len(running))
+        self.pods_seen |= {pod["metadata"]["uid"] for pod in running}
+
+
+def _options(demo: DemoSettings) -> dict[str, object]:
+    return {
+        "pattern": demo.pattern,
+        "duration": demo.duration_seconds,
+        "seed": demo.seed,
+        "low": LOW_USERS,
+        "peak": HIGH_USERS,
+    }
+
+
+def _autoscaling(recorder: Recorder) -> bool:
+    return all(
+        any(recorder.autoscalers.get(pool, {}).get("currentMetrics") or [])
+        and (active := recorder.conditions.get(f"{pool} ScalingActive")) is not None
+        and active.status == "True"
+        for pool in ("gpu", "cpu")
+    )
+
+
+def _snapshot(elapsed: float, load: ClusterLoad, live: LiveLoad, recorder: Recorder, demo: DemoSettings) -> Snapshot:
+    second = min(max(int(elapsed), 0), len(load.rate) - 1)
+    last, action = recorder.last, recorder.last_action
+    return Snapshot(
+        elapsed_seconds=elapsed,
+        offered_rps=float(load.rate[second]) if 0 <= elapsed < len(load.rate) else 0.0,
+        load=live.figures(time.time()),
+        replicas=recorder.replicas,
+        weights=recorder.weights,
+        placement=last.placement if last else "",
+        action=action.action_text if action else recorder.last_change,
+        guards=last.guards if last else (),
+        conditions=recorder.conditions,
+        problem=recorder.error or "",
+    )
