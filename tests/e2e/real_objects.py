@@ -24,6 +24,8 @@ SCRAPE_CONFIG = {
         },
         {
             "job_name": "cadvisor",
+            "scrape_interval": "5s",
+            "scrape_timeout": "5s",
             "scheme": "https",
             "metrics_path": "/metrics/cadvisor",
             "authorization": {"credentials_file": f"{SERVICE_ACCOUNT}/token"},

@@ -8,7 +8,7 @@ from pathlib import Path
 import tenacity
 
 MOUNT = Path("/sys/fs/cgroup")
-REMOVE_SECONDS = 10.0
+REMOVE_SECONDS = 30.0
 
 
 def name(cluster: str) -> str:
