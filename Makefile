@@ -46,10 +46,15 @@ $(STAMP): requirements/lock.txt pyproject.toml
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e .
 	touch $@
 
+IMAGE_PINS = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url -c requirements/lock.txt
+
 .PHONY: lock
-lock: $(STAMP) ## Update requirements/lock.txt from pyproject.toml
+lock: $(STAMP) ## Update requirements/ from pyproject.toml: the lock, and of it what the images install
 	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
 	  -o requirements/lock.txt pyproject.toml
+	$(IMAGE_PINS) --extra keda -o requirements/operator.txt pyproject.toml
+	$(IMAGE_PINS) --group service -o requirements/service.txt
+	$(IMAGE_PINS) --group build -o requirements/build.txt
 
 .PHONY: clean
 clean: ## Remove .venv, caches of the tools and result folders (the built binaries stay: `rlscaler cluster clean`)
@@ -70,6 +75,24 @@ cluster-up: $(STAMP) ## Start a local control plane (built once into the user ca
 .PHONY: cluster-down
 cluster-down: $(STAMP) ## Stop it
 	$(BIN)/rlscaler cluster down $(ARGS)
+
+.PHONY: e2e-packages
+e2e-packages: $(STAMP) ## Install what the real node and the images need from the distribution (apt-get, root)
+	$(BIN)/rlscaler cluster packages --install
+
+.PHONY: images
+images: $(STAMP) ## Build the container images here, without Docker and registry (root; Debian: make e2e-packages)
+	$(BIN)/rlscaler cluster images
+
+E2E_OUT ?= results/e2e
+
+.PHONY: e2e
+e2e: $(STAMP) images ## Images and charts on a real node: four patterns, rlscaler beside the HPA, upgrade, dead leader, uninstall (root)
+	$(BIN)/rlscaler e2e --out $(E2E_OUT) $(ARGS)
+
+.PHONY: e2e-test
+e2e-test: $(STAMP) ## The tests that need the real node (root)
+	$(BIN)/pytest tests/e2e -m e2e $(ARGS)
 
 ##@ Learning
 

@@ -12,7 +12,7 @@ from rlscaler_devcluster import api, builder, paths
 from rlscaler_devcluster.exceptions import DevClusterError
 
 
-def clean(go: bool, binaries: bool, clusters: bool) -> Iterator[str]:
+def clean(go: bool, binaries: bool, images: bool, clusters: bool) -> Iterator[str]:
     """Remove the chosen parts of our cache; yields a line for each.
 
     Raises DevClusterError when the binaries of a running cluster would go.
@@ -26,6 +26,8 @@ def clean(go: bool, binaries: bool, clusters: bool) -> Iterator[str]:
     parts = [paths.go_dir()] if go else []
     if binaries:
         parts += [paths.bin_dir(), paths.manifests_dir()]
+    if images:
+        parts.append(paths.images_dir())
     for part in parts:
         if part.is_dir():
             freed = builder.size_mb(part)

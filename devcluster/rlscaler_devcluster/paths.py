@@ -1,7 +1,7 @@
 """Where the development cluster keeps what it builds and what it runs.
 
 Everything lives under one directory, so that removing that directory removes all of it:
-`bin/` binaries and stamps, `go/` our own Go caches and toolchain, `manifests/`, `clusters/NAME/`, `locks/`.
+`bin/` binaries and stamps, `go/` our own Go caches and toolchain, `manifests/`, `images/`, `clusters/NAME/`, `locks/`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ def go_dir() -> Path:
 def manifests_dir() -> Path:
     """Manifests taken from Go modules (Gateway API)."""
     return cache_root() / "manifests"
+
+
+def images_dir() -> Path:
+    """Archives of our container images, their SBOMs and sizes, and what they are built in."""
+    return cache_root() / "images"
 
 
 def lock_file(name: str) -> Path:

@@ -89,5 +89,5 @@ def test_cleaning_copes_with_gos_read_only_folders() -> None:
     module.mkdir(parents=True)
     (module / "go.mod").write_text("module example.com\n")
     module.chmod(0o555)
-    assert list(cleaning.clean(go=True, binaries=False, clusters=False)) != []
+    assert list(cleaning.clean(go=True, binaries=False, images=False, clusters=False)) != []
     assert not paths.go_dir().exists()
