@@ -71,7 +71,7 @@ class Source:
             if variable.every:
                 values[variable.name] = ".+"
                 continue
-            found = self._instant(f"group by ({variable.label}) ({expand(variable.selector, values)})")
+            found = self.instant(f"group by ({variable.label}) ({expand(variable.selector, values)})")
             names = sorted(one.labels.get(variable.label, "") for one in found)
             if not names:
                 raise DevClusterError(
@@ -89,10 +89,11 @@ class Source:
 
     def _answer(self, target: Target, values: Values) -> list[Series]:
         query = expand(target.expr, values)
-        series = self._instant(query) if target.instant else self._range(query)
+        series = self.instant(query) if target.instant else self._range(query)
         return [Series(target.name(one.labels), one.labels, one.times, one.values) for one in series]
 
-    def _instant(self, query: str) -> list[Series]:
+    def instant(self, query: str) -> list[Series]:
+        """The newest values. Raises DevClusterError where Prometheus refuses the query."""
         return [
             Series("", one["metric"], [float(one["value"][0])], [float(one["value"][1])])
             for one in self._ask("query", query=query)

@@ -17,13 +17,19 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _source_options(command: Command) -> Command:
-    for option in (
-        click.option(
-            "--prometheus-url", default="http://127.0.0.1:9090", show_default=True, help="Prometheus that is asked."
-        ),
-        click.option("--last", "minutes", type=float, default=15.0, show_default=True, help="Minutes that are shown."),
-        click.option("--scrape-interval", type=float, default=15.0, show_default=True, help="Seconds."),
-        click.option("--var", "given", multiple=True, metavar="NAME=VALUE", help="Value of a variable (repeatable)."),
+    for option in reversed(
+        (
+            click.option(
+                "--prometheus-url", default="http://127.0.0.1:9090", show_default=True, help="Prometheus that is asked."
+            ),
+            click.option(
+                "--last", "minutes", type=float, default=15.0, show_default=True, help="Minutes that are shown."
+            ),
+            click.option("--scrape-interval", type=float, default=15.0, show_default=True, help="Seconds."),
+            click.option(
+                "--var", "given", multiple=True, metavar="NAME=VALUE", help="Value of a variable (repeatable)."
+            ),
+        )
     ):
         command = option(command)
     return command
