@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlscaler_operator.actuation.ownership import Claim, ForeignWrites
 from rlscaler_operator.api import Condition, InvalidPolicy, RLScalingPolicy, Spec, Status, parse, to_params
@@ -27,6 +27,17 @@ from rlscaler_operator.sensing.queries import Subject
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import POOLS, Params, State
+
+
+class Facts(NamedTuple):
+    """What follows from a spec alone, and is asked for several times a tick."""
+
+    deployments: tuple[str | None, str | None]
+    targets: tuple[tuple[str, Key], ...]
+    """(pool, (namespace, Deployment)) of the pools that are there."""
+    subject: Subject
+    open: bool
+    """Is there anything that the spec leaves to be learned?"""
 
 
 @dataclass(slots=True)
@@ -93,6 +104,7 @@ class Policy:
     """What the last report was made from, where everything it asked for is in force."""
     breaker: Breaker = field(default_factory=Breaker)
     _params: tuple[object, Params] | None = None
+    _facts: tuple[RLScalingPolicy | None, Facts] | None = None
 
     @property
     def spec(self) -> Spec:
@@ -104,23 +116,20 @@ class Policy:
         return Reference(*self.key, self.uid)
 
     @property
+    def facts(self) -> Facts:
+        """Made again when the spec changes."""
+        if self._facts is None or self._facts[0] is not self.parsed:
+            assert self.parsed is not None
+            self._facts = self.parsed, _facts(self.key[0], self.parsed)
+        return self._facts[1]
+
+    @property
     def deployments(self) -> tuple[str | None, str | None]:
-        gpu, cpu = self.spec.targets.gpu, self.spec.targets.cpu
-        return (gpu.deployment if gpu else None, cpu.deployment if cpu else None)
+        return self.facts.deployments
 
     @property
     def subject(self) -> Subject:
-        assert self.parsed is not None
-        spec = self.spec
-        targets = [target for target in (spec.targets.gpu, spec.targets.cpu) if target is not None]
-        return Subject(
-            self.key[0],
-            self.parsed.service,
-            self.deployments,
-            spec.slo.percentile,
-            tuple(sorted(spec.metrics.queries.items())),
-            any(target.requests_per_second is None for target in targets),
-        )
+        return self.facts.subject
 
     @property
     def running(self) -> bool:
@@ -133,10 +142,9 @@ class Policy:
     def found(self, cache: WatchCache) -> dict[str, Deployment | None]:
         """The Deployments by pool; None where one does not exist or is going."""
         found: dict[str, Deployment | None] = {}
-        for pool, name in zip(POOLS, self.deployments, strict=True):
-            if name is not None:
-                deployment = cache.deployments.get((self.key[0], name))
-                found[pool] = None if deployment is None or deployment.deleting else deployment
+        for pool, key in self.facts.targets:
+            deployment = cache.deployments.get(key)
+            found[pool] = None if deployment is None or deployment.deleting else deployment
         return found
 
     def params(self) -> Params:
@@ -153,6 +161,7 @@ class Registry:
     def __init__(self) -> None:
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, list[Policy]] | None = None
+        self._claims: tuple[int, dict[Key, list[Claim]]] = -1, {}
         self.version = 0
         """Grows whenever a policy comes, goes or changes its spec: who claims a Deployment may have changed."""
 
@@ -220,13 +229,28 @@ class Registry:
 
     def claims(self) -> dict[Key, list[Claim]]:
         """Who acts on which Deployment, by (namespace, Deployment)."""
-        claims: dict[Key, list[Claim]] = {}
-        for policy in self._policies.values():
-            if policy.running and policy.spec.mode == "Auto":
-                claim = policy.claim()
-                for name in claim.deployments:
-                    claims.setdefault((claim.namespace, name), []).append(claim)
-        return claims
+        if self._claims[0] != self.version:
+            claims: dict[Key, list[Claim]] = {}
+            for policy in self._policies.values():
+                if policy.running and policy.spec.mode == "Auto":
+                    claim = policy.claim()
+                    for name in claim.deployments:
+                        claims.setdefault((claim.namespace, name), []).append(claim)
+            self._claims = self.version, claims
+        return self._claims[1]
+
+
+def _facts(namespace: str, parsed: RLScalingPolicy) -> Facts:
+    spec = parsed.spec
+    gpu, cpu = spec.targets.gpu, spec.targets.cpu
+    names = (gpu.deployment if gpu else None, cpu.deployment if cpu else None)
+    targets = [target for target in (gpu, cpu) if target is not None]
+    unmeasured = any(target.requests_per_second is None for target in targets)
+    subject = Subject(
+        namespace, parsed.service, names, spec.slo.percentile, tuple(sorted(spec.metrics.queries.items())), unmeasured
+    )
+    there = tuple((pool, (namespace, name)) for pool, name in zip(POOLS, names, strict=True) if name is not None)
+    return Facts(names, there, subject, unmeasured or any(target.cold_start_seconds is None for target in targets))
 
 
 def _adopt(key: Key, body: Mapping[str, Any]) -> Policy:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from rlscaler_operator.actors import Actors
 from rlscaler_operator.actuation.apply import Actuator, route_backends
 from rlscaler_operator.actuation.ownership import Claim
 from rlscaler_operator.actuation.routes import ANNOTATION
 from rlscaler_operator.api import Status
-from rlscaler_operator.decisions import Entry, Kind, Outcome, decide_all, fresh_state, with_stack
+from rlscaler_operator.decisions import Entry, Kind, Outcome, Tables, decide_all, fresh_state, with_stack
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.judge import Judge
 from rlscaler_operator.policies import Policy, Registry
@@ -26,9 +26,16 @@ from rlscaler_operator.schedule import Due
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.cache import Key, WatchCache
 from rlscaler_operator.sensing.learn import learn_capacity, learned
-from rlscaler_operator.sensing.measure import measure, nothing_measured, shown_latency, to_samples
+from rlscaler_operator.sensing.measure import (
+    SamplesRow,
+    measure,
+    nothing_measured,
+    samples_of,
+    samples_row,
+    shown_latency,
+)
 from rlscaler_operator.sensing.prometheus import Answers, Sources
-from rlscaler_operator.sensing.queries import batch
+from rlscaler_operator.sensing.queries import Query, Subject, batch
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.calibration import histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
@@ -36,19 +43,33 @@ from rlscaler_operator.shadow.shadows import Item as Compared
 from rlscaler_operator.shadow.shadows import Shadows, driver
 from rlscaler_operator.shadow.verdict import writes
 from rlscaler_operator.shards import Shards
-from rlscaler_rl.decision.types import POOLS
+from rlscaler_rl.decision.actor import ActorLike
+from rlscaler_rl.decision.types import POOLS, Params, State
 
 log = logging.getLogger("rlscaler.tick")
 
-CHUNK = 10
-"""Policies handled between two looks at everything else that waits: some 10 ms."""
+AT_ONCE = 250
+"""Policies decided and virtual services stepped at once: array operations of some 10 ms."""
 
-COMPARED_AT_ONCE = 250
-"""Virtual services stepped at once: array operations of some 10 ms."""
+HELD_SECONDS = 0.004
+"""How long a batch keeps the event loop before everything else that waits has its turn."""
+
+LAUNCHED = 4
+"""Policies judged and reported between two such turns: 1 ms each."""
 
 Item = tuple[Policy, Due]
-T = TypeVar("T")
 Launch = Callable[[list[Policy], Coroutine[Any, Any, None]], None]
+
+
+class Prepared(NamedTuple):
+    """One policy's row of a batch, before its samples stand in one table with those of the others."""
+
+    params: Params
+    state: State
+    samples: SamplesRow
+    kind: Kind
+    actor: ActorLike | None
+    generation: int
 
 
 class Ticker:
@@ -73,6 +94,8 @@ class Ticker:
         self.sources = Sources(settings.prometheus_timeout_seconds)
         self.shadows = Shadows(settings.window_seconds)
         self._objectives = Objectives(settings, metrics)
+        self._tables = Tables()
+        self._asked: tuple[list[Subject], list[Query]] | None = None
         self._epoch = time.time() - time.monotonic()
 
     async def run(self, access: Access, items: list[Item]) -> None:
@@ -87,37 +110,63 @@ class Ticker:
             for policy, due in items:
                 if policy.schedule is not None:
                     policy.schedule.done(due, time.monotonic())
-        seconds = {"sense": time.monotonic() - began}
-        work: list[tuple[Policy, Entry | None, Exception | None]] = []
+        asked = time.monotonic() - began
+        for begin in range(0, len(items), AT_ONCE):
+            await self._run(access, items[begin : begin + AT_ONCE], answers, asked)
+
+    async def _run(self, access: Access, items: list[Item], answers: Answers, asked: float) -> None:
+        """A part of a batch whose answers took `asked` seconds."""
+        breath = _Breath()
+        rows: list[tuple[Policy, Prepared | None, Exception | None]] = []
         with self._metrics.stage("prepare"):
-            async for policy, due in _in_chunks(items):
+            for policy, due in items:
                 try:
-                    work.append((policy, self.prepare(policy, due, answers), None))
+                    rows.append((policy, self.prepare(policy, due, answers), None))
                 except Exception as error:
-                    work.append((policy, None, error))
+                    rows.append((policy, None, error))
+                await breath.take()
+        entries = iter(self._entries([prepared for _, prepared, _ in rows if prepared is not None]))
+        work = [(policy, None if prepared is None else next(entries), error) for policy, prepared, error in rows]
+        decided = [(policy, entry) for policy, entry, _ in work if entry is not None]
         began = time.monotonic()
         with self._metrics.stage("decide"):
-            outcomes = iter(decide_all([entry for _, entry, _ in work if entry is not None]))
-        seconds["decide"] = time.monotonic() - began
+            outcomes = iter(decide_all([entry for _, entry in decided], tables=self._tables))
+        seconds = {"sense": asked, "decide": time.monotonic() - began}
+        await asyncio.sleep(0)
         with self._metrics.stage("compare"):
-            await self._compare(access, [(policy, entry) for policy, entry, _ in work if entry is not None])
-        claims = self._registry.claims()
-        async for policy, entry, failure in _in_chunks(work):
+            self._compare(access, decided)
+        await asyncio.sleep(0)
+        claims, launched = self._registry.claims(), 0
+        for policy, entry, failure in work:
             outcome = None if entry is None else next(outcomes)
             if outcome is not None:
                 outcome.seconds = seconds
                 if self._settled(policy, outcome):
                     policy.state = outcome.state
-                    self._reporter.measure(policy, outcome, policy.found(self._cache))
+                    self._reporter.measure_again(policy, outcome)
+                    await breath.take()
                     continue
             self._launch([policy], self.finish(policy, outcome, failure, claims))
+            launched += 1
+            if launched % LAUNCHED == 0:
+                await asyncio.sleep(0)
 
-    async def _compare(self, access: Access, items: list[tuple[Policy, Entry]]) -> None:
+    def _entries(self, rows: list[Prepared]) -> list[Entry]:
+        """With samples that are views of one table."""
+        if not rows:
+            return []
+        samples = samples_of([row.samples for row in rows])
+        parts = [samples.view(slice(i, i + 1)) for i in range(len(rows))]
+        self._tables.samples.note(parts, samples)
+        return [
+            Entry(row.params, row.state, part, row.kind, row.actor, row.generation)
+            for row, part in zip(rows, parts, strict=True)
+        ]
+
+    def _compare(self, access: Access, items: list[tuple[Policy, Entry]]) -> None:
         """Step the virtual services, and hold their model against what was measured where a window is over."""
         here = [Compared(policy, entry) for policy, entry in items if self._registry.get(policy.key) is policy]
-        for begin in range(0, len(here), COMPARED_AT_ONCE):
-            self.shadows.tick(here[begin : begin + COMPARED_AT_ONCE])
-            await asyncio.sleep(0)
+        self.shadows.tick(here, self._tables.samples)
         due = self.shadows.due_for_calibration([item.policy for item in here], self._epoch + time.monotonic())
         if due:
             self._launch([], self._calibrate(access, due))
@@ -136,36 +185,39 @@ class Ticker:
 
     async def ask(self, access: Access, policies: list[Policy]) -> Answers:
         """The answers for all `policies`; never raises."""
-        queries = batch(
-            [p.subject for p in policies], self._settings.window_seconds, self._settings.resource_window_seconds
-        )
+        queries = self._queries([policy.subject for policy in policies])
         with self._metrics.stage("sense"):
             return await self.sources.ask(access, queries)
 
-    def prepare(self, policy: Policy, due: Due, answers: Answers) -> Entry | None:
+    def _queries(self, subjects: list[Subject]) -> list[Query]:
+        """Made again when other subjects are asked for."""
+        if self._asked is None or self._asked[0] != subjects:
+            windows = self._settings.window_seconds, self._settings.resource_window_seconds
+            self._asked = subjects, batch(subjects, *windows)
+        return self._asked[1]
+
+    def prepare(self, policy: Policy, due: Due, answers: Answers) -> Prepared | None:
         """The policy's row of the batch; None where a target does not exist."""
         found = policy.found(self._cache)
-        present = [found.get(pool) for pool in POOLS]
-        if any(deployment is None for deployment in found.values()):
+        if None in found.values():
             policy.state, policy.readings = None, nothing_measured()
             return None
-        replicas = tuple(d.replicas if d else 0 for d in present)
-        ready = tuple(d.ready if d else 0 for d in present)
+        gpu, cpu = (found.get(pool) for pool in POOLS)
+        replicas = (gpu.replicas if gpu else 0, cpu.replicas if cpu else 0)
+        ready = (gpu.ready if gpu else 0, cpu.ready if cpu else 0)
         now = time.monotonic()
-        policy.readings, policy.read_at = measure(answers, policy.subject, (ready[0], ready[1])), now
+        policy.readings, policy.read_at = measure(answers, policy.subject, ready), now
         policy.latency = shown_latency(answers, policy.subject, policy.readings)
-        learn_capacity(
-            policy, answers, (replicas[0], replicas[1]), (ready[0], ready[1]), self._settings.window_seconds, now
-        )
-        samples = to_samples(
+        learn_capacity(policy, answers, replicas, ready, self._settings.window_seconds, now)
+        samples = samples_row(
             policy.readings,
             0.0,
             self._epoch + now,
-            (replicas[0], replicas[1]),
-            (ready[0], ready[1]),
+            replicas,
+            ready,
             policy.annotations,
             self._pending(policy),
-            any(d.rolling for d in present if d is not None),
+            (gpu is not None and gpu.rolling) or (cpu is not None and cpu.rolling),
         )
         policy.learned = learned(policy, self._cache)
         policy.actor, policy.actor_error = self._actors.get(policy)
@@ -173,21 +225,19 @@ class Ticker:
         params, actor = driver(policy)
         if policy.state is None:
             written = Status.model_validate(policy.status)
-            state = fresh_state(policy.actor, (replicas[0], replicas[1]), self._epoch + now)
+            state = fresh_state(policy.actor, replicas, self._epoch + now)
             restore_placement(state, written.placement)
             policy.state = restore(state, params, written.stabilization, self._epoch + now)
         state = with_stack(policy.state, policy.actor)
         kind: Kind = "action" if due is Due.ACTION else "floor"
-        return Entry(params, state, samples, kind, actor, policy.generation)
+        return Prepared(params, state, samples, kind, actor, policy.generation)
 
     def _pending(self, policy: Policy) -> tuple[float, float]:
         """Seconds for which pods of each pool have not come up."""
-        gpu, cpu = policy.deployments
-        namespace, cache = policy.key[0], self._cache
-        return (
-            cache.pending_seconds((namespace, gpu)) if gpu else 0.0,
-            cache.pending_seconds((namespace, cpu)) if cpu else 0.0,
-        )
+        seconds = dict.fromkeys(POOLS, 0.0) | {
+            pool: self._cache.pending_seconds(key) for pool, key in policy.facts.targets
+        }
+        return seconds["gpu"], seconds["cpu"]
 
     def _settled(self, policy: Policy, outcome: Outcome) -> bool:
         """Would judging, applying and reporting find just what they found last time?
@@ -199,22 +249,22 @@ class Ticker:
             return False
         if time.monotonic() - policy.written_at >= self._settings.status_interval_seconds:
             return False
-        return bool((decision.desired == decision.base).all()) and policy.settled == self._signature(policy, outcome)
+        return not outcome.moves and policy.settled == self._signature(policy, outcome)
 
     def _signature(self, policy: Policy, outcome: Outcome) -> tuple[object, ...]:
         """Everything that findings and writes of a tick that changes no replicas depend on."""
         decision, limit = outcome.decision, policy.spec.metrics.max_age_seconds
         assert decision is not None
-        namespace, names = policy.key[0], [name for name in policy.deployments if name]
+        keys = [key for _, key in policy.facts.targets]
         backends = route_backends(policy)
-        deployments = [self._cache.deployments.get((namespace, name)) for name in names]
+        deployments = [self._cache.deployments.get(key) for key in keys]
         return (
             self._registry.version,
             policy.generation,
             sorted(item for item in policy.annotations.items() if item[0] != ANNOTATION),
             tuple(policy.finalizers),
             [(d.replicas, d.ready, d.uid, d.manager, d.deleting, d.rolling) if d else None for d in deployments],
-            [self._cache.autoscaler_of(namespace, name) for name in names],
+            [self._cache.autoscaler_of(*key) for key in keys],
             [(r.reason, r.age_seconds > limit) for r in policy.readings.values()],
             self._cache.routes.get(backends[0]) if backends else None,
             None if policy.actor_error is None else str(policy.actor_error),
@@ -284,9 +334,13 @@ class Ticker:
         await self._reporter.report(policy, findings, None, None, {})
 
 
-async def _in_chunks(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items; everything else may run after each chunk."""
-    for number, item in enumerate(items, start=1):
-        yield item
-        if number % CHUNK == 0:
+class _Breath:
+    """Lets everything else run where this task has kept the event loop for a while."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    async def take(self) -> None:
+        if time.monotonic() - self._since > HELD_SECONDS:
             await asyncio.sleep(0)
+            self._since = time.monotonic()

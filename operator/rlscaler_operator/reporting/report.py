@@ -155,6 +155,10 @@ class Reporter:
         missing = self._missing(policy, outcome) if outcome is not None and outcome.decision is not None else []
         measures.measure(self._metrics, policy, outcome, missing, deployments)
 
+    def measure_again(self, policy: Policy, outcome: Outcome) -> None:
+        """The same after a tick that found nothing new."""
+        measures.again(self._metrics, policy, outcome, self._missing(policy, outcome))
+
     async def _post(
         self,
         policy: Policy,

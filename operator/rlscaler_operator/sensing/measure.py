@@ -135,7 +135,9 @@ def samples_row(
 
 def samples_of(rows: Sequence[SamplesRow]) -> Samples:
     """One table of all rows."""
-    return make_samples(len(rows), **{name: list(column) for name, column in zip(ROW, zip(*rows, strict=True), strict=True)})
+    return make_samples(
+        len(rows), **{name: list(column) for name, column in zip(ROW, zip(*rows, strict=True), strict=True)}
+    )
 
 
 def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool, str]:
@@ -173,10 +175,10 @@ def missing_signals(
     Required are the arrival rate, and for each pool with replicas its utilization or the latency. The latency
     does not apply while nothing arrives.
     """
-    arrivals = _dated("arrival_rate", readings["arrival_rate"], max_age_seconds)
-    missing = [] if arrivals.known else [("arrival_rate", arrivals)]
+    rate = _dated("arrival_rate", readings["arrival_rate"], max_age_seconds)
+    missing = [] if rate.known else [("arrival_rate", rate)]
     latency = _dated("p95_latency", readings["p95_latency"], max_age_seconds)
-    if latency.known or arrivals.value == 0:
+    if latency.known or rate.value == 0:
         return missing
     utilizations = [u for u, here, n in zip(UTILIZATIONS, present, replicas, strict=True) if here and n > 0]
     checked = {signal: _dated(signal, readings[signal], max_age_seconds) for signal in utilizations}

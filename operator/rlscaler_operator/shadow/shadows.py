@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from rlscaler_operator.api import is_true
 from rlscaler_operator.api.conditions import CONFLICTED
-from rlscaler_operator.decisions import Entry, Kind
+from rlscaler_operator.decisions import Entry, Joins, Kind
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.sensing.cache import Key
+from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.book import Book
 from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.case import Case, asked, date_of, resumed
@@ -74,10 +75,10 @@ class Shadows:
         self._cases: dict[Key, Case] = {}
         self._complained = False
 
-    def tick(self, items: Sequence[Item]) -> None:
-        """One sensing batch, after it was decided. Never raises."""
+    def tick(self, items: Sequence[Item], joins: Joins[Samples] | None = None) -> None:
+        """One sensing batch, after it was decided. `joins` may know the table of its samples. Never raises."""
         try:
-            self._tick(items)
+            self._tick(items, joins or Joins())
             self._complained = False
         except Exception:
             if not self._complained:
@@ -118,7 +119,7 @@ class Shadows:
             case.calibrate(meter, measured.get(service), float(policy.spec.slo.latency_milliseconds))
             self._judge(policy, case, now)
 
-    def _tick(self, items: Sequence[Item]) -> None:
+    def _tick(self, items: Sequence[Item], joins: Joins[Samples]) -> None:
         groups: dict[int, list[tuple[Item, Case]]] = defaultdict(list)
         for item in items:
             case = self._case(item)
@@ -127,7 +128,9 @@ class Shadows:
         for stack, group in groups.items():
             book = self._books.setdefault(stack, Book(stack))
             book.admit([(case, item.policy.params(), item.entry.samples) for item, case in group if case.row < 0])
-            self._step(book, [item for item, _ in group], [case for _, case in group])
+            members = [item for item, _ in group]
+            samples = joins.join([item.entry.samples for item in members])
+            self._step(book, members, [case for _, case in group], samples)
 
     def _case(self, item: Item) -> Case | None:
         """The policy's comparison as it should be now; None where there is nothing to compare."""
@@ -147,9 +150,8 @@ class Shadows:
         self._cases[policy.key] = case
         return case
 
-    def _step(self, book: Book, items: list[Item], cases: list[Case]) -> None:
+    def _step(self, book: Book, items: list[Item], cases: list[Case], samples: Samples) -> None:
         rows = np.array([case.row for case in cases], np.intp)
-        samples = Samples.concat([item.entry.samples for item in items])
         compared = ~samples.paused & np.array([not is_true(i.policy.conditions, CONFLICTED) for i in items])
         for row, case, item in zip(rows.tolist(), cases, items, strict=True):
             params = item.policy.params()
@@ -225,9 +227,12 @@ class Shadows:
 def _shares(items: list[Item], samples: Samples, params: Params) -> Float:
     """(N, 2) how the arrivals split between the pools, as measured; else by the capacity that is ready."""
     shares = by_capacity(params, samples.ready_replicas)
-    for i, item in enumerate(items):
-        pools = item.policy.readings["arrival_rate"].pools
-        rates = [pools[pool].value if pool in pools else 0.0 for pool in POOLS]
-        if np.isfinite(rates).all() and sum(rates) > 0:
-            shares[i] = rates
+    rates = np.array([_rates(item.policy.readings["arrival_rate"].pools) for item in items])
+    known = np.isfinite(rates).all(axis=1) & (rates.sum(axis=1) > 0)
+    shares[known] = rates[known]
     return shares
+
+
+def _rates(pools: Mapping[str, Reading]) -> list[float]:
+    """(2,) by pool; 0 where nothing arrived."""
+    return [pools[pool].value if pool in pools else 0.0 for pool in POOLS]
