@@ -20,6 +20,9 @@ from rlscaler_rl.training.config import TrainingConfig
 RESULTS = Path(__file__).parent / "results.json"
 Record = dict[str, Any]
 
+DRAWN = 64
+"""Episodes of the training distribution that the probe looks at."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -41,14 +44,21 @@ class Job:
 
 @lru_cache(maxsize=1)
 def probe() -> str:
-    """A digest of what the meter says of a fixed rule on the tune parts: results of another meter do not compare."""
+    """A digest of what the meter says of a fixed rule on the tune parts, and of what training draws: results of
+    another meter or of other episodes do not compare."""
     from rlscaler_rl.decision import bundled
     from rlscaler_rl.simulation.episode import run
+    from rlscaler_rl.simulation.randomisation import randomised
     from rlscaler_rl.training.validation import SETTINGS, scenarios
 
-    result = run(scenarios(*SETTINGS[0]), bundled.load("rule")).result
-    figures = np.stack([result.cost, result.late_percent])
-    return hashlib.sha256(np.round(figures, 4).tobytes()).hexdigest()[:16]
+    found = hashlib.sha256()
+    for setting in SETTINGS:
+        result = run(scenarios(*setting), bundled.load("rule")).result
+        found.update(np.round(np.stack([result.cost, result.late_percent]), 4).tobytes())
+    drawn = randomised(DRAWN, np.random.default_rng(0), 30.0, 600)
+    for column in (drawn.rate, drawn.initial, drawn.rps, drawn.min_replicas, drawn.target_utilization):
+        found.update(np.round(column, 4).tobytes())
+    return found.hexdigest()[:16]
 
 
 def train_and_score(job: Job) -> Record:

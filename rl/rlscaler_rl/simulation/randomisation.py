@@ -219,10 +219,11 @@ def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
 def _initial(
     n: int, rng: np.random.Generator, rate: Float, rps: Float, max_replicas: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """(N, 2): the minimum in 40 %, else about what the first rate needs, split at random, or anything."""
+    """(N, 2): one to three a pool in 40 %, else about what the first rate needs, split at random, or anything."""
     split = rng.beta(0.7, 0.7, n)
     need = rate[:, None] * np.stack([split, 1 - split], axis=1) / rps / rng.uniform(0.5, 0.9, (n, 1))
     anything = rng.uniform(0, 1, (n, 2)) * max_replicas
+    few = rng.choice(3, (n, 2), p=[0.6, 0.2, 0.2]) + 1
     kind = rng.random((n, 1))
-    wanted = np.where(kind < 0.4, 1, np.where(kind < 0.85, np.ceil(need), np.ceil(anything)))
+    wanted = np.where(kind < 0.4, few, np.where(kind < 0.85, np.ceil(need), np.ceil(anything)))
     return np.clip(wanted, 1, max_replicas).astype(np.int64)
