@@ -27,16 +27,16 @@ def render() -> str:
     """The page as Markdown."""
     flags = {parameter.name: parameter.opts[-1] for parameter in run.params if parameter.name}
     rows = [_row(name, field, flags) for name, field in Settings.model_fields.items()]
-    return INTRODUCTION + table(["environment", "option", "type", "default", "meaning"], rows) + "\n"
+    return INTRODUCTION + table(["setting", "type", "default", "meaning"], rows) + "\n"
 
 
-def _row(name: str, field: FieldInfo, flags: Mapping[str, str]) -> tuple[str, str, str, str, str]:
+def _row(name: str, field: FieldInfo, flags: Mapping[str, str]) -> tuple[str, str, str, str]:
     """Raises ValueError where a setting has no docstring."""
     if not field.description:
         raise ValueError(f"Settings.{name} has no docstring: say what it means and its unit")
     prefix = Settings.model_config["env_prefix"]
-    flag = code(flags.get(name, ""))
-    return code(f"{prefix}{name.upper()}"), flag, _type(field.annotation), _default(field), field.description
+    names = [code(f"{prefix}{name.upper()}"), code(flags.get(name, ""))]
+    return "<br>".join(filter(None, names)), _type(field.annotation), _default(field), field.description
 
 
 def _type(annotation: Any) -> str:
