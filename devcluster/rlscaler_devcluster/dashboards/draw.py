@@ -63,24 +63,26 @@ def draw(dashboard: Dashboard, shown: Sequence[Shown], chosen: Mapping[str, str]
             figure.text(MARGIN, 1 - 0.8 / rows, dashboard.title, fontsize=16, fontweight="bold", va="center")
             figure.text(1 - MARGIN, 1 - 0.8 / rows, said, fontsize=10, color=MUTED, ha="right", va="center")
             answers = {id(one.panel): one for one in shown}
+            span = _span(shown)
             for panel in dashboard.panels:
                 if panel.kind == ROW:
                     height = 1 - (panel.box[1] + 2.5) / rows
                     figure.text(MARGIN, height, panel.title, fontsize=11, fontweight="bold", va="center")
                 else:
-                    _panel(figure, answers[id(panel)], rows)
+                    _panel(figure, answers[id(panel)], rows, span)
             figure.savefig(path, dpi=100)
         finally:
             pyplot.close(figure)
 
 
-def _panel(figure: Figure, shown: Shown, rows: int) -> None:
+def _panel(figure: Figure, shown: Shown, rows: int, span: tuple[float, float]) -> None:
     x, y, width, height = shown.panel.box
     y += 2
     frame = figure.add_axes((x / 24 + 0.003, 1 - (y + height - 0.15) / rows, width / 24 - 0.006, (height - 0.3) / rows))
     frame.set(xticks=[], yticks=[], facecolor="white")
     frame.spines[:].set_visible(False)
-    frame.set_title(shown.panel.title, loc="left", fontsize=9, fontweight="bold", x=0.012, y=1 - 0.9 / height)
+    corner: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
+    frame.annotate(shown.panel.title, (0, 1), xytext=(7, -6), fontsize=9, fontweight="bold", **corner)
     inner = (x / 24 + 0.026, 1 - (y + height - 1.7) / rows, width / 24 - 0.036, (height - 3.2) / rows)
     if shown.empty:
         frame.text(0.5, 0.5, "no data", ha="center", va="center", color=MUTED, transform=frame.transAxes)
@@ -91,9 +93,23 @@ def _panel(figure: Figure, shown: Shown, rows: int) -> None:
     else:
         axes = figure.add_axes(inner)
         _states(axes, shown) if shown.panel.kind == "state-timeline" else _lines(axes, shown)
+        axes.set_xlim(*span)
         axes.xaxis.set_major_formatter(lambda at, _: datetime.fromtimestamp(at).strftime("%H:%M:%S"))
         axes.tick_params(labelsize=7, length=2)
         axes.locator_params(axis="x", nbins=5)
+
+
+def _span(shown: Sequence[Shown]) -> tuple[float, float]:
+    """The earliest and the latest time of anything that has a value other than 0: all panels show the same time."""
+    moving = [
+        time
+        for one in shown
+        for answer in one.answers
+        for series in answer
+        for time, value in zip(series.times, series.values, strict=True)
+        if math.isfinite(value) and value != 0
+    ]
+    return (min(moving), max(moving) + 1.0) if moving else (0.0, 1.0)
 
 
 def _lines(axes: Axes, shown: Shown) -> None:
@@ -130,12 +146,10 @@ def _states(axes: Axes, shown: Shown) -> None:
         step = min((b - a for a, b in zip(one.times, one.times[1:], strict=False)), default=1.0)
         bars = [(time, step) for time, value in zip(one.times, one.values, strict=True) if value == 1]
         axes.broken_barh(bars, (i - 0.35, 0.7), color=COLOURS[0])
-        axes.set_xlim(left=min(one.times), right=max(one.times) + step)
     axes.set_yticks(range(len(series)), [one.name for one in series])
     axes.set_ylim(len(series) - 0.5, -0.5)
-    axes.tick_params(axis="y", pad=-4 if len(series) == 1 else 2)
-    position = axes.get_position()
-    axes.set_position((position.x0 + 0.05, position.y0, position.width - 0.05, position.height))
+    position, room = axes.get_position(), 0.0032 * max(len(one.name) for one in series)
+    axes.set_position((position.x0 + room, position.y0, position.width - room, position.height))
 
 
 def _stat(frame: Axes, shown: Shown) -> None:
@@ -148,7 +162,7 @@ def _table(frame: Axes, shown: Shown) -> None:
     from matplotlib.transforms import Bbox
 
     rows = [one.labels for answer in shown.answers for one in answer]
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in shown.panel.hidden]
+    names = shown.panel.columns
     cells = [[_short(row.get(name, "")) for name in names] for row in rows]
     height = min(0.8, (len(rows) + 1) / shown.panel.box[3])
     box = Bbox.from_bounds(0.012, 0.84 - height, 0.976, height)

@@ -44,8 +44,8 @@ class Panel:
     stacked: bool
     lowest: float | None
     highest: float | None
-    hidden: frozenset[str]
-    """Columns that a table leaves out."""
+    columns: tuple[str, ...]
+    """Of a table, in their order."""
     targets: tuple[Target, ...]
 
 
@@ -103,7 +103,8 @@ def _panel(content: dict[str, Any]) -> Panel:
     grid = content["gridPos"]
     defaults = content.get("fieldConfig", {}).get("defaults", {})
     custom = defaults.get("custom", {})
-    hidden = [name for t in content.get("transformations", ()) for name in t["options"].get("excludeByName", ())]
+    organized = [one["options"] for one in content.get("transformations", ()) if one["id"] == "organize"]
+    order = {name: at for one in organized for name, at in one["indexByName"].items()}
     return Panel(
         content["title"],
         content["type"],
@@ -112,7 +113,7 @@ def _panel(content: dict[str, Any]) -> Panel:
         custom.get("stacking", {}).get("mode") == "normal",
         defaults.get("min"),
         defaults.get("max"),
-        frozenset(hidden),
+        tuple(sorted(order, key=order.__getitem__)),
         tuple(
             Target(t["expr"], t.get("legendFormat", ""), t.get("instant", False)) for t in content.get("targets", ())
         ),
