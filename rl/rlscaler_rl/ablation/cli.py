@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -66,13 +68,27 @@ def table(steps: int | None) -> None:
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
 def optimiser(seed: int, steps: int, out: str | None) -> None:
     """Train an actor that is given the future and compare it with the hindsight rule."""
-    import json
-    from pathlib import Path
-
     from rlscaler_rl.ablation.optimiser import optimiser_test, report
 
     figures = optimiser_test(seed, steps)
     click.echo(report(figures))
+    _write(figures, out)
+
+
+@ablate.command()
+@click.option("--seeds", type=Seeds(), default="1-3", show_default=True)
+@click.option("--steps", type=click.IntRange(1), default=1_500_000, show_default=True, help="Of each run.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+def information(seeds: list[int], steps: int, out: str | None) -> None:
+    """Train actors that are shown ever more of the future: what is it worth to know it?"""
+    from rlscaler_rl.ablation.information import information_test, report
+
+    figures = information_test(seeds, steps, click.echo)
+    click.echo(report(figures))
+    _write(figures, out)
+
+
+def _write(figures: dict[str, Any], out: str | None) -> None:
     if out:
         Path(out).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
