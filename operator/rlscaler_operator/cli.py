@@ -27,7 +27,7 @@ SUMMARY = {
     "docs": "Generate the reference pages of the documentation or check them for drift.",
     "e2e": "Install the charts on a real node, load them, and take them away again.",
     "evaluate": "Evaluate a trained policy in simulation.",
-    "explain": "Show why a policy's newest decision, or a recorded one, came out as it did.",
+    "explain": "Show why a decision came out as it did.",
     "load": "Generate load with Locust.",
     "operator": "Run the operator.",
     "pause": "Hold the replicas of a policy.",

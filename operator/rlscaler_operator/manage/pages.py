@@ -112,11 +112,11 @@ def evidence(promotion: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def age(text: str | None) -> str:
+def age(text: str | None, now: datetime | None = None) -> str:
     """As kubectl says it: 45s, 12m, 3h, 8d."""
     if not text:
         return UNKNOWN
-    seconds = max(0, int((datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds()))
+    seconds = max(0, int(((now or datetime.now(UTC)) - datetime.fromisoformat(text)).total_seconds()))
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length}{unit}"

@@ -45,7 +45,7 @@ def policy(start, world, wait):
     world.deployments("chat")
     world.policy("chat", mode="Shadow")
     start()
-    wait(lambda: world.get("rlscalingpolicies", "chat").get("status", {}).get("lastDecision"), 60)
+    wait(lambda: world.get("rlscalingpolicies", "chat").get("status", {}).get("observation"), 60)
     wait(lambda: world.condition("chat", "Ready")[0] == "True")
     return "chat"
 
@@ -82,8 +82,8 @@ def test_what_is_not_there_is_said_with_what_is(rlscaler, policy, world):
 
 
 def test_promoted_it_acts_paused_it_stops_resumed_it_acts_again(rlscaler, policy, world, wait):
-    autoscaler = {"scaleTargetRef": {"kind": "Deployment", "name": "chat-gpu"}, "maxReplicas": 3}
-    body = {"metadata": {"name": "theirs"}, "spec": autoscaler}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat-gpu"}
+    body = {"metadata": {"name": "theirs"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}}
     world.kube.request("POST", world.path("horizontalpodautoscalers"), body)
     wait(lambda: world.condition("chat", "Conflicted")[0] == "True")
     assert "HPA theirs scales Deployment chat-gpu" in rlscaler("promote", policy, code=1)
@@ -113,18 +113,24 @@ def test_a_pool_that_is_not_there_cannot_be_held(rlscaler, world):
     assert "exclude each other" in rlscaler("pause", "half", "--cpu", "1", "--scale-down", code=2)
 
 
-def test_the_columns_of_kubectl_get(cluster, kube, world, policy):
+def test_the_columns_of_kubectl_get(cluster, kube, world, policy, wait):
     token = setup.token(kube)
     headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io", "Authorization": f"Bearer {token}"}
     ca = str(cluster.state_dir / "pki" / "ca.crt")
-    answer = requests.get(cluster.server + world.path("rlscalingpolicies"), headers=headers, verify=ca, timeout=30)
-    table = answer.json()
-    shown = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
-    assert shown == ["Name", "Mode", "State", "GPU", "CPU", "Placement", "P95", "Cost/h", "Ready", "Age"]
-    cells = next(row["cells"] for row in table["rows"] if row["cells"][0] == "chat")
-    named = dict(zip([column["name"] for column in table["columnDefinitions"]], cells, strict=True))
-    assert named["State"] in ("Acting", "ModeShadow", "RolloutInProgress")
-    assert named["Ready"] == "True"
+
+    def row():
+        path = cluster.server + world.path("rlscalingpolicies")
+        table = requests.get(path, headers=headers, verify=ca, timeout=30).json()
+        names = [column["name"] for column in table["columnDefinitions"]]
+        shown = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
+        assert shown == ["Name", "Mode", "State", "GPU", "CPU", "Placement", "P95", "Cost/h", "Ready", "Age"]
+        cells = next(row["cells"] for row in table["rows"] if row["cells"][0] == "chat")
+        return dict(zip(names, cells, strict=True))
+
+    wait(lambda: row()["State"] == world.condition("chat", "Active")[1])
+    wait(lambda: row()["Ready"] == "True")
+    assert row()["Model"] == "rule"
+    assert row()["Reason"] == "Ready"
 
 
 def test_names_are_completed_from_the_cluster(kubeconfig, policy):
