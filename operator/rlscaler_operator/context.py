@@ -16,6 +16,7 @@ from rlscaler_operator.apis import HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, Option
 from rlscaler_operator.engine import Engine
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.health import Health
+from rlscaler_operator.installation.farewell import farewell
 from rlscaler_operator.kube import Kube, listed, load_configuration
 from rlscaler_operator.reporting.server import serve
 from rlscaler_operator.settings import Settings
@@ -144,6 +145,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
     async with contextlib.AsyncExitStack() as stack:
         kube = Kube(await load_configuration(settings), reload=partial(load_configuration, settings))
         stack.push_async_callback(kube.close)
+        stack.push_async_callback(farewell, kube, settings)
         context = Context(settings, kube)
         await serve(settings, context.engine.metrics, context.health, stack)
         await context.prime()

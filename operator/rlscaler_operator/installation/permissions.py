@@ -64,6 +64,7 @@ def needed(settings: Settings) -> list[Act]:
         ]
     leases = Act("", "coordination.k8s.io", "leases", settings.lease_namespace)
     acts += [replace(leases, verb=verb, name=name) for name in lease_names(settings) for verb in ("get", "update")]
+    acts.append(Act("get", "", "namespaces", settings.lease_namespace, settings.lease_namespace))
     if settings.shards > 1:
         acts += [replace(leases, verb=verb) for verb in ("create", "list", "delete")]
     return acts

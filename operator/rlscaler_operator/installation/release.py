@@ -35,14 +35,16 @@ CONFLICTS = (409, 422)
 """A resourceVersion, or the `test` of a JSON patch, is not current any more."""
 
 
-async def release(kube: Kube, settings: Settings) -> list[str]:
+async def release(kube: Kube, settings: Settings, acting: bool = True) -> list[str]:
     """Remove our finalizer from every policy that the operators serve; the policies as namespace/name.
 
-    Raises OperatorError where the API server refuses it.
+    `acting`: an operator still acts, and may restore what a policy that is being deleted asks for. Raises OperatorError
+    where the API server refuses it.
     """
     if not [body async for body in _policies(kube, settings) if _holds(body) or _asks(body)]:
         return []
-    await _wait_for_deletions(kube, settings)
+    if acting:
+        await _wait_for_deletions(kube, settings)
     for name in lease_names(settings):
         await _take(kube, settings, name)
     released = await _sweep(kube, settings)
