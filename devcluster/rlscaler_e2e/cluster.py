@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 
 from rlscaler_demo.exceptions import DemoError
-from rlscaler_demo.kube import Kube, KubeError
+from rlscaler_demo.kube import Kube
 from rlscaler_devcluster import api, binaries, images
 from rlscaler_devcluster.api import ClusterInfo
 from rlscaler_devcluster.progress import ConsoleReporter
@@ -18,7 +20,7 @@ PROGRAMS = ("helm", "kubectl")
 IMAGES = ("rlscaler", "rlscaler-service")
 FAKE_GPUS = 16
 PASSING = {"events", "componentstatuses"}
-"""Kinds that come and go by themselves."""
+"""Kinds that come and go by themselves; metrics, which are readings and no objects, are left out, too."""
 
 
 class Cluster(AbstractContextManager["Cluster"]):
@@ -45,6 +47,7 @@ class Cluster(AbstractContextManager["Cluster"]):
                 api.load_images(name, *archives)
             self.kube = Kube(self.info.kubeconfig)
             paths = {program: found["path"] for program, found in programs.items()}
+            paths["rlscaler"] = str(Path(sys.executable).with_name("rlscaler"))
             self.commands = Commands(self.info, paths, self._settings.out / "transcript.txt")
         except BaseException:
             self._leave()
@@ -61,22 +64,9 @@ class Cluster(AbstractContextManager["Cluster"]):
             api.down(self._settings.cluster_name)
 
     def objects(self) -> set[str]:
-        """`kind.group namespace/name` of everything in the cluster, except what comes and goes by itself."""
-        found: set[str] = set()
-        for kind in self.commands.run("kubectl", "api-resources", "--verbs=list", "-o", "name").split():
-            if kind.partition(".")[0] in PASSING or "metrics.k8s.io" in kind:  # readings, no objects
-                continue
-            path = "{range .items[*]}{.metadata.namespace}/{.metadata.name}{'\\n'}{end}"
-            names = self.commands.run("kubectl", "get", kind, "-A", "--ignore-not-found", "-o", f"jsonpath={path}")
-            found |= {f"{kind} {name}" for name in names.split()}
-        return found
-
-    def deleted(self, path: str) -> bool:
-        """Is there no such object any more?"""
-        try:
-            self.kube.get(path)
-        except KubeError as error:
-            if error.status == 404:
-                return True
-            raise
-        return False
+        """`kind namespace/name` of everything in the cluster, except what comes and goes by itself."""
+        kinds = self.commands.run("kubectl", "api-resources", "--verbs=list", "-o", "name").split()
+        listed = [kind for kind in kinds if kind.partition(".")[0] not in PASSING and "metrics.k8s.io" not in kind]
+        line = "{range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{'\\n'}{end}"
+        found = self.commands.run("kubectl", "get", ",".join(listed), "-A", "-o", f"jsonpath={line}")
+        return set(found.splitlines())

@@ -28,8 +28,8 @@ class Commands:
         self.environment = {**os.environ, **caches, "KUBECONFIG": str(cluster.kubeconfig)}
         self._began = time.monotonic()
 
-    def run(self, program: str, *arguments: str, timeout_seconds: float = 300.0) -> str:
-        """The output on both streams. Raises DemoError that shows it where the command fails."""
+    def run(self, program: str, *arguments: str, timeout_seconds: float = 300.0, check: bool = True) -> str:
+        """The output on both streams. Raises DemoError that shows it where the command fails and `check` is set."""
         command = [self._programs.get(program, program), *arguments]
         begin = time.monotonic()
         try:
@@ -47,7 +47,7 @@ class Commands:
             self._write(program, arguments, str(error.stdout or ""), timeout_seconds, "timeout")
             raise DemoError(f"{shlex.join([program, *arguments])}: no end within {timeout_seconds:.0f} s") from error
         self._write(program, arguments, done.stdout, time.monotonic() - begin, done.returncode)
-        if done.returncode:
+        if done.returncode and check:
             raise DemoError(f"{shlex.join([program, *arguments])}: exit code {done.returncode}:\n{done.stdout}")
         return done.stdout
 

@@ -1,4 +1,4 @@
-"""What is done to the operator while it scales: an upgrade, and the death of its leader."""
+"""What is done to the operator while it scales: an upgrade, the death of its leader, a look at its dashboards."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from rlscaler_demo.kube import wait_until
 from rlscaler_demo.records import Steps, read_records
 from rlscaler_demo.timeline import SPEC
 
+from . import dashboards
 from .cluster import Cluster
 from .play import Player
 from .settings import OPERATOR_NAMESPACE, Play, Settings
 from .stage import Stage
 
-UPGRADE_AT, KILL_AT = 0.2, 0.6
+UPGRADE_AT, KILL_AT, LOOK_AT = 0.15, 0.5, 0.8
 """Shares of the load's time."""
 TAKEOVER_SECONDS = 60.0
 CHANGED = "operator.statusIntervalSeconds=240"
@@ -34,6 +35,7 @@ class Lifecycle:
         self._settings, self._cluster, self._stage, self._say = settings, cluster, stage, say
         self._upgraded: tuple[float, float] | None = None
         self._killed: tuple[float, float, str, str] | None = None
+        self._empty: dict[str, list[str]] | None = None
 
     def play(self, player: Player) -> dict[str, Any]:
         """When and how long, the longest pause between two decisions, and that replicas and history stayed."""
@@ -45,6 +47,8 @@ class Lifecycle:
                 self._upgrade()
             elif elapsed > KILL_AT * seconds and self._killed is None:
                 self._kill()
+            elif elapsed > LOOK_AT * seconds and self._empty is None:
+                self._empty = dashboards.look(self._settings, self._cluster.commands)
 
         summary = player.play(play, moment)
         if self._upgraded is None or self._killed is None:
@@ -94,6 +98,7 @@ class Lifecycle:
                     times, records.run.started_at, records.run.started_at + len(records.offered_rps)
                 ),
             },
+            "empty_panels": self._empty,
             "lowest_replicas": {
                 pool: {"upgrade": lowest(steps, *upgraded), "kill": lowest(steps, begin, end)}
                 for pool, steps in records.replicas.items()

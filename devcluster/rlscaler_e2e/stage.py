@@ -23,7 +23,7 @@ from .settings import (
     Settings,
 )
 
-HELM_TIMEOUT = "180s"
+HELM_TIMEOUT = "300s"
 READY_SECONDS = 180.0
 POOLS = {"gpu": f"{SERVICE}-gpu", "cpu": f"{SERVICE}-cpu"}
 """Pool -> Deployment."""

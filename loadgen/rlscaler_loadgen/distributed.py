@@ -11,13 +11,12 @@ time that the master announces: clocks that differ between machines show as disp
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from locust.runners import WORKER_REPORT_INTERVAL, MasterRunner, WorkerRunner
 
-from .results import Recorder
+from .relay import Relay, replay
 
 BEGIN = "rlscaler begin"
 """The master's message to each worker: when t = 0 is, and its part of the schedule."""
@@ -27,37 +26,6 @@ REPORT_SECONDS = WORKER_REPORT_INTERVAL + 1.0
 """What happened on a worker is known to the master after this time."""
 OUTCOMES = "rlscaler outcomes"
 RESULTS = "/results/"
-
-
-@dataclass
-class Relay:
-    """Stands in for the `Recorder` on a worker: keeps what happened until the next report."""
-
-    outstanding: int = 0
-    """Requests sent of which nothing is known yet."""
-    _events: list[list[Any]] = field(default_factory=list)
-
-    def sent(self, scheduled: float, lag_ms: float = 0.0) -> None:
-        self.outstanding += 1
-        self._events.append([scheduled, lag_ms])
-
-    def ended(self, now: float, scheduled: float, latency_ms: float, status: int, pool: str = "") -> None:
-        self.outstanding -= 1
-        self._events.append([now, scheduled, latency_ms, status, pool])
-
-    def take(self) -> list[list[Any]]:
-        """What is to be reported; it is forgotten here."""
-        events, self._events = self._events, []
-        return events
-
-
-def replay(recorder: Recorder, events: list[list[Any]]) -> None:
-    """Record what a worker reported."""
-    for event in events:
-        if len(event) == 2:
-            recorder.sent(*event)
-        else:
-            recorder.ended(*event)
 
 
 class DistributedRun(Protocol):

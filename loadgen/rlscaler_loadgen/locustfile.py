@@ -25,7 +25,8 @@ from gevent.event import Event
 from gevent.pool import Group
 from locust import FastHttpUser, LoadTestShape, constant, events, task
 
-from rlscaler_loadgen.distributed import REPORT_SECONDS, Relay, connect
+from rlscaler_loadgen.distributed import REPORT_SECONDS, connect
+from rlscaler_loadgen.relay import Relay
 from rlscaler_loadgen.results import Recorder, write_json
 from rlscaler_loadgen.settings import LoadSettings
 

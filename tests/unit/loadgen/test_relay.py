@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from rlscaler_loadgen.distributed import Relay, replay
+from rlscaler_loadgen.relay import Relay, replay
 from rlscaler_loadgen.results import Recorder
 
 
