@@ -29,10 +29,9 @@ def settled(client: KubeClient) -> bool:
     """Whether pods can be created (the default service account is there) and all CRDs are served."""
     client.get("/api/v1/namespaces/default/serviceaccounts/default")
     definitions = client.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
-    return all(
-        any(entry["type"] == "Established" and entry["status"] == "True" for entry in item["status"]["conditions"])
-        for item in definitions
-    )
+    # A definition that was made this moment has conditions, and they are null.
+    conditions = [item["status"]["conditions"] or () for item in definitions]
+    return all(any(one["type"] == "Established" and one["status"] == "True" for one in each) for each in conditions)
 
 
 def api_available(client: KubeClient, name: str) -> bool:
