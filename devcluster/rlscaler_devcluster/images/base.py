@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from rlscaler_devcluster import paths
@@ -21,48 +21,62 @@ from rlscaler_devcluster.realnode import packages
 SUITE = "bookworm"
 """Debian's release with Python 3.11."""
 
-DOCKERFILE = """\
+RUNTIME = f"localhost/rlscaler-python:{SUITE}"
+TOOLS = f"localhost/rlscaler-python-pip:{SUITE}"
+"""The same with pip, for the stages that install."""
+
+PACKAGES = ("python3", "ca-certificates")
+"""Beyond Debian's smallest system."""
+
+RUNTIME_DOCKERFILE = """\
 FROM scratch
 ADD root.tar /
 ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
 """
+TOOLS_DOCKERFILE = f"""\
+FROM {RUNTIME}
+COPY pip /usr/local/lib/python3.11/dist-packages/pip
+"""
+
+WORK = "work-"
+"""Begin of the names of folders that a build which was killed may leave; the next one removes them."""
 
 UNUSED = ["var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/man", "usr/share/locale", "usr/share/info"]
 """Emptied. The copyright files of usr/share/doc stay: the licences ask for that."""
 
 
-@dataclass(frozen=True)
-class Base:
-    """An image and the Debian packages in it beyond the smallest system."""
-
-    image: str
-    packages: tuple[str, ...]
-
-
-RUNTIME = Base(f"localhost/rlscaler-python:{SUITE}", ("python3", "ca-certificates"))
-TOOLS = Base(f"localhost/rlscaler-python-pip:{SUITE}", ("python3", "ca-certificates", "python3-pip"))
-
-
 def provide(buildah: Buildah, reporter: Reporter) -> None:
-    """Make the base images that are not there yet (a minute each)."""
-    for base in (RUNTIME, TOOLS):
-        if not buildah.exists(base.image):
-            reporter.say(f"making {base.image} with debootstrap")
-            _make(buildah, base)
+    """Make the base images that are not there yet (the first takes a minute)."""
+    for left in paths.images_dir().glob(f"{WORK}*"):
+        shutil.rmtree(left)
+    for image, make in ((RUNTIME, _runtime), (TOOLS, _tools)):
+        if not buildah.exists(image):
+            reporter.say(f"making {image}")
+            with tempfile.TemporaryDirectory(dir=paths.images_dir(), prefix=WORK) as folder:
+                context = Path(folder)
+                (context / "Dockerfile").write_text(make(buildah, context), encoding="utf-8")
+                options = ["--pull-never", "--timestamp", "0", "--ignorefile", os.devnull, "--tag", image]
+                buildah("build", *options, str(context))
 
 
-def _make(buildah: Buildah, base: Base) -> None:
-    debs = paths.images_dir() / "debs"
+def _runtime(buildah: Buildah, context: Path) -> str:
+    """Puts a Debian system into `context`; the Dockerfile for it."""
+    root, debs = context / "root", paths.images_dir() / "debs"
     debs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=paths.images_dir()) as folder:
-        context, root = Path(folder), Path(folder) / "root"
-        options = ["--variant=minbase", f"--include={','.join(base.packages)}", f"--cache-dir={debs}"]
-        buildah.run(packages.needed("debootstrap"), *options, SUITE, str(root), *_mirror())
-        _clean(root)
-        options = ["--create", "--numeric-owner", "--sort=name", f"--file={context / 'root.tar'}"]
-        buildah.run("tar", *options, "--directory", str(root), ".")
-        (context / "Dockerfile").write_text(DOCKERFILE, encoding="utf-8")
-        buildah("build", "--timestamp", "0", "--ignorefile", os.devnull, "--tag", base.image, str(context))
+    options = ["--variant=minbase", f"--include={','.join(PACKAGES)}", f"--cache-dir={debs}"]
+    buildah.run(packages.needed("debootstrap"), *options, SUITE, str(root), *_mirror())
+    _clean(root)
+    options = ["--create", "--numeric-owner", "--sort=name", f"--file={context / 'root.tar'}"]
+    buildah.run("tar", *options, "--directory", str(root), ".")
+    return RUNTIME_DOCKERFILE
+
+
+def _tools(buildah: Buildah, context: Path) -> str:
+    """Puts the pip that comes with Python into `context`; the Dockerfile for it."""
+    installed = context / "installed"
+    buildah.run(sys.executable, "-m", "ensurepip", "--root", str(installed))
+    shutil.move(next(installed.glob("**/pip/__main__.py")).parent, context / "pip")
+    return TOOLS_DOCKERFILE
 
 
 def _mirror() -> list[str]:

@@ -64,7 +64,7 @@ def _image(buildah: Buildah, source: Path, name: str, reporter: Reporter) -> Pat
     file, full_name = archive(name), reference(name)
     reporter.say(f"building {full_name}")
     options = ["--isolation", "chroot", "--pull-never", "--layers", "--timestamp", "0", "--target", IMAGES[name]]
-    options += ["--build-arg", f"PYTHON_IMAGE={base.RUNTIME.image}", "--build-arg", f"BUILD_IMAGE={base.TOOLS.image}"]
+    options += ["--build-arg", f"PYTHON_IMAGE={base.RUNTIME}", "--build-arg", f"BUILD_IMAGE={base.TOOLS}"]
     options += ["--label", f"org.opencontainers.image.version={version('rlscaler')}"]
     options += ["--ignorefile", str(source / f"{DOCKERFILE}.dockerignore"), "--file", str(source / DOCKERFILE)]
     buildah("build", *options, *_pip_options(), "--tag", full_name, str(source))
@@ -92,7 +92,7 @@ def _write(buildah: Buildah, name: str, image_id: str) -> None:
     buildah("push", full_name, f"docker-archive:{file}:{full_name}")
     found = content.read(file, sbom.wanted)
     file.with_suffix(".cdx.json").write_text(sbom.render(name, version("rlscaler"), found) + "\n", encoding="utf-8")
-    below = len(json.loads(buildah("inspect", "--type", "image", base.RUNTIME.image))["OCIv1"]["rootfs"]["diff_ids"])
+    below = len(json.loads(buildah("inspect", "--type", "image", base.RUNTIME))["OCIv1"]["rootfs"]["diff_ids"])
     measured = {
         "image": image_id,
         "over_base": found.over(below),
