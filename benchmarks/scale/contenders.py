@@ -110,13 +110,14 @@ class Operator(Contender):
         return int(sum(self.metric(port, "rlscaler_policies_decided") for port in self._ports))
 
     def metric(self, port: int, name: str) -> float:
-        text = requests.get(f"http://{HOST}:{port}/metrics", timeout=10).text
+        text = requests.get(f"http://{HOST}:{port}/metrics", {"name[]": name}, timeout=10).text
         return next((float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} ")), 0.0)
 
     def lag(self) -> dict[float, float]:
         buckets: dict[float, float] = {}
         for port in self._ports:
-            for line in requests.get(f"http://{HOST}:{port}/metrics", timeout=10).text.splitlines():
+            query = {"name[]": "rlscaler_loop_lag_seconds_bucket"}
+            for line in requests.get(f"http://{HOST}:{port}/metrics", query, timeout=10).text.splitlines():
                 if line.startswith("rlscaler_loop_lag_seconds_bucket"):
                     bound = float(line.partition('le="')[2].partition('"')[0])
                     buckets[bound] = buckets.get(bound, 0.0) + float(line.split()[-1])

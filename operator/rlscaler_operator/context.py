@@ -13,6 +13,7 @@ import kopf
 
 from rlscaler_operator.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.apis import HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, OptionalApis
+from rlscaler_operator.collecting import Collecting
 from rlscaler_operator.engine import Engine
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.health import Health
@@ -149,6 +150,9 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         context = Context(settings, kube)
         await serve(settings, context.engine.metrics, context.health, stack)
         await context.prime()
+        collecting = Collecting()
+        collecting.begin()
+        stack.callback(collecting.end)
         if settings.external_scaler_port is not None:
             await _serve_keda(settings, context.engine, stack)
         engine = context.engine

@@ -22,8 +22,9 @@ from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.references import References
 from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.publish import Publisher
 from rlscaler_operator.reporting.report import Reporter
-from rlscaler_operator.schedule import Due, Schedule, earliest
+from rlscaler_operator.schedule import Due, Schedule, earliest, spread
 from rlscaler_operator.sensing.access import SECRETS, Access, access_of
 from rlscaler_operator.sensing.cache import Key, WatchCache
 from rlscaler_operator.sensing.measure import pauses
@@ -54,7 +55,10 @@ class Engine:
         lanes = Lanes(settings.write_concurrency)
         kube.on_back_off = lanes.back_off
         self.events = Events(kube, lanes, settings.identity)
-        self.reporter = Reporter(kube, shards, lanes, settings, self.events, self.metrics, self.forget)
+        publisher = Publisher(
+            kube, shards, lanes, settings, self.registry, self.events, self.metrics, self.forget, self._launch
+        )
+        self.reporter = Reporter(settings, self.events, self.metrics, publisher)
         reload_seconds = settings.reload_seconds
         self.config_maps = References(kube, CONFIG_MAPS, reload_seconds, self.wake)
         self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
@@ -147,12 +151,14 @@ class Engine:
 
     def _launch_due(self) -> None:
         now = time.monotonic()
-        groups: dict[Access, list[Item]] = defaultdict(list)
-        decided = 0
+        soon = now + self.settings.gather_seconds
+        due: list[tuple[Policy, Access, Schedule, Due]] = []
+        decided, evenly = 0, 0.0
         for policy in self.registry:
             if self.shards.shard(policy.key) not in self._acting:
                 continue
             decided += bool(policy.desired)
+            evenly += policy.schedule.share if policy.schedule is not None else 0.0
             if policy.busy or policy.breaker.until > now:
                 continue
             if policy.deleting:
@@ -161,13 +167,19 @@ class Engine:
                 policy.schedule = policy.state = policy.settled = None
                 if self.reporter.stale(policy, now):
                     self._launch([policy], self.ticker.idle(policy))
-            elif (due := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:
+            elif policy.schedule is not None and policy.schedule.next() > soon:
+                continue
+            elif (what := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:
                 access = self._access(policy)
                 if access is None or self._actors.pending(policy):
                     continue
                 self.metrics.late(now - policy.schedule.next())
-                groups[access].append((policy, due))
+                due.append((policy, access, policy.schedule, what))
         self.metrics.decided.set(decided)
+        groups: dict[Access, list[Item]] = defaultdict(list)
+        now_due = spread([(schedule, what) for *_, schedule, what in due], evenly)
+        for (policy, access, *_), what in zip(due, now_due, strict=True):
+            groups[access].append((policy, what))
         for access, items in groups.items():
             self._launch([policy for policy, _ in items], self.ticker.run(access, items))
 

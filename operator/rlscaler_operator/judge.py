@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 import numpy as np
 
 from rlscaler_operator.actuation.managers import remedy, tool_of, who
-from rlscaler_operator.actuation.ownership import NOT_ACTING, Claim, Conflict, ForeignWrites, declared, find_conflict
+from rlscaler_operator.actuation.ownership import NOT_ACTING, Conflict, ForeignWrites, declared, find_conflict
 from rlscaler_operator.api import is_true
 from rlscaler_operator.api.conditions import CONFLICTED
 from rlscaler_operator.decisions import Outcome
@@ -16,8 +15,9 @@ from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.kube import FIELD_MANAGER, Kube, object_path
 from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.reporting.findings import Findings, Problem
-from rlscaler_operator.sensing.cache import Key, WatchCache
+from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.measure import missing_signals, pauses
+from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.verdict import demoted
 from rlscaler_rl.decision.types import POOLS, Flag
 
@@ -38,7 +38,7 @@ class Judge:
     def __init__(self, kube: Kube, cache: WatchCache, registry: Registry) -> None:
         self._kube, self._cache, self._registry = kube, cache, registry
 
-    async def look(self, policy: Policy, outcome: Outcome | None, claims: Mapping[Key, list[Claim]]) -> Findings:
+    async def look(self, policy: Policy, outcome: Outcome | None) -> Findings:
         """How the policy stands at this tick. `outcome` None = nothing was decided."""
         if policy.parsed is None:
             return Findings(mode="Auto", problems=[Problem("InvalidSpec", policy.invalid)])
@@ -46,8 +46,8 @@ class Judge:
         if not policy.running:
             return findings
         findings.problems = self._problems(policy)
-        findings.conflict = await self._conflict(policy, claims, findings)
-        findings.declared = declared(policy.claim(), self._cache)
+        findings.conflict = await self._conflict(policy, findings)
+        findings.declared = declared(policy.facts.claim, self._cache)
         findings.paused = pauses(policy.annotations)[3]
         findings.promotion = policy.promotion
         if outcome is not None:
@@ -78,8 +78,7 @@ class Judge:
         missing = missing_signals(
             policy.readings, present, (replicas[0], replicas[1]), policy.spec.metrics.max_age_seconds
         )
-        problems += [Problem(reading.reason, f"{signal} is unknown: {reading.message}") for signal, reading in missing]
-        return problems
+        return problems + _unknown(missing)
 
     def _rollouts(self, policy: Policy) -> list[Problem]:
         found = policy.found(self._cache)
@@ -93,14 +92,17 @@ class Judge:
             if deployment is not None and deployment.rolling
         ]
 
-    async def _conflict(self, policy: Policy, claims: Mapping[Key, list[Claim]], findings: Findings) -> Conflict | None:
-        claim = policy.claim()
+    async def _conflict(self, policy: Policy, findings: Findings) -> Conflict | None:
+        conflict = self._holder(policy)
+        if conflict is not None and self._may_ask(policy) and await self._is_gone(policy.key[0], conflict):
+            conflict = self._holder(policy)
+        return conflict or self._foreign(policy, findings)
+
+    def _holder(self, policy: Policy) -> Conflict | None:
+        claim = policy.facts.claim
         if policy.spec.mode != "Auto":
             claim = claim._replace(created=NOT_ACTING)
-        conflict = find_conflict(claim, claims, self._cache)
-        if conflict is not None and self._may_ask(policy) and await self._is_gone(policy.key[0], conflict):
-            conflict = find_conflict(claim, self._registry.claims(), self._cache)
-        return conflict or self._foreign(policy, findings)
+        return find_conflict(claim, self._registry.claims(key for _, key in policy.facts.targets), self._cache)
 
     def _may_ask(self, policy: Policy) -> bool:
         """At once where the conflict is new, else now and then: its end may be missed as well."""
@@ -166,6 +168,17 @@ class Judge:
         if findings.problems:
             return Problem(findings.problems[0].reason, f"fallback {behavior}: see the condition Ready")
         return Problem("ActorFailed", f"fallback {behavior}: until the next action")
+
+
+def _unknown(missing: list[tuple[str, Reading]]) -> list[Problem]:
+    """Signals that are unknown for one reason are one problem: its remedy is said once."""
+    signals: dict[Problem, list[str]] = {}
+    for signal, reading in missing:
+        signals.setdefault(Problem(reading.reason, reading.message), []).append(signal)
+    return [
+        Problem(why.reason, f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} unknown: {why.message}")
+        for why, names in signals.items()
+    ]
 
 
 def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:

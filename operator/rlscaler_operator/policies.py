@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from rlscaler_operator.api.status import (
     PromotionStatus,
 )
 from rlscaler_operator.exceptions import ModelUnavailableError
-from rlscaler_operator.reporting.events import Reference
+from rlscaler_operator.reporting.events import Event, Reference
 from rlscaler_operator.schedule import Breaker, Schedule
 from rlscaler_operator.sensing.cache import Deployment, Key, WatchCache
 from rlscaler_operator.sensing.capacity import Capacity
@@ -36,8 +36,17 @@ class Facts(NamedTuple):
     targets: tuple[tuple[str, Key], ...]
     """(pool, (namespace, Deployment)) of the pools that are there."""
     subject: Subject
-    open: bool
-    """Is there anything that the spec leaves to be learned?"""
+    learns: bool
+    """Does the spec leave anything to be learned?"""
+    claim: Claim
+
+
+@dataclass(slots=True)
+class Unsaid:
+    """A status that is to be written, and Events that are to be posted before it."""
+
+    status: dict[str, Any]
+    events: list[Event]
 
 
 @dataclass(slots=True)
@@ -102,6 +111,10 @@ class Policy:
     """Monotonic time of the last report."""
     settled: tuple[object, ...] | None = None
     """What the last report was made from, where everything it asked for is in force."""
+    unsaid: Unsaid | None = None
+    """What its last reports have still to write."""
+    saying: bool = False
+    """Is something of it being written?"""
     breaker: Breaker = field(default_factory=Breaker)
     _params: tuple[object, Params] | None = None
     _facts: tuple[RLScalingPolicy | None, Facts] | None = None
@@ -120,7 +133,7 @@ class Policy:
         """Made again when the spec changes."""
         if self._facts is None or self._facts[0] is not self.parsed:
             assert self.parsed is not None
-            self._facts = self.parsed, _facts(self.key[0], self.parsed)
+            self._facts = self.parsed, _facts(self, self.parsed)
         return self._facts[1]
 
     @property
@@ -136,8 +149,10 @@ class Policy:
         """Is there anything to sense and decide?"""
         return self.parsed is not None and not self.deleting and self.spec.mode != "Off"
 
-    def claim(self) -> Claim:
-        return Claim(self.created, *self.key, tuple(name for name in self.deployments if name))
+    @property
+    def acts(self) -> bool:
+        """Does it lay a claim to its Deployments?"""
+        return self.running and self.spec.mode == "Auto"
 
     def found(self, cache: WatchCache) -> dict[str, Deployment | None]:
         """The Deployments by pool; None where one does not exist or is going."""
@@ -160,10 +175,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._policies: dict[Key, Policy] = {}
-        self._targets: dict[Key, list[Policy]] | None = None
-        self._claims: tuple[int, dict[Key, list[Claim]]] = -1, {}
-        self.version = 0
-        """Grows whenever a policy comes, goes or changes its spec: who claims a Deployment may have changed."""
+        self._targets: dict[Key, list[Policy]] = {}
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(list(self._policies.values()))
@@ -179,7 +191,7 @@ class Registry:
         policy = self._policies.get(key)
         if policy is None or (uid and policy.uid != uid):
             return None
-        self._changed()
+        self._unlist(policy)
         return self._policies.pop(key)
 
     def put(self, body: Mapping[str, Any]) -> Policy:
@@ -188,60 +200,53 @@ class Registry:
         key = (metadata.get("namespace", ""), metadata["name"])
         old, deleting = self._policies.get(key), "deletionTimestamp" in metadata
         if old is None or old.uid != metadata.get("uid", ""):
-            self._changed()
+            if old is not None:
+                self._unlist(old)
             old = self._policies[key] = _adopt(key, body)
+            self._list(old)
         elif old.generation != metadata.get("generation", 0):
-            self._changed()
+            self._unlist(old)
             old.generation = metadata.get("generation", 0)
             before = old.parsed and old.deployments
             old.parsed, old.invalid = _parse(body)
+            self._list(old)
             if before and old.parsed and before != old.deployments:
                 old.originals = None
         old.latest = _without_managed_fields(body)
         old.annotations = dict(metadata.get("annotations") or {})
         old.finalizers = list(metadata.get("finalizers") or ())
-        if old.deleting != deleting:
-            self._changed()
         old.deleting = deleting
         return old
 
-    def _changed(self) -> None:
-        self._targets = None
-        self.version += 1
+    def _list(self, policy: Policy) -> None:
+        for _, key in policy.facts.targets if policy.parsed else ():
+            self._targets.setdefault(key, []).append(policy)
+
+    def _unlist(self, policy: Policy) -> None:
+        for _, key in policy.facts.targets if policy.parsed else ():
+            others = [other for other in self._targets.pop(key) if other is not policy]
+            if others:
+                self._targets[key] = others
 
     def adopt_again(self, which: Callable[[Key], bool] = lambda _: True) -> int:
         """Start every policy of `which` anew from its object as last seen; their number."""
         chosen = [policy for policy in self._policies.values() if which(policy.key)]
         for policy in chosen:
-            del self._policies[policy.key]
+            self.drop(policy.key)
             self.put(policy.latest)
         return len(chosen)
 
     def of_deployment(self, key: Key) -> list[Policy]:
         """The policies that name a Deployment."""
-        if self._targets is None:
-            self._targets = {}
-            for policy in self._policies.values():
-                for name in policy.deployments if policy.parsed else ():
-                    if name:
-                        self._targets.setdefault((policy.key[0], name), []).append(policy)
         return self._targets.get(key, [])
 
-    def claims(self) -> dict[Key, list[Claim]]:
-        """Who acts on which Deployment, by (namespace, Deployment)."""
-        if self._claims[0] != self.version:
-            claims: dict[Key, list[Claim]] = {}
-            for policy in self._policies.values():
-                if policy.running and policy.spec.mode == "Auto":
-                    claim = policy.claim()
-                    for name in claim.deployments:
-                        claims.setdefault((claim.namespace, name), []).append(claim)
-            self._claims = self.version, claims
-        return self._claims[1]
+    def claims(self, deployments: Iterable[Key]) -> dict[Key, list[Claim]]:
+        """Who acts on these Deployments."""
+        return {key: [policy.facts.claim for policy in self.of_deployment(key) if policy.acts] for key in deployments}
 
 
-def _facts(namespace: str, parsed: RLScalingPolicy) -> Facts:
-    spec = parsed.spec
+def _facts(policy: Policy, parsed: RLScalingPolicy) -> Facts:
+    spec, namespace = parsed.spec, policy.key[0]
     gpu, cpu = spec.targets.gpu, spec.targets.cpu
     names = (gpu.deployment if gpu else None, cpu.deployment if cpu else None)
     targets = [target for target in (gpu, cpu) if target is not None]
@@ -250,7 +255,9 @@ def _facts(namespace: str, parsed: RLScalingPolicy) -> Facts:
         namespace, parsed.service, names, spec.slo.percentile, tuple(sorted(spec.metrics.queries.items())), unmeasured
     )
     there = tuple((pool, (namespace, name)) for pool, name in zip(POOLS, names, strict=True) if name is not None)
-    return Facts(names, there, subject, unmeasured or any(target.cold_start_seconds is None for target in targets))
+    learned = unmeasured or any(target.cold_start_seconds is None for target in targets)
+    claim = Claim(policy.created, *policy.key, tuple(name for name in names if name))
+    return Facts(names, there, subject, learned, claim)
 
 
 def _adopt(key: Key, body: Mapping[str, Any]) -> Policy:

@@ -9,6 +9,9 @@ from enum import IntEnum
 
 HURRY_SECONDS = 1.0
 
+ACTIONS_AT_ONCE = 50
+"""So many policies may act at the same tick, however few they would be if all were spread evenly."""
+
 FAILURES = 3
 LONGEST_BREAK_SECONDS = 10.0
 """Short: growth must not wait long once the cause has gone."""
@@ -55,6 +58,15 @@ class Schedule:
         """Be due for a sensing tick soon, yet not twice within a second."""
         self.next_sense = min(self.next_sense, max(now, self.last + HURRY_SECONDS))
 
+    @property
+    def share(self) -> float:
+        """Of its sensing ticks that are actions, in the mean."""
+        return min(1.0, self.sense_seconds / self.interval_seconds)
+
+    def postpone(self, ticks: int) -> None:
+        """The action comes so many sensing ticks later, and keeps its interval from there."""
+        self.next_action += ticks * self.sense_seconds
+
     def next(self) -> float:
         return min(self.next_sense, self.next_action)
 
@@ -85,6 +97,21 @@ class Breaker:
 
     def succeeded(self) -> None:
         self.failures, self.until = 0, float("-inf")
+
+
+def spread(due: list[tuple[Schedule, Due]], evenly: float) -> list[Due]:
+    """What each of those that are due does now: of very many actions at once, some come a few sensing ticks later.
+
+    An action costs ten times a sensing tick, and policies that were created together would act together for ever. Once
+    `postpone`d they stay apart. `evenly` so many would act at each tick if all policies were spread evenly; at most
+    twice as many do, so nobody waits longer than half an interval.
+    """
+    acting = [schedule for schedule, what in due if what is Due.ACTION]
+    most = max(ACTIONS_AT_ONCE, math.ceil(2 * evenly))
+    for number, schedule in enumerate(acting[most:]):
+        schedule.postpone(1 + number // most)
+    late = {id(schedule) for schedule in acting[most:]}
+    return [Due.SENSE if id(schedule) in late else what for schedule, what in due]
 
 
 def earliest(schedules: Iterable[Schedule], default: float) -> float:

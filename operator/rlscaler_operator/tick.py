@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from rlscaler_operator.actors import Actors
 from rlscaler_operator.actuation.apply import Actuator, route_backends
-from rlscaler_operator.actuation.ownership import Claim
 from rlscaler_operator.actuation.routes import ANNOTATION
 from rlscaler_operator.api import Status
 from rlscaler_operator.decisions import Entry, Kind, Outcome, Tables, decide_all, fresh_state, with_stack
@@ -24,7 +23,7 @@ from rlscaler_operator.reporting.report import Reporter
 from rlscaler_operator.reporting.stabilization import restore, restore_placement
 from rlscaler_operator.schedule import Due
 from rlscaler_operator.sensing.access import Access
-from rlscaler_operator.sensing.cache import Key, WatchCache
+from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.learn import learn_capacity, learned
 from rlscaler_operator.sensing.measure import (
     SamplesRow,
@@ -136,7 +135,7 @@ class Ticker:
         with self._metrics.stage("compare"):
             self._compare(access, decided)
         await asyncio.sleep(0)
-        claims, launched = self._registry.claims(), 0
+        launched = 0
         for policy, entry, failure in work:
             outcome = None if entry is None else next(outcomes)
             if outcome is not None:
@@ -146,7 +145,7 @@ class Ticker:
                     self._reporter.measure_again(policy, outcome)
                     await breath.take()
                     continue
-            self._launch([policy], self.finish(policy, outcome, failure, claims))
+            self._launch([policy], self.finish(policy, outcome, failure))
             launched += 1
             if launched % LAUNCHED == 0:
                 await asyncio.sleep(0)
@@ -259,12 +258,12 @@ class Ticker:
         backends = route_backends(policy)
         deployments = [self._cache.deployments.get(key) for key in keys]
         return (
-            self._registry.version,
             policy.generation,
             sorted(item for item in policy.annotations.items() if item[0] != ANNOTATION),
             tuple(policy.finalizers),
             [(d.replicas, d.ready, d.uid, d.manager, d.deleting, d.rolling) if d else None for d in deployments],
             [self._cache.autoscaler_of(*key) for key in keys],
+            self._registry.claims(keys),
             [(r.reason, r.age_seconds > limit) for r in policy.readings.values()],
             self._cache.routes.get(backends[0]) if backends else None,
             None if policy.actor_error is None else str(policy.actor_error),
@@ -275,14 +274,12 @@ class Ticker:
             None if policy.promotion is None else (policy.promotion.state, policy.promotion.reason),
         )
 
-    async def finish(
-        self, policy: Policy, outcome: Outcome | None, error: Exception | None, claims: dict[Key, list[Claim]]
-    ) -> None:
+    async def finish(self, policy: Policy, outcome: Outcome | None, error: Exception | None) -> None:
         """Write and report for one policy; its failure stays its own, and so does its slowness."""
         policy.settled = None
         try:
             async with asyncio.timeout(self._settings.policy_deadline_seconds):
-                fine = await self._finish(policy, outcome, error, claims)
+                fine = await self._finish(policy, outcome, error)
         except TimeoutError:
             log.error("%s/%s: not done within policyDeadlineSeconds", *policy.key)
             fine = False
@@ -296,14 +293,12 @@ class Ticker:
             self._metrics.of(*policy.key)(self._metrics.errors).inc()
             policy.breaker.failed(time.monotonic())
 
-    async def _finish(
-        self, policy: Policy, outcome: Outcome | None, error: Exception | None, claims: dict[Key, list[Claim]]
-    ) -> bool:
+    async def _finish(self, policy: Policy, outcome: Outcome | None, error: Exception | None) -> bool:
         """False where something failed that is not the user's to correct."""
         error = error or (outcome.error if outcome is not None else None)
         decided = outcome is not None and outcome.decision is not None and error is None
         with self._metrics.stage("judge"):
-            findings = await self._judge.look(policy, outcome, claims)
+            findings = await self._judge.look(policy, outcome)
         signature = self._signature(policy, outcome) if decided and outcome is not None else None
         applied = None
         if error is not None:
@@ -317,9 +312,9 @@ class Ticker:
                     applied = await self._actuator.apply(policy, outcome.decision)
                 findings.placement_problem = applied.placement_problem
         with self._metrics.stage("report"):
-            written = await self._reporter.report(policy, findings, outcome, applied, policy.found(self._cache))
+            self._reporter.report(policy, findings, outcome, applied, policy.found(self._cache))
         in_force = applied is None or (applied.complete and applied.placement_problem is None)
-        if written and in_force and findings.conflict is None:
+        if in_force and findings.conflict is None:
             policy.settled = signature
         return error is None and not (applied is not None and applied.failed)
 
@@ -330,8 +325,8 @@ class Ticker:
 
     async def idle(self, policy: Policy) -> None:
         """A policy that is switched off or invalid: say so once."""
-        findings = await self._judge.look(policy, None, {})
-        await self._reporter.report(policy, findings, None, None, {})
+        findings = await self._judge.look(policy, None)
+        self._reporter.report(policy, findings, None, None, {})
 
 
 class _Breath:

@@ -142,8 +142,9 @@ class LiveService:
                 self._others.put(body)
         except OperatorError as error:
             raise _unusable(error) from error
-        claim = self._policy.claim()._replace(created=NOT_ACTING, name="~environment")
-        conflict = find_conflict(claim, self._others.claims(), cache)
+        facts = self._policy.facts
+        claim = facts.claim._replace(created=NOT_ACTING, name="~environment")
+        conflict = find_conflict(claim, self._others.claims(key for _, key in facts.targets), cache)
         if conflict is not None:
             raise LiveEnvironmentError(
                 f"{conflict.reason}: {conflict.message.partition(':')[0]}; an environment needs the service to itself: "

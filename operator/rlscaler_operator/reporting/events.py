@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import uuid4
 
 from rlscaler_operator.api import KIND
@@ -16,6 +16,10 @@ from rlscaler_operator.kube import Kube, object_path
 from rlscaler_operator.lanes import Lane, Lanes
 
 log = logging.getLogger("rlscaler.events")
+
+Type = Literal["Normal", "Warning"]
+Event = dict[str, Any]
+"""As it is sent."""
 
 REPEAT_SECONDS = 600.0
 """The same Event is not posted again within this time."""
@@ -73,19 +77,30 @@ class Events:
             for limiter in self._limiters.get(reference.uid, {}).values():
                 limiter.forget(reason)
 
-    async def post(self, about: Reference, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+    async def post(self, about: Reference, type_: Type, reason: str, message: str) -> None:
+        event = self.admit(about, type_, reason, message)
+        if event is not None:
+            await self.send(event)
+
+    def admit(self, about: Reference, type_: Type, reason: str, message: str) -> Event | None:
+        """The Event that is to be sent; None for a repetition and for one too many."""
         limiter = self._limiters.setdefault(about.uid, {}).setdefault(type_, Limiter())
         if not limiter.allows(reason, message, self._clock()):
-            return
+            return None
         log.info("%s/%s: %s: %s", about.namespace, about.name, reason, message)
-        body = self._body(about, type_, reason, message)
+        return self._body(about, type_, reason, message)
+
+    async def send(self, event: Event) -> None:
+        """One that was admitted."""
+        about = event["involvedObject"]
         try:
             async with self._lanes.enter(Lane.REPORT):
-                await self._kube.create(object_path("v1", "events", about.namespace), body)
+                await self._kube.create(object_path("v1", "events", about["namespace"]), event)
         except KubeError as error:
-            log.warning("Event %s for %s/%s was not posted: %s", reason, about.namespace, about.name, error)
+            name = f"{about['namespace']}/{about['name']}"
+            log.warning("Event %s for %s was not posted: %s", event["reason"], name, error)
 
-    def _body(self, about: Reference, type_: str, reason: str, message: str) -> dict[str, object]:
+    def _body(self, about: Reference, type_: Type, reason: str, message: str) -> Event:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             "apiVersion": "v1",

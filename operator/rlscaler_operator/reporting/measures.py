@@ -68,6 +68,7 @@ def again(metrics: Metrics, policy: Policy, outcome: Outcome, missing: Sequence[
     """After a sensing tick that found and decided what the one before did: only what differs all the same."""
     of = metrics.of(*policy.key)
     for signal, reading in policy.readings.items():
+        of(metrics.signal, signal).set(reading.value)
         of(metrics.age, signal).set(reading.age_seconds)
     for signal, reading in missing:
         of(metrics.unknown, signal, reading.reason).inc()

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscaler_operator.api import PLURAL, Condition, Status
+from rlscaler_operator.api import Condition, Status
 from rlscaler_operator.decisions import Outcome
-from rlscaler_operator.exceptions import KubeError, LeaseLostError
-from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lanes import Lane, Lanes
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting import audit, findings, measures, record, status
-from rlscaler_operator.reporting.events import Events
+from rlscaler_operator.reporting.events import Event, Events
 from rlscaler_operator.reporting.findings import Findings
 from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.publish import Publisher
 from rlscaler_operator.reporting.stabilization import to_status
-from rlscaler_operator.sensing.cache import Deployment, Key
+from rlscaler_operator.sensing.cache import Deployment
 from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards
 from rlscaler_rl.decision.types import POOLS, Decision
 
 if TYPE_CHECKING:
@@ -45,21 +42,10 @@ QUIET_REASONS = {"ModeShadow", "ModeOff", "NotNeeded", "NotPaused", "NoConflict"
 
 
 class Reporter:
-    """Writes what people and tools see. Keeps nothing but what is in the Policy."""
+    """Puts together what people and tools see. Keeps nothing but what is in the Policy."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        shards: Shards,
-        lanes: Lanes,
-        settings: Settings,
-        events: Events,
-        metrics: Metrics,
-        forget: Callable[[Key, str], None],
-    ) -> None:
-        self._forget = forget
-        self._kube, self._shards, self._lanes, self._settings = kube, shards, lanes, settings
-        self._events, self._metrics = events, metrics
+    def __init__(self, settings: Settings, events: Events, metrics: Metrics, publisher: Publisher) -> None:
+        self._events, self._metrics, self._publisher = events, metrics, publisher
         self._audit = audit.AuditLog(settings, metrics.audit_lost.inc)
 
     def close(self) -> None:
@@ -71,10 +57,10 @@ class Reporter:
             return False
         return policy.status.get("observedGeneration") != policy.generation or policy.written_at == float("-inf")
 
-    async def report(
+    def report(
         self, policy: Policy, found: Findings, outcome: Outcome | None, applied: Applied | None, deployments: Found
-    ) -> bool:
-        """Report one tick. False where the status could not be written: it is tried again at the next one."""
+    ) -> None:
+        """Report one tick; Events and status are written in the background."""
         policy.reported_at = time.monotonic()
         now = datetime.now(UTC)
         before = policy.conditions
@@ -84,8 +70,8 @@ class Reporter:
         self.measure(policy, outcome, deployments)
         if applied is not None:
             measures.written(self._metrics, policy, applied)
-        await self._post(policy, found, before, changed, applied)
-        return await self._write(policy, outcome, deployments)
+        status = self._build(policy, outcome, deployments, now.timestamp())
+        self._publisher.take(policy, status, self._news(policy, found, before, changed, applied))
 
     def _record(
         self,
@@ -159,34 +145,36 @@ class Reporter:
         """The same after a tick that found nothing new."""
         measures.again(self._metrics, policy, outcome, self._missing(policy, outcome))
 
-    async def _post(
+    def _news(
         self,
         policy: Policy,
         found: Findings,
         before: list[Condition],
         changed: list[Condition],
         applied: Applied | None,
-    ) -> None:
-        known = {condition.type for condition in before}
+    ) -> list[Event]:
+        """The Events of one tick that are not repetitions."""
+        known, about = {condition.type for condition in before}, policy.reference
+        news: list[Event | None] = []
         for condition in changed:
             bad = (condition.status == "True") != (condition.type in GOOD_WHEN_TRUE)
             if not bad:
                 if condition.type in known and condition.reason not in QUIET_REASONS:
-                    await self._events.post(policy.reference, "Normal", condition.reason, condition.message)
+                    news.append(self._events.admit(about, "Normal", condition.reason, condition.message))
                 for old in before:
                     if old.type == condition.type:
-                        self._events.forget(policy.reference, old.reason)
-                self._events.forget(policy.reference, condition.reason)
+                        self._events.forget(about, old.reason)
+                self._events.forget(about, condition.reason)
             elif condition.reason not in QUIET_REASONS and condition.type != "Active":
-                await self._events.post(policy.reference, "Warning", condition.reason, condition.message)
+                news.append(self._events.admit(about, "Warning", condition.reason, condition.message))
         problems = [*found.warnings, *([found.placement_problem] if found.placement_problem else [])]
-        for problem in problems:
-            await self._events.post(policy.reference, "Warning", problem.reason, problem.message)
+        news += [self._events.admit(about, "Warning", problem.reason, problem.message) for problem in problems]
         for pool, write in applied.writes.items() if applied else ():
             if write.applied:
-                await self._events.post(policy.reference, "Normal", "Scaled", f"{pool} {write.message}")
+                news.append(self._events.admit(about, "Normal", "Scaled", f"{pool} {write.message}"))
             elif write.outcome == "Failed":
-                await self._events.post(policy.reference, "Warning", "ScaleFailed", f"{pool} {write.message}")
+                news.append(self._events.admit(about, "Warning", "ScaleFailed", f"{pool} {write.message}"))
+        return [event for event in news if event is not None]
 
     def _build(self, policy: Policy, outcome: Outcome | None, deployments: Found, now: float) -> dict[str, Any]:
         parts: dict[str, Any] = {"observed_generation": policy.generation, "conditions": policy.conditions}
@@ -215,39 +203,3 @@ class Reporter:
             if outcome is None and name in policy.status and name not in built:
                 built[name] = policy.status[name]
         return built
-
-    async def _write(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> bool:
-        now = time.monotonic()
-        built = self._build(policy, outcome, deployments, time.time())
-        due = now - policy.written_at >= self._settings.status_interval_seconds
-        if not due and status.significant(built) == status.significant(policy.status):
-            return True
-        patch = status.merge_patch(policy.status, built)
-        if not patch:
-            policy.written_at = now
-            return True
-        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
-        try:
-            async with self._lanes.enter(Lane.REPORT):
-                timeout = partial(self._shards.of(policy.key).write_timeout, self._settings.write_timeout_seconds)
-                await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
-        except (KubeError, LeaseLostError) as error:
-            if not (isinstance(error, KubeError) and error.status == 404 and await self._is_gone(policy)):
-                log.warning("%s/%s: status was not written: %s", *policy.key, error)
-            self._metrics.status_writes.labels("Failed").inc()
-            return False
-        self._metrics.status_writes.labels("Written").inc()
-        policy.status, policy.written_at = built, now
-        return True
-
-    async def _is_gone(self, policy: Policy) -> bool:
-        """A watch that was interrupted may have missed the deletion."""
-        try:
-            found = await self._kube.get(object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key))
-        except KubeError as error:
-            gone = error.status == 404
-        else:
-            gone = found["metadata"].get("uid") != policy.uid
-        if gone:
-            self._forget(policy.key, policy.uid)
-        return gone

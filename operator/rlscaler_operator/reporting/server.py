@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -21,8 +22,10 @@ async def serve(settings: Settings, metrics: Metrics, health: Health, stack: Asy
     Raises OperatorError where the port is taken.
     """
 
-    async def show_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics.render(), content_type="text/plain", charset="utf-8")
+    async def show_metrics(request: web.Request) -> web.Response:
+        # As Prometheus's own exporters do, `?name[]=` gives some series only. Of a thousand policies there are 90,000.
+        text = await asyncio.to_thread(metrics.render, request.query.getall("name[]", []))
+        return web.Response(body=text, content_type="text/plain", charset="utf-8")
 
     host, port = settings.metrics_host, settings.metrics_port
     if port is None:

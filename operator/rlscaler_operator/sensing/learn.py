@@ -20,6 +20,8 @@ UTILIZATIONS = {"gpu": "gpu_utilization", "cpu": "cpu_utilization"}
 
 def learned(policy: Policy, cache: WatchCache) -> Learned | None:
     """Measured now, else what was before; None where nothing is open or known."""
+    if not policy.facts.learns:
+        return None
     pools = {pool: found for pool in POOLS if (found := _known(policy, cache, pool)) is not None}
     return Learned(**pools) if pools else None
 

@@ -14,6 +14,12 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards
 
 
+async def until(true):
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 @pytest.fixture
 async def engine(api_server):
     settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", lease_seconds=60)
@@ -33,19 +39,50 @@ async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_se
     engine.shards.leases[0]._deadline = math.inf
     slow, quick = engine.registry.put(policy_body("slow")), engine.registry.put(policy_body("quick"))
     api_server.slow_path = "/slow"
-    items = []
     for policy in (slow, quick):
         policy.schedule = Schedule.starting(30, 5, time.monotonic())
-        items.append((policy, Due.SENSE))
-    engine._launch([slow, quick], engine.ticker.run(engine._access(slow), items))
-    async with asyncio.timeout(4):
-        while quick.busy or not quick.conditions:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    assert slow.busy
+    engine._launch([slow, quick], engine.ticker.run(engine._access(slow), [(slow, Due.SENSE), (quick, Due.SENSE)]))
+    await until(lambda: not quick.busy and not quick.saying and quick.conditions)
+    await until(lambda: not slow.busy)
+    assert slow.saying
+    assert "observedGeneration" in quick.status
+    assert "observedGeneration" not in slow.status
     api_server.hold.set()
-    async with asyncio.timeout(4):
-        while slow.busy:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: not slow.saying)
+    assert "observedGeneration" in slow.status
+
+
+async def test_a_policy_whose_status_waits_goes_on_sensing_and_the_newest_status_is_written(
+    engine, api_server, policy_body
+):
+    engine.shards.leases[0]._deadline = math.inf
+    policy = engine.registry.put(policy_body())
+    api_server.slow_path = "/chat/status"
+    put = engine.cache.put_deployment
+    spec = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}}
+    for ready in (0, 1, 2):
+        put(spec | {"status": {"readyReplicas": ready}})
+        policy.schedule = Schedule.starting(30, 5, time.monotonic())
+        engine._launch([policy], engine.ticker.run(engine._access(policy), [(policy, Due.SENSE)]))
+        await until(lambda: not policy.busy)
+    assert policy.saying
+    api_server.hold.set()
+    await until(lambda: not policy.saying)
+    assert policy.status["targets"]["gpu"]["ready"] == 2
+    assert [path for path in api_server.paths if path.endswith("/chat/status")] == 2 * [
+        "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
+    ]
+    assert policy.settled is not None
+
+
+async def test_a_status_that_could_not_be_written_is_reported_again(engine, policy_body):
+    policy = engine.registry.put(policy_body())
+    policy.schedule = Schedule.starting(30, 5, time.monotonic())
+    engine._launch([policy], engine.ticker.run(engine._access(policy), [(policy, Due.SENSE)]))
+    await until(lambda: not policy.busy and not policy.saying)
+    assert policy.conditions
+    assert policy.settled is None
+    assert "observedGeneration" not in policy.status
 
 
 async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_body):
@@ -74,9 +111,7 @@ async def test_a_quiet_policy_is_not_judged_again_until_something_changes(engine
     async def tick(due=Due.SENSE):
         before = len(api_server.paths), policy.reported_at
         engine._launch([policy], engine.ticker.run(engine._access(policy), [(policy, due)]))
-        async with asyncio.timeout(10):
-            while policy.busy:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: not policy.busy and not policy.saying)
         return len(api_server.paths) - before[0], policy.reported_at != before[1]
 
     assert (await tick())[1]

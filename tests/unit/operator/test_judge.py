@@ -5,10 +5,11 @@ from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.api import set_condition
 from rlscaler_operator.api.conditions import CONFLICTED
-from rlscaler_operator.judge import ASK_AGAIN_SECONDS, Judge
+from rlscaler_operator.judge import ASK_AGAIN_SECONDS, Judge, _unknown
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.policies import Registry
 from rlscaler_operator.sensing.cache import WatchCache
+from rlscaler_operator.sensing.results import unknown
 
 HPA = {"metadata": {"namespace": "ns", "name": "theirs"}, "spec": {"scaleTargetRef": {"name": "chat-gpu"}}}
 
@@ -25,14 +26,14 @@ async def test_a_conflict_ends_with_its_holder_even_where_the_watch_missed_that(
     cache.put_autoscaler("HorizontalPodAutoscaler", HPA)
     policy = registry.put(policy_body())
     judge = Judge(kube, cache, registry)
-    assert (await judge.look(policy, None, {})).conflict is not None
+    assert (await judge.look(policy, None)).conflict is not None
     policy.conditions, _ = set_condition(policy.conditions, CONFLICTED, True, "HorizontalPodAutoscalerExists", "…")
     asked = api_server.asked
     api_server.status = 404
-    assert (await judge.look(policy, None, {})).conflict is not None
+    assert (await judge.look(policy, None)).conflict is not None
     assert api_server.asked == asked
     policy.holder_asked_at -= ASK_AGAIN_SECONDS
-    assert (await judge.look(policy, None, {})).conflict is None
+    assert (await judge.look(policy, None)).conflict is None
 
 
 async def test_a_rollout_is_said_with_the_deployment(kube, policy_body):
@@ -40,5 +41,15 @@ async def test_a_rollout_is_said_with_the_deployment(kube, policy_body):
     progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}
     status = {"conditions": [progress], "updatedReplicas": 1, "replicas": 3}
     cache.put_deployment({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {}, "status": status})
-    found = await Judge(kube, cache, registry).look(registry.put(policy_body()), None, {})
+    found = await Judge(kube, cache, registry).look(registry.put(policy_body()), None)
     assert [(limit.reason, "chat-gpu" in limit.message) for limit in found.limits] == [("RolloutInProgress", True)]
+
+
+def test_signals_that_are_unknown_for_one_reason_are_said_once():
+    away = unknown("PrometheusUnreachable", "refused")
+    stale = unknown("SampleStale", "too old")
+    missing = [("arrival_rate", away), ("p95_latency", away), ("cpu_utilization", stale)]
+    assert _unknown(missing) == [
+        ("PrometheusUnreachable", "arrival_rate, p95_latency are unknown: refused"),
+        ("SampleStale", "cpu_utilization is unknown: too old"),
+    ]

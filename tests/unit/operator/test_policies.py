@@ -72,7 +72,7 @@ def test_only_policies_that_act_hold_their_targets():
     registry.put(body())
     registry.put(body(name="shadow", uid="s", mode="Shadow"))
     registry.put(body(name="going", uid="g", deletionTimestamp="2026-01-02T00:00:00Z"))
-    assert [claim.name for claim in registry.claims()["ns", "chat-gpu"]] == ["chat"]
+    assert [claim.name for claim in registry.claims([("ns", "chat-gpu")])["ns", "chat-gpu"]] == ["chat"]
     assert {policy.key[1] for policy in registry.of_deployment(("ns", "chat-gpu"))} == {"chat", "shadow", "going"}
 
 

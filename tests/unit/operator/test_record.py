@@ -133,7 +133,7 @@ def test_what_cannot_be_read_is_named(entry, rule, change, named):
 def test_a_decision_whose_write_was_cut_short_is_recorded_once(entry, policy_body, tmp_path):
     policy = Registry().put(policy_body())
     outcome = decide_all([entry()])[0]
-    reporter = Reporter(None, None, None, Settings(audit_log=tmp_path / "audit.jsonl"), None, Metrics(), None)
+    reporter = Reporter(Settings(audit_log=tmp_path / "audit.jsonl"), None, Metrics(), None)
     reporter.unfinished(policy, outcome)
     reporter.unfinished(policy, outcome)
     reporter.unfinished(policy, None)

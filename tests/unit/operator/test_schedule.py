@@ -1,10 +1,11 @@
 import itertools
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_operator.schedule import LONGEST_BREAK_SECONDS, Breaker, Due, Schedule, earliest
+from rlscaler_operator.schedule import ACTIONS_AT_ONCE, LONGEST_BREAK_SECONDS, Breaker, Due, Schedule, earliest, spread
 
 
 def test_a_new_policy_senses_at_once_and_acts_after_an_interval():
@@ -55,6 +56,34 @@ def test_a_change_of_readiness_hurries_the_next_tick_not_twice_a_second():
     schedule.done(Due.SENSE, 10.0)
     schedule.hurry(10.2)
     assert schedule.next_sense == 11.0
+
+
+def test_a_few_policies_act_together():
+    schedules = [Schedule.starting(30, 1, 0.0) for _ in range(ACTIONS_AT_ONCE)]
+    assert spread([(one, Due.ACTION) for one in schedules], 2.0) == ACTIONS_AT_ONCE * [Due.ACTION]
+
+
+@pytest.mark.parametrize(("interval", "sense"), [(30, 1), (30, 5), (10, 5), (30, 30), (60, 7)])
+def test_very_many_that_were_created_together_come_apart_and_keep_their_interval(interval, sense):
+    schedules = [Schedule.starting(interval, sense, 0.0) for _ in range(1000)]
+    acted = {id(one): [] for one in schedules}
+    at_once, now = {}, 0.0
+    while now < 6 * interval:
+        due = [(one, what) for one in schedules if (what := one.due(now, 0.05)) is not Due.NOTHING]
+        for (one, _), what in zip(due, spread(due, sum(one.share for one in schedules)), strict=True):
+            if what is Due.ACTION:
+                acted[id(one)].append(now)
+                at_once[now] = at_once.get(now, 0) + 1
+            one.done(what, now)
+        now = earliest(schedules, math.inf)
+    first = [times[0] for times in acted.values()]
+    assert max(first) - min(first) <= interval / 2 + sense
+    assert max(at_once.values()) <= max(ACTIONS_AT_ONCE, 2000 * sense / interval + 1)
+    for times in acted.values():
+        assert len(times) >= 4
+        gaps = [b - a for a, b in itertools.pairwise(times)]
+        assert max(gaps) <= 1.5 * interval + sense
+        assert gaps[-1] == pytest.approx(interval)
 
 
 def test_earliest():

@@ -1,0 +1,130 @@
+"""Writing what reports say: Events and statuses, in the background.
+
+A thousand statuses that wait for a slow API server would keep a thousand policies from their next ticks. One writer a
+policy at most; of the statuses that wait only the newest is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from rlscaler_operator.api import PLURAL
+from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.kube import Kube, object_path
+from rlscaler_operator.lanes import Lane, Lanes
+from rlscaler_operator.policies import Policy, Registry, Unsaid
+from rlscaler_operator.reporting.events import Event, Events
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.status import merge_patch, significant
+from rlscaler_operator.sensing.cache import Key
+from rlscaler_operator.settings import Settings
+from rlscaler_operator.shards import Shards
+
+log = logging.getLogger("rlscaler.publish")
+
+Launch = Callable[[list[Policy], Coroutine[Any, Any, None]], None]
+Json = dict[str, Any]
+
+
+class Publisher:
+    """Posts Events and writes statuses. What it has still to say is in the policies."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        shards: Shards,
+        lanes: Lanes,
+        settings: Settings,
+        registry: Registry,
+        events: Events,
+        metrics: Metrics,
+        forget: Callable[[Key, str], None],
+        launch: Launch,
+    ) -> None:
+        self._kube, self._shards, self._lanes, self._settings = kube, shards, lanes, settings
+        self._registry, self._events, self._metrics = registry, events, metrics
+        self._forget, self._launch = forget, launch
+
+    def take(self, policy: Policy, status: Json, events: list[Event]) -> None:
+        """Have both written. Where the status could not be, the policy is not settled: its next tick reports again."""
+        waiting = policy.unsaid
+        if waiting is None and not policy.saying and not events and not self._worth(policy, status):
+            return
+        policy.unsaid = Unsaid(status, [*(waiting.events if waiting else ()), *events])
+        if not policy.saying:
+            policy.saying = True
+            self._launch([], self._say(policy))
+
+    async def _say(self, policy: Policy) -> None:
+        """Until there is nothing more to say."""
+        fine = True
+        try:
+            while (unsaid := policy.unsaid) is not None:
+                policy.unsaid, fine = None, False
+                async with asyncio.timeout(self._settings.policy_deadline_seconds):
+                    for event in unsaid.events:
+                        await self._events.send(event)
+                    fine = await self._write(policy, unsaid.status)
+        except TimeoutError:
+            log.error("%s/%s: not reported within policyDeadlineSeconds", *policy.key)
+            self._metrics.of(*policy.key)(self._metrics.errors).inc()
+        except Exception:
+            log.exception("%s/%s: the report failed", *policy.key)
+            self._metrics.of(*policy.key)(self._metrics.errors).inc()
+        finally:
+            policy.saying = False
+            if not fine:
+                policy.settled = None
+
+    def _worth(self, policy: Policy, status: Json) -> bool:
+        """Is there news, or has it been long enough since the last write?"""
+        if significant(status) != significant(policy.status):
+            return True
+        now = time.monotonic()
+        if now - policy.written_at < self._settings.status_interval_seconds:
+            return False
+        if status != policy.status:
+            return True
+        policy.written_at = now
+        return False
+
+    async def _write(self, policy: Policy, status: Json) -> bool:
+        """False where it could not be written."""
+        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
+        try:
+            async with self._lanes.enter(Lane.REPORT):
+                if policy.deleting or self._registry.get(policy.key) is not policy:
+                    return True
+                if policy.originals is not None:
+                    # They may have been recorded meanwhile; a patch must not take them away again.
+                    status["originals"] = policy.originals.to_dict()
+                if not self._worth(policy, status):
+                    return True
+                patch = merge_patch(policy.status, status)
+                timeout = partial(self._shards.of(policy.key).write_timeout, self._settings.write_timeout_seconds)
+                await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
+        except (KubeError, LeaseLostError) as error:
+            if not (isinstance(error, KubeError) and error.status == 404 and await self._is_gone(policy)):
+                log.warning("%s/%s: status was not written: %s", *policy.key, error)
+            self._metrics.status_writes.labels("Failed").inc()
+            return False
+        self._metrics.status_writes.labels("Written").inc()
+        policy.status, policy.written_at = status, time.monotonic()
+        return True
+
+    async def _is_gone(self, policy: Policy) -> bool:
+        """A watch that was interrupted may have missed the deletion."""
+        try:
+            found = await self._kube.get(object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key))
+        except KubeError as error:
+            gone = error.status == 404
+        else:
+            gone = found["metadata"].get("uid") != policy.uid
+        if gone:
+            self._forget(policy.key, policy.uid)
+        return gone
