@@ -1,0 +1,97 @@
+{{/* Settings of the operator itself, beyond where it acts. */}}
+{{- define "rlscaler.operatorEnv" -}}
+- name: RLSCALER_METRICS_HOST
+  value: {{ .Values.metrics.host | quote }}
+- name: RLSCALER_METRICS_PORT
+  value: {{ int .Values.metrics.port | quote }}
+- name: RLSCALER_SCRAPE_INTERVAL_SECONDS
+  value: {{ .Values.prometheus.scrapeIntervalSeconds | quote }}
+- name: RLSCALER_RELOAD_SECONDS
+  value: {{ .Values.operator.reloadSeconds | quote }}
+- name: RLSCALER_STATUS_INTERVAL_SECONDS
+  value: {{ .Values.operator.statusIntervalSeconds | quote }}
+{{- if .Values.operator.podDeletionCost }}
+- name: RLSCALER_POD_DELETION_COST
+  value: "true"
+{{- end }}
+- name: RLSCALER_VERBOSE
+  value: {{ .Values.operator.verbose | quote }}
+{{- with .Values.prometheus.allowedUrls }}
+- name: RLSCALER_ALLOWED_PROMETHEUS_URLS
+  value: {{ join "," . | quote }}
+{{- end }}
+{{- with .Values.prometheus.resourceScrapeIntervalSeconds }}
+- name: RLSCALER_RESOURCE_SCRAPE_INTERVAL_SECONDS
+  value: {{ . | quote }}
+{{- end }}
+{{- if include "rlscaler.policyFiles" . }}
+- name: RLSCALER_POLICY_DIR
+  value: /policies
+{{- end }}
+{{- if include "rlscaler.auditFile" . }}
+- name: RLSCALER_AUDIT_LOG
+  value: /var/log/rlscaler/audit.jsonl
+- name: RLSCALER_AUDIT_MAX_BYTES
+  value: {{ int64 .Values.auditLog.maxBytes | quote }}
+- name: RLSCALER_AUDIT_FILES
+  value: {{ int .Values.auditLog.files | quote }}
+{{- else if .Values.auditLog.enabled }}
+- name: RLSCALER_AUDIT_LOG
+  value: /dev/stdout
+- name: RLSCALER_AUDIT_MAX_BYTES
+  value: "0"
+{{- end }}
+{{- if .Values.externalScaler.enabled }}
+- name: RLSCALER_EXTERNAL_SCALER_HOST
+  value: {{ .Values.metrics.host | quote }}
+- name: RLSCALER_EXTERNAL_SCALER_PORT
+  value: {{ int .Values.externalScaler.port | quote }}
+{{- if include "rlscaler.scalerTls" . }}
+- name: RLSCALER_EXTERNAL_SCALER_TLS_DIR
+  value: /scaler-tls
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The following say "true" or nothing. */}}
+{{- define "rlscaler.auditFile" -}}
+{{- if and .Values.auditLog.enabled (not .Values.auditLog.stdout) }}true{{ end }}
+{{- end }}
+
+{{- define "rlscaler.policyFiles" -}}
+{{- if or .Values.policyFiles.configMap .Values.policyFiles.existingClaim }}true{{ end }}
+{{- end }}
+
+{{- define "rlscaler.scalerTls" -}}
+{{- if and .Values.externalScaler.enabled .Values.externalScaler.tlsSecret }}true{{ end }}
+{{- end }}
+
+{{/* Ports that Prometheus may be behind: those of the URLs, or where a Service's port is not its pods', what values say. */}}
+{{- define "rlscaler.prometheusPorts" -}}
+{{- $ports := list }}
+{{- range .Values.networkPolicy.prometheusPorts }}
+{{- $ports = append $ports (int .) }}
+{{- end }}
+{{- range prepend .Values.prometheus.allowedUrls .Values.prometheus.url }}
+{{- $url := urlParse . }}
+{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" }}
+{{- $ports = append $ports (default (ternary 443 80 (eq $url.scheme "https")) (int $port)) }}
+{{- end }}
+{{- $ports | uniq | toJson }}
+{{- end }}
+
+{{/* What the schema cannot say, because it is about two keys. */}}
+{{- define "rlscaler.validate" -}}
+{{- if gt (int .Values.operator.shards) (int .Values.replicas) }}
+{{- fail (printf "operator.shards is %d and replicas %d: each shard needs an operator of its own; raise replicas" (int .Values.operator.shards) (int .Values.replicas)) }}
+{{- end }}
+{{- if and .Values.policyFiles.configMap .Values.policyFiles.existingClaim }}
+{{- fail "policyFiles.configMap and policyFiles.existingClaim are both set: the files come from one of them" }}
+{{- end }}
+{{- if and .Values.externalScaler.tlsSecret (not .Values.externalScaler.enabled) }}
+{{- fail "externalScaler.tlsSecret is set, but externalScaler.enabled is false: enable it, or remove the Secret" }}
+{{- end }}
+{{- if and .Values.externalScaler.enabled (eq (int .Values.externalScaler.port) (int .Values.metrics.port)) }}
+{{- fail (printf "externalScaler.port and metrics.port are both %d: choose two" (int .Values.metrics.port)) }}
+{{- end }}
+{{- end }}

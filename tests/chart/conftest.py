@@ -1,0 +1,45 @@
+"""Helm, and a control plane of the chart's own: other tests have the definition installed in their way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from rlscaler_devcluster import api, monitoring
+from rlscaler_devcluster.api import ClusterInfo
+from rlscaler_devcluster.helm import Helm
+from rlscaler_devcluster.kube import KubeClient
+from rlscaler_devcluster.progress import ConsoleReporter
+from tests.harness.waiting import until
+
+
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    """Without a cluster. Never skipped: it is built where it is missing."""
+    return Helm(reporter=ConsoleReporter())
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[ClusterInfo]:
+    name = f"pytest-{os.getpid()}-chart"
+    try:
+        yield api.up(name, gpu_nodes=0, cpu_nodes=1, gateway_api=False, progress=ConsoleReporter())
+    finally:
+        api.down(name)
+
+
+@pytest.fixture(scope="session")
+def kube(cluster) -> Iterator[KubeClient]:
+    """With the definitions of the Prometheus operator, none of its own."""
+    with KubeClient.from_kubeconfig(cluster.kubeconfig) as client:
+        client.apply_all(monitoring.manifests(ConsoleReporter()))
+        until(lambda: client.get("/apis/monitoring.coreos.com/v1"))
+        yield client
+
+
+@pytest.fixture(scope="session")
+def live(cluster, kube) -> Helm:
+    """Helm on that cluster."""
+    return Helm(cluster.kubeconfig, ConsoleReporter())

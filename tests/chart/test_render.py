@@ -1,0 +1,212 @@
+"""What the chart renders, without a cluster."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+import yaml
+
+from rlscaler_devcluster.helm import HelmError
+from rlscaler_operator.api.manifest import manifest
+from rlscaler_operator.settings import Settings
+from tests.chart.charts import CHART, NAMESPACE, RELEASE, SETS, find, kinds, template, values
+from tests.harness.setup import REPOSITORY
+
+PACKAGE = REPOSITORY / "operator" / "rlscaler_operator"
+
+
+def shipped(file: str, name: str) -> list[dict]:
+    """Rules of a role as they ship with the operator."""
+    roles = yaml.safe_load_all((PACKAGE / file).read_text())
+    return next(role for role in roles if role["metadata"]["name"] == name)["rules"]
+
+
+@pytest.mark.parametrize("chosen", SETS)
+def test_lint(helm, chosen):
+    assert "0 chart(s) failed" in helm.run("lint", "--strict", str(CHART), *SETS[chosen])
+
+
+def test_version_is_the_packages():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == project["version"]
+
+
+@pytest.mark.parametrize("chosen", SETS)
+def test_every_variable_is_a_setting(helm, chosen):
+    for body in template(helm, *SETS[chosen]):
+        pod = body["spec"].get("template", body)["spec"] if body["kind"] in ("Deployment", "Job", "Pod") else {}
+        for container in pod.get("containers", ()):
+            names = [entry["name"] for entry in container["env"]]
+            assert len(names) == len(set(names))
+            for name in names:
+                assert name.removeprefix("RLSCALER_").lower() in Settings.model_fields, name
+
+
+def test_settings_are_what_the_values_say(helm, monkeypatch):
+    deployment = find(template(helm, *SETS["production"]), "Deployment", RELEASE)
+    for entry in deployment["spec"]["template"]["spec"]["containers"][0]["env"]:
+        monkeypatch.setenv(entry["name"], entry.get("value", "rlscaler-0"))
+    settings = Settings()
+    assert settings.prometheus_url == "https://prometheus.monitoring.svc:9443/tenant"
+    assert settings.allowed_prometheus_urls == ("https://prometheus.gpu-team.svc",)
+    assert (settings.scrape_interval_seconds, settings.resource_scrape_interval_seconds) == (30, 15)
+    assert (settings.shards, settings.lease_namespace, settings.lease_name) == (3, NAMESPACE, RELEASE)
+    assert (settings.audit_max_bytes, settings.audit_files) == (64 * 2**20, 9)
+    assert (settings.metrics_host, settings.metrics_port) == ("0.0.0.0", 8080)
+    assert (str(settings.policy_dir), str(settings.external_scaler_tls_dir)) == ("/policies", "/scaler-tls")
+    assert (settings.external_scaler_port, settings.write_concurrency) == (9666, 16)
+
+
+def test_audit_log_on_standard_output(helm, tmp_path):
+    objects = template(helm, *values({"auditLog": {"stdout": True}}, tmp_path))
+    pod = find(objects, "Deployment", RELEASE)["spec"]["template"]["spec"]
+    assert {"name": "RLSCALER_AUDIT_LOG", "value": "/dev/stdout"} in pod["containers"][0]["env"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
+
+
+def test_cluster_wide_role_is_the_operators(helm):
+    objects = template(helm)
+    role = find(objects, "ClusterRole", "rlscaler-operator")
+    assert role["rules"] == shipped("rbac.yaml", "rlscaler-operator")
+    (subject,) = find(objects, "ClusterRoleBinding", "rlscaler-operator")["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}
+
+
+def test_lease_role_is_less_than_the_operators(helm):
+    rule, own = find(template(helm), "Role", "rlscaler-lease")["rules"]
+    whole, same = shipped("rbac.yaml", "rlscaler-lease")
+    assert own == same
+    assert set(rule["verbs"]) < set(whole["verbs"])
+    assert (rule["apiGroups"], rule["resources"]) == (whole["apiGroups"], whole["resources"])
+    assert rule["resourceNames"] == [RELEASE]
+    sharded = find(template(helm, *SETS["production"]), "Role", "rlscaler-lease")["rules"]
+    assert sharded == [whole, same, *shipped("rbac-optional.yaml", "rlscaler-shards")]
+
+
+def test_watched_namespaces_get_roles_and_nothing_else_does(helm):
+    objects = template(helm, *SETS["namespaced"])
+    assert not {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"} & set(kinds(objects))
+    for namespace in ("team-a", "team-b"):
+        role = find(objects, "Role", "rlscaler-operator", namespace)
+        assert role["rules"] == shipped("rbac.yaml", "rlscaler-operator")
+        (subject,) = find(objects, "RoleBinding", "rlscaler-operator", namespace)["subjects"]
+        assert subject["namespace"] == NAMESPACE
+    (rule,) = find(objects, "Role", "rlscaler-secrets", "team-a")["rules"]
+    assert rule["resourceNames"] == ["prometheus-token"]
+    assert rule["verbs"] == ["get"]
+    assert {body["metadata"]["namespace"] for body in objects if body["metadata"]["name"] == "rlscaler-configmaps"} == {
+        "team-a",
+        "team-b",
+    }
+
+
+def test_entries_of_one_namespace_become_one_role(helm, tmp_path):
+    entries = [{"namespace": "a", "names": ["one"]}, {"namespace": "a", "names": ["two", "one"]}]
+    objects = template(helm, *values({"access": {"secrets": entries}}, tmp_path))
+    assert find(objects, "Role", "rlscaler-secrets", "a")["rules"][0]["resourceNames"] == ["one", "two"]
+
+
+def test_pod_deletion_cost_adds_its_rule(helm, tmp_path):
+    objects = template(helm, *values({"operator": {"podDeletionCost": True}}, tmp_path))
+    rules = find(objects, "ClusterRole", "rlscaler-operator")["rules"]
+    extra = shipped("rbac-optional.yaml", "rlscaler-pod-deletion-cost")
+    assert rules == shipped("rbac.yaml", "rlscaler-operator") + extra
+
+
+def test_definition_is_the_models_and_stays(helm):
+    crd = find(template(helm), "CustomResourceDefinition", "rlscalingpolicies.rlscaler.io")
+    assert crd["spec"] == manifest()["spec"]
+    assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    crd = find(template(helm, "--set", "crds.keep=false"), "CustomResourceDefinition", crd["metadata"]["name"])
+    assert "annotations" not in crd["metadata"]
+
+
+def admission(text: str) -> dict[str, object]:
+    """kind/name -> spec."""
+    return {f"{body['kind']}/{body['metadata']['name']}": body["spec"] for body in yaml.safe_load_all(text)}
+
+
+def test_admission_policies_are_those_of_the_repository(helm):
+    whole = [admission(path.read_text()) for path in (REPOSITORY / "admission").glob("*.yaml")]
+    rendered = [body for body in template(helm) if body["kind"].startswith("ValidatingAdmission")]
+    assert admission(yaml.safe_dump_all(rendered)) == {name: spec for file in whole for name, spec in file.items()}
+
+
+def test_own_writes_are_those_of_the_releases_account(helm):
+    text = helm.run("template", "prod", str(CHART), "--namespace", "ops", "--show-only", "templates/admission.yaml")
+    found = admission(text)
+    policy = found["ValidatingAdmissionPolicy/prod-rlscaler-own-writes"]
+    assert "'system:serviceaccount:ops:prod-rlscaler'" in policy["matchConditions"][0]["expression"]
+    binding = found["ValidatingAdmissionPolicyBinding/prod-rlscaler-own-writes"]
+    assert binding["policyName"] == "prod-rlscaler-own-writes"
+
+
+def test_monitoring_only_where_its_api_is(helm):
+    objects = kinds(template(helm, monitoring=False))
+    assert not {"ServiceMonitor", "PodMonitor", "PrometheusRule"} & set(objects)
+    assert {"ServiceMonitor", "PrometheusRule"} <= set(kinds(template(helm)))
+    objects = kinds(template(helm, *SETS["production"]))
+    assert "PodMonitor" in objects
+    assert "ServiceMonitor" not in objects
+
+
+def test_alerts_link_to_the_runbooks_that_values_name(helm):
+    links = re.compile(r"runbook_url: (\S+?)/[\w.-]+$", re.MULTILINE)
+    option = ("--set", "monitoring.prometheusRule.runbookBaseUrl=https://wiki/rl/")
+    rule = find(template(helm, *option), "PrometheusRule", "rlscaler-rlscaler")
+    assert set(links.findall(yaml.safe_dump(rule, width=1000))) == {"https://wiki/rl"}
+    plain = yaml.safe_load((CHART / "rules" / "rlscaler.yaml").read_text())
+    assert find(template(helm), "PrometheusRule", "rlscaler-rlscaler")["spec"] == plain
+
+
+def test_dashboards_are_whole(helm):
+    objects = template(helm, *SETS["production"])
+    for path in (CHART / "dashboards").glob("*.json"):
+        found = find(objects, "ConfigMap", f"rlscaler-dashboard-{path.stem}", "monitoring")
+        assert found["data"][path.name] == path.read_text().strip()
+        assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+        assert found["metadata"]["annotations"] == {"grafana_folder": "Autoscaling"}
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed", "ports"),
+    [
+        ("http://prometheus:9090", [], [9090]),
+        ("https://thanos.example.org", ["http://mimir/prometheus"], [9090, 443, 80]),
+        ("http://[fd00::1]:9091/x", [], [9090, 9091]),
+    ],
+)
+def test_network_policy_opens_the_ports_of_prometheus(helm, tmp_path, url, allowed, ports):
+    objects = template(helm, *values({"prometheus": {"url": url, "allowedUrls": allowed}}, tmp_path))
+    egress = find(objects, "NetworkPolicy", RELEASE)["spec"]["egress"]
+    assert [entry["port"] for entry in egress[2]["ports"]] == ports
+
+
+def test_names_follow_the_release(helm):
+    text = helm.run("template", "prod", str(CHART), "--namespace", "ops", "--set", "operator.shards=2")
+    names = {body["metadata"]["name"] for body in yaml.safe_load_all(text) if body}
+    shared = {"rlscalingpolicies.rlscaler.io", "rlscaler-pauses", "rlscaler-replicas", "rlscaler-one-autoscaler"}
+    assert {name for name in names - shared if not name.startswith("prod-rlscaler")} == set()
+    assert {"prod-rlscaler-0", "prod-rlscaler-1"} <= names
+
+
+def test_notes_name_what_the_user_named(helm, tmp_path):
+    options = values({"watchNamespaces": ["shop"], "fullnameOverride": "scaler"}, tmp_path)
+    text = helm.run("install", "mine", str(CHART), "--namespace", "ops", "--dry-run=client", *options)
+    notes = text.partition("NOTES:")[2]
+    assert "kubectl rollout status deployment/scaler -n ops" in notes
+    assert "helm test mine -n ops" in notes
+    assert "kubectl apply -n shop -f -" in notes
+    assert "Left out, because this cluster does not know the API monitoring.coreos.com/v1" in notes
+    assert "PrometheusRule, ServiceMonitor." in notes
+    policy = re.search(r"<<'EOF'\n(.*?)\n *EOF", notes, re.DOTALL)
+    assert policy is not None
+    assert yaml.safe_load(policy[1])["kind"] == "RLScalingPolicy"
+
+
+def test_error_of_an_unknown_value_is_helms(helm):
+    with pytest.raises(HelmError, match="replicaCount"):
+        template(helm, "--set", "replicaCount=3")
