@@ -8,6 +8,7 @@ from typing import Any
 Json = dict[str, Any]
 
 NAMESPACE = "node-test"
+GATEWAY_API = "gateway.networking.k8s.io/v1"
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 _POD = "__meta_kubernetes_pod"
@@ -136,13 +137,16 @@ def gpu_pods(replicas: int) -> Json:
 def gateway() -> Json:
     """One HTTP listener on Traefik's entrypoint."""
     listener = {"name": "http", "protocol": "HTTP", "port": 8000}
-    return {"metadata": {"name": "web"}, "spec": {"gatewayClassName": "traefik", "listeners": [listener]}}
+    spec = {"gatewayClassName": "traefik", "listeners": [listener]}
+    return {"apiVersion": GATEWAY_API, "kind": "Gateway", "metadata": {"name": "web"}, "spec": spec}
 
 
 def route(weights: dict[str, int]) -> Json:
     """Everything to the Services, by weight."""
     backends = [{"name": name, "port": 9090, "weight": weight} for name, weight in weights.items()]
     return {
+        "apiVersion": GATEWAY_API,
+        "kind": "HTTPRoute",
         "metadata": {"name": "web"},
         "spec": {"parentRefs": [{"name": "web"}], "rules": [{"backendRefs": backends}]},
     }
