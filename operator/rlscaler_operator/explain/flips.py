@@ -76,6 +76,8 @@ def _around(signal: _Signal) -> Iterator[Flip]:
         near, far, asked, proposal = signal.measured, end, baseline, None
         for _ in range(1 if signal.whole else 2):
             values = _between(near, far, signal.whole)
+            if not values.size:
+                break
             answers, proposals = signal.ask(values)
             changed = np.flatnonzero((answers != baseline).any(axis=1))
             if not changed.size:
@@ -95,7 +97,7 @@ def _around(signal: _Signal) -> Iterator[Flip]:
 
 
 def _between(near: float, far: float, whole: bool) -> Float:
-    """From just beyond `near` to `far`."""
+    """From just beyond `near` to `far`; nothing where replicas stand at their bound."""
     if whole:
         step = 1 if far > near else -1
         return np.arange(near + step, far + step, step, dtype=np.float64)

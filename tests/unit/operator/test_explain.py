@@ -73,6 +73,11 @@ def test_other_replicas_are_whole_and_within_the_limits(ppo, entry):
             assert 1 <= flip.value <= 10
 
 
+def test_replicas_that_stand_at_their_limit_are_only_varied_inwards(ppo, entry):
+    flips = find_flips(entry(actor=ppo, rate=60.0, replicas=(1, 10)))
+    assert all(1 <= flip.value <= 10 for flip in flips if flip.signal.endswith("_replicas"))
+
+
 def test_the_rule_changes_its_mind_with_the_load_alone(rule, entry):
     assert {flip.signal for flip in find_flips(entry(actor=rule, rate=60.0))} == {"arrival_rate"}
 
