@@ -56,8 +56,8 @@ class Stage:
             f"image.tag={version('rlscaler')}",
             f"prometheus.image.repository={PROMETHEUS_IMAGE[0]}",
             f"prometheus.image.tag={PROMETHEUS_IMAGE[1]}",
-            f"gpu.coldStartSeconds.min={gpu_low},gpu.coldStartSeconds.max={gpu_high}",
-            f"cpu.coldStartSeconds.min={cpu_low},cpu.coldStartSeconds.max={cpu_high}",
+            f"gpu.coldStartSeconds.min={gpu_low:g},gpu.coldStartSeconds.max={gpu_high:g}",
+            f"cpu.coldStartSeconds.min={cpu_low:g},cpu.coldStartSeconds.max={cpu_high:g}",
         ]
         self.demo("install", "--create-namespace", "--wait", *(part for value in values for part in ("--set", value)))
         demo = time.monotonic() - begin

@@ -82,7 +82,7 @@ async def connection(configuration: Configuration, attempt: int = 0) -> kopf.Con
         insecure=not configuration.verify_ssl,
         username=configuration.username or None,
         password=configuration.password or None,
-        token=token.removeprefix("Bearer ") if token else None,
+        token=token.rpartition(" ")[2] if token else None,  # "Bearer" of a kubeconfig, "bearer" of a pod's account
         certificate_path=configuration.cert_file,
         private_key_path=configuration.key_file,
         proxy_url=configuration.proxy,
@@ -223,7 +223,7 @@ async def listed(
                 what = f"cannot list {plural}: {error}"
                 hint = {404: "; apply crds/ first", 403: "; grant what docs/operator-permissions.md lists"}
                 raise OperatorError(what + hint.get(error.status, "")) from error
-            for body in page.get("items", ()):
+            for body in page.get("items") or ():  # null for none, of metadata alone
                 yield body
             token = page.get("metadata", {}).get("continue")
             if not token:

@@ -37,7 +37,7 @@ capabilities: {drop: [ALL]}
 {{/* Weights of the route: those in force, which the operator moves, or at first by the capacity of one replica. */}}
 {{- define "demo.weights" -}}
 {{- $total := addf .Values.gpu.requestsPerSecond .Values.cpu.requestsPerSecond -}}
-{{- $gpu := divf (mulf 1000 .Values.gpu.requestsPerSecond) $total | round 0 | int -}}
+{{- $gpu := round (divf (mulf 1000 .Values.gpu.requestsPerSecond) $total) 0 | int -}}
 {{- $weights := dict "gpu" $gpu "cpu" (sub 1000 $gpu) -}}
 {{- $route := lookup "gateway.networking.k8s.io/v1" "HTTPRoute" .Release.Namespace .Values.service.name -}}
 {{- range (first (dig "spec" "rules" (list) $route | default (list (dict)))).backendRefs -}}

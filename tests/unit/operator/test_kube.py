@@ -8,7 +8,7 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.exceptions import KubeError
-from rlscaler_operator.kube import Kube
+from rlscaler_operator.kube import Kube, connection
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards
 
@@ -35,6 +35,14 @@ async def test_credentials_that_cannot_be_renewed_are_an_error_of_the_api_server
     kube.configuration.refresh_api_key_hook = renew
     with pytest.raises(KubeError, match="the plugin failed"):
         await kube.get("/x")
+
+
+@pytest.mark.parametrize("prefix", ["Bearer ", "bearer ", ""])
+async def test_kopf_is_given_the_token_alone(prefix):
+    """A kubeconfig's token is prefixed with "Bearer", that of a pod's service account with "bearer"."""
+    configuration = Configuration(host="https://api")
+    configuration.api_key = {"BearerToken": f"{prefix}abc.def"}
+    assert (await connection(configuration)).token == "abc.def"
 
 
 @pytest.mark.parametrize(

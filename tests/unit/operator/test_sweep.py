@@ -34,6 +34,13 @@ async def test_a_policy_that_is_not_there_any_more_is_forgotten(api_server, kube
     assert forgotten == [(("ns", "gone"), "gone"), (("ns", "made-again"), "made-again")]
 
 
+async def test_a_list_of_nothing_is_null_and_forgets_all(api_server, kube, policy_body):
+    api_server.text = json.dumps({"kind": "PartialObjectMetadataList", "items": None})
+    forgotten = []
+    await Sweep(kube, known(policy_body, "gone"), (), lambda *which: forgotten.append(which)).sweep()
+    assert forgotten == [(("ns", "gone"), "gone")]
+
+
 async def test_a_list_that_fails_forgets_nothing(api_server, kube, policy_body):
     api_server.status = 503
     forgotten = []
