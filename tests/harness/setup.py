@@ -61,7 +61,7 @@ def grant(kube: KubeClient, account: str, what: str, rules: list[Any], namespace
 
 def obey(kube: KubeClient, message: str) -> None:
     """Do what the two kubectl commands in a message say: create a Role for one object, and bind it."""
-    commands = message[message.index("kubectl") :].split(" && ")
+    commands = message[message.index("kubectl") :].partition(";")[0].split(" && ")
     role, binding = (shlex.split(command)[3:] for command in commands)
     options = dict(word[2:].split("=", 1) for word in (*role, *binding) if word.startswith("--"))
     name, namespace = role[0], role[role.index("-n") + 1]

@@ -207,7 +207,8 @@ def _is_rolling(status: Mapping[str, Any]) -> bool:
 
     One that is paused, or stuck for longer than its progressDeadlineSeconds, holds nothing for ever.
     """
-    progress = next((c for c in status.get("conditions") or () if c.get("type") == "Progressing"), {})
+    conditions: list[Mapping[str, Any]] = list(status.get("conditions") or ())
+    progress: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Progressing"), {})
     moving = progress.get("status") == "True" and progress.get("reason") != "NewReplicaSetAvailable"
     return moving and int(status.get("updatedReplicas") or 0) < int(status.get("replicas") or 0)
 

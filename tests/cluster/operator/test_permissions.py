@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
+import requests
 
 from tests.cluster.operator.test_operator_ownership import GROUP, SCALED_OBJECT_CRD, SCALED_OBJECTS
 from tests.harness import setup
@@ -125,6 +127,28 @@ def test_what_it_asks_for_is_what_the_roles_allow(operator, proxy, kube, world, 
     assert {one.use.resource for one in asked if one.namespace == "default"} == {"leases"}
     assert {one.name for one in asked if one.use.resource == "configmaps"} == {"lent"}, "by name, never listed"
     assert len(operator.log.read_text().split("scaledobjects.v1alpha1.keda.sh are served now")) == 2
+
+
+def test_one_for_the_whole_cluster_is_ready_with_the_cluster_role(
+    cluster, kube, operator_kubeconfig, free_port, wait, tmp_path
+):
+    """As a standby, so that it leaves other tests' policies alone: the Lease is somebody else's."""
+    spec = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    body = {"metadata": {"name": "whole-cluster"}, "spec": spec}
+    kube.request("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", body)
+    options = ("--lease-namespace", "default", "--lease-name", "whole-cluster", "--metrics-port", str(free_port))
+    operator = Operator(operator_kubeconfig, cluster.prometheus_url, tmp_path, *options)
+    try:
+        wait(lambda: ready(free_port), 60)
+        wait(lambda: "standing by" in operator.log.read_text())
+        assert "forbidden" not in operator.log.read_text()
+    finally:
+        assert operator.stop() == 0
+
+
+def ready(port):
+    with suppress(requests.ConnectionError):
+        return requests.get(f"http://127.0.0.1:{port}/readyz", timeout=5).status_code == 200
 
 
 def test_an_operator_without_rights_ends_and_says_which(cluster, kube, tmp_path):
