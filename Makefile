@@ -131,10 +131,11 @@ rl-full-pipeline: rl-test rl-train rl-evaluate rl-compare ## Test, train, evalua
 ##@ Development
 
 .PHONY: generate
-generate: $(STAMP) ## Regenerate crds/ and the field reference from the models, and the stubs of KEDA's protocol
+generate: $(STAMP) ## Regenerate crds/, field reference and the charts from the models, and the stubs of KEDA's protocol
 	$(BIN)/rlscaler crd generate
 	$(BIN)/rlscaler crd docs
 	$(BIN)/rlscaler docs generate
+	$(BIN)/rlscaler chart generate
 	cd operator && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
 	  rlscaler_operator/externalscaler/external_scaler.proto
 
@@ -151,6 +152,7 @@ lint: $(STAMP) ## Lint, types, layers, drift of generated files
 	$(BIN)/lint-imports
 	$(BIN)/rlscaler crd check
 	$(BIN)/rlscaler docs check
+	$(BIN)/rlscaler chart check
 
 .PHONY: docs
 docs: $(STAMP) ## Build the documentation into site/; a link that leads nowhere fails it (ARGS="-d FOLDER")
@@ -168,6 +170,11 @@ test-cluster: $(STAMP) ## Tests on a real API server
 chaos: $(STAMP) ## Every fault on a real control plane: survived, time to recover, lowest replicas seen against allowed
 	$(BIN)/rlscaler cluster build
 	$(BIN)/pytest tests/chaos -m "" $(ARGS)
+
+.PHONY: chart-test
+chart-test: $(STAMP) ## The Helm charts: lint, rendering, schema, and everything on a real API server
+	$(BIN)/rlscaler cluster build helm kubectl
+	$(BIN)/pytest tests/chart $(ARGS)
 
 .PHONY: test
 test: lint docs ## Everything CI runs: lint, links of the documentation, unit, property, load and cluster tests

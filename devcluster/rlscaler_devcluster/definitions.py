@@ -16,6 +16,13 @@ from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.versions import requirements
 
 
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads a plain `=` as the text that it is in YAML 1.2."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:value", _Loader.construct_yaml_str)
+
+
 @dataclass(frozen=True)
 class Definitions:
     """Where a project keeps its definitions."""
@@ -25,6 +32,8 @@ class Definitions:
     module: str
     folder: str
     """Inside the module."""
+    files: tuple[str, ...] = ("*.yaml",)
+    """Patterns of their names."""
     modules: str = "cluster"
     """Folder under tools/ with the go.mod that pins the module."""
 
@@ -49,11 +58,11 @@ class Definitions:
 
     def _from_module(self, go: toolchain.Go) -> list[dict[str, Any]]:
         folder = builder.module_source(self.module, self.modules, go) / self.folder
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         documents = [
             document
-            for path in sorted(folder.glob("*.yaml"))
-            for document in yaml.load_all(path.read_text(), loader)
+            for pattern in self.files
+            for path in sorted(folder.glob(pattern))
+            for document in yaml.load_all(path.read_text(), _Loader)
             if document and document["kind"] == "CustomResourceDefinition"
         ]
         if not documents:

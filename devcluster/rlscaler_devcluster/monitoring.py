@@ -11,11 +11,11 @@ DEFINITIONS = Definitions(
     "prometheus-operator",
     "github.com/prometheus-operator/prometheus-operator",
     "example/prometheus-operator-crd",
+    tuple(f"monitoring.coreos.com_{plural}.yaml" for plural in ("servicemonitors", "podmonitors", "prometheusrules")),
     "monitoring",
 )
-KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 
 
 def manifests(reporter: Reporter) -> list[dict[str, Any]]:
-    """Those of KINDS; downloads the module the first time (10 MB). Raises DevClusterError."""
-    return [crd for crd in DEFINITIONS.manifests(reporter) if crd["spec"]["names"]["kind"] in KINDS]
+    """Downloads the module the first time (10 MB). Raises DevClusterError."""
+    return DEFINITIONS.manifests(reporter)
