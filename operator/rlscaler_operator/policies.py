@@ -80,6 +80,8 @@ class Policy:
     """Monotonic time of the readings."""
     late_asked_at: float | None = None
     """Monotonic time when its late requests were last asked for."""
+    late_carried: float = 0.0
+    """Requests that were answered in time and had arrived in an earlier window; <= 0."""
     foreign: dict[str, ForeignWrites] = field(default_factory=dict)
     """By Deployment."""
     fallback_flags: int = 0

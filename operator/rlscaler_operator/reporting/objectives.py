@@ -53,9 +53,16 @@ class Objectives:
                 self._add(policy, histogram)
 
     def _add(self, policy: Policy, histogram: Histogram) -> None:
-        late = histogram.late(policy.spec.slo.latency_milliseconds / 1000)
-        if late is None:
+        """Whoever is not answered in time is late, in the window of arrival; the sum over windows counts nobody twice.
+
+        A request that arrives at the end of a window and is answered in time in the next one counts as late at first;
+        there it is one more in time than arrived, which is carried until it is made up for.
+        """
+        in_time = histogram.in_time(policy.spec.slo.latency_milliseconds / 1000)
+        if in_time is None:
             return
+        late = histogram.received - sum(in_time) / 2 + policy.late_carried
+        policy.late_carried = min(0.0, late)
         of = self._metrics.of(*policy.key)
         of(self._metrics.slo_requests).inc(histogram.received)
-        of(self._metrics.slo_late).inc(min(histogram.received, max(0.0, sum(late) / 2)))
+        of(self._metrics.slo_late).inc(max(0.0, late))

@@ -24,12 +24,19 @@ class Histogram:
 
     def late(self, slo_seconds: float) -> tuple[float, float] | None:
         """The fewest and the most requests that can have been late, refused ones included; None where unknown."""
+        in_time = self.in_time(slo_seconds)
+        if in_time is None:
+            return None
+        received = max(self.received, *self.within.values())
+        return received - in_time[1], received - in_time[0]
+
+    def in_time(self, slo_seconds: float) -> tuple[float, float] | None:
+        """The fewest and the most requests that can have been answered in time; None where unknown."""
         if not self.within or not math.isfinite(self.received):
             return None
         below = max((count for bound, count in self.within.items() if bound <= slo_seconds * (1 + 1e-9)), default=0.0)
         above = min((count for bound, count in self.within.items() if bound >= slo_seconds * (1 - 1e-9)), default=below)
-        received = max(self.received, *self.within.values())
-        return received - above, received - below
+        return below, above
 
     def p95_bucket_ms(self) -> tuple[float, float] | None:
         """Bounds of the bucket that holds the percentile; None where nothing was answered."""

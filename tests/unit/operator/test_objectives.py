@@ -13,13 +13,15 @@ class Source:
     """Answers with a histogram of 1,000 requests, 80 of them answered after 0.5 s and 20 not at all."""
 
     def __init__(self):
-        self.error = None
+        self.error = self.answer = None
         self.queries = []
 
     async def instant(self, access, promql):
         self.queries.append(promql)
         if self.error is not None:
             raise self.error
+        if self.answer is not None:
+            return self.answer
         labels = {"namespace": "ns", "service": "chat"}
         samples = [({"le": "0.5"}, 900), ({"le": "1"}, 940), ({"le": "+Inf"}, 980), ({}, 1000)]
         return [{"metric": labels | more, "value": [0, str(value)]} for more, value in samples]
@@ -71,3 +73,15 @@ def test_nobody_is_asked_where_no_metrics_are_served(metrics, policy_body):
     policies = [Registry().put(policy_body())]
     objectives = Objectives(Settings(), metrics)
     assert objectives.due(policies, 0.0) == objectives.due(policies, 1e6) == []
+
+
+async def test_requests_that_wait_in_a_queue_are_late_once(objectives, metrics, policy_body):
+    """100 a window: 60 of the first are answered late in the second, and 10 of the third in time in the fourth."""
+    policy, source = Registry().put(policy_body()), Source()
+    for in_time, answered in ((40, 40), (100, 160), (90, 90), (110, 110)):
+        labels = {"namespace": "ns", "service": "chat"}
+        samples = [({"le": "0.5"}, in_time), ({"le": "+Inf"}, answered), ({}, 100)]
+        source.answer = [{"metric": labels | more, "value": [0, str(value)]} for more, value in samples]
+        await objectives.count(source, None, [policy])
+    assert counted(metrics) == (400, 70)
+    assert policy.late_carried == -10
