@@ -7,6 +7,7 @@ import sys
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 import yaml
 
@@ -65,6 +66,7 @@ class Policy(Contender):
         self._settings, self._kube, self._cluster = settings, kube, cluster
         self._supervisor, self._results = supervisor, results
         self._kubeconfig = cluster.state_dir / "operator.kubeconfig"
+        self._target: Path | None = None
 
     def install(self) -> None:
         definition = crd()
@@ -78,6 +80,7 @@ class Policy(Contender):
         (health,) = pick(1)
         child = self._supervisor.start("operator", self._command(health))
         self._supervisor.wait_until(child, lambda: answers(f"http://{HOST}:{health}/readyz"), READY_SECONDS)
+        self._target = self._cluster.add_scrape_target("rlscaler", f"{HOST}:{health}")
 
     def _command(self, port: int) -> list[str]:
         return [
@@ -98,6 +101,8 @@ class Policy(Contender):
         return "" if recorder.last_action else "the first decision"
 
     def stop(self) -> None:
+        if self._target:
+            self._target.unlink(missing_ok=True)
         self._supervisor.stop("operator")
         self._kubeconfig.unlink(missing_ok=True)
 
