@@ -1,0 +1,142 @@
+"""Install, upgrade, roll back and uninstall on the real control plane; pods are played there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlscaler_devcluster.exceptions import ApiError
+from rlscaler_devcluster.kube import KubeClient
+from rlscaler_operator.api.manifest import manifest
+from tests.chart.charts import CHART, NAMESPACE, RELEASE
+from tests.chart.kubectl import Kubectl
+from tests.chart.test_server import RESTRICTED
+from tests.harness.waiting import until
+
+POLICIES = "/apis/rlscaler.io/v1alpha1/namespaces/workloads/rlscalingpolicies"
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rlscalingpolicies.rlscaler.io"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
+SELECTOR = f"app.kubernetes.io/instance={RELEASE}"
+WAIT = ("--namespace", NAMESPACE, "--wait", "--timeout", "90s")
+
+POLICY = {
+    "apiVersion": "rlscaler.io/v1alpha1",
+    "kind": "RLScalingPolicy",
+    "metadata": {"name": "chat"},
+    "spec": {"targets": {"cpu": {"deployment": "chat-cpu", "maxReplicas": 5}}, "slo": {"latencyMilliseconds": 500}},
+}
+DECISION = {
+    "id": "019b75c6-7c00-7000-8000-000000000000",
+    "time": "2026-01-01T00:00:00.250000Z",
+    "action": {"gpu": 1, "cpu": -2, "placement": "PreferGPU"},
+    "base": {"cpu": 4},
+    "desired": {"cpu": 2},
+    "applied": True,
+    "reasons": ["Floor"],
+}
+
+
+@pytest.fixture
+def kubectl(cluster, kube: KubeClient) -> Iterator[Kubectl]:
+    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": RESTRICTED}})
+    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "workloads"}})
+    yield Kubectl(cluster.kubeconfig)
+    kube.delete(DEFINITION)
+    until(lambda: absent(kube, DEFINITION))
+
+
+def absent(kube: KubeClient, path: str) -> bool:
+    try:
+        kube.get(path)
+    except ApiError as error:
+        return error.status == 404
+    return False
+
+
+def put_policy(kube: KubeClient, finalizers: tuple[str, ...] = ()) -> dict:
+    body = POLICY | {"metadata": {"name": "chat", "finalizers": list(finalizers)}}
+    until(lambda: kube.request("POST", POLICIES, body))
+    status = {"status": {"history": [DECISION], "costPerHour": 2.5}}
+    merge = "application/merge-patch+json"
+    return kube.request("PATCH", f"{POLICIES}/chat/status", status, content_type=merge)
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """The chart as an earlier version had it: another image, one column and one field less in the definition."""
+    folder = tmp_path / "rlscaler"
+    shutil.copytree(CHART, folder)
+    chart = yaml.safe_load((folder / "Chart.yaml").read_text())
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(chart | {"version": "0.0.9", "appVersion": "0.0.9"}))
+    crd = yaml.safe_load((folder / "files" / "crd.yaml").read_text())
+    version = crd["spec"]["versions"][0]
+    del version["additionalPrinterColumns"][5]
+    del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["promotion"]
+    (folder / "files" / "crd.yaml").write_text(yaml.safe_dump(crd))
+    return folder
+
+
+def test_install_upgrade_rollback_uninstall(live, kube, kubectl, earlier):
+    live.run("install", RELEASE, str(earlier), *WAIT)
+    assert kube.get(DEPLOYMENT)["status"]["readyReplicas"] == 2
+    before = put_policy(kube)
+    held = {"spec": {"holderIdentity": "rlscaler-0", "leaseDurationSeconds": 10}}
+    kube.request("PATCH", LEASE, held, content_type="application/merge-patch+json")
+    uids = {path: kube.get(path)["metadata"]["uid"] for path in (DEPLOYMENT, LEASE, DEFINITION)}
+
+    live.run("upgrade", RELEASE, str(CHART), *WAIT)
+    properties = kube.get(DEFINITION)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    wanted = manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    assert properties["spec"]["properties"].keys() == wanted["spec"]["properties"].keys()
+    assert kube.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]["image"] == "localhost/rlscaler:0.1.0"
+    assert kube.get(LEASE)["spec"]["holderIdentity"] == "rlscaler-0"
+    assert {path: kube.get(path)["metadata"]["uid"] for path in uids} == uids
+    after = kube.get(f"{POLICIES}/chat")
+    assert (after["metadata"]["uid"], after["status"]) == (before["metadata"]["uid"], before["status"])
+
+    live.run("rollback", RELEASE, "1", *WAIT)
+    assert kube.get(f"{POLICIES}/chat")["status"] == before["status"]
+    history = json.loads(live.run("history", RELEASE, "--namespace", NAMESPACE, "--output", "json"))
+    assert [entry["chart"] for entry in history] == ["rlscaler-0.0.9", "rlscaler-0.1.0", "rlscaler-0.0.9"]
+
+    live.run("uninstall", RELEASE, *WAIT)
+    crd = "customresourcedefinition.apiextensions.k8s.io/rlscalingpolicies.rlscaler.io"
+    until(lambda: kubectl.labelled(SELECTOR) == [crd])
+    assert absent(kube, LEASE)
+    assert kube.get(f"{POLICIES}/chat")["metadata"]["uid"] == before["metadata"]["uid"]
+    assert live.run("list", "--all-namespaces", "--short").strip() == ""
+
+
+def test_installed_again_over_what_was_kept(live, kube, kubectl):
+    live.run("install", RELEASE, str(CHART), *WAIT)
+    put_policy(kube)
+    live.run("uninstall", RELEASE, *WAIT)
+    live.run("install", RELEASE, str(CHART), *WAIT)
+    assert kube.get(f"{POLICIES}/chat")["status"]["costPerHour"] == 2.5
+    live.run("uninstall", RELEASE, *WAIT)
+
+
+def test_definition_applied_by_hand_is_taken_over(live, kube, kubectl):
+    kubectl("apply", "-f", str(CHART.parents[1] / "crds" / "rlscalingpolicies.yaml"))
+    put_policy(kube)
+    live.run("install", RELEASE, str(CHART), "--take-ownership", *WAIT)
+    assert kube.get(DEFINITION)["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert kube.get(f"{POLICIES}/chat")["status"]["costPerHour"] == 2.5
+    live.run("uninstall", RELEASE, *WAIT)
+
+
+def test_without_the_prometheus_operator_the_notes_say_what_is_left_out(live, kube, kubectl):
+    """And with it, the objects are there."""
+    told = live.run("install", RELEASE, str(CHART), *WAIT)
+    assert "Left out" not in told
+    found = kubectl.labelled(SELECTOR)
+    assert "servicemonitor.monitoring.coreos.com/rlscaler" in found
+    assert "prometheusrule.monitoring.coreos.com/rlscaler-rlscaler" in found
+    live.run("uninstall", RELEASE, *WAIT)
+    live.run("uninstall", RELEASE, "--ignore-not-found", *WAIT)
