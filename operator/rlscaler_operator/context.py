@@ -45,7 +45,7 @@ class Context:
         self.settings, self.kube = settings, kube
         self.shards = Shards(kube, settings)
         self.synced = False
-        """Has everything that is watched been read, and is it followed?"""
+        """Has everything that is watched been read, and does kopf run?"""
         self.health = Health({"watches": self._watches, "policy": lambda: self.engine.bundled_trouble()})
         self.engine = Engine(settings, kube, self.shards, self.health.turn)
         self.apis = OptionalApis(kube, self.read_optional, self.drop_optional)
@@ -126,7 +126,10 @@ class Context:
     def _watches(self) -> str:
         if self.failure is not None:
             return f"the operator is ending: {self.failure}"
-        return "" if self.synced else "objects are being read for the first time"
+        if not self.synced:
+            return "objects are being read for the first time"
+        # kopf sets it when its own credentials were taken and it has found what to watch.
+        return "" if self.apis.insights.ready_resources.is_set() else "no watch has begun yet"
 
     def watch(self, task: asyncio.Task[None]) -> None:
         """End everything where `task` fails."""

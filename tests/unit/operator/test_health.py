@@ -5,10 +5,13 @@ import socket
 
 import aiohttp
 import pytest
+from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.actors import Actors
+from rlscaler_operator.context import Context
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.health import STUCK_SECONDS, Health
+from rlscaler_operator.kube import Kube
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.server import serve
 from rlscaler_operator.settings import Settings
@@ -69,3 +72,16 @@ def test_the_bundled_policy_is_loaded_or_says_why_not(tmp_path):
     (tmp_path / "ppo.json").write_text("garbage")
     (tmp_path / "ppo.onnx").write_bytes(b"garbage")
     assert "ppo.json" in Actors(Settings(model_dir=tmp_path), None).bundled_trouble()
+
+
+async def test_a_process_is_ready_once_everything_was_read_and_the_watches_have_begun():
+    kube = Kube(Configuration(host="http://127.0.0.1:1"))
+    context = Context(Settings(), kube)
+    assert "read for the first time" in context.health.not_ready()
+    context.synced = True
+    assert "no watch has begun" in context.health.not_ready()
+    context.apis.insights.ready_resources.set()
+    assert context.health.not_ready() == ""
+    context.failure = ValueError("broken")
+    assert "broken" in context.health.not_ready()
+    await kube.close()
