@@ -20,6 +20,7 @@ from rlscaler_devcluster.launcher import Options, healthy, layout_of
 from rlscaler_devcluster.processes import supported
 from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.realnode import images, namespace, packages
+from rlscaler_devcluster.realnode.files import NodeFiles
 from rlscaler_devcluster.realnode.node import DEFAULT_GPUS, KWOK, REAL
 from rlscaler_devcluster.state import ClusterState
 from rlscaler_devcluster.versions import ADAPTER, CONTROL_PLANE, REAL_NODE
@@ -140,6 +141,7 @@ def up(
         if cluster is None:
             if chosen == REAL:
                 packages.require_node()
+                NodeFiles.of(paths.cluster_dir(name))
             provided = binaries.provide((*CONTROL_PLANE, *(REAL_NODE if chosen == REAL else ())), reporter, source)
             definitions = gateway.manifests(reporter) if gateway_api else []
             cluster = launcher.start(name, options, provided, definitions, reporter.say)
