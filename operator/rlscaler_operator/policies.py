@@ -39,6 +39,8 @@ class Facts(NamedTuple):
     learns: bool
     """Does the spec leave anything to be learned?"""
     claim: Claim
+    backends: tuple[Key, tuple[str, str]] | None
+    """((namespace, HTTPRoute), (GPU Service, CPU Service)); None without a route or with one target only."""
 
 
 @dataclass(slots=True)
@@ -242,6 +244,11 @@ class Registry:
         """The policies that name a Deployment."""
         return self._targets.get(key, [])
 
+    def rivals(self, policy: Policy) -> list[Claim]:
+        """The other policies that act on its Deployments."""
+        others = [other for _, key in policy.facts.targets for other in self.of_deployment(key) if other is not policy]
+        return [other.facts.claim for other in others if other.acts]
+
     def claims(self, deployments: Iterable[Key]) -> dict[Key, list[Claim]]:
         """Who acts on these Deployments."""
         return {key: [policy.facts.claim for policy in self.of_deployment(key) if policy.acts] for key in deployments}
@@ -259,7 +266,11 @@ def _facts(policy: Policy, parsed: RLScalingPolicy) -> Facts:
     there = tuple((pool, (namespace, name)) for pool, name in zip(POOLS, names, strict=True) if name is not None)
     learned = unmeasured or any(target.cold_start_seconds is None for target in targets)
     claim = Claim(policy.created, *policy.key, tuple(name for name in names if name))
-    return Facts(names, there, subject, learned, claim)
+    route, services = spec.placement.http_route, (spec.backend("gpu"), spec.backend("cpu"))
+    backends = None
+    if route is not None and services[0] is not None and services[1] is not None:
+        backends = (namespace, route.name), (services[0], services[1])
+    return Facts(names, there, subject, learned, claim, backends)
 
 
 def _adopt(key: Key, body: Mapping[str, Any]) -> Policy:

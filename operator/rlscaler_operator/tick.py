@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from rlscaler_operator.actors import Actors
-from rlscaler_operator.actuation.apply import Actuator, route_backends
+from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.routes import ANNOTATION
 from rlscaler_operator.api import Status
 from rlscaler_operator.decisions import Entry, Kind, Outcome, Tables, decide_all, fresh_state, with_stack
@@ -255,7 +255,7 @@ class Ticker:
         decision, limit = outcome.decision, policy.spec.metrics.max_age_seconds
         assert decision is not None
         keys = [key for _, key in policy.facts.targets]
-        backends = route_backends(policy)
+        backends = policy.facts.backends
         deployments = [self._cache.deployments.get(key) for key in keys]
         return (
             policy.generation,
@@ -263,7 +263,7 @@ class Ticker:
             tuple(policy.finalizers),
             [(d.replicas, d.ready, d.uid, d.manager, d.deleting, d.rolling) if d else None for d in deployments],
             [self._cache.autoscaler_of(*key) for key in keys],
-            self._registry.claims(keys),
+            self._registry.rivals(policy),
             [(r.reason, r.age_seconds > limit) for r in policy.readings.values()],
             self._cache.routes.get(backends[0]) if backends else None,
             None if policy.actor_error is None else str(policy.actor_error),
@@ -290,7 +290,7 @@ class Ticker:
             policy.breaker.succeeded()
         else:
             self._reporter.unfinished(policy, outcome)
-            self._metrics.of(*policy.key)(self._metrics.errors).inc()
+            self._metrics.of(*policy.key).add(self._metrics.errors, 1)
             policy.breaker.failed(time.monotonic())
 
     async def _finish(self, policy: Policy, outcome: Outcome | None, error: Exception | None) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from prometheus_client.metrics import MetricWrapperBase
 
 from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.series import PerPolicy
 
 CHART = Path(__file__).parents[2] / "helm" / "rlscaler"
 RULES = CHART / "rules" / "rlscaler.yaml"
@@ -16,8 +17,9 @@ SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_s
 
 def families() -> dict[str, str]:
     """The operator's metrics: name -> type."""
-    found = [metric for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase)]
-    return {family.name: family.type for metric in found for family in metric.describe()}
+    found = [metric for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase | PerPolicy)]
+    families = [metric.family() if isinstance(metric, PerPolicy) else next(iter(metric.describe())) for metric in found]
+    return {family.name: family.type for family in families}
 
 
 def exported() -> set[str]:

@@ -123,7 +123,7 @@ class Actuator:
         return None
 
     def _moves(self, policy: Policy, weights: Weights) -> bool:
-        backends = route_backends(policy)
+        backends = policy.facts.backends
         route = self._cache.routes.get(backends[0]) if backends else None
         return bool(backends and route and route_patch(route, backends[1], weights))
 
@@ -146,7 +146,7 @@ class Actuator:
         policy.status["originals"] = originals.to_dict()
 
     def _original_weights(self, policy: Policy) -> PoolCounts | None:
-        backends = route_backends(policy)
+        backends = policy.facts.backends
         if backends is None:
             return None
         route = self._cache.routes.get(backends[0])
@@ -154,7 +154,7 @@ class Actuator:
         return PoolCounts(gpu=weights[0], cpu=weights[1]) if weights else None
 
     async def _place(self, policy: Policy, weights: tuple[int, int]) -> Placed:
-        backends = route_backends(policy)
+        backends = policy.facts.backends
         lease = self._shards.of(policy.key)
         if backends is not None:
             write = write_weights(self._kube, lease, self._cache, *backends, weights, self._timeout)
@@ -185,12 +185,3 @@ class Actuator:
         if write.applied:
             policy.foreign.setdefault(name, ForeignWrites(desired)).written = desired
         return replace(write, seconds=time.monotonic() - began)
-
-
-def route_backends(policy: Policy) -> tuple[tuple[str, str], tuple[str, str]] | None:
-    """((namespace, route), (GPU Service, CPU Service)); None without a route or with one target only."""
-    route = policy.spec.placement.http_route
-    gpu, cpu = policy.spec.backend("gpu"), policy.spec.backend("cpu")
-    if route is None or gpu is None or cpu is None:
-        return None
-    return (policy.key[0], route.name), (gpu, cpu)

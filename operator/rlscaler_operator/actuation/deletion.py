@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 
-from rlscaler_operator.actuation.apply import route_backends
 from rlscaler_operator.actuation.restore import FINALIZER, restore, write_finalizer
 from rlscaler_operator.api import is_true
 from rlscaler_operator.api.conditions import CONFLICTED
@@ -53,7 +52,7 @@ class Deletion:
                     self._cache,
                     policy,
                     self._replicas(policy),
-                    route_backends(policy),
+                    policy.facts.backends,
                     self._timeout,
                 )
                 await self._events.post(

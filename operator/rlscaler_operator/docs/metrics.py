@@ -6,6 +6,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from rlscaler_operator.docs.markdown import code, plain, table
 from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.series import LABELS, PerPolicy
 
 INTRODUCTION = """\
 # Metrics of the operator
@@ -21,7 +22,7 @@ SUFFIX = {"counter": "_total"}
 
 def render() -> str:
     """The page as Markdown."""
-    rows = [_row(metric) for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase)]
+    rows = [_row(metric) for metric in vars(Metrics()).values() if isinstance(metric, MetricWrapperBase | PerPolicy)]
     return (
         INTRODUCTION
         + table(["name", "type", "labels", "meaning"], sorted(rows, key=lambda row: row[0].strip("`")))
@@ -29,7 +30,10 @@ def render() -> str:
     )
 
 
-def _row(metric: MetricWrapperBase) -> tuple[str, str, str, str]:
-    (family,) = metric.describe()
-    labels = ", ".join(map(code, metric._labelnames))
+def _row(metric: MetricWrapperBase | PerPolicy) -> tuple[str, str, str, str]:
+    if isinstance(metric, PerPolicy):
+        family, names = metric.family(), (*LABELS, *metric.labels)
+    else:
+        (family,), names = metric.describe(), metric._labelnames
+    labels = ", ".join(map(code, names))
     return code(family.name + SUFFIX.get(family.type, "")), family.type, labels, plain(family.documentation)

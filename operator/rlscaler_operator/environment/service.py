@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from rlscaler_operator.actuation.apply import Actuator, Applied, route_backends
+from rlscaler_operator.actuation.apply import Actuator, Applied
 from rlscaler_operator.actuation.ownership import NOT_ACTING, find_conflict
 from rlscaler_operator.actuation.restore import restore
 from rlscaler_operator.actuation.routes import ANNOTATION, format_weights
@@ -216,7 +216,7 @@ class LiveService:
         replicas = {pool: n for pool in POOLS if (n := getattr(policy.originals.replicas, pool)) is not None}
         timeout, lease = self._settings.write_timeout_seconds, self._lease.of(policy.key)
         try:
-            await restore(self._kube, lease, self._cache, policy, replicas, route_backends(policy), timeout)
+            await restore(self._kube, lease, self._cache, policy, replicas, policy.facts.backends, timeout)
         except OperatorError as error:
             raise _unusable(error) from error
 

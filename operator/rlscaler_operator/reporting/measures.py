@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -14,6 +14,7 @@ from rlscaler_operator.api.status import RegretInterval
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.series import Series
 from rlscaler_operator.reporting.status import PLACEMENTS
 from rlscaler_operator.sensing.cache import Deployment
 from rlscaler_operator.sensing.results import Reading
@@ -23,8 +24,6 @@ from rlscaler_rl.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Fl
 
 if TYPE_CHECKING:
     from rlscaler_operator.actuation.apply import Applied
-
-Of = Callable[..., Any]
 
 STEPS = tuple(f"{step:+d}" if step else "0" for step in range(-REACH, REACH + 1))
 ACTIONS = {"gpu": STEPS, "cpu": STEPS, "placement": PLACEMENTS}
@@ -47,17 +46,17 @@ def measure(
     of = metrics.of(*policy.key)
     true = {condition.type for condition in policy.conditions if condition.status == "True"}
     for type_ in types.MEANING:
-        of(metrics.condition, type_).set(type_ in true)
+        of.put(metrics.condition, type_ in true, type_)
     if not policy.running:
         return
     _standing(metrics, of, policy)
     _pools(metrics, of, policy, deployments)
     for signal, reading in missing:
-        of(metrics.unknown, signal, reading.reason).inc()
-    of(metrics.errors)
+        of.add(metrics.unknown, 1, signal, reading.reason)
+    of.add(metrics.errors, 0)
     if outcome is None or outcome.decision is None:
         return
-    of(metrics.decisions, outcome.entry.kind).inc()
+    of.add(metrics.decisions, 1, outcome.entry.kind)
     _decided(metrics, of, policy, outcome, outcome.decision)
     if outcome.entry.kind == "action":
         _acted(metrics, of, outcome, outcome.decision)
@@ -67,64 +66,66 @@ def measure(
 def again(metrics: Metrics, policy: Policy, outcome: Outcome, missing: Sequence[tuple[str, Reading]]) -> None:
     """After a sensing tick that found and decided what the one before did: only what differs all the same."""
     of = metrics.of(*policy.key)
-    for signal, reading in policy.readings.items():
-        of(metrics.signal, signal).set(reading.value)
-        of(metrics.age, signal).set(reading.age_seconds)
+    _signals(metrics, of, policy)
     for signal, reading in missing:
-        of(metrics.unknown, signal, reading.reason).inc()
+        of.add(metrics.unknown, 1, signal, reading.reason)
     pending = outcome.entry.samples.pending_seconds[0].tolist()
     for pool, _ in policy.facts.targets:
-        of(metrics.pending, pool).set(pending[POOLS.index(pool)])
-    of(metrics.decisions, outcome.entry.kind).inc()
+        of.put(metrics.pending, pending[POOLS.index(pool)], pool)
+    of.add(metrics.decisions, 1, outcome.entry.kind)
     if outcome.guarded and outcome.decision is not None:
         for guard, intervened in interventions(outcome.decision).items():
             if intervened:
-                of(metrics.guards, guard).inc()
+                of.add(metrics.guards, 1, guard)
 
 
 def written(metrics: Metrics, policy: Policy, applied: Applied) -> None:
     """What became of one decision's writes."""
     of = metrics.of(*policy.key)
     for pool, write in applied.writes.items():
-        of(metrics.writes, pool, write.outcome).inc()
+        of.add(metrics.writes, 1, pool, write.outcome)
         if write.seconds is not None:
             metrics.write_seconds.observe(write.seconds)
     if applied.placement_problem is not None:
-        of(metrics.placement_failures, applied.placement_problem.reason).inc()
+        of.add(metrics.placement_failures, 1, applied.placement_problem.reason)
 
 
-def _standing(metrics: Metrics, of: Of, policy: Policy) -> None:
+def _standing(metrics: Metrics, of: Series, policy: Policy) -> None:
     spec, actor = policy.spec, policy.actor
     model, digest = ("", "") if actor is None else (actor.manifest.name, actor.manifest.digest)
-    metrics.only(metrics.info, *policy.key, spec.mode, policy.subject.service, model, digest)
-    of(metrics.slo_latency).set(spec.slo.latency_milliseconds / 1000)
-    of(metrics.slo_objective).set(spec.slo.objective / 100)
+    of.only(metrics.info, spec.mode, policy.subject.service, model, digest)
+    of.put(metrics.slo_latency, spec.slo.latency_milliseconds / 1000)
+    of.put(metrics.slo_objective, spec.slo.objective / 100)
+    _signals(metrics, of, policy)
+
+
+def _signals(metrics: Metrics, of: Series, policy: Policy) -> None:
     for signal, reading in policy.readings.items():
-        of(metrics.signal, signal).set(reading.value)
-        of(metrics.age, signal).set(reading.age_seconds)
+        of.put(metrics.signal, reading.value, signal)
+        of.put(metrics.age, reading.age_seconds, signal)
 
 
-def _pools(metrics: Metrics, of: Of, policy: Policy, deployments: Mapping[str, Deployment | None]) -> None:
+def _pools(metrics: Metrics, of: Series, policy: Policy, deployments: Mapping[str, Deployment | None]) -> None:
     for pool, deployment in deployments.items():
         current, ready = (math.nan, math.nan) if deployment is None else (deployment.replicas, deployment.ready)
-        of(metrics.replicas, pool, "current").set(current)
-        of(metrics.replicas, pool, "ready").set(ready)
-        of(metrics.replicas, pool, "desired").set(policy.desired.get(pool, current))
+        of.put(metrics.replicas, current, pool, "current")
+        of.put(metrics.replicas, ready, pool, "ready")
+        of.put(metrics.replicas, policy.desired.get(pool, current), pool, "desired")
         for result in get_args(WriteOutcome):
-            of(metrics.writes, pool, result)
+            of.add(metrics.writes, 0, pool, result)
 
 
-def _decided(metrics: Metrics, of: Of, policy: Policy, outcome: Outcome, decision: Decision) -> None:
+def _decided(metrics: Metrics, of: Series, policy: Policy, outcome: Outcome, decision: Decision) -> None:
     params, samples = outcome.entry.params, outcome.entry.samples
     for i, pool in enumerate(POOLS):
         if params.present[0, i]:
-            of(metrics.limit, pool, "min").set(int(params.min_replicas[0, i]))
-            of(metrics.limit, pool, "max").set(int(params.max_replicas[0, i]))
-            of(metrics.pending, pool).set(float(samples.pending_seconds[0, i]))
-            of(metrics.cost, pool).set(float(samples.spec_replicas[0, i] * params.cost_per_hour[0, i]))
-            of(metrics.weight, pool).set(int(decision.weights[0, i]))
+            of.put(metrics.limit, int(params.min_replicas[0, i]), pool, "min")
+            of.put(metrics.limit, int(params.max_replicas[0, i]), pool, "max")
+            of.put(metrics.pending, float(samples.pending_seconds[0, i]), pool)
+            of.put(metrics.cost, float(samples.spec_replicas[0, i] * params.cost_per_hour[0, i]), pool)
+            of.put(metrics.weight, int(decision.weights[0, i]), pool)
     for guard, intervened in interventions(decision).items():
-        of(metrics.guards, guard).inc(intervened)
+        of.add(metrics.guards, intervened, guard)
 
 
 def interventions(decision: Decision) -> dict[str, bool]:
@@ -137,17 +138,17 @@ def interventions(decision: Decision) -> dict[str, bool]:
     }
 
 
-def _acted(metrics: Metrics, of: Of, outcome: Outcome, decision: Decision) -> None:
+def _acted(metrics: Metrics, of: Series, outcome: Outcome, decision: Decision) -> None:
     begin = 0
     for (head, names), size in zip(ACTIONS.items(), HEADS, strict=True):
         chances = decision.probabilities[0, begin : begin + size].astype(np.float64)
         begin += size
         for name, chance in zip(names, chances.tolist(), strict=True):
-            of(metrics.probability, head, name).set(chance)
-        of(metrics.entropy, head).set(entropy_ratio(chances))
+            of.put(metrics.probability, chance, head, name)
+        of.put(metrics.entropy, entropy_ratio(chances), head)
     if outcome.observation is not None:
         for name, value in zip(OBSERVATIONS, outcome.observation.values[0].tolist(), strict=True):
-            of(metrics.observation, name).set(value)
+            of.put(metrics.observation, value, name)
 
 
 def entropy_ratio(chances: np.ndarray[Any, np.dtype[np.float64]]) -> float:
@@ -156,21 +157,21 @@ def entropy_ratio(chances: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     return abs(float(-(chances * logarithms).sum() / np.log(len(chances))))
 
 
-def _compared(metrics: Metrics, of: Of, policy: Policy) -> None:
+def _compared(metrics: Metrics, of: Series, policy: Policy) -> None:
     promotion, today = policy.promotion, policy.today
     for state in get_args(State):
-        of(metrics.promotion, state).set(promotion is not None and promotion.state == state)
+        of.put(metrics.promotion, promotion is not None and promotion.state == state, state)
     regret = None if promotion is None else promotion.regret
     _interval(of, metrics.regret_cost, None if regret is None else regret.cost_percent)
     _interval(of, metrics.regret_late, None if regret is None else regret.late_points)
     if today is not None:
-        of(metrics.compared_requests).set(today.requests)
+        of.put(metrics.compared_requests, today.requests)
         for side, cost, late in (("policy", today.cost, today.late), ("other", today.other_cost, today.other_late)):
-            of(metrics.compared_cost, side).set(cost)
-            of(metrics.compared_late, side).set(late)
+            of.put(metrics.compared_cost, cost, side)
+            of.put(metrics.compared_late, late, side)
 
 
-def _interval(of: Of, metric: Any, interval: RegretInterval | None) -> None:
+def _interval(of: Series, metric: Any, interval: RegretInterval | None) -> None:
     for bound in ("mean", "low", "high"):
         value = None if interval is None else getattr(interval, bound)
-        of(metric, bound).set(math.nan if value is None else value)
+        of.put(metric, math.nan if value is None else value, bound)

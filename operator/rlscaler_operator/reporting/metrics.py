@@ -11,7 +11,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
-LABELS = ("namespace", "policy")
+from rlscaler_operator.reporting.series import LABELS, PerPolicy, PolicySeries, Series
 
 STAGES = ("sense", "prepare", "decide", "compare", "judge", "write", "report")
 """Of a tick, in its order; the first four are of a whole batch."""
@@ -29,13 +29,14 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._series: dict[tuple[str, str], dict[tuple[Any, ...], Any]] = {}
+        self._series = PolicySeries()
         ProcessCollector(registry=self.registry)
         self._of_the_process()
         self._of_what_is_seen()
         self._of_decisions()
         self._of_what_follows()
         self._of_the_objective()
+        self.registry.register(self._series)
         self.build.labels(version("rlscaler")).set(1)
         self._stages = {stage: self.stage_seconds.labels(stage) for stage in STAGES}
         for result in ("Written", "Failed"):
@@ -90,8 +91,8 @@ class Metrics:
         )
         self.signal = gauge(
             "rlscaler_signal",
-            "What was measured last: arrival_rate in requests/s, p95_latency in milliseconds, *_utilization in %; NaN = "
-            "unknown.",
+            "What was measured last: arrival_rate in requests/s, p95_latency in milliseconds, *_utilization in %; NaN "
+            "= unknown.",
             (*LABELS, "signal"),
         )
         self.age = gauge(
@@ -207,13 +208,18 @@ class Metrics:
             (*LABELS, "side"),
         )
 
-    def _kinds(self) -> tuple[partial[Gauge], partial[Counter], partial[Histogram]]:
-        registry = self.registry
-        return (
-            partial(Gauge, registry=registry),
-            partial(Counter, registry=registry),
-            partial(Histogram, registry=registry),
-        )
+    def _kinds(self) -> tuple[Any, Any, partial[Histogram]]:
+        made = partial(self._made, Gauge, "gauge"), partial(self._made, Counter, "counter")
+        return *made, partial(Histogram, registry=self.registry)
+
+    def _made(
+        self, made: type[Gauge | Counter], kind: Any, name: str, documentation: str, labels: tuple[str, ...] = ()
+    ) -> Any:
+        if labels[: len(LABELS)] != LABELS:
+            return made(name, documentation, labels, registry=self.registry)
+        metric = PerPolicy(name, documentation, labels[len(LABELS) :], kind)
+        self._series.metrics.append(metric)
+        return metric
 
     def late(self, seconds: float) -> None:
         """The loop looked at a due time so many seconds after it; before it counts as 0."""
@@ -227,33 +233,14 @@ class Metrics:
         """The text format, of all metrics or of the named series. May be called in a thread."""
         return generate_latest(self.registry.restricted_registry(names) if names else self.registry)
 
-    def of(self, namespace: str, policy: str) -> Callable[..., Any]:
-        """`of(metric, *further labels)` gives the policy's series; looking one up by its labels is slow."""
-        series = self._series.setdefault((namespace, policy), {})
-
-        def one(metric: Any, *labels: str) -> Any:
-            child = series.get((metric, *labels))
-            if child is None:
-                child = series[metric, *labels] = metric.labels(namespace, policy, *labels)
-            return child
-
-        return one
-
-    def only(self, metric: Any, namespace: str, policy: str, *labels: str) -> None:
-        """1 for these labels of the policy's; its series of `metric` with others are removed."""
-        series = self._series.setdefault((namespace, policy), {})
-        if (metric, *labels) not in series:
-            for old in [name for name in series if name[0] is metric]:
-                del series[old]
-                metric.remove(namespace, policy, *old[1:])
-            self.of(namespace, policy)(metric, *labels).set(1)
+    def of(self, namespace: str, policy: str) -> Series:
+        """The policy's own series."""
+        return self._series.of((namespace, policy))
 
     def forget(self, namespace: str, policy: str) -> None:
         """Remove every series of a policy."""
-        for metric, *labels in self._series.pop((namespace, policy), {}):
-            metric.remove(namespace, policy, *labels)
+        self._series.forget((namespace, policy))
 
     def keep(self, wanted: Callable[[tuple[str, str]], bool]) -> None:
         """Remove the series of all policies but the wanted: somebody else acts for them and has newer ones."""
-        for key in [key for key in self._series if not wanted(key)]:
-            self.forget(*key)
+        self._series.keep(wanted)

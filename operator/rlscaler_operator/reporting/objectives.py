@@ -64,5 +64,5 @@ class Objectives:
         late = histogram.received - sum(in_time) / 2 + policy.late_carried
         policy.late_carried = min(0.0, late)
         of = self._metrics.of(*policy.key)
-        of(self._metrics.slo_requests).inc(histogram.received)
-        of(self._metrics.slo_late).inc(max(0.0, late))
+        of.add(self._metrics.slo_requests, histogram.received)
+        of.add(self._metrics.slo_late, max(0.0, late))

@@ -72,10 +72,10 @@ class Publisher:
                     fine = await self._write(policy, unsaid.status)
         except TimeoutError:
             log.error("%s/%s: not reported within policyDeadlineSeconds", *policy.key)
-            self._metrics.of(*policy.key)(self._metrics.errors).inc()
+            self._metrics.of(*policy.key).add(self._metrics.errors, 1)
         except Exception:
             log.exception("%s/%s: the report failed", *policy.key)
-            self._metrics.of(*policy.key)(self._metrics.errors).inc()
+            self._metrics.of(*policy.key).add(self._metrics.errors, 1)
         finally:
             policy.saying = False
             if not fine:

@@ -120,6 +120,8 @@ def placement_status(placement: int, weights: Any, http_route: str | None) -> Pl
 
 def flag_names(flags: int) -> list[str]:
     """`HeldUnknown`, `Floor`, … in the order of the bits."""
+    if not flags:
+        return []
     return ["".join(part.title() for part in (flag.name or "").split("_")) for flag in Flag if flag and flags & flag]
 
 

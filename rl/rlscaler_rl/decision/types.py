@@ -7,8 +7,11 @@ never 0; each datum carries the age of its newest raw sample in seconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -85,6 +88,12 @@ class Flag(IntFlag):
     BUDGET_LIMITED = 512
 
 
+@cache
+def _columns(table: type[Rows]) -> Callable[[Rows], tuple[NDArray[Any], ...]]:
+    """What gives all arrays of such a table."""
+    return attrgetter(*table.__dataclass_fields__)
+
+
 class Rows:
     """A dataclass of arrays that share their leading dimension N."""
 
@@ -96,11 +105,11 @@ class Rows:
 
     def view(self, rows: slice) -> Self:
         """The given rows, not copied."""
-        return type(self)(*[getattr(self, name)[rows] for name in self.__dataclass_fields__])
+        return type(self)(*[column[rows] for column in _columns(type(self))(self)])
 
     def take(self, rows: Any) -> Self:
         """The given rows (indices, mask or slice), copied."""
-        return type(self)(*[np.array(getattr(self, name)[rows]) for name in self.__dataclass_fields__])
+        return type(self)(*[np.array(column[rows]) for column in _columns(type(self))(self)])
 
     def put(self, rows: Any, other: Self, which: Any = slice(None)) -> None:
         """Overwrite the given rows in place with `which` of `other`; a single one does for all."""

@@ -159,7 +159,7 @@ def test_regret_is_unknown_before_there_are_days(entry, tick, policy, show):
 
 def test_the_info_of_a_policy_has_one_series(metrics, show):
     for mode in ("Shadow", "Auto", "Shadow"):
-        metrics.only(metrics.info, "ns", "chat", mode, "chat", "ppo", "abc")
+        metrics.of("ns", "chat").only(metrics.info, mode, "chat", "ppo", "abc")
         assert [name for name in show() if name.startswith("rlscaler_policy_info")] == [
             series("rlscaler_policy_info", mode=mode, service="chat", model="ppo", digest="abc")
         ]
@@ -182,7 +182,7 @@ def test_nothing_of_a_forgotten_policy_is_left(entry, tick, metrics, show):
 
 def test_who_acts_no_longer_shows_nothing_of_what_others_act_for(metrics, show):
     for name in ("ours", "theirs"):
-        metrics.of("ns", name)(metrics.errors).inc()
+        metrics.of("ns", name).add(metrics.errors, 1)
     metrics.keep(lambda key: key == ("ns", "ours"))
     assert [name for name in show() if "policy=" in name] == [
         'rlscaler_policy_errors_total{namespace="ns",policy="ours"}'
