@@ -1,4 +1,4 @@
-"""PID 1 of the namespace: gives it its own /run, /var, kernel settings and network, then reaps orphans until it is killed.
+"""PID 1 of the namespace: gives it its own /run, /var, kernel settings and network, then reaps orphans until killed.
 
 unshare --mount --net --pid --fork ... python -m rlscaler_devcluster.realnode.init CLUSTER_DIRECTORY
 """
