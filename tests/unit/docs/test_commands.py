@@ -58,7 +58,7 @@ def test_the_chart_has_the_values_that_are_set(page: str, line: str) -> None:
     chart = next(word for word in found if word.startswith("helm/"))
     values = yaml.safe_load((ROOT / chart / "values.yaml").read_text(encoding="utf-8"))
     for flag, setting in pairwise(found):
-        if flag != "--set":
+        if flag not in ("--set", "--set-string"):
             continue
         here = values
         for key in setting.split("=")[0].split("."):
