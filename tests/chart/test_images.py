@@ -95,21 +95,6 @@ def test_bill_is_valid_and_complete(image: str, found: content.Content) -> None:
     assert len(installed) == len(python)
 
 
-def test_versions_are_those_of_the_lock(image: str) -> None:
-    locked = dict(
-        line.split(" ")[0].split("==")
-        for line in (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8").splitlines()
-        if "==" in line and not line.startswith((" ", "#"))
-    )
-    python = {
-        part["name"].lower().replace("_", "-"): part["version"]
-        for part in _document(image)["components"]
-        if part["purl"].startswith("pkg:pypi/") and part["name"] != "rlscaler"
-    }
-    for name, installed in python.items():
-        assert locked[name.replace(".", "-")] == installed
-
-
 @pytest.fixture
 def run(image: str) -> Iterator[Callable[..., str]]:
     """Runs the image's `rlscaler` as the image's user, in a changed root and without network."""
@@ -127,12 +112,11 @@ def test_commands_start(image: str, run: Callable[..., str]) -> None:
 
 
 def test_nothing_can_be_written_beside_tmp(run: Callable[..., str]) -> None:
-    assert run("find", "/app", "/usr", "/etc", "-writable", "-not", "-type", "l") == ""
+    assert run("find", "/app", "/usr", "-writable", "-not", "-type", "l") == ""
 
 
-def test_operator_says_that_it_finds_no_cluster(image: str, run: Callable[..., str]) -> None:
-    if image != "rlscaler":
-        pytest.skip("the service's image has no operator")
+@pytest.mark.parametrize("image", ["rlscaler"], indirect=True)
+def test_operator_says_that_it_finds_no_cluster(run: Callable[..., str]) -> None:
     with pytest.raises(BuildError, match="cannot find a cluster in /none"):
         run("rlscaler", "operator", "run", "--kubeconfig", "/none")
 
