@@ -92,7 +92,7 @@ e2e: $(STAMP) images ## Images and charts on a real node: four patterns, rlscale
 
 .PHONY: e2e-test
 e2e-test: $(STAMP) ## The tests that need the real node (root)
-	$(BIN)/pytest tests/e2e -m e2e $(ARGS)
+	$(BIN)/pytest tests/e2e tests/chart/test_images.py -m e2e $(ARGS)
 
 ##@ Learning
 
