@@ -19,7 +19,7 @@ import psutil
 MARKER = "RLSCALER_CLUSTER_DIR"
 START_TIME_TOLERANCE_SECONDS = 2.0
 """Start times are derived from the boot time, which the kernel may correct by a second when the clock is set."""
-STOP_TIMEOUT_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 60.0
 
 
 def boot_id() -> str:
