@@ -10,20 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlscaler_devcluster.exceptions import ApiError
 from rlscaler_devcluster.kube import KubeClient
 from rlscaler_operator.api.manifest import manifest
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
 from tests.chart.kubectl import Kubectl
+from tests.chart.objects import DEFINITION, DEPLOYMENT, LEASE, POLICIES, WAIT, absent
 from tests.chart.test_server import RESTRICTED
 from tests.harness.waiting import until
 
-POLICIES = "/apis/rlscaler.io/v1alpha1/namespaces/workloads/rlscalingpolicies"
-DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rlscalingpolicies.rlscaler.io"
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
-DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
 SELECTOR = f"app.kubernetes.io/instance={RELEASE}"
-WAIT = ("--namespace", NAMESPACE, "--wait", "--timeout", "90s")
 
 POLICY = {
     "apiVersion": "rlscaler.io/v1alpha1",
@@ -49,14 +44,6 @@ def kubectl(cluster, kube: KubeClient) -> Iterator[Kubectl]:
     yield Kubectl(cluster.kubeconfig)
     kube.delete(DEFINITION)
     until(lambda: absent(kube, DEFINITION))
-
-
-def absent(kube: KubeClient, path: str) -> bool:
-    try:
-        kube.get(path)
-    except ApiError as error:
-        return error.status == 404
-    return False
 
 
 def put_policy(kube: KubeClient, finalizers: tuple[str, ...] = ()) -> dict:
