@@ -12,6 +12,8 @@ from rlscaler_demo.cli import Seconds
 
 from .settings import CONTENDERS, FOUR, PATTERNS, Settings
 
+LINE = 140
+"""Columns of the table where the output is no terminal."""
 CHARTS = Path(__file__).parents[2] / "helm"
 """In a checkout."""
 
@@ -74,6 +76,8 @@ def e2e(**options: Any) -> None:
     from .run import run
 
     console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = LINE
     settings = Settings(
         out=options["out"].absolute(),
         charts=options["charts"].absolute(),

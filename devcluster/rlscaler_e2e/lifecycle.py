@@ -59,6 +59,7 @@ class Lifecycle:
         begin, before = time.time(), self._replicas()
         self._say(f"upgrading the operator; replicas {before}")
         self._stage.operator("upgrade", "--reuse-values", "--set", CHANGED)
+        wait_until(lambda: self._stage.leader() != "", "a leader of the new pods", TAKEOVER_SECONDS)
         self._upgraded = begin, time.time()
         self._say(f"upgraded after {time.time() - begin:.1f} s; leader {self._stage.leader()}")
 

@@ -118,10 +118,11 @@ class Stage:
         self._commands.run("kubectl", "delete", "-f", str(self._settings.policy), "--ignore-not-found")
 
     def leader(self) -> str:
-        """Name of the operator's pod that holds the Lease; empty = nobody."""
+        """Name of the operator's pod that holds the Lease; empty = nobody who is to stay."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases/{OPERATOR_RELEASE}"
         holder = str(self._kube.get(path)["spec"].get("holderIdentity") or "")
-        names = [pod["metadata"]["name"] for pod in operator_pods(self._kube)]
+        staying = (pod for pod in operator_pods(self._kube) if "deletionTimestamp" not in pod["metadata"])
+        names = [pod["metadata"]["name"] for pod in staying]
         return next((name for name in names if holder.startswith(name)), "")
 
     def query(self, promql: str) -> list[Any]:

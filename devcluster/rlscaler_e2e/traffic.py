@@ -84,7 +84,12 @@ def _constant(records: Records, start: float) -> list[tuple[float, float, float]
 
 
 def _answered(path: Path) -> tuple[Float, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """When each request that a replica answered was sent (Unix seconds), and whether a GPU did."""
+    """When each request that a replica answered was sent (Unix seconds), and whether a GPU did.
+
+    Without the seconds in which some were not answered: nobody can tell where those went.
+    """
     with path.open(newline="") as file:
-        rows = [(float(row["scheduled_at"]), row["pool"]) for row in csv.DictReader(file) if row["pool"]]
-    return np.array([at for at, _ in rows]), np.array([pool == "gpu" for _, pool in rows], dtype=bool)
+        rows = [(float(row["scheduled_at"]), row["pool"]) for row in csv.DictReader(file)]
+    at, pools = np.array([at for at, _ in rows]), np.array([pool for _, pool in rows])
+    known = ~np.isin(np.floor(at), np.floor(at[pools == ""]))
+    return at[known], pools[known] == "gpu"
