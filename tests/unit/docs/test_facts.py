@@ -97,7 +97,8 @@ def test_links_of_pages_outside_the_site_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_lists_and_tables_stand_apart(page: Path) -> None:
-    """Without a blank line before it the site shows a list or a table as part of the paragraph."""
+    """Else the site shows them as part of the paragraph before; what belongs to an item has four spaces."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     glued = re.findall(r"^(?![-*|#>]|\d+\.|\s|<!--)(\S.*)\n(?:(?:[-*]|\d+\.) |\|)", text, re.MULTILINE)
-    assert not glued
+    outside = re.findall(r"^\n {2,3}(\S.*)", text, re.MULTILINE)
+    assert not glued + outside
