@@ -89,10 +89,8 @@ def _mirror() -> list[str]:
 
 
 def _clean(root: Path) -> None:
-    for folder in UNUSED:
+    for folder in (*UNUSED, "dev", "proc", "sys"):
         _empty(root / folder)
-    for folder in (root / "dev", root / "proc", root / "sys"):
-        _empty(folder)
     for document in (root / "usr/share/doc").glob("*/*"):
         if document.name != "copyright":
             _remove(document)
