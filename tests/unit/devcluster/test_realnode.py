@@ -159,8 +159,9 @@ async def test_the_forwarder_carries_both_ways_and_ends_with_the_process_it_watc
     inner = await asyncio.start_server(echo, HOST, 0)
     port = inner.sockets[0].getsockname()[1]
     listener, nowhere = socket.create_server((HOST, 0)), socket.create_server((HOST, 0))
-    with socket.create_server((HOST, 0)) as freed:
-        unused = freed.getsockname()[1]
+    silent = socket.socket()
+    silent.bind((HOST, 0))  # bound and not listening: nobody else can listen there
+    unused = silent.getsockname()[1]
     watched = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
     descriptor = os.pidfd_open(watched.pid)
     carrying = asyncio.create_task(forward.serve({port: listener, unused: nowhere}, descriptor))
@@ -175,5 +176,6 @@ async def test_the_forwarder_carries_both_ways_and_ends_with_the_process_it_watc
     await watched.communicate(b"\n")
     await asyncio.wait_for(carrying, 10)
     os.close(descriptor)
+    silent.close()
     inner.close()
     await inner.wait_closed()
