@@ -128,15 +128,15 @@ class Kube:
         limit: Timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
             async with asyncio.timeout(_seconds(limit)):
-                arguments = await self._client.param_serialize(
+                # Without the body: it is JSON already, and looking for models in it takes as long as all the rest.
+                method, url, headers, *_ = await self._client.param_serialize(
                     method=method,
                     resource_path=f"{path}?{urlencode(query)}" if query else path,
                     header_params=headers,
-                    body=body,
                     auth_settings=["BearerToken"],
                 )
                 timeout = _seconds(limit)
-                response = await self._client.call_api(*arguments, _request_timeout=timeout)
+                response = await self._client.call_api(method, url, headers, body, _request_timeout=timeout)
                 data = await response.read()
         except LeaseLostError:
             raise
