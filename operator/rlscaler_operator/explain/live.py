@@ -23,7 +23,7 @@ SIGNALS = {
     "memoryUtilization": "%",
     "gpuUtilization": "%",
     "p95Latency": "ms",
-    "throughput": "requests/s",
+    "throughput": "% of the capacity at maxReplicas",
     "gpuReplicas": "",
     "cpuReplicas": "",
     "loadTrend": "-1 to 1",
@@ -65,7 +65,7 @@ def _head(body: Body, last: Mapping[str, Any]) -> Text:
 
 def _asked(action: Mapping[str, Any] | None) -> str:
     if action is None:
-        return "nothing: no actor ran"
+        return "nothing: the actor was not asked"
     return f"gpu {action['gpu']:+d}, cpu {action['cpu']:+d}, {action.get('placement', '')}"
 
 

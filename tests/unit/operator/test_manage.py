@@ -118,7 +118,7 @@ def test_a_sensing_tick_asked_for_nothing(body):
     del body["status"]["lastDecision"]["action"]
     body["status"]["lastDecision"] |= {"applied": False, "result": ""}
     said = shown(live_page(body))
-    assert "no actor ran" in said
+    assert "the actor was not asked" in said
     assert "see the conditions Active and Conflicted" in said
 
 
