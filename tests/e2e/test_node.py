@@ -108,6 +108,25 @@ def query(cluster: ClusterInfo, pod: Json, expression: str) -> list[Json]:
     return found
 
 
+def members(cluster: ClusterInfo) -> set[psutil.Process]:
+    """All processes of the cluster, those of the containers included, as the host sees them."""
+    recorded = {psutil.Process(pid) for pid in cluster.processes.values()}
+    return recorded | {inner for each in recorded for inner in each.children(recursive=True)}
+
+
+def program(cluster: ClusterInfo) -> psutil.Process:
+    """The first process of one of the containers."""
+    return next(each for each in members(cluster) if first_argument(each) == "/bin/prometheus")
+
+
+def first_argument(process: psutil.Process) -> str:
+    """Empty for a process that has ended meanwhile."""
+    try:
+        return next(iter(process.cmdline()), "")
+    except psutil.NoSuchProcess:
+        return ""
+
+
 def test_the_node_is_ready_in_seconds_beside_the_played_ones(cluster: ClusterInfo, client: KubeClient) -> None:
     assert cluster.start_seconds < 120
     nodes = {node["metadata"]["name"]: node for node in client.get("/api/v1/nodes")["items"]}
@@ -128,13 +147,11 @@ def test_pods_run_as_containers_with_least_privilege(cluster: ClusterInfo, clien
     executed = [*kubectl, "exec", "-n", NAMESPACE, web["metadata"]["name"], "--", "/bin/prometheus", "--version"]
     done = subprocess.run(executed, capture_output=True, text=True, check=True)
     assert "prometheus, version 3." in done.stdout + done.stderr
-    program = next(each for each in psutil.process_iter() if each.cmdline()[:1] == ["/bin/prometheus"])
-    assert program.uids().real == 65534
+    assert program(cluster).uids().real == 65534
 
 
-def test_pods_keep_to_the_cpus_that_the_cluster_was_started_on(web: Json) -> None:
-    program = next(each for each in psutil.process_iter() if each.cmdline()[:1] == ["/bin/prometheus"])
-    assert set(program.cpu_affinity()) <= os.sched_getaffinity(0)
+def test_pods_keep_to_the_cpus_that_the_cluster_was_started_on(cluster: ClusterInfo, web: Json) -> None:
+    assert set(program(cluster).cpu_affinity()) <= os.sched_getaffinity(0)
 
 
 def test_prometheus_as_a_pod_discovers_pods_and_cadvisor_and_resolves_names(cluster: ClusterInfo, web: Json) -> None:
@@ -194,12 +211,6 @@ def test_traffic_follows_the_weights_of_the_route(cluster: ClusterInfo, client: 
     until(lambda: share(cluster, client) == {"web": 0, "other": REQUESTS}, 30)
 
 
-def members(cluster: ClusterInfo) -> set[psutil.Process]:
-    """All processes of the cluster, those of the containers included, as the host sees them."""
-    recorded = {psutil.Process(pid) for pid in cluster.processes.values()}
-    return recorded | {inner for each in recorded for inner in each.children(recursive=True)}
-
-
 def test_killing_the_first_process_ends_all_others_and_down_leaves_nothing(
     cluster: ClusterInfo, web: Json, before: dict[str, Any]
 ) -> None:
@@ -207,7 +218,7 @@ def test_killing_the_first_process_ends_all_others_and_down_leaves_nothing(
     assert host_traces()["rules"] == before["rules"]
     assert host_traces()["sysctls"] == before["sysctls"]
     everything = members(cluster)
-    assert any(process.cmdline()[:1] == ["/bin/prometheus"] for process in everything)
+    assert program(cluster) in everything
     psutil.Process(cluster.processes[namespace.NAMESPACE]).children()[0].kill()
     until(lambda: not any(alive(process) for process in everything), 20)
     assert api.down(cluster.name)
