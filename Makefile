@@ -158,9 +158,12 @@ lint: $(STAMP) ## Lint, types, layers, drift of generated files
 docs: $(STAMP) ## Build the documentation into site/; a link that leads nowhere fails it (ARGS="-d FOLDER")
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
+# What needs no cluster uses every core; what starts one has the machine to itself.
+PARALLEL := -n logical --dist loadfile
+
 .PHONY: test-unit
-test-unit: $(STAMP) ## Unit and property tests: no cluster
-	$(BIN)/pytest tests/unit tests/property
+test-unit: $(STAMP) ## Unit, property and meter tests: no cluster
+	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/meter
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## Tests on a real API server
@@ -179,7 +182,8 @@ chart-test: $(STAMP) ## The Helm charts: lint, rendering, schema, and everything
 .PHONY: test
 test: lint docs ## Everything CI runs: lint, links of the documentation, unit, property, load and cluster tests
 	$(BIN)/rlscaler cluster build
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/meter
+	$(BIN)/pytest tests/load tests/cluster tests/chaos tests/chart
 
 .PHONY: bench
 bench: $(STAMP) ## Run the benchmarks; each writes JSON to results/benchmarks/
