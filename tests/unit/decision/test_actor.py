@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +251,13 @@ def test_bundled_rule_decides_without_a_network() -> None:
     assert decision.desired[0].tolist() == [1, 1]
     assert capacity[1] * 0.8 >= 100
     assert decision.probabilities[0].tolist() == [0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0]
+
+
+def test_nobody_is_told_that_an_actor_runs(tmp_path: Path) -> None:
+    """ONNX Runtime writes an identifier of the machine below HOME before it sends anything."""
+    program = "from rlscaler_rl.decision import bundled; bundled.load('ppo')"
+    subprocess.run([sys.executable, "-c", program], check=True, env={"HOME": str(tmp_path)})
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_an_unknown_bundle_is_refused() -> None:
