@@ -21,6 +21,7 @@ from typing import Any
 import click
 from kubernetes.aio.client import Configuration
 
+from rlscaler_operator.collecting import Collecting
 from rlscaler_operator.engine import Engine
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.schedule import Due, Schedule
@@ -104,13 +105,15 @@ class Bench:
 
 
 async def run(policies: int, rounds: int) -> dict[str, Any]:
-    bench = Bench(policies)
+    bench, collecting = Bench(policies), Collecting()
+    collecting.begin()
     found: dict[str, list[dict[str, float]]] = {"first": [await bench.tick(Due.SENSE)], "quiet": [], "action": []}
     await bench.tick(Due.SENSE)
     for _ in range(rounds):
         found["action"].append(await bench.tick(Due.ACTION))
         await bench.tick(Due.SENSE)
         found["quiet"].append(await bench.tick(Due.SENSE))
+    collecting.end()
     await bench.kube.close()
     return {
         what: {name: round(statistics.median(one[name] for one in ticks), 4) for name in ticks[0]}
