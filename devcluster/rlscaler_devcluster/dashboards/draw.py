@@ -26,6 +26,8 @@ COLUMN_INCHES, CELL_INCHES = 0.75, 0.36
 MARGIN = 0.012
 MOST_IN_LEGEND = 12
 LONGEST_CELL = 26
+LETTERS_PER_COLUMN = 12.5
+"""Of a legend."""
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -123,10 +125,11 @@ def _lines(axes: Axes, shown: Shown) -> None:
             axes.plot(one.times, one.values, color=COLOURS[i % len(COLOURS)], lw=1.4, label=one.name, marker=marker)
     axes.set_ylim(bottom=panel.lowest, top=panel.highest)
     axes.yaxis.set_major_formatter(lambda value, _: written(value, panel.unit))
-    columns = max(1, panel.box[2] // 2)
+    longest = max((len(one.name) for one in series), default=0)
+    columns = min(max(int(panel.box[2] * LETTERS_PER_COLUMN / (longest + 6)), 1), 5)
     axes.legend(
         *(part[:MOST_IN_LEGEND] for part in axes.get_legend_handles_labels()),
-        loc="upper left", bbox_to_anchor=(-0.02, -0.1), ncols=min(columns, 5), handlelength=1.2, columnspacing=1,
+        loc="upper left", bbox_to_anchor=(-0.02, -0.1), ncols=columns, handlelength=1.2, columnspacing=1,
     )  # fmt: skip
 
 
