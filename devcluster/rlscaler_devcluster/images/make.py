@@ -87,10 +87,12 @@ def _pip_options() -> list[str]:
 def _write(buildah: Buildah, name: str, image_id: str) -> None:
     """The archive, its SBOM, and last its sizes: they say that all three are complete."""
     file, full_name = archive(name), reference(name)
+    part = file.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    buildah("push", full_name, f"docker-archive:{part}:{full_name}")
+    found = content.read(part, sbom.wanted)
     _sizes_file(name).unlink(missing_ok=True)
-    file.unlink(missing_ok=True)
-    buildah("push", full_name, f"docker-archive:{file}:{full_name}")
-    found = content.read(file, sbom.wanted)
+    part.replace(file)
     file.with_suffix(".cdx.json").write_text(sbom.render(name, version("rlscaler"), found) + "\n", encoding="utf-8")
     below = len(json.loads(buildah("inspect", "--type", "image", base.RUNTIME))["OCIv1"]["rootfs"]["diff_ids"])
     measured = {
