@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.queries import By
@@ -17,9 +17,8 @@ Key = tuple[str, str]
 """(namespace, name of the service or Deployment)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One measured value; NaN with a reason where it is not known."""
+class Reading(NamedTuple):
+    """One measured value; NaN with a reason where it is not known. A tuple: thousands are made at every tick."""
 
     value: float
     age_seconds: float = math.inf
@@ -27,7 +26,7 @@ class Reading:
     message: str = ""
     pods: int | None = None
     """How many pods it is the mean of; None where it is no mean over pods."""
-    pools: Mapping[str, Reading] = field(default_factory=dict)
+    pools: Mapping[str, Reading] = MappingProxyType({})
     """The same by the label `pool`, where it is a sum over pools."""
 
     @property
@@ -106,7 +105,7 @@ def total(pools: Mapping[str, Reading]) -> Reading:
     known = [reading.value for reading in pools.values() if reading.known]
     age = max(reading.age_seconds for reading in pools.values())
     if not known:
-        return replace(next(iter(pools.values())), pools=pools)
+        return next(iter(pools.values()))._replace(pools=pools)
     return Reading(sum(known), age, pools=pools)
 
 
@@ -162,7 +161,7 @@ def per_replica(mean: Reading, ready: int) -> Reading:
     if mean.known and ready <= 0:
         return unknown("NoReadyReplicas", "no ready replica", mean.age_seconds)
     mean = _of_enough(mean, ready)
-    return replace(mean, value=min(100.0, mean.value)) if mean.known else mean
+    return mean._replace(value=min(100.0, mean.value)) if mean.known else mean
 
 
 def _of_enough(mean: Reading, ready: int) -> Reading:
