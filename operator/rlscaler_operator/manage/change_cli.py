@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -50,7 +50,7 @@ def pause(
             raise click.ClickException(f"{name} has no spec.targets.{absent[0]}: leave --{absent[0]} out")
         wanted = {f"{PAUSED_REPLICAS}{pool}": str(number) for pool, number in numbers.items()}
         wanted |= {} if wanted else {PAUSED_SCALE_DOWN if scale_down else PAUSED: "true"}
-        await policies.patch(body, _annotations(dict.fromkeys(PAUSES) | wanted))
+        await policies.annotate(name, dict.fromkeys(PAUSES) | wanted)
         held = "is not scaled down" if scale_down else "keeps its replicas"
         if numbers:
             held = f"is held at {', '.join(f'{pool} {number}' for pool, number in numbers.items())}"
@@ -70,7 +70,7 @@ def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: s
         found = [key for key in PAUSES if key in (body["metadata"].get("annotations") or {})]
         if not found:
             return f"{policies.namespace}/{name} is not paused"
-        await policies.patch(body, _annotations(dict.fromkeys(found)))
+        await policies.annotate(name, dict.fromkeys(found))
         return f"{policies.namespace}/{name} scales again ({', '.join(found)} removed)"
 
     click.echo(within(Target(kubeconfig, context, namespace), work))
@@ -96,15 +96,11 @@ def promote(name: str, kubeconfig: Path | None, context: str | None, namespace: 
             return [f"{called} is in mode Auto already", *said]
         if (why := _obstacle(body)) and not force:
             raise click.ClickException(f"{called} would not act: {why} (--force switches it all the same)")
-        await policies.patch(body, {"spec": {"mode": "Auto"}})
+        await policies.switch(body, "Auto")
         return [f"{called} is in mode Auto: {_what_follows(body, promotion)}", *said]
 
     for line in within(Target(kubeconfig, context, namespace), work):
         click.echo(line)
-
-
-def _annotations(values: dict[str, Any]) -> Json:
-    return {"metadata": {"annotations": values}}
 
 
 def _obstacle(body: Json) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -121,21 +121,33 @@ class Policies:
                 "correct the name, or name its namespace with -n"
             ) from error
 
-    async def patch(self, body: Json, change: Json) -> Json:
-        """Change the object that was read, and no later one."""
-        from rlscaler_operator.exceptions import KubeError, OperatorError
+    async def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations; None removes one."""
         from rlscaler_operator.kube import MERGE_PATCH
 
-        metadata = change.get("metadata", {}) | {"resourceVersion": body["metadata"]["resourceVersion"]}
-        path = self._path(body["metadata"]["name"])
+        await self._patch(name, {"metadata": {"annotations": dict(annotations)}}, MERGE_PATCH)
+
+    async def switch(self, body: Json, mode: str) -> None:
+        """Set `spec.mode` where the spec is still the one that was read; status writes in between are no matter."""
+        from rlscaler_operator.exceptions import KubeError, OperatorError
+        from rlscaler_operator.kube import JSON_PATCH
+
+        name, generation = body["metadata"]["name"], body["metadata"]["generation"]
+        change = [
+            {"op": "test", "path": "/metadata/generation", "value": generation},
+            {"op": "add", "path": "/spec/mode", "value": mode},
+        ]
         try:
-            return await self._kube.request(
-                "PATCH", path, change | {"metadata": metadata}, content_type=MERGE_PATCH, fieldManager=FIELD_MANAGER
-            )
+            await self._patch(name, change, JSON_PATCH)
         except KubeError as error:
-            if error.status != 409:
+            if (await self.get(name))["metadata"]["generation"] == generation:
                 raise
-            raise OperatorError(f"{body['metadata']['name']} was changed by somebody else meanwhile: again") from error
+            raise OperatorError(
+                f"the spec of {name} was changed by somebody else meanwhile: look at it again"
+            ) from error
+
+    async def _patch(self, name: str, change: Any, kind: str) -> None:
+        await self._kube.request("PATCH", self._path(name), change, content_type=kind, fieldManager=FIELD_MANAGER)
 
     def _path(self, name: str) -> str:
         from rlscaler_operator.kube import object_path

@@ -51,7 +51,7 @@ def test_nothing_is_scaled_down_while_a_target_is_rolled_out(operator, world, wa
     wait(lambda: world.condition("roll", "Active") == ("True", "RolloutInProgress"))
     held = world.replicas("roll")
     load.rate = 2
-    stays(lambda: all(now >= then for now, then in zip(world.replicas("roll"), held, strict=True)), True, 25)
+    stays(lambda: all(now >= then for now, then in zip(world.replicas("roll"), held, strict=True)), True, 12)
     assert sum(held) >= 8
     world.patch("deployments", "roll-cpu", {"spec": {"template": {"spec": {"nodeSelector": {"pool": "cpu"}}}}})
     wait(lambda: world.condition("roll", "Active") == ("True", "Acting"), 60)
