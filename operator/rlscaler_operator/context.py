@@ -62,9 +62,9 @@ class Context:
     def put_policy(self, body: Body, deleted: bool) -> None:
         if deleted:
             self.engine.forget(_key(body), body["metadata"].get("uid", ""))
+            self.engine.wake()
         else:
             self.engine.take_in(body)
-        self.engine.wake()
 
     def put_deployment(self, body: Body, deleted: bool) -> None:
         if deleted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
@@ -24,7 +25,7 @@ from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.publish import Publisher
 from rlscaler_operator.reporting.report import Reporter
-from rlscaler_operator.schedule import Due, Schedule, earliest, spread
+from rlscaler_operator.schedule import Due, Schedule, spread
 from rlscaler_operator.sensing.access import SECRETS, Access, access_of
 from rlscaler_operator.sensing.cache import Key, WatchCache
 from rlscaler_operator.sensing.measure import pauses
@@ -81,6 +82,8 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._acting: dict[int, int] = {}
         """The shards that this process acts for now, with their terms."""
+        self._soonest = math.inf
+        """When the loop looks again by itself, on the monotonic clock."""
         self._terms: dict[int, int] = {}
         """The terms that policies were last adopted in."""
         self.metrics.window.set(settings.window_seconds)
@@ -97,16 +100,21 @@ class Engine:
         self._wake.set()
 
     def take_in(self, body: Mapping[str, Any]) -> None:
-        """A policy is new or has changed; an edit and a pause act at once."""
+        """A policy is new or has changed; an edit and a pause act at once. A status alone is no news: it is ours."""
         metadata = body["metadata"]
         old = self.registry.get((metadata.get("namespace", ""), metadata["name"]))
-        before = old and (old.generation, pauses(old.annotations))
+        before = old and _seen(old)
+        pauses_before = old and (old.generation, pauses(old.annotations))
         policy = self.registry.put(body)
-        if before and before[0] != policy.generation:
+        if policy is old and _seen(policy) == before:
+            return
+        if pauses_before and pauses_before[0] != policy.generation:
             self.metrics.forget(*policy.key)
-        if before and before != (policy.generation, pauses(policy.annotations)) and policy.schedule is not None:
-            policy.schedule.hurry(time.monotonic())
+        if pauses_before and pauses_before != (policy.generation, pauses(policy.annotations)):
+            if policy.schedule is not None:
+                policy.schedule.hurry(time.monotonic())
             policy.breaker.succeeded()
+        self.wake()
 
     def forget(self, key: Key, uid: str) -> None:
         """A policy is gone."""
@@ -127,8 +135,7 @@ class Engine:
                 self.metrics.turns.inc()
                 self.metrics.leader.set(bool(self._acting))
                 self.metrics.policies.set(len(self.registry))
-                if self._acting:
-                    self._launch_due()
+                self._soonest = self._launch_due() if self._acting else math.inf
                 await self._sleep()
         finally:
             stop = time.monotonic() + STOP_SECONDS
@@ -149,8 +156,9 @@ class Engine:
             number = self.registry.adopt_again(lambda key: self.shards.shard(key) in new)
             log.info("acting for shards %s: %d policies", sorted(new), number)
 
-    def _launch_due(self) -> None:
-        now = time.monotonic()
+    def _launch_due(self) -> float:
+        """Start what is due. When the next of those that wait is due, on the monotonic clock; inf = none waits."""
+        now, soonest = time.monotonic(), math.inf
         soon = now + self.settings.gather_seconds
         due: list[tuple[Policy, Access, Schedule, Due]] = []
         decided, evenly = 0, 0.0
@@ -168,10 +176,11 @@ class Engine:
                 if self.reporter.stale(policy, now):
                     self._launch([policy], self.ticker.idle(policy))
             elif policy.schedule is not None and policy.schedule.next() > soon:
-                continue
+                soonest = min(soonest, policy.schedule.next())
             elif (what := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:
                 access = self._access(policy)
                 if access is None or self._actors.pending(policy):
+                    soonest = now
                     continue
                 self.metrics.late(now - policy.schedule.next())
                 due.append((policy, access, policy.schedule, what))
@@ -182,6 +191,7 @@ class Engine:
             groups[access].append((policy, what))
         for access, items in groups.items():
             self._launch([policy for policy, _ in items], self.ticker.run(access, items))
+        return soonest
 
     def _due(self, policy: Policy, now: float) -> Due:
         interval, sense = float(policy.spec.interval_seconds), float(policy.spec.sense_seconds)
@@ -206,8 +216,7 @@ class Engine:
                 policy.busy -= 1
             if not finished.cancelled() and (error := finished.exception()) is not None:
                 log.error("a tick failed", exc_info=error)
-            soon = time.monotonic() + IDLE_SECONDS
-            if any(p.deleting or p.schedule is None or p.schedule.next() <= soon for p in policies):
+            if any(p.deleting or p.schedule is None or p.schedule.next() < self._soonest for p in policies):
                 self._wake.set()
 
         task.add_done_callback(done)
@@ -215,9 +224,8 @@ class Engine:
     async def _sleep(self) -> None:
         """Until something is due or happens; what happens within the window is gathered into one look."""
         now = time.monotonic()
-        waiting = [p for p in self.registry if p.running and not p.busy and p.breaker.until <= now]
-        mine = [p.schedule for p in waiting if p.schedule is not None and self.shards.shard(p.key) in self._acting]
-        pause = min(IDLE_SECONDS, max(0.0, earliest(mine, now + IDLE_SECONDS) - now))
+        self._soonest = min(self._soonest, now + IDLE_SECONDS)
+        pause = max(0.0, self._soonest - now)
         shortest = max(self.settings.gather_seconds, SHORTEST_SECONDS)
         try:
             async with asyncio.timeout(max(pause, shortest)):
@@ -235,3 +243,8 @@ class Engine:
 
     def _access(self, policy: Policy) -> Access | None:
         return access_of(policy, self.settings, self.secrets)
+
+
+def _seen(policy: Policy) -> tuple[object, ...]:
+    """What an event may have changed, apart from the status."""
+    return policy.generation, policy.deleting, policy.annotations, policy.finalizers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -112,11 +111,6 @@ def spread(due: list[tuple[Schedule, Due]], evenly: float) -> list[Due]:
         schedule.postpone(1 + number // most)
     late = {id(schedule) for schedule in acting[most:]}
     return [Due.SENSE if id(schedule) in late else what for schedule, what in due]
-
-
-def earliest(schedules: Iterable[Schedule], default: float) -> float:
-    """When the next policy is due."""
-    return min((schedule.next() for schedule in schedules), default=default)
 
 
 def _grid(now: float, step: float) -> float:

@@ -144,3 +144,18 @@ async def test_an_edit_and_a_pause_are_due_at_once_and_other_changes_are_not(eng
     assert due_after(policy_body(annotations={"rlscaler.io/paused": "true"}))
     assert due_after(policy_body(generation=2, annotations={"rlscaler.io/paused": "true"}))
     assert engine.registry.get(("ns", "chat")) is policy
+
+
+async def test_a_status_is_no_news_and_everything_else_wakes_the_loop(engine, policy_body):
+    def wakes(body):
+        engine._wake.clear()
+        engine.take_in(body)
+        return engine._wake.is_set()
+
+    assert wakes(policy_body())
+    assert not wakes(policy_body() | {"status": {"observedGeneration": 1}})
+    assert engine.registry.get(("ns", "chat")).latest["status"] == {"observedGeneration": 1}
+    assert wakes(policy_body(annotations={"owner": "me"}))
+    assert wakes(policy_body(generation=2))
+    assert wakes(policy_body(generation=2, deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert wakes(policy_body(uid="another"))

@@ -1,11 +1,10 @@
 import itertools
-import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_operator.schedule import ACTIONS_AT_ONCE, LONGEST_BREAK_SECONDS, Breaker, Due, Schedule, earliest, spread
+from rlscaler_operator.schedule import ACTIONS_AT_ONCE, LONGEST_BREAK_SECONDS, Breaker, Due, Schedule, spread
 
 
 def test_a_new_policy_senses_at_once_and_acts_after_an_interval():
@@ -75,7 +74,7 @@ def test_very_many_that_were_created_together_come_apart_and_keep_their_interval
                 acted[id(one)].append(now)
                 at_once[now] = at_once.get(now, 0) + 1
             one.done(what, now)
-        now = earliest(schedules, math.inf)
+        now = min(one.next() for one in schedules)
     first = [times[0] for times in acted.values()]
     assert max(first) - min(first) <= interval / 2 + sense
     assert max(at_once.values()) <= max(ACTIONS_AT_ONCE, 2000 * sense / interval + 1)
@@ -84,11 +83,6 @@ def test_very_many_that_were_created_together_come_apart_and_keep_their_interval
         gaps = [b - a for a, b in itertools.pairwise(times)]
         assert max(gaps) <= 1.5 * interval + sense
         assert gaps[-1] == pytest.approx(interval)
-
-
-def test_earliest():
-    assert earliest([], 7.0) == 7.0
-    assert earliest([Schedule(30, 5, 12.0, 40.0), Schedule(30, 5, 9.0, 40.0)], 0.0) == 9.0
 
 
 def test_a_policy_that_keeps_failing_is_left_alone_for_a_while_and_not_for_long():
