@@ -75,12 +75,10 @@ def _image(buildah: Buildah, source: Path, name: str, reporter: Reporter) -> Pat
 
 
 def _pip_options() -> list[str]:
-    options = []
-    for variable in PIP:
-        if value := os.environ.get(variable):
-            options += ["--build-arg", f"{variable}={value}"]
+    """Variables without their values, which may hold a password: buildah reads them from its environment."""
+    options = [f"--build-arg={variable}" for variable in PIP if os.environ.get(variable)]
     if certificate := os.environ.get("PIP_CERT"):
-        options += ["--volume", f"{certificate}:{certificate}:ro"]
+        options.append(f"--volume={certificate}:{certificate}:ro")
     return options
 
 
