@@ -33,8 +33,10 @@ def test_what_survived_a_full_collection_is_not_looked_at_again_before_an_hour_h
 
 
 def test_nothing_is_left_behind():
-    collecting = Collecting()
+    collecting, before = Collecting(), gc.get_threshold()
     collecting.begin()
+    assert gc.get_threshold() != before
     collecting.end()
+    assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
     assert not any(getattr(one, "__self__", None) is collecting for one in gc.callbacks)
