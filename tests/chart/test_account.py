@@ -61,6 +61,7 @@ def test_operator_works_and_verify_says_so(operator, kube, cluster, installed):
     assert "orbidden" not in operator.log.read_text()
 
 
+@pytest.mark.parametrize("installed", ["namespaced"], indirect=True)
 def test_verify_names_what_is_missing_and_what_is_too_much(kube, cluster, installed):
     kubeconfig, environment = installed
     group = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
@@ -85,6 +86,7 @@ def test_verify_names_what_is_missing_and_what_is_too_much(kube, cluster, instal
     assert "FAIL the operator answers at http://127.0.0.1:9/readyz" in done.stdout
 
 
+@pytest.mark.parametrize("installed", ["namespaced"], indirect=True)
 def test_released_policies_stay_released_and_can_go(operator, kube, installed):
     """While the operator runs on, as it does until Helm has deleted it."""
     kubeconfig, environment = installed
@@ -97,6 +99,7 @@ def test_released_policies_stay_released_and_can_go(operator, kube, installed):
     accounts.drop_policy(kube, "kept")
 
 
+@pytest.mark.parametrize("installed", ["namespaced"], indirect=True)
 def test_release_of_nothing(kube, installed):
     kubeconfig, environment = installed
     before = kube.get(LEASE)
