@@ -41,6 +41,13 @@ async def test_one_port_serves_metrics_and_probes(port):
     assert "rlscaler_leader" in found["/metrics"][1]
 
 
+async def test_some_series_may_be_asked_for_alone(port):
+    path = "/metrics?name[]=rlscaler_leader&name[]=rlscaler_status_writes_total"
+    text = (await answers(Health({}), port, path))[path][1]
+    named = {line.partition("{")[0].split()[0] for line in text.splitlines() if not line.startswith("#")}
+    assert named == {"rlscaler_leader", "rlscaler_status_writes_total"}
+
+
 async def test_every_part_that_is_not_ready_is_named(port):
     health = Health({"watches": lambda: "being read", "policy": lambda: "no such file", "other": lambda: ""})
     found = await answers(health, port, "/readyz", "/healthz")
