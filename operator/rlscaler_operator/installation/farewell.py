@@ -29,8 +29,8 @@ async def farewell(kube: Kube, settings: Settings) -> None:
         released = await release(kube, settings, acting=False)
     except OperatorError as error:
         log.error(
-            "namespace %s is being deleted, and policies with restoreOnDelete keep a finalizer that nobody will remove: "
-            "%s; run `rlscaler operator release`",
+            "namespace %s is being deleted, and policies with restoreOnDelete keep their finalizer: %s; "
+            "run `rlscaler operator release`",
             settings.lease_namespace,
             error,
         )
