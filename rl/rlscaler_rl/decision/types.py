@@ -103,13 +103,16 @@ class Rows:
     def __len__(self) -> int:
         return len(getattr(self, next(iter(self.__dataclass_fields__))))
 
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        return _columns(type(self))(self)  # type: ignore[arg-type]  # mypy takes the class for an instance
+
     def view(self, rows: slice) -> Self:
         """The given rows, not copied."""
-        return type(self)(*[column[rows] for column in _columns(type(self))(self)])
+        return type(self)(*[column[rows] for column in self._arrays()])
 
     def take(self, rows: Any) -> Self:
         """The given rows (indices, mask or slice), copied."""
-        return type(self)(*[np.array(column[rows]) for column in _columns(type(self))(self)])
+        return type(self)(*[np.array(column[rows]) for column in self._arrays()])
 
     def put(self, rows: Any, other: Self, which: Any = slice(None)) -> None:
         """Overwrite the given rows in place with `which` of `other`; a single one does for all."""
