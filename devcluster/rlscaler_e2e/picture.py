@@ -38,11 +38,16 @@ def compare(plays: list[Play], out: Path) -> Path | None:
                     _column(column, play, Timeline.read(out / play.name / "timeline.csv"))
                 column[0].set_title(pattern, loc="left", fontweight="bold")
                 column[-1].set_xlabel("seconds")
-            for axes, label in zip(grid[:, 0], ("requests/s", "p95 (ms)", "GPU pods", "CPU pods"), strict=True):
+            for axes, label in zip(
+                grid[:, 0],
+                ("requests/s: all (black),\nlate or failed", "p95 latency (ms)", "GPU pods", "CPU pods"),
+                strict=True,
+            ):
                 axes.set_ylabel(label)
-            handles, labels = grid[1][0].get_legend_handles_labels()
+            handles, labels = grid[0][0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="upper right", ncols=len(labels))
-            figure.suptitle("Ready pods on a real node, by contender", x=0.02, ha="left", fontweight="bold")
+            title = "The same requests on a real node: late or failed, p95, and pods ready (thick) and asked for (thin)"
+            figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
             figure.tight_layout(rect=(0, 0, 1, 0.97))
             path = out / "comparison.png"
             figure.savefig(path, dpi=120)
@@ -55,13 +60,14 @@ def _column(column: Any, play: Play, timeline: Timeline) -> None:
     name, colour = NAMES[play.contender], COLOURS[play.contender]
     load, latency, gpu, cpu = column
     if play.contender == "rl":
-        load.plot(timeline.t, timeline.offered_rps, color=INK, linewidth=1.4)
-    load.plot(timeline.t, timeline.failed + timeline.late, color=colour, linewidth=1.0)
-    latency.plot(timeline.t, timeline.p95_ms, color=colour, linewidth=1.2, label=name)
+        load.plot(timeline.t, timeline.offered_rps, color=INK, linewidth=1.4, label="all requests")
+    load.plot(timeline.t, timeline.failed + timeline.late, color=colour, linewidth=1.0, label=name)
+    latency.plot(timeline.t, timeline.p95_ms, color=colour, linewidth=1.2)
     latency.axhline(1000, color=RED, linewidth=0.8, linestyle=(0, (5, 3)))
     latency.set_yscale("log")
     for axes, pool in ((gpu, "gpu"), (cpu, "cpu")):
-        axes.step(timeline.t, getattr(timeline, f"{pool}_ready"), where="post", color=colour, linewidth=1.6)
+        ready = getattr(timeline, f"{pool}_ready")
+        axes.step(timeline.t, ready, where="post", color=colour, linewidth=1.6)
         axes.step(timeline.t, getattr(timeline, f"{pool}_spec"), where="post", color=colour, linewidth=0.7, alpha=0.6)
         axes.set_ylim(bottom=0)
 
