@@ -28,6 +28,7 @@ READY_SECONDS = 180.0
 POOLS = {"gpu": f"{SERVICE}-gpu", "cpu": f"{SERVICE}-cpu"}
 """Pool -> Deployment."""
 ROUTE = f"/apis/gateway.networking.k8s.io/v1/namespaces/{DEMO_NAMESPACE}/httproutes/{SERVICE}"
+POLICY = f"/apis/rlscaler.io/v1alpha1/namespaces/{DEMO_NAMESPACE}/rlscalingpolicies/{SERVICE}"
 PROMETHEUS = f"{DEMO_RELEASE}-prometheus"
 
 
@@ -133,7 +134,11 @@ class Stage:
         return list(self._kube.get(f"{service}?{urlencode({'query': promql})}")["data"]["result"])
 
     def uninstall(self) -> None:
-        """The operator first, with its policy still there; then the demo, the definition and the namespaces."""
+        """The operator first, while its finalizer is on a policy; then the demo, the definition and the namespaces."""
+        self.apply_policy()
+        restore = json.dumps({"spec": {"restoreOnDelete": True}})
+        self._commands.run("kubectl", "patch", "rlsp", SERVICE, "-n", DEMO_NAMESPACE, "--type=merge", "-p", restore)
+        wait_until(lambda: bool(self._kube.get(POLICY)["metadata"].get("finalizers")), "a finalizer", READY_SECONDS)
         self._commands.run("helm", "uninstall", OPERATOR_RELEASE, "-n", OPERATOR_NAMESPACE, "--wait")
         self.delete_policy()
         self._commands.run("helm", "uninstall", DEMO_RELEASE, "-n", DEMO_NAMESPACE, "--wait")
