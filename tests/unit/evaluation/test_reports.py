@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -64,9 +65,10 @@ def test_an_invalid_run_says_so_before_any_figure(result):
     assert "broken meter: made up" in text_report(broken)
 
 
-def test_the_terminal_summary_fits_80_columns(result, tmp_path):
+def test_the_terminal_summary_fits_80_columns(result, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     console = Console(file=io.StringIO(), width=80)
-    show(result, tmp_path / "somewhere", console)
+    show(result, Path("somewhere"), console)
     shown = console.file.getvalue()
     assert max(map(len, shown.splitlines())) <= 80
     assert "…" not in shown
