@@ -188,10 +188,12 @@ def full_status() -> dict[str, Any]:
         "observedGeneration": 1,
         "conditions": [
             {"type": "Ready", "status": "True", "reason": "Deciding", **condition},
+            {"type": "Active", "status": "True", "reason": "Acting", **condition},
             {"type": "Fallback", "status": "False", "reason": "ActorActs", **condition},
         ],
         "targets": {"gpu": target, "cpu": {**target, "deployment": "chat-cpu", "summary": "4/2"}},
         "costPerHour": 10.0,
+        "model": {"name": "ppo", "digest": "0" * 64},
         "observation": {"time": now, **dict.fromkeys(signals, signal)},
         "lastDecision": {**decision, "guards": [{"name": "floor", "after": pools}], "result": "patched"},
         "history": [decision] * 5,
@@ -225,10 +227,18 @@ def test_columns(api: client.ApiClient, objects: client.CustomObjectsApi) -> Non
     table = get(
         api, f"/apis/{GROUP}/{VERSION}/namespaces/{NAMESPACE}/{PLURAL}", "application/json;as=Table;v=v1;g=meta.k8s.io"
     )
-    names = [column["name"] for column in table["columnDefinitions"]]
-    assert names == ["Name", "Mode", "GPU", "CPU", "Placement", "P95", "Cost/h", "Ready", "Fallback", "Age"]
     (row,) = table["rows"]
-    assert row["cells"][:-1] == ["chat", "Auto", "2/4", "4/2", "PreferGPU", 412, 10, "True", "False"]
+    columns = [(column["name"], column["priority"]) for column in table["columnDefinitions"]]
+    shown = dict(zip((name for name, _ in columns), row["cells"], strict=True))
+    assert [name for name, priority in columns if not priority] == [
+        *("Name", "Mode", "State", "GPU", "CPU", "Placement", "P95", "Cost/h", "Ready", "Age")
+    ]
+    assert [name for name, priority in columns if priority] == ["Reason", "Fallback", "Promotion", "Model"]
+    del shown["Age"]
+    assert list(shown.values()) == [
+        *("chat", "Auto", "Acting", "2/4", "4/2", "PreferGPU", 412, 10, "True"),
+        *("Deciding", "False", "NotRequired", "ppo"),
+    ]
 
 
 def test_short_name_and_categories(api: client.ApiClient) -> None:
