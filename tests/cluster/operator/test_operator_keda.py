@@ -9,12 +9,20 @@ from rlscaler_devcluster import binaries, processes, stamps, state
 from rlscaler_devcluster.launcher import connect, layout_of
 from rlscaler_devcluster.progress import ConsoleReporter
 from rlscaler_devcluster.versions import TOOLS
+from tests.harness.waiting import until
 
 PARTS = ("keda-operator", "keda-adapter")
 
 pytestmark = pytest.mark.skipif(
     not all(stamps.valid(TOOLS[name]) for name in PARTS), reason="KEDA is not built: `make bench-scale` builds it"
 )
+
+SCALED_OBJECTS = "/apis/keda.sh/v1alpha1/scaledobjects"
+
+
+def item_path(item):
+    namespace, name = item["metadata"]["namespace"], item["metadata"]["name"]
+    return f"/apis/keda.sh/v1alpha1/namespaces/{namespace}/scaledobjects/{name}"
 
 
 class Ground:
@@ -37,6 +45,10 @@ def running_keda(cluster) -> Iterator[None]:
     ground = Ground(cluster.name)
     keda.start(ground, tuned=True)
     yield
+    # KEDA puts a finalizer on each; without it they would never go, nor would their definition.
+    for item in ground.kube.get(SCALED_OBJECTS)["items"]:
+        ground.kube.delete(item_path(item))
+    until(lambda: not ground.kube.get(SCALED_OBJECTS)["items"], 60)
     for name in PARTS:
         ground.cluster.forget(name)
 
