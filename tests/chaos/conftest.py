@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_devcluster import api
 from rlscaler_devcluster.api import ClusterInfo
 from rlscaler_devcluster.kube import KubeClient
-from rlscaler_devcluster.progress import ConsoleReporter
 from tests.harness import setup
+from tests.harness.control_plane import own_cluster
 from tests.harness.load import Exporter
 from tests.harness.operators import Operator
 from tests.harness.proxy import Proxy
@@ -93,11 +92,8 @@ def line(request: pytest.FixtureRequest) -> Line:
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[ClusterInfo]:
     """One of our own: API server and etcd are killed and stopped in here."""
-    name = f"pytest-{os.getpid()}-chaos"
-    try:
-        yield api.up(name, cold_start_seconds=COLD_STARTS, metrics_server=False, progress=ConsoleReporter())
-    finally:
-        api.down(name)
+    with own_cluster("chaos", cold_start_seconds=COLD_STARTS, metrics_server=False) as started:
+        yield started
 
 
 @pytest.fixture(scope="package")

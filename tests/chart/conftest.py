@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from rlscaler_devcluster import api, monitoring
+from rlscaler_devcluster import monitoring
 from rlscaler_devcluster.api import ClusterInfo
 from rlscaler_devcluster.helm import Helm
 from rlscaler_devcluster.kube import KubeClient
 from rlscaler_devcluster.progress import ConsoleReporter
+from tests.harness.control_plane import own_cluster
 from tests.harness.waiting import until
 
 
@@ -23,11 +23,8 @@ def helm() -> Helm:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[ClusterInfo]:
-    name = f"pytest-{os.getpid()}-chart"
-    try:
-        yield api.up(name, gpu_nodes=0, cpu_nodes=1, gateway_api=False, progress=ConsoleReporter())
-    finally:
-        api.down(name)
+    with own_cluster("chart", gpu_nodes=0, cpu_nodes=1, gateway_api=False) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

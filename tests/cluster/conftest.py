@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 
@@ -11,7 +10,7 @@ import pytest
 
 from rlscaler_devcluster import api
 from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.progress import ConsoleReporter
+from tests.harness.control_plane import own_cluster
 
 FAST_COLD_STARTS = {"gpu": (1.0, 2.0), "cpu": (0.2, 0.8)}
 """Seconds; the defaults would make every test wait for most of a minute."""
@@ -26,8 +25,5 @@ def cluster() -> Iterator[ClusterInfo]:
         owner = _NAME.fullmatch(name)
         if owner and not psutil.pid_exists(int(owner["pid"])):
             api.down(name)
-    name = f"pytest-{os.getpid()}"
-    try:
-        yield api.up(name, cold_start_seconds=FAST_COLD_STARTS, progress=ConsoleReporter())
-    finally:
-        api.down(name)
+    with own_cluster(cold_start_seconds=FAST_COLD_STARTS) as started:
+        yield started

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +18,7 @@ from tests.chart.charts import CHART, NAMESPACE, RELEASE
 from tests.chart.kubectl import Kubectl
 from tests.chart.objects import DEFINITION, POLICIES, absent
 from tests.chart.test_server import RESTRICTED
+from tests.harness.control_plane import own_cluster
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -31,11 +31,8 @@ PROMETHEUS = ("--set", "prometheus.url=http://prometheus.workloads.svc:9090")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ClusterInfo]:
-    name = f"pytest-{os.getpid()}-chart"
-    try:
-        yield api.up(name, gpu_nodes=0, cpu_nodes=0, node=REAL, progress=ConsoleReporter())
-    finally:
-        api.down(name)
+    with own_cluster("chart", gpu_nodes=0, cpu_nodes=0, node=REAL) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

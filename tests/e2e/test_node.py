@@ -20,11 +20,12 @@ from rlscaler_devcluster import api, binaries, paths, processes, state
 from rlscaler_devcluster.api import ClusterInfo
 from rlscaler_devcluster.exceptions import DevClusterError
 from rlscaler_devcluster.kube import KubeClient, wait_until
-from rlscaler_devcluster.progress import ConsoleReporter, Reporter
+from rlscaler_devcluster.progress import Reporter
 from rlscaler_devcluster.realnode import cgroups, namespace
 from rlscaler_devcluster.realnode.node import REAL
 from tests.e2e import real_objects as objects
 from tests.e2e.real_objects import NAMESPACE, Json
+from tests.harness.control_plane import own_cluster
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -58,11 +59,8 @@ def before() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cluster(before: dict[str, Any]) -> Iterator[ClusterInfo]:
-    name = f"pytest-{os.getpid()}-real"
-    try:
-        yield api.up(name, gpu_nodes=1, cpu_nodes=1, node=REAL, progress=ConsoleReporter())
-    finally:
-        api.down(name)
+    with own_cluster("real", gpu_nodes=1, cpu_nodes=1, node=REAL) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

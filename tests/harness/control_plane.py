@@ -1,4 +1,4 @@
-"""Killing, starting again and pausing the components of a development cluster."""
+"""A development cluster of the test run's own: started, and its components killed, started again and paused."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psutil
 
+from rlscaler_devcluster import api
 from rlscaler_devcluster.api import ClusterInfo
 from rlscaler_devcluster.processes import spawn
+from rlscaler_devcluster.progress import ConsoleReporter
 from tests.harness.waiting import until
+
+
+@contextmanager
+def own_cluster(*suffix: str, **options: Any) -> Iterator[ClusterInfo]:
+    """`pytest-PID[-suffix]`, with the options of `api.up`; taken down whatever happens, a start that failed too."""
+    name = "-".join(("pytest", str(os.getpid()), *suffix))
+    try:
+        yield api.up(name, progress=ConsoleReporter(), **options)
+    finally:
+        api.down(name)
 
 
 class ControlPlane:

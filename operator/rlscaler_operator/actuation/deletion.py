@@ -16,7 +16,7 @@ from rlscaler_operator.kube import Kube
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.sensing.cache import WatchCache
-from rlscaler_operator.sensing.measure import to_samples
+from rlscaler_operator.sensing.measure import samples_of, samples_row
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards
 from rlscaler_rl.decision.shield import floor_tick
@@ -76,7 +76,7 @@ class Deletion:
             return wanted
         now = time.monotonic()
         ready = [d.ready if (d := found.get(pool)) else 0 for pool in POOLS]
-        samples = to_samples(
+        row = samples_row(
             policy.readings,
             now - policy.read_at,
             self._epoch + now,
@@ -85,6 +85,6 @@ class Deletion:
             {},
         )
         params = policy.params()
-        decision, _ = floor_tick(params, policy.state, samples)
+        decision, _ = floor_tick(params, policy.state, samples_of([row]))
         floor = np.minimum(decision.trail[0, GUARDS.index("floor")], params.max_replicas[0])
         return {pool: max(n, int(floor[POOLS.index(pool)])) for pool, n in wanted.items()}

@@ -23,7 +23,7 @@ from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.learn import learned
-from rlscaler_operator.sensing.measure import measure, to_samples
+from rlscaler_operator.sensing.measure import measure, samples_of, samples_row
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import batch
 from rlscaler_operator.shards import Shards
@@ -159,7 +159,7 @@ class LiveService:
         answers = await self._prometheus.ask(queries)
         wanted, ready = self.replicas()
         readings = measure(answers, self._policy.subject, ready)
-        return to_samples(readings, 0.0, self._epoch + time.monotonic(), wanted, ready, {})
+        return samples_of([samples_row(readings, 0.0, self._epoch + time.monotonic(), wanted, ready, {})])
 
     async def apply(self, decision: Decision) -> Applied:
         """Traffic weights and replicas, as the operator writes them; what could not be written is decided anew."""

@@ -88,21 +88,6 @@ def nothing_measured() -> Readings:
     return {signal: absent("this policy yet") for signal in MEASURED}
 
 
-def to_samples(
-    readings: Readings,
-    elapsed_seconds: float,
-    time: float,
-    replicas: tuple[int, int],
-    ready: tuple[int, int],
-    annotations: Mapping[str, str],
-    pending_seconds: tuple[float, float] = (0.0, 0.0),
-    rolling: bool = False,
-) -> Samples:
-    """One row, as `samples_row` describes it."""
-    row = samples_row(readings, elapsed_seconds, time, replicas, ready, annotations, pending_seconds, rolling)
-    return samples_of([row])
-
-
 def samples_row(
     readings: Readings,
     elapsed_seconds: float,

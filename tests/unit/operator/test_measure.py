@@ -9,8 +9,9 @@ from rlscaler_operator.sensing.measure import (
     missing_signals,
     nothing_measured,
     pauses,
+    samples_of,
+    samples_row,
     shown_latency,
-    to_samples,
 )
 from rlscaler_operator.sensing.queries import Subject, batch, own_name
 from rlscaler_operator.sensing.results import NOTHING, Reading
@@ -43,7 +44,7 @@ def test_utilization_is_of_the_cpu_pool_memory_of_both():
 
 
 def test_samples_carry_values_and_ages():
-    samples = to_samples(measure(answers(), SUBJECT, (2, 2)), 1.5, 100.0, (2, 3), (2, 2), {})
+    samples = samples_of([samples_row(measure(answers(), SUBJECT, (2, 2)), 1.5, 100.0, (2, 3), (2, 2), {})])
     assert samples.arrival_rate[0] == 20.0
     assert samples.age_seconds[0].tolist() == [3.5, 4.5, 4.5, 5.5, 3.5, 0.0]
     assert samples.spec_replicas.tolist() == [[2, 3]]
@@ -51,7 +52,9 @@ def test_samples_carry_values_and_ages():
 
 @pytest.mark.parametrize("rolling", [True, False])
 def test_a_rollout_holds_scaling_down_and_nothing_else(rolling):
-    samples = to_samples(measure(answers(), SUBJECT, (2, 2)), 0.0, 100.0, (2, 2), (2, 2), {}, rolling=rolling)
+    samples = samples_of(
+        [samples_row(measure(answers(), SUBJECT, (2, 2)), 0.0, 100.0, (2, 2), (2, 2), {}, rolling=rolling)]
+    )
     assert (bool(samples.paused_scale_down[0]), bool(samples.paused[0])) == (rolling, False)
 
 
@@ -66,7 +69,7 @@ def test_an_unreachable_prometheus_misses_everything_required():
         (signal, "PrometheusUnreachable")
         for signal in ("arrival_rate", "p95_latency", "gpu_utilization", "cpu_utilization")
     ]
-    assert math.isnan(to_samples(readings, 0.0, 0.0, (1, 1), (1, 1), {}).arrival_rate[0])
+    assert math.isnan(samples_of([samples_row(readings, 0.0, 0.0, (1, 1), (1, 1), {})]).arrival_rate[0])
 
 
 def test_either_latency_or_utilization_is_enough():
