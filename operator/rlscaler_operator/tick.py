@@ -27,6 +27,7 @@ from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.learn import learn_capacity, learned
 from rlscaler_operator.sensing.measure import (
     SamplesRow,
+    may_lower,
     measure,
     nothing_measured,
     samples_of,
@@ -34,7 +35,7 @@ from rlscaler_operator.sensing.measure import (
     shown_latency,
 )
 from rlscaler_operator.sensing.prometheus import Answers, Sources
-from rlscaler_operator.sensing.queries import Query, Subject, batch
+from rlscaler_operator.sensing.queries import Query, Subject, batch, windows
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.calibration import histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
@@ -191,8 +192,7 @@ class Ticker:
     def _queries(self, subjects: list[Subject]) -> list[Query]:
         """Made again when other subjects are asked for."""
         if self._asked is None or self._asked[0] != subjects:
-            windows = self._settings.window_seconds, self._settings.resource_window_seconds
-            self._asked = subjects, batch(subjects, *windows)
+            self._asked = subjects, batch(subjects, *windows(self._settings))
         return self._asked[1]
 
     def prepare(self, policy: Policy, due: Due, answers: Answers) -> Prepared | None:
@@ -216,7 +216,9 @@ class Ticker:
             ready,
             policy.annotations,
             self._pending(policy),
-            (gpu is not None and gpu.rolling) or (cpu is not None and cpu.rolling),
+            # While a target rolls out old pods go and new ones come, and what is measured is of neither.
+            not any(target is not None and target.rolling for target in (gpu, cpu))
+            and may_lower(policy.readings, policy.spec.metrics.max_age_seconds),
         )
         policy.learned = learned(policy, self._cache)
         policy.actor, policy.actor_error = self._actors.get(policy)

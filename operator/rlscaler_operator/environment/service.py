@@ -25,7 +25,7 @@ from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.learn import learned
 from rlscaler_operator.sensing.measure import measure, samples_of, samples_row
 from rlscaler_operator.sensing.prometheus import Prometheus
-from rlscaler_operator.sensing.queries import batch
+from rlscaler_operator.sensing.queries import batch, windows
 from rlscaler_operator.shards import Shards
 from rlscaler_rl.decision.types import POOLS, Decision, Params, Samples
 
@@ -154,8 +154,7 @@ class LiveService:
     async def sense(self) -> Samples:
         """One sensing tick, as the operator's; signals that Prometheus does not give are NaN with their age."""
         await self.look()
-        settings = self._settings
-        queries = batch([self._policy.subject], settings.window_seconds, settings.resource_window_seconds)
+        queries = batch([self._policy.subject], *windows(self._settings))
         answers = await self._prometheus.ask(queries)
         wanted, ready = self.replicas()
         readings = measure(answers, self._policy.subject, ready)

@@ -96,12 +96,11 @@ def samples_row(
     ready: tuple[int, int],
     annotations: Mapping[str, str],
     pending_seconds: tuple[float, float] = (0.0, 0.0),
-    rolling: bool = False,
+    may_lower: bool = True,
 ) -> SamplesRow:
     """The columns `ROW` of one row. `elapsed_seconds` since the readings were taken is added to their ages.
 
-    While a target is `rolling` out nothing is scaled down: its controller takes old pods away and adds new ones, and
-    what is measured is of neither.
+    Without `may_lower` nothing is scaled down, as if the annotations forbade it.
     """
     paused, paused_replicas, paused_scale_down, _ = pauses(annotations)
     measured = [readings[signal] for signal in MEASURED]
@@ -114,8 +113,13 @@ def samples_row(
         pending_seconds,
         paused,
         paused_replicas,
-        paused_scale_down or rolling,
+        paused_scale_down or not may_lower,
     )
+
+
+def may_lower(readings: Readings, max_age_seconds: float) -> bool:
+    """May replicas be taken away upon these readings? What is too old is unknown anyway, and no reason of its own."""
+    return all(reading.may_lower or reading.age_seconds > max_age_seconds for reading in readings.values())
 
 
 def samples_of(rows: Sequence[SamplesRow]) -> Samples:

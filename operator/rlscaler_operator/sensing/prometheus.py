@@ -17,6 +17,7 @@ from urllib3.util.retry import Retry
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access, Certificates, tls_context
+from rlscaler_operator.sensing.newest import Rates
 from rlscaler_operator.sensing.queries import Query
 from rlscaler_operator.sensing.results import Key, Reading, group
 
@@ -66,6 +67,7 @@ class Prometheus:
         if access.certificates is not None:
             session.mount(self._client.url, _Certified(access.certificates, retry))
         self._timeout_seconds = timeout_seconds
+        self._rates: dict[str, Rates] = {}
         self._lock = asyncio.Lock()
         # Its own: a few that hang would fill the pool that all share.
         self._thread = ThreadPoolExecutor(1, "prometheus")
@@ -112,7 +114,7 @@ class Prometheus:
                 unreachable = MetricsError("Prometheus takes too long: the rest of the batch was left out")
             if unreachable is None:
                 try:
-                    answers[query.name] = group(self._ask(query.promql), query.by)
+                    answers[query.name] = group(self._ask(query.promql), query.by, self._seen(query))
                     continue
                 except requests.TooManyRedirects:
                     unreachable = MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
@@ -126,6 +128,12 @@ class Prometheus:
                     continue
             answers[query.name] = unreachable
         return answers
+
+    def _seen(self, query: Query) -> Rates | None:
+        """What was seen of its rates before; None where it asks for none."""
+        if query.scrape_seconds is None:
+            return None
+        return self._rates.setdefault(query.name, Rates(query.scrape_seconds))
 
     def _ask(self, promql: str) -> Any:
         parameters = {"timeout": f"{math.ceil(self._timeout_seconds)}s"}

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from rlscaler_operator.settings import Settings
 
 By = Literal["service", "pool", "deployment", "nothing"]
 """`nothing`: one value, whatever its labels."""
@@ -61,9 +63,26 @@ class Query:
     name: str
     by: By
     promql: str
+    scrape_seconds: float | None = None
+    """How often the counters are scraped of which it takes a rate; None = it takes none."""
 
 
-def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seconds: int) -> list[Query]:
+class Window(NamedTuple):
+    """What rates are taken over."""
+
+    seconds: int
+    scrape_seconds: float
+    """How often the counters are scraped."""
+
+
+def windows(settings: Settings) -> tuple[Window, Window]:
+    """Of the service's metrics, and of those of containers."""
+    scrape = settings.scrape_interval_seconds
+    resource_scrape = settings.resource_scrape_interval_seconds or scrape
+    return Window(settings.window_seconds, scrape), Window(settings.resource_window_seconds, resource_scrape)
+
+
+def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) -> list[Query]:
     """The queries that answer for all `subjects`; their number does not grow with that of subjects without their own.
 
     Built-in queries that no subject needs are left out.
@@ -76,7 +95,7 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
     deployments = {name for s in subjects for name in s.deployments if name is not None}
     pods = _join(namespaces, _matcher("pod", deployments, suffix="-[a-z0-9]+-[a-z0-9]{5}"))
     containers = _join(pods, 'container!="",container!="POD"')
-    window, resource_window = f"[{window_seconds}s]", f"[{resource_window_seconds}s]"
+    span, resource_span = f"[{window.seconds}s]", f"[{resource_window.seconds}s]"
 
     received = f"inference_requests_received_total{{{services}}}"
     cpu = f"container_cpu_usage_seconds_total{{{containers}}}"
@@ -102,7 +121,7 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
         )
 
     def latency(name: str, percentile: float, of: str) -> Query:
-        rates = f"sum by (namespace, service, le) (rate({buckets_of(of)}{window}))"
+        rates = f"sum by (namespace, service, le) (rate({buckets_of(of)}{span}))"
         return Query(
             name,
             "service",
@@ -110,6 +129,7 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
                 f"1000 * histogram_quantile({percentile / 100:.6g}, {rates})",
                 f"max {by_service} (timestamp({finished_of(of)}))",
             ),
+            window.scrape_seconds,
         )
 
     queries = [
@@ -117,12 +137,18 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
             "arrival_rate",
             "pool",
             _pair(
-                f"sum by (namespace, service, pool) (rate({received}{window}))",
+                f"sum by (namespace, service, pool) (rate({received}{span}))",
                 f"max by (namespace, service, pool) (timestamp({received}))",
             ),
+            window.scrape_seconds,
         ),
         latency("p95_ms", SHOWN_PERCENTILE, services),
-        Query("cpu_usage", "deployment", usage(f"sum {by_pod} (rate({cpu}{resource_window}))", cpu)),
+        Query(
+            "cpu_usage",
+            "deployment",
+            usage(f"sum {by_pod} (rate({cpu}{resource_span}))", cpu),
+            resource_window.scrape_seconds,
+        ),
         Query("memory_usage", "deployment", usage(f"sum {by_pod} ({memory})", memory)),
         Query("cpu_request", "deployment", _request_per_pod(containers, "cpu")),
         Query("memory_request", "deployment", _request_per_pod(containers, "memory")),
@@ -135,9 +161,9 @@ def batch(subjects: Iterable[Subject], window_seconds: int, resource_window_seco
         queries.append(latency(latency_name(percentile), percentile, _services_of(shown)))
     if learning := [s for s in subjects if s.learns]:
         finished = finished_of(_services_of(learning))
-        value = f"sum by (namespace, service, pool) (rate({finished}{window}))"
+        value = f"sum by (namespace, service, pool) (rate({finished}{span}))"
         time = f"max by (namespace, service, pool) (timestamp({finished}))"
-        queries.append(Query("answer_rate", "pool", _pair(value, time)))
+        queries.append(Query("answer_rate", "pool", _pair(value, time), window.scrape_seconds))
     own = sorted({query for subject in subjects for query in subject.queries})
     return [*queries, *(Query(own_name(*query), "nothing", _pair(*_own(query[1]))) for query in own)]
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing.newest import Rates, Seen
 from rlscaler_operator.sensing.queries import By
 
 NOTHING = ("", "")
@@ -28,6 +29,10 @@ class Reading(NamedTuple):
     """How many pods it is the mean of; None where it is no mean over pods."""
     pools: Mapping[str, Reading] = MappingProxyType({})
     """The same by the label `pool`, where it is a sum over pools."""
+    may_lower: bool = True
+    """Not where the samples behind it may have stopped: its value may raise replicas then, and not lower them."""
+    emptied: float | None = None
+    """What Prometheus makes of the same samples now, where the value is of when they were new."""
 
     @property
     def known(self) -> bool:
@@ -42,37 +47,41 @@ def absent(what: str) -> Reading:
     return unknown("SeriesAbsent", f"Prometheus has no series for {what}")
 
 
-def group(result: Iterable[Mapping[str, Any]], by: By) -> dict[Key, Reading]:
+def group(result: Iterable[Mapping[str, Any]], by: By, rates: Rates | None = None) -> dict[Key, Reading]:
     """Readings by (namespace, `by`), from value series (`_="v"`), time series (`_="t"`) and numbers of pods (`_="n"`).
 
     `by` "pool" gives readings by (namespace, service), each the sum of its pools. Two different values of one subject
     are unknown: replicas of Prometheus without deduplication disagree like that, and neither is the right one.
+    `rates` is what was seen of them before, where they are rates.
     """
     if by == "nothing":
         return {NOTHING: _single(list(result))}
     name = "service" if by == "pool" else by
     values: dict[tuple[Key, str], float] = {}
-    ages: dict[tuple[Key, str], float] = {}
+    taken: dict[tuple[Key, str], float] = {}
+    evaluated = 0.0
     pods: dict[tuple[Key, str], int] = {}
     ambiguous: set[tuple[Key, str]] = set()
     for series in result:
         labels = series.get("metric", {})
         key = (labels.get("namespace", ""), labels.get(name, "")), labels.get("pool", "") if by == "pool" else ""
-        evaluated, text = series["value"]
-        number = float(text)
+        at, text = series["value"]
+        evaluated, number = float(at), float(text)
         if labels.get("_") == "v":
             if values.setdefault(key, number) != number:
                 ambiguous.add(key)
         elif labels.get("_") == "t" and math.isfinite(number):
-            ages[key] = max(ages.get(key, 0.0), float(evaluated) - number)
+            taken[key] = min(taken.get(key, math.inf), number)
         elif labels.get("_") == "n" and math.isfinite(number):
             pods[key] = int(number)
     readings: dict[Key, dict[str, Reading]] = {}
-    for key in sorted(values.keys() | ages.keys()):
-        one = _reading(values.get(key), ages.get(key, math.inf), key[0], pods.get(key))
+    for key in sorted(values.keys() | taken.keys()):
+        one = _reading(values.get(key), max(0.0, evaluated - taken.get(key, -math.inf)), key[0], pods.get(key))
         if key in ambiguous and one.known:
             text = f"Prometheus gives several values for {key[0][1]}: deduplicate, or ask one replica"
             one = unknown("SeriesAmbiguous", text, one.age_seconds)
+        elif rates is not None and key in taken and one.known:
+            one = _as_seen(one, rates.look(key, one.value, taken[key], evaluated), evaluated)
         readings.setdefault(key[0], {})[key[1]] = one
     return {key: total(pools) if by == "pool" else pools[""] for key, pools in readings.items()}
 
@@ -100,13 +109,19 @@ def _reading(value: float | None, age: float, key: Key, pods: int | None) -> Rea
     return Reading(value, age, pods=pods)
 
 
+def _as_seen(now: Reading, seen: Seen, evaluated: float) -> Reading:
+    age = max(0.0, evaluated - seen.taken)
+    return Reading(seen.value, age, pods=now.pods, may_lower=seen.may_lower, emptied=now.value)
+
+
 def total(pools: Mapping[str, Reading]) -> Reading:
     """The sum of the pools that are known, as old as the oldest of all; unknown where none is known."""
-    known = [reading.value for reading in pools.values() if reading.known]
+    known = [reading for reading in pools.values() if reading.known]
     age = max(reading.age_seconds for reading in pools.values())
     if not known:
         return next(iter(pools.values()))._replace(pools=pools)
-    return Reading(sum(known), age, pools=pools)
+    may_lower = all(reading.may_lower for reading in known)
+    return Reading(sum(reading.value for reading in known), age, pools=pools, may_lower=may_lower)
 
 
 def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
@@ -116,7 +131,11 @@ def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
     whole. A service that does not label its series by our pools is taken as it is.
     """
     # A rate outlives its series by its window; only the time of the newest sample vanishes with it.
-    living = {pool: reading for pool, reading in whole.pools.items() if math.isfinite(reading.age_seconds)}
+    living = {
+        pool: reading if ready.get(pool) != 0 else _of_nobody(reading)
+        for pool, reading in whole.pools.items()
+        if math.isfinite(reading.age_seconds)
+    }
     if not living or "" in whole.pools or not whole.pools.keys() & ready.keys():
         return whole
     for pool, count in ready.items():
@@ -125,6 +144,11 @@ def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
         if count > 0 and not living[pool].known:
             return living[pool]
     return total(living)
+
+
+def _of_nobody(reading: Reading) -> Reading:
+    """Of a pool that has no ready replica: its samples stop because it is gone, and others have its load now."""
+    return reading if reading.emptied is None else reading._replace(value=reading.emptied, may_lower=True)
 
 
 def pick(answer: Mapping[Key, Reading] | MetricsError, key: Key) -> Reading:
@@ -141,7 +165,7 @@ def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], read
     have no data.
     """
     used = requested = 0.0
-    oldest = 0.0
+    oldest, may_lower = 0.0, True
     for one, request, count in zip(usage, request_per_replica, ready, strict=True):
         if count <= 0:
             continue
@@ -150,10 +174,10 @@ def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], read
                 return unknown(reading.reason, reading.message, reading.age_seconds)
         used += one.value * count
         requested += request.value * count
-        oldest = max(oldest, one.age_seconds)
+        oldest, may_lower = max(oldest, one.age_seconds), may_lower and one.may_lower
     if requested <= 0:
         return unknown("NoReadyReplicas", "no ready replica with a resource request", oldest or math.inf)
-    return Reading(100 * used / requested, oldest)
+    return Reading(100 * used / requested, oldest, may_lower=may_lower)
 
 
 def per_replica(mean: Reading, ready: int) -> Reading:

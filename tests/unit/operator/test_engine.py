@@ -10,6 +10,9 @@ from kubernetes.aio.client import Configuration
 from rlscaler_operator.engine import IDLE_SECONDS, Engine
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.schedule import Due, Schedule
+from rlscaler_operator.sensing.measure import ROW
+from rlscaler_operator.sensing.newest import Rates
+from rlscaler_operator.sensing.results import group
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards
 
@@ -99,6 +102,41 @@ async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_bo
     again = engine.ticker.prepare(policy, Due.SENSE, answers)
     assert again.state.stacked[0] == 0
     assert again.state.weights[0].tolist() == [300, 700]
+
+
+GPUS = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}, "status": {"readyReplicas": 2}}
+
+
+def row_of(engine, policy, rates, at, newest):
+    """What is decided upon at `at` where the newest sample is of `newest`."""
+    labels = {"namespace": "ns", "service": "chat", "pool": "gpu"}
+    numbers = {"v": 20.0, "t": newest}
+    found = [{"metric": labels | {"_": kind}, "value": [at, str(number)]} for kind, number in numbers.items()]
+    prepared = engine.ticker.prepare(policy, Due.ACTION, {"arrival_rate": group(found, "pool", rates)})
+    return dict(zip(ROW, prepared.samples, strict=True))
+
+
+async def test_an_operator_that_starts_while_samples_stop_lowers_nothing(engine, policy_body):
+    policy, rates = engine.registry.put(policy_body()), Rates(15.0)
+    engine.cache.put_deployment(GPUS)
+    limit = policy.spec.metrics.max_age_seconds
+    ages = (1.0, limit / 2, limit - 1.0)
+    rows = [row_of(engine, policy, rates, at=1000.0 + age, newest=1000.0) for age in ages]
+    assert [row["paused_scale_down"] for row in rows] == [True] * 3
+    assert {row["arrival_rate"] for row in rows} == {20.0}
+    assert not any(row["paused"] for row in rows)
+    assert not row_of(engine, policy, rates, at=1016.0, newest=1015.0)["paused_scale_down"]
+
+
+async def test_while_a_target_rolls_out_nothing_is_scaled_down(engine, policy_body):
+    policy, rates = engine.registry.put(policy_body()), Rates(15.0)
+    engine.cache.put_deployment(GPUS)
+    row_of(engine, policy, rates, at=1000.0, newest=1000.0)
+    progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}
+    engine.cache.put_deployment(GPUS | {"status": {"replicas": 2, "updatedReplicas": 1, "conditions": [progress]}})
+    assert row_of(engine, policy, rates, at=1015.0, newest=1015.0)["paused_scale_down"]
+    engine.cache.put_deployment(GPUS)
+    assert not row_of(engine, policy, rates, at=1030.0, newest=1030.0)["paused_scale_down"]
 
 
 async def test_a_quiet_policy_is_not_judged_again_until_something_changes(engine, api_server, policy_body):

@@ -5,6 +5,7 @@ import pytest
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.measure import (
+    may_lower,
     measure,
     missing_signals,
     nothing_measured,
@@ -13,7 +14,7 @@ from rlscaler_operator.sensing.measure import (
     samples_row,
     shown_latency,
 )
-from rlscaler_operator.sensing.queries import Subject, batch, own_name
+from rlscaler_operator.sensing.queries import Subject, Window, batch, own_name
 from rlscaler_operator.sensing.results import NOTHING, Reading
 
 SUBJECT = Subject("ns", "chat", ("chat-gpu", "chat-cpu"))
@@ -50,12 +51,28 @@ def test_samples_carry_values_and_ages():
     assert samples.spec_replicas.tolist() == [[2, 3]]
 
 
-@pytest.mark.parametrize("rolling", [True, False])
-def test_a_rollout_holds_scaling_down_and_nothing_else(rolling):
-    samples = samples_of(
-        [samples_row(measure(answers(), SUBJECT, (2, 2)), 0.0, 100.0, (2, 2), (2, 2), {}, rolling=rolling)]
-    )
-    assert (bool(samples.paused_scale_down[0]), bool(samples.paused[0])) == (rolling, False)
+@pytest.mark.parametrize("lower", [True, False])
+def test_scaling_down_is_held_and_nothing_else(lower):
+    readings = measure(answers(), SUBJECT, (2, 2))
+    samples = samples_of([samples_row(readings, 0.0, 100.0, (2, 2), (2, 2), {}, may_lower=lower)])
+    assert (bool(samples.paused_scale_down[0]), bool(samples.paused[0])) == (not lower, False)
+
+
+LATE = {"may_lower": False}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, True),
+        ({"arrival_rate": {SERVICE: Reading(20.0, 2.0, **LATE)}}, False),
+        ({"arrival_rate": {SERVICE: Reading(20.0, 61.0, **LATE)}}, True),
+        ({"p95_ms": {SERVICE: Reading(300.0, 2.0, **LATE)}}, False),
+        ({"cpu_usage": {GPU: Reading(0.5, 3.0), CPU: Reading(1.5, 3.0, **LATE)}}, False),
+    ],
+)
+def test_one_rate_whose_samples_may_have_stopped_is_enough_not_to_lower(changed, expected):
+    assert may_lower(measure(answers(**changed), SUBJECT, (2, 2)), 60) == expected
 
 
 def test_nothing_is_missing_where_all_is_known():
@@ -64,7 +81,9 @@ def test_nothing_is_missing_where_all_is_known():
 
 def test_an_unreachable_prometheus_misses_everything_required():
     error = MetricsError("refused")
-    readings = measure(dict.fromkeys((q.name for q in batch([SUBJECT], 10, 10)), error), SUBJECT, (2, 2))
+    readings = measure(
+        dict.fromkeys((q.name for q in batch([SUBJECT], Window(10, 2), Window(10, 2))), error), SUBJECT, (2, 2)
+    )
     assert missing(readings) == [
         (signal, "PrometheusUnreachable")
         for signal in ("arrival_rate", "p95_latency", "gpu_utilization", "cpu_utilization")

@@ -73,6 +73,15 @@ async def test_answers_are_grouped(server, prometheus):
     assert answers["a"]["ns", "chat"].age_seconds == 2.0
 
 
+async def test_a_rate_is_remembered_from_one_tick_to_the_next(server, prometheus):
+    queries = [Query("a", "service", "rate(x[10s])", scrape_seconds=2.0), Query("b", "service", "y")]
+    for at, taken in (("30", "97"), ("30", "99"), ("7", "99")):
+        server.answer(series(at), series(taken, "t"))
+        answers = await prometheus.ask(queries)
+    assert [answers[name]["ns", "chat"].value for name in ("a", "b")] == [30.0, 7.0]
+    assert answers["a"]["ns", "chat"].may_lower
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
     [(500, {"error": "boom"}), (200, "<html>"), (200, {"data": {"result": [1, 2]}}), (200, {"data": {"result": "x"}})],

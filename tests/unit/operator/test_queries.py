@@ -1,15 +1,17 @@
-from rlscaler_operator.sensing.queries import MATCHED_NAMES, Subject, batch, own_name
+from rlscaler_operator.sensing.queries import MATCHED_NAMES, Subject, Window, batch, own_name
+
+SHORT, LONG = Window(10, 2.0), Window(60, 15.0)
 
 
 def by_name(subjects):
-    return {query.name: query.promql for query in batch(subjects, 10, 60)}
+    return {query.name: query.promql for query in batch(subjects, SHORT, LONG)}
 
 
 def test_the_number_of_queries_does_not_grow_with_the_policies():
     one = [Subject("ns", "chat", ("chat-gpu", "chat-cpu"))]
     many = [Subject(f"ns-{i}", f"s-{i}", (f"g-{i}", f"c-{i}")) for i in range(1000)]
-    assert len(batch(one, 10, 10)) == len(batch(many, 10, 10))
-    assert max(len(query.promql) for query in batch(many, 10, 10)) < 2_000
+    assert len(batch(one, SHORT, SHORT)) == len(batch(many, SHORT, SHORT))
+    assert max(len(query.promql) for query in batch(many, SHORT, SHORT)) < 2_000
 
 
 def test_load_is_what_arrives_told_apart_by_pool():
@@ -86,4 +88,4 @@ def test_what_was_answered_is_asked_only_where_capacity_is_learned():
 
 
 def test_nobody_asks_nothing():
-    assert batch([], 10, 10) == []
+    assert batch([], SHORT, SHORT) == []
