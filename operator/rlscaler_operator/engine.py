@@ -41,6 +41,9 @@ IDLE_SECONDS = 1.0
 SHORTEST_SECONDS = 0.005
 """Shortest sleep where nothing wakes the loop."""
 
+CROWDED_SECONDS = 5.0
+"""How often policies are looked at, at least, while a crowd of scale writes waits."""
+
 STOP_SECONDS = 2.0
 
 
@@ -53,8 +56,9 @@ class Engine:
         """`turned` is called each time that the loop comes round."""
         self.settings, self.shards, self._turned = settings, shards, turned
         self.cache, self.registry, self.metrics = WatchCache(), Registry(), Metrics()
-        lanes = Lanes(settings.write_concurrency)
+        self._lanes = lanes = Lanes(settings.write_concurrency)
         kube.on_back_off = lanes.back_off
+        self._launched_at = -math.inf
         self.events = Events(kube, lanes, settings.identity)
         publisher = Publisher(
             kube, shards, lanes, settings, self.registry, self.events, self.metrics, self.forget, self._launch
@@ -69,6 +73,7 @@ class Engine:
         self.ticker = Ticker(
             settings,
             shards,
+            lanes,
             self.cache,
             self.registry,
             self.metrics,
@@ -162,6 +167,8 @@ class Engine:
         soon = now + self.settings.gather_seconds
         due: list[tuple[Policy, Access, Schedule, Due]] = []
         decided, evenly = 0, 0.0
+        # What would be decided now could not be written before those that wait.
+        crowded = self._lanes.crowded and now < self._launched_at + CROWDED_SECONDS
         for policy in self.registry:
             if self.shards.shard(policy.key) not in self._acting:
                 continue
@@ -178,13 +185,15 @@ class Engine:
             elif policy.schedule is not None and policy.schedule.next() > soon:
                 soonest = min(soonest, policy.schedule.next())
             elif (what := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:
-                access = self._access(policy)
-                if access is None or self._actors.pending(policy):
+                access = None if crowded else self._access(policy)
+                if access is None or self._actors.pending(policy) or self.ticker.sources.busy(access):
                     soonest = now
                     continue
                 self.metrics.late(now - policy.schedule.next())
                 due.append((policy, access, policy.schedule, what))
         self.metrics.decided.set(decided)
+        if due:
+            self._launched_at = now
         groups: dict[Access, list[Item]] = defaultdict(list)
         now_due = spread([(schedule, what) for *_, schedule, what in due], evenly)
         for (policy, access, *_), what in zip(due, now_due, strict=True):

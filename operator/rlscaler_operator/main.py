@@ -17,6 +17,7 @@ from rlscaler_operator.context import Context, running
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.kube import connection
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.watching import NoDifferences, NoProgress
 
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
@@ -51,6 +52,8 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.networking.error_backoffs = BACKOFF_SECONDS
     settings.scanning.disabled = True
     settings.posting.enabled = False
+    settings.persistence.diffbase_storage = NoDifferences()
+    settings.persistence.progress_storage = NoProgress()
     settings.process.ultimate_exiting_timeout = 30
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -15,6 +16,7 @@ from rlscaler_operator.api import Status
 from rlscaler_operator.decisions import Entry, Kind, Outcome, Tables, decide_all, fresh_state, with_stack
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.judge import Judge
+from rlscaler_operator.lanes import Lanes
 from rlscaler_operator.policies import Policy, Registry
 from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.metrics import Metrics
@@ -79,6 +81,7 @@ class Ticker:
         self,
         settings: Settings,
         shards: Shards,
+        lanes: Lanes,
         cache: WatchCache,
         registry: Registry,
         metrics: Metrics,
@@ -88,7 +91,8 @@ class Ticker:
         reporter: Reporter,
         launch: Launch,
     ) -> None:
-        self._settings, self._shards, self._cache, self._registry = settings, shards, cache, registry
+        self._settings, self._shards, self._lanes = settings, shards, lanes
+        self._cache, self._registry = cache, registry
         self._metrics, self._actors, self._judge = metrics, actors, judge
         self._actuator, self._reporter, self._launch = actuator, reporter, launch
         self.sources = Sources(settings.prometheus_timeout_seconds)
@@ -130,15 +134,23 @@ class Ticker:
         decided = [(policy, entry) for policy, entry, _ in work if entry is not None]
         began = time.monotonic()
         with self._metrics.stage("decide"):
-            outcomes = iter(decide_all([entry for _, entry in decided], tables=self._tables))
+            outcomes = decide_all([entry for _, entry in decided], tables=self._tables)
         seconds = {"sense": asked, "decide": time.monotonic() - began}
         await asyncio.sleep(0)
         with self._metrics.stage("compare"):
             self._compare(access, decided)
         await asyncio.sleep(0)
-        launched = 0
-        for policy, entry, failure in work:
-            outcome = None if entry is None else next(outcomes)
+        of = dict(zip((id(entry) for _, entry in decided), outcomes, strict=True))
+        moving = any(outcome.moves for outcome in outcomes)
+        with self._lanes.hold_reports() if moving else contextlib.nullcontext():
+            await self._launch_all([(policy, of.get(id(entry)), error) for policy, entry, error in work], seconds)
+
+    async def _launch_all(
+        self, work: list[tuple[Policy, Outcome | None, Exception | None]], seconds: dict[str, float]
+    ) -> None:
+        """Judge, apply and report where anything is new."""
+        breath, launched = _Breath(), 0
+        for policy, outcome, error in work:
             if outcome is not None:
                 outcome.seconds = seconds
                 if self._settled(policy, outcome):
@@ -146,7 +158,7 @@ class Ticker:
                     self._reporter.measure_again(policy, outcome)
                     await breath.take()
                     continue
-            self._launch([policy], self.finish(policy, outcome, failure))
+            self._launch([policy], self.finish(policy, outcome, error))
             launched += 1
             if launched % LAUNCHED == 0:
                 await asyncio.sleep(0)

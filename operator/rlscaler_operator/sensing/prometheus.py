@@ -31,6 +31,9 @@ Answers = dict[str, Answer]
 IDLE_SECONDS = 900.0
 """A client that was not asked for so long is closed: its policy is gone or its credential was replaced."""
 
+BUSY_SECONDS = 2.0
+"""Longer than a healthy one takes for a thousand policies. Behind a slow one nobody waits to be counted as blind."""
+
 _STATUS = re.compile(r"HTTP Status Code (\d+)")
 
 
@@ -68,7 +71,7 @@ class Prometheus:
             session.mount(self._client.url, _Certified(access.certificates, retry))
         self._timeout_seconds = timeout_seconds
         self._rates: dict[str, Rates] = {}
-        self._lock = asyncio.Lock()
+        self._lock, self._asked_at = asyncio.Lock(), float("-inf")
         # Its own: a few that hang would fill the pool that all share.
         self._thread = ThreadPoolExecutor(1, "prometheus")
 
@@ -89,10 +92,16 @@ class Prometheus:
                 await self._lock.acquire()
         except TimeoutError:
             return late
+        self._asked_at = time.monotonic()
         thread = asyncio.get_running_loop().run_in_executor(self._thread, self._ask_all, queries)
         thread.add_done_callback(lambda _: self._lock.release())
         done, _ = await asyncio.wait({thread}, timeout=deadline)
         return thread.result() if done else late
+
+    @property
+    def busy(self) -> bool:
+        """Does it answer a batch that was asked a moment ago? Whoever falls due meanwhile shares the next one."""
+        return self._lock.locked() and time.monotonic() - self._asked_at < BUSY_SECONDS
 
     async def instant(self, promql: str) -> list[dict[str, Any]]:
         """The series of one query as Prometheus gives them. Raises MetricsError."""
@@ -172,6 +181,11 @@ class Sources:
                 self._complaints.add(text)
                 log.error("%s", text, exc_info=error)
             return dict.fromkeys((query.name for query in queries), MetricsError(text))
+
+    def busy(self, access: Access) -> bool:
+        """Would a batch have to wait for another's answers?"""
+        client = self._clients.get(access)
+        return client is not None and client.busy
 
     async def instant(self, access: Access, promql: str) -> list[dict[str, Any]]:
         """The series of one query, asked of a Prometheus that `ask` knows already. Raises MetricsError."""

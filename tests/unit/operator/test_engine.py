@@ -1,14 +1,16 @@
 """The loop without a cluster: what it waits for, and who waits for whom."""
 
 import asyncio
+import contextlib
 import math
 import time
 
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.engine import IDLE_SECONDS, Engine
+from rlscaler_operator.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
 from rlscaler_operator.kube import Kube
+from rlscaler_operator.lanes import CROWD, Lane
 from rlscaler_operator.schedule import Due, Schedule
 from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.newest import Rates
@@ -36,6 +38,46 @@ async def test_a_deposed_leader_does_not_spin_on_what_was_due(engine, policy_bod
     policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(engine._sleep(), IDLE_SECONDS / 5)
+
+
+async def test_a_crowd_of_scale_writes_slows_sensing_down_and_never_stops_it(engine, policy_body):
+    """What would be decided meanwhile could not be written."""
+    policy = engine.registry.put(policy_body())
+    engine._acting = {0: 1}
+    async with contextlib.AsyncExitStack() as places:
+        for _ in range(engine.settings.write_concurrency):
+            await places.enter_async_context(engine._lanes.enter(Lane.SCALE))
+        crowd = [
+            asyncio.create_task(engine._lanes.enter(Lane.SCALE).__aenter__())
+            for _ in range(engine.settings.write_concurrency * CROWD + 1)
+        ]
+        await asyncio.sleep(0)
+        assert engine._lanes.crowded
+        policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
+        engine._launched_at = time.monotonic()
+        engine._launch_due()
+        assert not policy.busy
+        engine._launched_at -= CROWDED_SECONDS
+        engine._launch_due()
+        assert policy.busy
+        for task in crowd:
+            task.cancel()
+        await asyncio.gather(*crowd, return_exceptions=True)
+    await until(lambda: not policy.busy and not policy.saying)
+
+
+async def test_what_falls_due_while_prometheus_answers_shares_the_next_batch(engine, policy_body, monkeypatch):
+    policy = engine.registry.put(policy_body())
+    engine._acting = {0: 1}
+    busy = [True]
+    monkeypatch.setattr(engine.ticker.sources, "busy", lambda access: busy[0])
+    policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
+    engine._launch_due()
+    assert not policy.busy
+    busy[0] = False
+    engine._launch_due()
+    assert policy.busy
+    await until(lambda: not policy.busy and not policy.saying)
 
 
 async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_server, policy_body):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rlscaler_operator.lanes import LONGEST_PAUSE_SECONDS, Lane, Lanes
+from rlscaler_operator.lanes import CROWD, LONGEST_PAUSE_SECONDS, Lane, Lanes
 
 
 async def _settle():
@@ -77,3 +77,45 @@ async def test_nothing_is_sent_while_the_server_asks_for_a_pause():
         pass
     lanes.back_off(1e6)
     assert lanes._until == now[0] + LONGEST_PAUSE_SECONDS
+
+
+async def test_reports_are_held_while_scale_writes_are_about_to_be_asked_for():
+    lanes, done = Lanes(2), []
+
+    async def work(lane, name):
+        async with lanes.enter(lane):
+            done.append(name)
+
+    with lanes.hold_reports():
+        tasks = [asyncio.create_task(work(Lane.REPORT, "status"))]
+        await _settle()
+        tasks.append(asyncio.create_task(work(Lane.SCALE, "a")))
+        await _settle()
+        with lanes.hold_reports():
+            tasks.append(asyncio.create_task(work(Lane.SCALE, "b")))
+            await _settle()
+        assert done == ["a", "b"]
+    await asyncio.gather(*tasks)
+    assert done == ["a", "b", "status"]
+
+
+async def test_a_crowd_is_many_scale_writes_that_wait_and_ends_with_them():
+    lanes, gate = Lanes(2), asyncio.Event()
+
+    async def work(lane):
+        async with lanes.enter(lane):
+            await gate.wait()
+
+    tasks = [asyncio.create_task(work(Lane.SCALE)) for _ in range(2 + 2 * CROWD)]
+    tasks += [asyncio.create_task(work(Lane.REPORT)) for _ in range(100)]
+    await _settle()
+    assert not lanes.crowded
+    late = asyncio.create_task(work(Lane.SCALE))
+    await _settle()
+    assert lanes.crowded
+    late.cancel()
+    await _settle()
+    assert not lanes.crowded
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert not lanes.crowded

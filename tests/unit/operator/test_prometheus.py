@@ -124,6 +124,21 @@ async def test_overlapping_batches_wait_for_one_another(server, prometheus):
         assert answers["b"]["ns", "chat"].value == 3.0
 
 
+async def test_it_is_busy_while_it_answers_a_batch_and_never_for_long(server, prometheus, monkeypatch):
+    server.answer(series())
+    server.hold.clear()
+    assert not prometheus.busy
+    batch = asyncio.create_task(prometheus.ask(QUERIES))
+    async with asyncio.timeout(2):
+        while not server.asked:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert prometheus.busy
+    monkeypatch.setattr("rlscaler_operator.sensing.prometheus.BUSY_SECONDS", 0.0)
+    assert not prometheus.busy
+    server.hold.set()
+    await batch
+
+
 async def test_nobody_there_has_a_message_without_addresses_in_memory():
     client = Prometheus(Access("http://127.0.0.1:9"), timeout_seconds=0.5)
     answers = await client.ask(QUERIES)
