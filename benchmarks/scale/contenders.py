@@ -124,6 +124,19 @@ class Operator(Contender):
         return buckets
 
 
+class Bare(Contender):
+    """No autoscaler: what this machine can patch at most."""
+
+    def prepare(self, stage: Stage) -> None:
+        """There is nothing to define."""
+
+    def adopt(self, stage: Stage) -> None:
+        pki = stage.layout.pki
+        files = [str(file) for file in (pki.ca_cert, pki.admin_cert, pki.admin_key)]
+        metrics = f"http://{stage.load.address}/metrics"
+        stage.run("bare", [sys.executable, "-m", "benchmarks.scale.bare", stage.layout.server, metrics, *files])
+
+
 class Hpa(Contender):
     """The HorizontalPodAutoscaler on CPU, with upstream's settings."""
 
@@ -167,6 +180,7 @@ def _autoscalers_active(stage: Stage) -> int:
 def contenders() -> dict[str, Contender]:
     """All by name, in the order of the table."""
     return {
+        "bare": Bare("patch loop, no autoscaler"),
         "rlscaler": Operator("rlscaler, senseSeconds 1", 1),
         "rlscaler-sense5": Operator("rlscaler, senseSeconds 5 (default)", 5),
         "hpa": Hpa("HPA, CPU"),
