@@ -2,8 +2,8 @@
 
     python -m benchmarks.scale.bare SERVER METRICS CA CERTIFICATE KEY
 
-No decision, no status, no watch: eight requests at a time, as many as the operator sends. The autoscalers' times are to
-be read beside its own.
+No decision, no status, no watch: sixteen requests at a time, as many as the operator sends. The autoscalers' times are
+to be read beside its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import requests
 from benchmarks.scale.load import HIGH, LOW
 from benchmarks.scale.objects import APPS, MOST, START
 
-REQUESTS_AT_ONCE = 8
+REQUESTS_AT_ONCE = 16
 POLL_SECONDS = 1.0
 PATCH = [
     {"op": "test", "path": "/spec/replicas", "value": START},

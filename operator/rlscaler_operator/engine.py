@@ -164,11 +164,12 @@ class Engine:
     def _launch_due(self) -> float:
         """Start what is due. When the next of those that wait is due, on the monotonic clock; inf = none waits."""
         now, soonest = time.monotonic(), math.inf
+        if self._lanes.crowded and now < self._launched_at + CROWDED_SECONDS:
+            # What would be decided now could not be written before those that wait.
+            return self._launched_at + CROWDED_SECONDS
         soon = now + self.settings.gather_seconds
         due: list[tuple[Policy, Access, Schedule, Due]] = []
         decided, evenly = 0, 0.0
-        # What would be decided now could not be written before those that wait.
-        crowded = self._lanes.crowded and now < self._launched_at + CROWDED_SECONDS
         for policy in self.registry:
             if self.shards.shard(policy.key) not in self._acting:
                 continue
@@ -185,7 +186,7 @@ class Engine:
             elif policy.schedule is not None and policy.schedule.next() > soon:
                 soonest = min(soonest, policy.schedule.next())
             elif (what := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:
-                access = None if crowded else self._access(policy)
+                access = self._access(policy)
                 if access is None or self._actors.pending(policy) or self.ticker.sources.busy(access):
                     soonest = now
                     continue

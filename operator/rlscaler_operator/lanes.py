@@ -18,8 +18,8 @@ LONGEST_PAUSE_SECONDS = 10.0
 """However long the API server asks to wait: by then the next tick has decided anew."""
 
 
-CROWD = 8
-"""Scale writes that wait for each place before there is a crowd: half a second of work for a healthy API server."""
+CROWD = 4
+"""Scale writes that wait for each place before there is a crowd: half a second of work, or more."""
 
 
 class Lane(IntEnum):

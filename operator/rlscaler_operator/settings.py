@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     write_timeout_seconds: float = Field(default=5.0, gt=0)
     """Longest wait for one write to the API server; shorter when the lease runs out before."""
 
-    write_concurrency: int = Field(default=8, ge=1, le=256)
+    write_concurrency: int = Field(default=16, ge=1, le=256)
     """Requests under way at the same time. Replicas go before statuses and Events."""
 
     pod_deletion_cost: bool = False

@@ -57,7 +57,7 @@ def test_settings_are_what_the_values_say(helm, monkeypatch):
     assert (settings.audit_max_bytes, settings.audit_files) == (64 * 2**20, 9)
     assert (settings.metrics_host, settings.metrics_port) == ("0.0.0.0", 8080)
     assert (str(settings.policy_dir), str(settings.external_scaler_tls_dir)) == ("/policies", "/scaler-tls")
-    assert (settings.external_scaler_port, settings.write_concurrency) == (9666, 16)
+    assert (settings.external_scaler_port, settings.write_concurrency) == (9666, 32)
 
 
 def test_audit_log_on_standard_output(helm, tmp_path):
