@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import requests
 from benchmarks.scale.load import NAMESPACE
@@ -27,30 +28,41 @@ class Watch:
         if early:
             raise RuntimeError(f"{len(early)} Deployments have grown before the step, {early[0]} among them")
         self._version = listed["metadata"]["resourceVersion"]
-        self._stream = session.get(
-            f"{server}{PATH}",
-            params={"watch": "1", "resourceVersion": self._version, "timeoutSeconds": 3600},
-            stream=True,
-            timeout=(10, None),
-        )
-        self._stream.raise_for_status()
+        self._closed, self._stream = False, self._open()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
 
+    def _open(self) -> requests.Response:
+        """A stream of what came after the last event that was seen."""
+        stream = self._session.get(
+            f"{self._server}{PATH}",
+            params={"watch": "1", "resourceVersion": self._version, "timeoutSeconds": "3600"},
+            stream=True,
+            timeout=(10, None),
+        )
+        stream.raise_for_status()
+        return stream
+
     def _follow(self) -> None:
+        """The API server ends the stream of a watcher that falls behind: go on from the last event then."""
         try:
-            for line in self._stream.iter_lines(chunk_size=None):
-                seen = time.monotonic()
-                if not line:
-                    continue
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    raise RuntimeError(event["object"].get("message", "the watch failed"))
-                body = event["object"]
-                if body["spec"].get("replicas", 1) > self._start:
-                    self.grown.setdefault(body["metadata"]["name"], seen)
+            while True:
+                for line in self._stream.iter_lines(chunk_size=None):
+                    if line:
+                        self._take(json.loads(line), time.monotonic())
+                if self._closed:
+                    return
+                self._stream = self._open()
         except Exception as error:
             self._failure = error
+
+    def _take(self, event: dict[str, Any], seen: float) -> None:
+        if event["type"] == "ERROR":
+            raise RuntimeError(event["object"].get("message", "the watch failed"))
+        body = event["object"]
+        self._version = body["metadata"]["resourceVersion"]
+        if body["spec"].get("replicas", 1) > self._start:
+            self.grown.setdefault(body["metadata"]["name"], seen)
 
     def wait(self, enough: Callable[[], bool], seconds: float) -> bool:
         """Until `enough`, or False after `seconds`. Raises what ended the watch."""
@@ -65,5 +77,5 @@ class Watch:
         return False
 
     def close(self) -> None:
-        self._failure = None
+        self._closed, self._failure = True, None
         self._session.close()
