@@ -45,10 +45,7 @@ class Contender(ABC):
 
     @abstractmethod
     def waiting_for(self, recorder: Recorder) -> str:
-        """What is still missing before the load may begin; empty = nothing.
-
-        The policy has decided at least once before the load begins, and both HPAs have their metrics.
-        """
+        """What is still missing before the load may begin; empty = nothing."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -91,14 +88,7 @@ class Policy(Contender):
         ]
 
     def waiting_for(self, recorder: Recorder) -> str:
-        if self._settings.mode == "Off":
-            return ""
-        ready = recorder.conditions.get("Ready")
-        if ready is None:
-            return "the operator's first report"
-        if ready.status != "True":
-            return f"the policy to be Ready: {ready.message}"
-        return "" if recorder.last_action else "the first decision"
+        return "" if self._settings.mode == "Off" else policy_lacks(recorder)
 
     def stop(self) -> None:
         if self._target:
@@ -122,13 +112,7 @@ class Autoscalers(Contender):
         self._kube.apply(manifests.autoscalers(self._settings))
 
     def waiting_for(self, recorder: Recorder) -> str:
-        for pool in self._settings.pools:
-            status = recorder.autoscalers.get(pool.name, {})
-            active = recorder.conditions.get(f"{pool.name} ScalingActive")
-            if active is None or active.status != "True" or not any(status.get("currentMetrics") or []):
-                why = active.message if active else "no report yet"
-                return f"metrics of the HorizontalPodAutoscaler {pool.deployment}: {why}"
-        return ""
+        return autoscalers_lack(recorder, self._settings)
 
     def stop(self) -> None:
         for autoscaler in manifests.autoscalers(self._settings):
@@ -141,6 +125,27 @@ def make_contender(
     if settings.contender == "hpa":
         return Autoscalers(settings, kube)
     return Policy(settings, kube, cluster, supervisor, results)
+
+
+def policy_lacks(recorder: Recorder) -> str:
+    """What is missing until the policy is Ready and has decided once; empty = nothing."""
+    ready = recorder.conditions.get("Ready")
+    if ready is None:
+        return "the operator's first report"
+    if ready.status != "True":
+        return f"the policy to be Ready: {ready.message}"
+    return "" if recorder.last_action else "the first decision"
+
+
+def autoscalers_lack(recorder: Recorder, settings: Settings) -> str:
+    """What is missing until both HorizontalPodAutoscalers have their metrics; empty = nothing."""
+    for pool in settings.pools:
+        status = recorder.autoscalers.get(pool.name, {})
+        active = recorder.conditions.get(f"{pool.name} ScalingActive")
+        if active is None or active.status != "True" or not any(status.get("currentMetrics") or []):
+            why = active.message if active else "no report yet"
+            return f"metrics of the HorizontalPodAutoscaler {pool.deployment}: {why}"
+    return ""
 
 
 def crd() -> Json:

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlscaler_devcluster import api
 from rlscaler_devcluster.prometheus import SCRAPE_INTERVAL_SECONDS
 
 from .exceptions import DemoError
@@ -53,13 +52,11 @@ def stage(
         journal = Journal(settings.cluster_name)
         stack.callback(journal.discard)
         stack.enter_context(journal)
-        end_processes(journal.leftover_processes(), GRACE_SECONDS)
-        if journal.leftover_cluster:
-            api.down(settings.cluster_name)
+        journal.clean_up(GRACE_SECONDS, say)
         journal.begin(own_cluster=True)
         stack.callback(journal.end)
         supervisor = Supervisor(logs, journal.mark)
-        cluster = stack.enter_context(Cluster(settings))
+        cluster = stack.enter_context(Cluster.up(settings))
         stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
         stack.callback(supervisor.stop_all)
         cluster.create_workload()

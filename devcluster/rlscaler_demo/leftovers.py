@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +16,7 @@ from typing import Any, Self
 import psutil
 from filelock import FileLock, Timeout
 
+from rlscaler_devcluster import api
 from rlscaler_devcluster.paths import cache_root
 
 from .exceptions import DemoError
@@ -65,6 +67,16 @@ class Journal:
     def leftover_cluster(self) -> bool:
         """Had a demo that was killed a cluster of its own, which it would have taken down?"""
         return bool(self._read().get("cluster"))
+
+    def clean_up(self, grace_seconds: float, say: Callable[[str], None]) -> None:
+        """End the processes of a demo that was killed, as `end_processes` does, and take down its cluster."""
+        remains = self.leftover_processes()
+        if remains:
+            say(f"ending {len(remains)} processes of a demo that was killed")
+            end_processes(remains, grace_seconds)
+        if self.leftover_cluster:
+            say("removing the cluster of a demo that was killed")
+            api.down(self._name)
 
     def begin(self, own_cluster: bool) -> None:
         """From now on a killed demo leaves its journal behind."""

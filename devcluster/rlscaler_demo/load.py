@@ -44,10 +44,7 @@ class Load:
 
     def start(self, supervisor: Supervisor, url: str) -> tuple[Child, float]:
         """Start Locust and wait for its first moment: the process, and Unix seconds of t = 0."""
-        with_offered = CsvWriter(self._data / "offered.csv", OFFERED_COLUMNS)
-        for second, rate in enumerate(self.rate):
-            with_offered.row(second, f"{rate:.4f}")
-        with_offered.close()
+        write_offered(self.rate, self._data)
         run = LoadRun(url, self._data, True, self._options)
         child = supervisor.start("locust", run.command(), run.environment())
         started = Path(str(self._options["started"]))
@@ -71,3 +68,11 @@ def offered(options: dict[str, object]) -> Float:
         return LoadSettings(**options).rate()  # type: ignore[arg-type]
     except (ValueError, OSError) as error:
         raise DemoError(f"the pattern {options['pattern']} cannot be made: {error}") from error
+
+
+def write_offered(rate: Float, data: Path) -> None:
+    """`offered.csv` of `offered`."""
+    table = CsvWriter(data / "offered.csv", OFFERED_COLUMNS)
+    for second, requests_per_second in enumerate(rate):
+        table.row(second, f"{requests_per_second:.4f}")
+    table.close()

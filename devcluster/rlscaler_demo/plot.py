@@ -1,6 +1,6 @@
 """The picture of one run: load, latency against the SLO, replicas of both pools, placement.
 
-Colours are Okabe and Ito's, which stay apart for colour-blind readers; ready and desired also differ in form.
+Ready and desired differ in form as well as in colour.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlscaler_devcluster import look
+from rlscaler_devcluster.look import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, RED, SKY
+
 from .records import Float
 from .timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, MUTED, GRID = "#1f2933", "#616e7c", "#e4e7eb"
-BLUE, SKY, ORANGE, GREEN, RED, LATE, PURPLE = (
-    "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#D55E00", "#F2B391", "#CC79A7",
-)  # fmt: skip
+LATE = "#F2B391"
 POOL_COLOURS = {"gpu": BLUE, "cpu": ORANGE}
 PLACEMENT_LABELS = ("prefer GPU", "balanced", "prefer CPU")
 SMOOTHING_SECONDS = 5
@@ -29,22 +29,11 @@ LATENCY_TICKS_MS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 NARROWEST_LABEL = 0.085
 """Stretches of one placement shorter than this share of the run carry no label."""
 
-STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
+STYLE = look.STYLE | {
     "font.size": 10,
-    "text.color": INK,
     "axes.labelcolor": INK,
-    "axes.edgecolor": MUTED,
     "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": GRID,
     "grid.linewidth": 0.8,
-    "axes.axisbelow": True,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "legend.frameon": False,
     "legend.fontsize": 9,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",

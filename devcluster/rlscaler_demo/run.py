@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.metadata import version
 from typing import Any
 
-from rlscaler_devcluster import api
-
 from .contenders import Contender, make_contender
+from .describe import describe
 from .exceptions import DemoError
 from .interrupts import interruptible
 from .leftovers import Journal, end_processes
 from .load import Load
 from .processes import GRACE_SECONDS, Supervisor
 from .recorder import Recorder
-from .records import Run
 from .results import ResultFolder
-from .screen import Screen, Snapshot
+from .screen import Screen, snapshot
 from .settings import Settings
 from .stage import Cluster, Service
 from .tails import LiveLoad, Tail
@@ -44,13 +39,13 @@ class Demo:
         with ExitStack() as stack:
             journal = stack.enter_context(Journal(self._settings.cluster_name))
             stack.enter_context(interruptible(lambda: self._screen.step("still stopping; one moment")))
-            self._clean_up_after_a_killed_demo(journal)
+            journal.clean_up(GRACE_SECONDS, self._screen.step)
             self._results.prepare()
             load = Load(self._settings, self._results.data)
             journal.begin(own_cluster=True)
             stack.callback(journal.end)
             self._supervisor = Supervisor(self._results.logs, journal.mark)
-            cluster = stack.enter_context(Cluster(self._settings))
+            cluster = stack.enter_context(Cluster.up(self._settings))
             stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
             stack.callback(self._supervisor.stop_all)
             self._play(cluster, load)
@@ -58,15 +53,6 @@ class Demo:
         if warning := load.warning():
             self._screen.step(f"warning: {warning}")
         return summary
-
-    def _clean_up_after_a_killed_demo(self, journal: Journal) -> None:
-        remains = journal.leftover_processes()
-        if remains:
-            self._screen.step(f"ending {len(remains)} processes of a demo that was killed")
-            end_processes(remains, GRACE_SECONDS)
-        if journal.leftover_cluster:
-            self._screen.step("removing the cluster of a demo that was killed")
-            api.down(self._settings.cluster_name)
 
     def _play(self, cluster: Cluster, load: Load) -> None:
         settings, screen, supervisor = self._settings, self._screen, self._supervisor
@@ -94,51 +80,18 @@ class Demo:
         settings, supervisor = self._settings, self._supervisor
         self._screen.step(f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, open loop")
         child, started_at = load.start(supervisor, service.url)
-        self._describe(cluster, started_at).write(self._results.data / "run.json")
+        describe(settings, cluster.info.server_version, started_at).write(self._results.data / "run.json")
         live = LiveLoad(Tail(load.requests), settings.slo_ms)
         with self._screen.table():
             while child.running:
                 recorder.read_audit()
-                self._screen.show(self._snapshot(time.time() - started_at, load, live, recorder))
+                self._screen.show(snapshot(settings, time.time() - started_at, load.rate, live, recorder))
                 supervisor.check(apart_from=child)
                 time.sleep(REFRESH_SECONDS)
         if child.process.returncode:
             raise child.failure("ended before the load was over")
         supervisor.finish("locust")
         self._screen.step("the load is over: stopping the contender, the service and the cluster")
-
-    def _snapshot(self, elapsed: float, load: Load, live: LiveLoad, recorder: Recorder) -> Snapshot:
-        second = min(max(int(elapsed), 0), len(load.rate) - 1)
-        last, action, guarded = recorder.last, recorder.last_action, recorder.last_guards
-        recent = guarded is not None and time.time() - guarded.time < self._settings.interval_seconds
-        return Snapshot(
-            elapsed_seconds=elapsed,
-            offered_rps=float(load.rate[second]) if elapsed < len(load.rate) else 0.0,
-            load=live.figures(time.time()),
-            replicas=recorder.replicas,
-            weights=recorder.weights,
-            placement=last.placement if last else "",
-            action=action.action_text if action else recorder.last_change,
-            guards=guarded.guards if guarded and recent else (),
-            conditions=recorder.conditions,
-            problem=recorder.error or "",
-        )
-
-    def _describe(self, cluster: Cluster, started_at: float) -> Run:
-        settings = self._settings
-        return Run(
-            contender=settings.contender,
-            pattern=settings.pattern,
-            seed=settings.seed,
-            duration_s=float(settings.duration_seconds),
-            interval_seconds=float(settings.interval_seconds),
-            slo_ms=settings.slo_ms,
-            started_at=started_at,
-            server_version=cluster.info.server_version,
-            versions=versions(),
-            cost_per_hour={pool.name: pool.cost_per_hour for pool in settings.pools},
-            mode=settings.mode if settings.contender == "rl" else "Auto",
-        )
 
     def _wait(self, missing: Callable[[], str], timeout_seconds: float) -> None:
         """Until nothing is missing; a child that ends is noticed at once. Raises DemoError that names what is."""
@@ -153,13 +106,6 @@ class Demo:
 def _contender_lacks(contender: Contender, recorder: Recorder) -> str:
     recorder.read_audit()
     return recorder.error or contender.waiting_for(recorder)
-
-
-def versions() -> dict[str, str]:
-    """What the figures of a run depend on."""
-    packages = {name: version(name) for name in ("rlscaler", "locust", "kopf", "onnxruntime")}
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
-    return {**packages, "python": platform.python_version(), "machine": machine}
 
 
 def _missing_replicas(settings: Settings, recorder: Recorder) -> str:

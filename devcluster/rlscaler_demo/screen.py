@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from .books import Condition, Replicas
+from .recorder import Recorder
+from .records import Float
 from .settings import POOLS, Settings
-from .tails import LoadFigures
+from .tails import LiveLoad, LoadFigures
 
 LINE_SECONDS = 10.0
 """Distance of the lines, and of the rows that the live table keeps."""
@@ -75,6 +78,28 @@ class Snapshot:
             if name == "Ready" or (condition.status == "True") != (condition.type in GOOD_WHEN_TRUE)
         ]
         return "  ".join(shown)
+
+
+def snapshot(settings: Settings, elapsed_seconds: float, rate: Float, live: LiveLoad, recorder: Recorder) -> Snapshot:
+    """What load and recorder say now. rate: (seconds,) requests/s that are offered, from 0 `elapsed_seconds` on.
+
+    What the shield did is shown for one interval.
+    """
+    now = time.time()
+    last, action, guarded = recorder.last, recorder.last_action, recorder.last_guards
+    recent = guarded is not None and now - guarded.time < settings.interval_seconds
+    return Snapshot(
+        elapsed_seconds=elapsed_seconds,
+        offered_rps=float(rate[int(elapsed_seconds)]) if 0 <= elapsed_seconds < len(rate) else 0.0,
+        load=live.figures(now),
+        replicas=recorder.replicas,
+        weights=recorder.weights,
+        placement=last.placement if last else "",
+        action=action.action_text if action else recorder.last_change,
+        guards=guarded.guards if guarded and recent else (),
+        conditions=recorder.conditions,
+        problem=recorder.error or "",
+    )
 
 
 def _number(value: float, digits: int = 0, unit: str = "") -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from rlscaler_devcluster import api
 from rlscaler_devcluster.api import ClusterInfo
@@ -24,39 +25,33 @@ SERVICE_SECONDS = 90.0
 OWN_NAMESPACES = (NAMESPACE, manifests.OPERATOR_NAMESPACE)
 
 
-class Cluster(AbstractContextManager["Cluster"]):
-    """The demo's own control plane, or the user's cluster; as it was before when the context ends."""
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The demo's own control plane, or the user's cluster."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self.info: ClusterInfo
-        self.kube: Kube
+    info: ClusterInfo
+    kube: Kube
+    _settings: Settings
 
-    def __enter__(self) -> Cluster:
-        settings = self._settings
-        try:
+    @classmethod
+    @contextmanager
+    def up(cls, settings: Settings) -> Iterator[Cluster]:
+        """As it was before when the context ends. Raises DemoError."""
+        with ExitStack() as stack:
             with ConsoleReporter() as progress:
-                self.info = api.up(
+                own = api.started(
                     settings.cluster_name,
-                    settings.kubeconfig,
+                    keep=settings.keep_cluster,
+                    kubeconfig=settings.kubeconfig,
                     progress=progress,
                     adapter=settings.contender == "hpa" and settings.kubeconfig is None,
                 )
-            self.kube = Kube(self.info.kubeconfig)
-            self._clear()
-        except BaseException:
-            self._leave()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._settings.kubeconfig and not self._settings.keep_cluster:
-                self._clear()
-        finally:
-            self._leave()
+                info = stack.enter_context(own)
+            cluster = cls(info, Kube(info.kubeconfig), settings)
+            cluster._clear()
+            if settings.kubeconfig and not settings.keep_cluster:
+                stack.callback(cluster._clear)
+            yield cluster
 
     def create_workload(self) -> None:
         """The Deployments, Services and the route. Raises DemoError where the cluster lacks the Gateway API."""
@@ -70,10 +65,6 @@ class Cluster(AbstractContextManager["Cluster"]):
                 "(https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api), or leave --kubeconfig out"
             ) from error
         self.kube.apply(manifests.workload(self._settings))
-
-    def _leave(self) -> None:
-        if not self._settings.keep_cluster:
-            api.down(self._settings.cluster_name)
 
     def _clear(self) -> None:
         """Delete what an earlier demo created. Raises DemoError for a namespace that is not a demo's."""

@@ -8,7 +8,8 @@ down("mine")
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,16 @@ def down(name: str = DEFAULT_NAME) -> bool:
     with locks.hold(f"cluster-{name}"):
         known = paths.cluster_dir(name).exists()
         return launcher.clean(name) > 0 or known
+
+
+@contextmanager
+def started(name: str, *, keep: bool = False, **options: Any) -> Iterator[ClusterInfo]:
+    """`up` with these options; `down` when the context ends, or when it could not begin. `keep`: without `down`."""
+    try:
+        yield up(name, **options)
+    finally:
+        if not keep:
+            down(name)
 
 
 def status(name: str = DEFAULT_NAME) -> ClusterInfo:

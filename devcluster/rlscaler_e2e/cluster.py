@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from rlscaler_demo.exceptions import DemoError
 from rlscaler_demo.kube import Kube
@@ -23,45 +24,39 @@ PASSING = {"events", "componentstatuses"}
 """Kinds that come and go by themselves; metrics, which are readings and no objects, are left out, too."""
 
 
-class Cluster(AbstractContextManager["Cluster"]):
-    """Up while the context lasts, and gone without trace after it."""
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a run takes place on, and the commands of its user."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self.info: ClusterInfo
-        self.kube: Kube
-        self.commands: Commands
+    info: ClusterInfo
+    kube: Kube
+    commands: Commands
 
-    def __enter__(self) -> Cluster:
-        name = self._settings.cluster_name
-        try:
+    @classmethod
+    @contextmanager
+    def up(cls, settings: Settings) -> Iterator[Cluster]:
+        """Gone without trace when the context ends. Raises DemoError, DevClusterError."""
+        with ExitStack() as stack:
             with ConsoleReporter() as progress:
                 archives = [images.archive(image) for image in IMAGES]
                 for path in archives:
                     if not path.exists():
                         raise DemoError(f"{path} is not there: make images")
-                programs = binaries.provide(PROGRAMS, progress)
-                self.info = api.up(
-                    name, node="real", real_gpus=FAKE_GPUS, gpu_nodes=0, cpu_nodes=0, adapter=True, progress=progress
+                programs = {name: found["path"] for name, found in binaries.provide(PROGRAMS, progress).items()}
+                own = api.started(
+                    settings.cluster_name,
+                    keep=settings.keep_cluster,
+                    node="real",
+                    real_gpus=FAKE_GPUS,
+                    gpu_nodes=0,
+                    cpu_nodes=0,
+                    adapter=True,
+                    progress=progress,
                 )
-                api.load_images(name, *archives)
-            self.kube = Kube(self.info.kubeconfig)
-            paths = {program: found["path"] for program, found in programs.items()}
-            paths["rlscaler"] = str(Path(sys.executable).with_name("rlscaler"))
-            self.commands = Commands(self.info, paths, self._settings.out / "transcript.txt")
-        except BaseException:
-            self._leave()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        if not self._settings.keep_cluster:
-            api.down(self._settings.cluster_name)
+                info = stack.enter_context(own)
+                api.load_images(info.name, *archives)
+            programs["rlscaler"] = str(Path(sys.executable).with_name("rlscaler"))
+            yield cls(info, Kube(info.kubeconfig), Commands(info, programs, settings.out / "transcript.txt"))
 
     def objects(self) -> set[str]:
         """`kind namespace/name` of everything in the cluster, except what comes and goes by itself."""

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rlscaler_demo.exceptions import DemoError
 from rlscaler_demo.kube import Kube, KubeError, wait_until
-from rlscaler_demo.load import offered
-from rlscaler_demo.records import OFFERED_COLUMNS, CsvWriter
+from rlscaler_demo.load import offered, write_offered
 from rlscaler_loadgen.patterns import Float
 
 from .settings import DEMO_NAMESPACE, DEMO_RELEASE
@@ -43,10 +42,7 @@ class ClusterLoad:
 
     def wait(self) -> float:
         """Until the first second of the load: Unix seconds. Raises DemoError."""
-        table = CsvWriter(self._data / "offered.csv", OFFERED_COLUMNS)
-        for second, rate in enumerate(self.rate):
-            table.row(second, f"{rate:.4f}")
-        table.close()
+        write_offered(self.rate, self._data)
         started = self._data / "started.json"
 
         def begun() -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlscaler_demo.plot import BLUE, GREEN, INK, MUTED, ORANGE, RED, STYLE
+from rlscaler_demo.plot import STYLE
 from rlscaler_demo.timeline import Timeline
+from rlscaler_devcluster.look import BLUE, GREEN, INK, MUTED, ORANGE, RED
 
 from .settings import Play
 from .traffic import Stretch

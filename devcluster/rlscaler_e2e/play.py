@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from rlscaler_demo.contenders import autoscalers_lack, policy_lacks
+from rlscaler_demo.describe import describe
 from rlscaler_demo.kube import wait_until
 from rlscaler_demo.recorder import Recorder
-from rlscaler_demo.records import Run
 from rlscaler_demo.results import ResultFolder
-from rlscaler_demo.run import versions
-from rlscaler_demo.screen import Screen, Snapshot
+from rlscaler_demo.screen import Screen, snapshot
 from rlscaler_demo.settings import CPU_POOL, GPU_POOL, HIGH_USERS, LOW_USERS
 from rlscaler_demo.settings import Settings as DemoSettings
 from rlscaler_demo.tails import LiveLoad, Tail
@@ -52,7 +52,7 @@ class Player:
         self._logs.to(results.audit if rl else None)
         with Recorder(self._cluster.kube, demo, results.data, results.audit if rl else None) as recorder:
             try:
-                self._start(play, recorder)
+                self._start(play, demo, recorder)
                 self._drive(play, demo, results, recorder, moment)
             finally:
                 self._stop(play)
@@ -77,11 +77,12 @@ class Player:
             namespace=DEMO_NAMESPACE,
         )
 
-    def _start(self, play: Play, recorder: Recorder) -> None:
+    def _start(self, play: Play, demo: DemoSettings, recorder: Recorder) -> None:
         """Let the contender scale; the policy has decided once before the load begins, both HPAs have their metrics."""
         if play.contender == "hpa":
             self._stage.change_demo("hpa.enabled=true")
-            wait_until(lambda: _autoscaling(recorder), "both HorizontalPodAutoscalers' metrics", CONTENDER_SECONDS)
+            metrics = "both HorizontalPodAutoscalers' metrics"
+            wait_until(lambda: not autoscalers_lack(recorder, demo), metrics, CONTENDER_SECONDS)
             return
         self._stage.apply_policy()
         wait_until(lambda: self._decided(recorder), "the policy's first decision, Ready", CONTENDER_SECONDS)
@@ -89,8 +90,7 @@ class Player:
     def _decided(self, recorder: Recorder) -> bool:
         self._logs.pull()
         recorder.read_audit()
-        ready = recorder.conditions.get("Ready")
-        return ready is not None and ready.status == "True" and recorder.last_action is not None
+        return not policy_lacks(recorder)
 
     def _stop(self, play: Play) -> None:
         if play.contender == "hpa":
@@ -108,7 +108,7 @@ class Player:
         )
         self._stage.change_demo(values)
         started_at = load.wait()
-        self._describe(demo, started_at).write(results.data / "run.json")
+        describe(demo, self._cluster.info.server_version, started_at).write(results.data / "run.json")
         screen, live = Screen(demo), LiveLoad(Tail(load.requests), demo.slo_ms)
         while not load.over:
             load.pull(started_at)
@@ -116,23 +116,9 @@ class Player:
             recorder.read_audit()
             self._count_pods()
             elapsed = time.time() - started_at
-            screen.show(_snapshot(elapsed, load, live, recorder, demo))
+            screen.show(snapshot(demo, elapsed, load.rate, live, recorder))
             moment(elapsed)
             time.sleep(REFRESH_SECONDS)
-
-    def _describe(self, demo: DemoSettings, started_at: float) -> Run:
-        return Run(
-            contender=demo.contender,
-            pattern=demo.pattern,
-            seed=demo.seed,
-            duration_s=float(demo.duration_seconds),
-            interval_seconds=float(demo.interval_seconds),
-            slo_ms=demo.slo_ms,
-            started_at=started_at,
-            server_version=self._cluster.info.server_version,
-            versions=versions(),
-            cost_per_hour={pool.name: pool.cost_per_hour for pool in demo.pools},
-        )
 
     def _count_pods(self) -> None:
         running = [pod for pod in self._stage.pods() if pod["status"].get("phase") == "Running"]
@@ -148,29 +134,3 @@ def _options(demo: DemoSettings) -> dict[str, object]:
         "low": LOW_USERS,
         "peak": HIGH_USERS,
     }
-
-
-def _autoscaling(recorder: Recorder) -> bool:
-    return all(
-        any(recorder.autoscalers.get(pool, {}).get("currentMetrics") or [])
-        and (active := recorder.conditions.get(f"{pool} ScalingActive")) is not None
-        and active.status == "True"
-        for pool in ("gpu", "cpu")
-    )
-
-
-def _snapshot(elapsed: float, load: ClusterLoad, live: LiveLoad, recorder: Recorder, demo: DemoSettings) -> Snapshot:
-    second = min(max(int(elapsed), 0), len(load.rate) - 1)
-    last, action = recorder.last, recorder.last_action
-    return Snapshot(
-        elapsed_seconds=elapsed,
-        offered_rps=float(load.rate[second]) if 0 <= elapsed < len(load.rate) else 0.0,
-        load=live.figures(time.time()),
-        replicas=recorder.replicas,
-        weights=recorder.weights,
-        placement=last.placement if last else "",
-        action=action.action_text if action else recorder.last_change,
-        guards=last.guards if last else (),
-        conditions=recorder.conditions,
-        problem=recorder.error or "",
-    )

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from rlscaler_demo.describe import versions
 from rlscaler_demo.exceptions import DemoError
-from rlscaler_demo.run import versions
 
 from . import host, picture, traffic
 from .cluster import Cluster
@@ -30,7 +30,7 @@ def run(settings: Settings, say: Say) -> dict[str, Any]:
     settings.out.mkdir(parents=True, exist_ok=True)
     (settings.out / "transcript.txt").unlink(missing_ok=True)
     before = host.interfaces()
-    with Cluster(settings) as cluster:
+    with Cluster.up(settings) as cluster:
         namespaces = host.pid_namespaces(cluster.info.processes.values())
         up_seconds = time.monotonic() - begin
         say(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version}, a real node, {up_seconds:.0f} s")

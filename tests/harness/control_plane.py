@@ -21,11 +21,8 @@ from tests.harness.waiting import until
 @contextmanager
 def own_cluster(*suffix: str, **options: Any) -> Iterator[ClusterInfo]:
     """`pytest-PID[-suffix]`, with the options of `api.up`; taken down whatever happens, a start that failed too."""
-    name = "-".join(("pytest", str(os.getpid()), *suffix))
-    try:
-        yield api.up(name, progress=ConsoleReporter(), **options)
-    finally:
-        api.down(name)
+    with api.started("-".join(("pytest", str(os.getpid()), *suffix)), progress=ConsoleReporter(), **options) as started:
+        yield started
 
 
 class ControlPlane:

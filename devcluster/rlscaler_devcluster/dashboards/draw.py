@@ -8,19 +8,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlscaler_devcluster import look
 from rlscaler_devcluster.dashboards.ask import Series, Shown
 from rlscaler_devcluster.dashboards.model import ROW, Dashboard
 from rlscaler_devcluster.exceptions import DevClusterError
+from rlscaler_devcluster.look import BLUE, GREEN, GRID, MUTED, ORANGE, PURPLE, RED, SKY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, MUTED, GRID, BACK = "#1f2933", "#616e7c", "#e4e7eb", "#f4f5f7"
-COLOURS = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D31", "#616e7c", "#AA3377", "#B8A500",
-)  # fmt: skip
-"""Okabe and Ito's, which stay apart for colour-blind readers, and a few more."""
+BACK = "#f4f5f7"
+COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#8C6D31", MUTED, "#AA3377", "#B8A500")
 
 COLUMN_INCHES, CELL_INCHES = 0.75, 0.36
 MARGIN = 0.012
@@ -29,23 +28,7 @@ LONGEST_CELL = 26
 LETTERS_PER_COLUMN = 12.5
 """Of a legend."""
 
-STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "text.color": INK,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "legend.frameon": False,
-    "legend.fontsize": 7,
-    "savefig.facecolor": BACK,
-}
+STYLE = look.STYLE | {"font.size": 8, "axes.linewidth": 0.6, "legend.fontsize": 7, "savefig.facecolor": BACK}
 
 
 def draw(dashboard: Dashboard, shown: Sequence[Shown], chosen: Mapping[str, str], path: Path) -> None:
