@@ -1,4 +1,4 @@
-"""Rates as Prometheus takes them, seen through scrapes, lags and an exporter that dies."""
+"""Rates as Prometheus takes them, seen through scrapes, lags and an exporter that stops."""
 
 from __future__ import annotations
 
@@ -12,37 +12,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlscaler_operator.sensing.newest import Rates, Seen
+from rlscaler_operator.sensing.queries import Window, windows
 from rlscaler_operator.settings import Settings
 
 RATE, LESS, MORE = 100.0, 20.0, 400.0
 NAME = (("ns", "chat"), "")
+NEVER = (math.inf, math.inf)
 
 
 class World(NamedTuple):
     """How often a service is scraped and asked for; all in seconds."""
 
-    scrape: float
+    window: Window
     sense: float
     scrape_phase: float
     sense_phase: float
     lag: float
     """From a scrape until Prometheus shows it."""
-    window: int
+
+    @property
+    def scrape(self) -> float:
+        return self.window.scrape_seconds
 
     @property
     def begun(self) -> float:
-        """By then the first window is full and some rates were seen."""
-        return self.window + self.lag + 3 * (self.scrape + self.sense)
+        """By then the first window is full and was seen full."""
+        return 2 * self.window.seconds + self.lag + 3 * (self.scrape + self.sense)
 
 
 @st.composite
-def worlds(draw: st.DrawFn, lags: bool = True) -> World:
+def worlds(draw: st.DrawFn, lags: bool = True, quick: bool = False) -> World:
     often = st.one_of(st.sampled_from([1.0, 2.0, 5.0, 15.0, 30.0]), st.floats(1.0, 30.0))
     share = st.floats(0.0, 1.0, exclude_max=True)
     scrape, sense = draw(often), draw(often)
+    if quick:
+        sense = min(scrape, sense)
     lag = draw(st.floats(0.0, 2 * scrape)) if lags else 0.0
-    window = Settings(scrape_interval_seconds=scrape).window_seconds
-    return World(scrape, sense, draw(share) * scrape, draw(share) * sense, lag, window)
+    window, _ = windows(Settings(scrape_interval_seconds=scrape))
+    return World(window, sense, draw(share) * scrape, draw(share) * sense, lag)
 
 
 def rate(times: list[float], counts: list[float], end: float, window: float) -> float:
@@ -56,21 +63,21 @@ def rate(times: list[float], counts: list[float], end: float, window: float) -> 
 
 
 def seen(
-    world: World, dies: float = math.inf, turns: float = math.inf, to: float = RATE
+    world: World, until: float, silent: tuple[float, float] = NEVER, turns: float = math.inf, to: float = RATE
 ) -> Iterator[tuple[float, float, Seen]]:
-    """(time, Prometheus's value, what counts), until all is over, of a service that dies, or turns to another load."""
-    over = 2 * world.window + 6 * (world.scrape + world.sense) + world.lag + min(dies, turns)
-    rates, times, counts = Rates(world.scrape), [], []
-    at = world.scrape_phase
-    while at <= min(dies, over):
-        times.append(at)
-        counts.append(1e6 + RATE * min(at, turns) + to * max(0.0, at - turns))
-        at += world.scrape
+    """(time, Prometheus's value, what counts) of a service that says nothing for a while, or turns to another load."""
+    rates, seconds = Rates(world.window), world.window.seconds
+    count = max(0, math.ceil((until - world.scrape_phase) / world.scrape))
+    scrapes = (world.scrape_phase + i * world.scrape for i in range(count))
+    times = [at for at in scrapes if not silent[0] < at < silent[1]]
+    counts = [1e6 + RATE * min(at, turns) + to * max(0.0, at - turns) for at in times]
     at = world.sense_phase
-    while at < over:
-        first, last = bisect_right(times, at - world.window), bisect_right(times, at - world.lag)
-        value = rate(times[first:last], counts[first:last], at, world.window)
-        if not math.isnan(value):
+    while at < until:
+        first, last = bisect_right(times, at - seconds), bisect_right(times, at - world.lag)
+        value = rate(times[first:last], counts[first:last], at, seconds)
+        if math.isnan(value):
+            rates.forget(NAME)
+        else:
             yield at, value, rates.look(NAME, value, times[last - 1], at)
         at += world.sense
 
@@ -78,17 +85,29 @@ def seen(
 @settings(max_examples=100, deadline=None)
 @given(worlds(lags=False), st.floats(0.0, 1.0))
 def test_an_exporter_that_dies_lowers_nothing(world, part):
-    dies = world.begun + part * 2 * (world.scrape + world.sense)
-    lowering = [one.value for at, _, one in seen(world, dies) if at >= world.begun and one.may_lower]
+    dies = part * (world.begun + world.scrape + world.sense)
+    until = dies + 2 * world.window.seconds
+    lowering = [one.value for _, _, one in seen(world, until, silent=(dies, math.inf)) if one.may_lower]
     assert lowering == pytest.approx([RATE] * len(lowering))
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds(lags=False, quick=True), st.floats(0.0, 1.0), st.floats(1.0, 2.0))
+def test_one_that_comes_back_lowers_nothing_while_its_window_fills(world, part, windows_long):
+    dies = part * (world.begun + world.scrape + world.sense)
+    back = dies + windows_long * world.window.seconds + 2 * world.scrape
+    until = back + 2 * world.begun
+    lowering = [(at, one.value) for at, _, one in seen(world, until, silent=(dies, back)) if one.may_lower]
+    assert [value for _, value in lowering] == pytest.approx([RATE] * len(lowering))
+    assert any(at > back for at, _ in lowering)
 
 
 @settings(max_examples=100, deadline=None)
 @given(worlds(), st.floats(0.0, 1.0))
 def test_one_behind_a_lag_lowers_no_further_than_its_lag_does(world, part):
     dies = world.begun + part * 2 * (world.scrape + world.sense)
-    least = 1 - (world.lag + world.scrape) / world.window
-    for at, _, one in seen(world, dies):
+    least = 1 - (world.lag + world.scrape) / world.window.seconds
+    for at, _, one in seen(world, dies + 2 * world.window.seconds, silent=(dies, math.inf)):
         if at >= world.begun and one.may_lower:
             assert one.value >= RATE * least - 1e-6
 
@@ -96,21 +115,17 @@ def test_one_behind_a_lag_lowers_no_further_than_its_lag_does(world, part):
 @settings(max_examples=100, deadline=None)
 @given(worlds())
 def test_a_load_that_falls_is_believed(world):
-    turns = world.begun
-    soon = turns + world.window + world.lag + 3 * (world.scrape + world.sense)
-    known = [
-        (value, one)
-        for at, value, one in seen(world, turns=turns, to=LESS)
-        if turns + world.window + world.lag <= at < soon
-    ]
-    assert not known or any(one.may_lower and one.value <= LESS * 1.001 for _, one in known)
+    passed = world.begun + world.window.seconds + world.lag
+    until = passed + 3 * (world.scrape + world.sense)
+    known = [one for at, _, one in seen(world, until, turns=world.begun, to=LESS) if at >= passed]
+    assert not known or any(one.may_lower and one.value <= LESS * 1.001 for one in known)
 
 
 @settings(max_examples=100, deadline=None)
 @given(worlds())
 def test_a_load_that_rises_counts_with_the_first_sample_that_shows_it(world):
     newest = -math.inf
-    for _, value, one in seen(world, turns=world.begun, to=MORE):
+    for _, value, one in seen(world, 2 * world.begun, turns=world.begun, to=MORE):
         if one.taken > newest:
             assert one.value == value
         newest = one.taken

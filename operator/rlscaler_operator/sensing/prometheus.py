@@ -140,9 +140,9 @@ class Prometheus:
 
     def _seen(self, query: Query) -> Rates | None:
         """What was seen of its rates before; None where it asks for none."""
-        if query.scrape_seconds is None:
+        if query.window is None:
             return None
-        return self._rates.setdefault(query.name, Rates(query.scrape_seconds))
+        return self._rates.setdefault(query.name, Rates(query.window))
 
     def _ask(self, promql: str) -> Any:
         parameters = {"timeout": f"{math.ceil(self._timeout_seconds)}s"}

@@ -56,6 +56,14 @@ class Subject:
     """Is the capacity of a replica to be learned?"""
 
 
+class Window(NamedTuple):
+    """What rates are taken over."""
+
+    seconds: int
+    scrape_seconds: float
+    """How often the counters are scraped."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """One request to Prometheus."""
@@ -63,16 +71,8 @@ class Query:
     name: str
     by: By
     promql: str
-    scrape_seconds: float | None = None
-    """How often the counters are scraped of which it takes a rate; None = it takes none."""
-
-
-class Window(NamedTuple):
-    """What rates are taken over."""
-
-    seconds: int
-    scrape_seconds: float
-    """How often the counters are scraped."""
+    window: Window | None = None
+    """Of the rate that it takes; None = it takes none."""
 
 
 def windows(settings: Settings) -> tuple[Window, Window]:
@@ -129,7 +129,7 @@ def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) 
                 f"1000 * histogram_quantile({percentile / 100:.6g}, {rates})",
                 f"max {by_service} (timestamp({finished_of(of)}))",
             ),
-            window.scrape_seconds,
+            window,
         )
 
     queries = [
@@ -140,14 +140,14 @@ def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) 
                 f"sum by (namespace, service, pool) (rate({received}{span}))",
                 f"max by (namespace, service, pool) (timestamp({received}))",
             ),
-            window.scrape_seconds,
+            window,
         ),
         latency("p95_ms", SHOWN_PERCENTILE, services),
         Query(
             "cpu_usage",
             "deployment",
             usage(f"sum {by_pod} (rate({cpu}{resource_span}))", cpu),
-            resource_window.scrape_seconds,
+            resource_window,
         ),
         Query("memory_usage", "deployment", usage(f"sum {by_pod} ({memory})", memory)),
         Query("cpu_request", "deployment", _request_per_pod(containers, "cpu")),
@@ -163,7 +163,7 @@ def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) 
         finished = finished_of(_services_of(learning))
         value = f"sum by (namespace, service, pool) (rate({finished}{span}))"
         time = f"max by (namespace, service, pool) (timestamp({finished}))"
-        queries.append(Query("answer_rate", "pool", _pair(value, time), window.scrape_seconds))
+        queries.append(Query("answer_rate", "pool", _pair(value, time), window))
     own = sorted({query for subject in subjects for query in subject.queries})
     return [*queries, *(Query(own_name(*query), "nothing", _pair(*_own(query[1]))) for query in own)]
 

@@ -80,6 +80,8 @@ def group(result: Iterable[Mapping[str, Any]], by: By, rates: Rates | None = Non
         if key in ambiguous and one.known:
             text = f"Prometheus gives several values for {key[0][1]}: deduplicate, or ask one replica"
             one = unknown("SeriesAmbiguous", text, one.age_seconds)
+        elif rates is not None and key not in values:
+            rates.forget(key)
         elif rates is not None and key in taken and one.known:
             one = _as_seen(one, rates.look(key, one.value, taken[key], evaluated), evaluated)
         readings.setdefault(key[0], {})[key[1]] = one

@@ -14,6 +14,7 @@ from rlscaler_operator.lanes import CROWD, Lane
 from rlscaler_operator.schedule import Due, Schedule
 from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.newest import Rates
+from rlscaler_operator.sensing.queries import Window
 from rlscaler_operator.sensing.results import group
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards
@@ -159,7 +160,7 @@ def row_of(engine, policy, rates, at, newest):
 
 
 async def test_an_operator_that_starts_while_samples_stop_lowers_nothing(engine, policy_body):
-    policy, rates = engine.registry.put(policy_body()), Rates(15.0)
+    policy, rates = engine.registry.put(policy_body()), Rates(Window(60, 15.0))
     engine.cache.put_deployment(GPUS)
     limit = policy.spec.metrics.max_age_seconds
     ages = (1.0, limit / 2, limit - 1.0)
@@ -167,13 +168,14 @@ async def test_an_operator_that_starts_while_samples_stop_lowers_nothing(engine,
     assert [row["paused_scale_down"] for row in rows] == [True] * 3
     assert {row["arrival_rate"] for row in rows} == {20.0}
     assert not any(row["paused"] for row in rows)
-    assert not row_of(engine, policy, rates, at=1016.0, newest=1015.0)["paused_scale_down"]
+    rows = [row_of(engine, policy, rates, at=newest + 1.0, newest=newest) for newest in (1015.0, 1030.0)]
+    assert [row["paused_scale_down"] for row in rows] == [True, False]
 
 
 async def test_while_a_target_rolls_out_nothing_is_scaled_down(engine, policy_body):
-    policy, rates = engine.registry.put(policy_body()), Rates(15.0)
+    policy, rates = engine.registry.put(policy_body()), Rates(Window(60, 15.0))
     engine.cache.put_deployment(GPUS)
-    row_of(engine, policy, rates, at=1000.0, newest=1000.0)
+    assert [row_of(engine, policy, rates, at, at)["paused_scale_down"] for at in (970.0, 1000.0)] == [True, False]
     progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}
     engine.cache.put_deployment(GPUS | {"status": {"replicas": 2, "updatedReplicas": 1, "conditions": [progress]}})
     assert row_of(engine, policy, rates, at=1015.0, newest=1015.0)["paused_scale_down"]

@@ -1,61 +1,63 @@
 import pytest
 
 from rlscaler_operator.sensing.newest import FORGET_SECONDS, Rates, Seen, look
+from rlscaler_operator.sensing.queries import Window
 from rlscaler_operator.sensing.results import arrivals, group
 
-SCRAPE = 15.0
-BEFORE = Seen(60.0, taken=1000.0, lag_seconds=1.0, may_lower=True)
+WINDOW = Window(60, scrape_seconds=15.0)
+BEFORE = Seen(60.0, taken=1000.0, lag_seconds=1.0, begun=100.0, may_lower=True)
 
 
 def test_a_rate_whose_newest_sample_stands_still_keeps_its_value():
-    assert look(BEFORE, 5.0, 1000.0, 1040.0, SCRAPE) is BEFORE
+    assert look(BEFORE, 5.0, 1000.0, 1040.0, WINDOW) is BEFORE
 
 
 def test_no_new_sample_is_no_new_value_upwards_either():
-    assert look(BEFORE, 90.0, 1000.0, 1005.0, SCRAPE) is BEFORE
+    assert look(BEFORE, 90.0, 1000.0, 1005.0, WINDOW) is BEFORE
 
 
 @pytest.mark.parametrize("value", [5.0, 90.0])
 def test_a_newer_sample_brings_its_value_at_once(value):
-    assert look(BEFORE, value, 1015.0, 1015.5, SCRAPE) == Seen(value, 1015.0, 0.5, may_lower=True)
+    assert look(BEFORE, value, 1015.0, 1015.5, WINDOW) == Seen(value, 1015.0, 0.5, 100.0, may_lower=True)
 
 
 def test_a_constant_lag_is_no_reason_to_hold():
-    seen = look(None, 60.0, 1000.0, 1030.0, SCRAPE)
+    seen = BEFORE._replace(lag_seconds=30.0)
     for i in range(1, 10):
-        seen = look(seen, 60.0 - i, 1000.0 + 15 * i, 1030.0 + 15 * i + i % 3, SCRAPE)
+        seen = look(seen, 60.0 - i, 1000.0 + 15 * i, 1030.0 + 15 * i + i % 3, WINDOW)
         assert (seen.value, seen.may_lower) == (60.0 - i, True)
 
 
 def test_a_newest_sample_that_comes_late_raises_and_does_not_lower():
-    assert look(BEFORE, 20.0, 1015.0, 1031.5, SCRAPE) == Seen(20.0, 1015.0, 16.5, may_lower=False)
+    assert look(BEFORE, 20.0, 1015.0, 1031.5, WINDOW) == Seen(20.0, 1015.0, 16.5, 100.0, may_lower=False)
 
 
 def test_a_lag_that_has_grown_for_good_is_believed_from_the_second_sample_on():
-    seen = look(BEFORE, 50.0, 1015.0, 1045.0, SCRAPE)
+    seen = look(BEFORE, 50.0, 1015.0, 1045.0, WINDOW)
     assert not seen.may_lower
-    assert look(seen, 50.0, 1030.0, 1060.0, SCRAPE) == Seen(50.0, 1030.0, 30.0, may_lower=True)
+    assert look(seen, 50.0, 1030.0, 1060.0, WINDOW) == Seen(50.0, 1030.0, 30.0, 100.0, may_lower=True)
 
 
-def test_what_is_seen_first_may_be_the_rest_of_a_window():
-    first = look(None, 20.0, 1000.0, 1000.1, SCRAPE)
-    assert not first.may_lower
-    assert look(first, 20.0, 1000.0, 1005.0, SCRAPE) is first
-    assert look(first, 20.0, 1015.0, 1015.1, SCRAPE).may_lower
+def test_what_is_seen_first_may_be_the_rest_of_a_window_or_its_begin():
+    first = look(None, 20.0, 1000.0, 1000.1, WINDOW)
+    assert look(first, 20.0, 1000.0, 1005.0, WINDOW) is first
+    second = look(first, 40.0, 1015.0, 1015.1, WINDOW)
+    third = look(second, 60.0, 1030.0, 1030.1, WINDOW)
+    assert [one.may_lower for one in (first, second, third)] == [False, False, True]
 
 
 def test_a_clock_that_is_set_back_does_not_freeze_the_value():
-    back = look(BEFORE, 30.0, 880.0, 881.0, SCRAPE)
-    assert back == Seen(30.0, 880.0, 1.0, may_lower=False)
-    assert look(back, 29.0, 895.0, 896.0, SCRAPE) == Seen(29.0, 895.0, 1.0, may_lower=True)
+    back = look(BEFORE, 30.0, 880.0, 881.0, WINDOW)
+    assert back == Seen(30.0, 880.0, 1.0, 880.0, may_lower=False)
+    assert look(back, 29.0, 895.0, 896.0, WINDOW).value == 29.0
 
 
 def test_another_replica_of_prometheus_that_is_behind_brings_nothing_new():
-    assert look(BEFORE, 30.0, 990.0, 1001.0, SCRAPE) is BEFORE
+    assert look(BEFORE, 30.0, 990.0, 1001.0, WINDOW) is BEFORE
 
 
 def test_what_nobody_can_believe_any_more_is_forgotten():
-    rates, old, young = Rates(SCRAPE), (("ns", "old"), ""), (("ns", "young"), "")
+    rates, old, young = Rates(WINDOW), (("ns", "old"), ""), (("ns", "young"), "")
     rates.look(old, 60.0, 1000.0, 1000.0)
     rates.look(young, 60.0, 1000.0, 1000.0)
     for at in range(1015, 1000 + 2 * int(FORGET_SECONDS), 15):
@@ -74,9 +76,9 @@ def arrive(rates, at, gpu, gpu_time, cpu, cpu_time):
 
 
 def test_each_pool_keeps_its_own_and_the_oldest_dates_the_sum():
-    rates = Rates(SCRAPE)
-    arrive(rates, 1000, 30, 1000, 10, 1000)
-    assert arrive(rates, 1015, 30, 1015, 10, 1015).may_lower
+    rates = Rates(WINDOW)
+    for at in (970, 985, 1000, 1015):
+        arrive(rates, at, 30, at, 10, at)
     fallen = arrive(rates, 1030, 12, 1015, 11, 1030)
     assert (fallen.value, fallen.age_seconds, fallen.may_lower) == (41.0, 15.0, True)
     assert {pool: reading.value for pool, reading in fallen.pools.items()} == {"gpu": 30.0, "cpu": 11.0}
@@ -84,7 +86,7 @@ def test_each_pool_keeps_its_own_and_the_oldest_dates_the_sum():
 
 
 def test_a_pool_that_is_gone_hands_its_load_over_and_is_not_counted_twice():
-    rates = Rates(SCRAPE)
+    rates = Rates(WINDOW)
     for at in (1000, 1015):
         arrive(rates, at, 30, at, 10, at)
     handed = arrive(rates, 1030, 35, 1030, 5, 1015)
@@ -92,25 +94,38 @@ def test_a_pool_that_is_gone_hands_its_load_over_and_is_not_counted_twice():
     assert arrivals(handed, {"gpu": 2, "cpu": 1}).value == 45.0
 
 
-def test_a_pool_that_is_gone_before_it_was_seen_twice_is_no_reason_not_to_lower():
-    rates = Rates(SCRAPE)
-    for at in (1000, 1015):
+def test_a_pool_that_is_gone_before_its_window_was_full_is_no_reason_not_to_lower():
+    rates = Rates(WINDOW)
+    for at in (985, 1000, 1015):
         group([series("v", 30, at), series("t", at, at)], "pool", rates)
     handed = arrive(rates, 1030, 35, 1030, 5, 1030)
     assert not arrivals(handed, {"gpu": 2, "cpu": 1}).may_lower
     assert arrivals(handed, {"gpu": 2, "cpu": 0}).may_lower
 
 
-def test_a_window_with_too_few_samples_is_unknown_and_forgets_nothing():
-    rates = Rates(SCRAPE)
-    for at in (1000, 1015):
-        group([series("v", 30, at), series("t", at, at)], "service", rates)
-    assert group([series("t", 1015, 1060)], "service", rates)["ns", "chat"].reason == "WindowEmpty"
-    assert group([series("v", 9, 1061), series("t", 1015, 1061)], "service", rates)["ns", "chat"].value == 30.0
+def test_a_window_that_had_too_few_samples_has_to_fill_before_its_rate_lowers():
+    rates = Rates(WINDOW)
+    at = {None: [1000, 1060, 1135], 24.0: [1015], 40.0: [1150], 55.0: [1165], 60.0: [1030, 1180, 1195]}
+    said = {}
+    for moment, value in sorted((moment, value) for value, moments in at.items() for moment in moments):
+        numbers = {"t": moment} if value is None else {"t": moment, "v": value}
+        reading = group([series(kind, n, moment) for kind, n in numbers.items()], "service", rates)["ns", "chat"]
+        said[moment] = reading.reason or reading.may_lower
+    assert said == {
+        1000: "WindowEmpty",
+        1015: False,
+        1030: False,
+        1060: "WindowEmpty",
+        1135: "WindowEmpty",
+        1150: False,
+        1165: False,
+        1180: True,
+        1195: True,
+    }
 
 
 def test_the_number_of_pods_is_that_of_now():
-    rates = Rates(SCRAPE)
+    rates = Rates(WINDOW)
     for at in (1000, 1015):
         group([series("v", 30, at), series("t", at, at), series("n", 4, at)], "service", rates)
     held = group([series("v", 9, 1025), series("t", 1015, 1025), series("n", 2, 1025)], "service", rates)["ns", "chat"]

@@ -11,7 +11,7 @@ import pytest
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.prometheus import Prometheus, Sources
-from rlscaler_operator.sensing.queries import Query
+from rlscaler_operator.sensing.queries import Query, Window
 
 QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
 
@@ -74,8 +74,8 @@ async def test_answers_are_grouped(server, prometheus):
 
 
 async def test_a_rate_is_remembered_from_one_tick_to_the_next(server, prometheus):
-    queries = [Query("a", "service", "rate(x[10s])", scrape_seconds=2.0), Query("b", "service", "y")]
-    for at, taken in (("30", "97"), ("30", "99"), ("7", "99")):
+    queries = [Query("a", "service", "rate(x[10s])", Window(10, 2.0)), Query("b", "service", "y")]
+    for at, taken in (("30", "89"), ("30", "99"), ("7", "99")):
         server.answer(series(at), series(taken, "t"))
         answers = await prometheus.ask(queries)
     assert [answers[name]["ns", "chat"].value for name in ("a", "b")] == [30.0, 7.0]
