@@ -15,8 +15,8 @@ from benchmarks.scale.objects import (
     SCALED_OBJECTS,
     Json,
     autoscaler,
-    count,
     create_all,
+    names,
     policy,
     scaled_object,
 )
@@ -93,7 +93,7 @@ class Operator(Contender):
             conditions = body.get("status", {}).get("conditions", [])
             return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
-        return count(stage.kube, POLICIES, ready)
+        return len(names(stage.kube, POLICIES, ready))
 
     def restart(self, stage: Stage) -> bool:
         for i in range(self._shards):
@@ -145,7 +145,7 @@ class Hpa(Contender):
 
     def adopt(self, stage: Stage) -> None:
         create_all(stage.kube, AUTOSCALERS, [autoscaler(name) for name in stage.services])
-        wait_until(lambda: _autoscalers_active(stage) == len(stage.services), "active HPAs", PATIENCE_SECONDS, 1)
+        _wait_active(stage)
 
 
 class Keda(Contender):
@@ -164,17 +164,22 @@ class Keda(Contender):
         window = round(max(10, 4 * SCRAPE_SECONDS))
         objects = [scaled_object(name, stage.layout.prometheus_url, window) for name in stage.services]
         create_all(stage.kube, SCALED_OBJECTS, objects)
-        wait_until(lambda: _autoscalers_active(stage) == len(stage.services), "active HPAs", PATIENCE_SECONDS, 1)
+        _wait_active(stage)
 
 
-def _autoscalers_active(stage: Stage) -> int:
-    """HPAs that have read their metric."""
+def _wait_active(stage: Stage) -> None:
+    """Until every HPA has read its metric once: a thousand are not all active at one moment."""
+    seen: set[str] = set()
 
     def active(body: Json) -> bool:
         conditions = body.get("status", {}).get("conditions") or ()
         return any(c["type"] == "ScalingActive" and c["status"] == "True" for c in conditions)
 
-    return count(stage.kube, AUTOSCALERS, active)
+    def all_seen() -> bool:
+        seen.update(names(stage.kube, AUTOSCALERS, active))
+        return len(seen) == len(stage.services)
+
+    wait_until(all_seen, "active HPAs", PATIENCE_SECONDS, 1)
 
 
 def contenders() -> dict[str, Contender]:

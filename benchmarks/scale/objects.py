@@ -95,13 +95,13 @@ def create_all(kube: KubeClient, path: str, bodies: Iterable[Json]) -> None:
         list(pool.map(lambda body: kube.request("POST", path, body), bodies))
 
 
-def count(kube: KubeClient, path: str, matches: Callable[[Json], bool]) -> int:
-    """How many objects of a collection match."""
-    token, number = "", 0
+def names(kube: KubeClient, path: str, matches: Callable[[Json], bool]) -> set[str]:
+    """The objects of a collection that match."""
+    token, found = "", set()
     for _ in itertools.count():
         page = kube.request("GET", f"{path}?limit=500{token and '&continue=' + token}")
-        number += sum(matches(item) for item in page["items"])
+        found |= {item["metadata"]["name"] for item in page["items"] if matches(item)}
         token = page["metadata"].get("continue", "")
         if not token:
             break
-    return number
+    return found

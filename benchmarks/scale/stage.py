@@ -9,7 +9,7 @@ import psutil
 import requests
 import yaml
 from benchmarks.scale.load import NAMESPACE, Load
-from benchmarks.scale.objects import APPS, BUSY_MILLICORES, IDLE_MILLICORES, count, create_all, deployment
+from benchmarks.scale.objects import APPS, BUSY_MILLICORES, IDLE_MILLICORES, create_all, deployment, names
 
 from rlscaler_devcluster import api, binaries, components, processes, state
 from rlscaler_devcluster.components import Layout
@@ -57,8 +57,8 @@ class Stage:
         api.down(self.cluster.name)
 
     def _ready(self) -> bool:
-        ready = count(self.kube, APPS, lambda body: body.get("status", {}).get("readyReplicas", 0) >= 1)
-        return ready == len(self.services)
+        ready = names(self.kube, APPS, lambda body: body.get("status", {}).get("readyReplicas", 0) >= 1)
+        return len(ready) == len(self.services)
 
     def _rearrange(self) -> None:
         """The HPA controller leaves the others' process, and kwok reads the usage of pods from their node."""
