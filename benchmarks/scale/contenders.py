@@ -28,8 +28,8 @@ from rlscaler_devcluster.ports import HOST, pick
 
 REPOSITORY = Path(__file__).parents[2]
 CRD = REPOSITORY / "crds" / "rlscalingpolicies.yaml"
-PATIENCE_SECONDS = 900.0
-"""For taking over a thousand objects."""
+PATIENCE_SECONDS = 3600.0
+"""For taking everything over: KEDA with its own limits takes on one ScaledObject a second."""
 
 
 class Contender(ABC):
