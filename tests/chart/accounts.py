@@ -11,12 +11,22 @@ from typing import Any
 from rlscaler_devcluster.api import ClusterInfo
 from rlscaler_devcluster.kube import KubeClient
 from tests.chart.charts import NAMESPACE, RELEASE
-from tests.chart.objects import LEASE, POLICIES, absent
+from tests.chart.objects import LEASE, POLICIES, delete
 from tests.harness.setup import write_kubeconfig
-from tests.harness.waiting import until
 
 SCOPE = {"RLSCALER_LEASE_NAMESPACE": NAMESPACE, "RLSCALER_LEASE_NAME": RELEASE, "RLSCALER_LEASE_SECONDS": "5"}
 """As the chart's containers have it."""
+FINALIZER = "rlscaler.io/restore"
+DECISION = {
+    "id": "019b75c6-7c00-7000-8000-000000000000",
+    "time": "2026-01-01T00:00:00.250000Z",
+    "action": {"gpu": 1, "cpu": -2, "placement": "PreferGPU"},
+    "base": {"cpu": 4},
+    "desired": {"cpu": 2},
+    "applied": True,
+    "reasons": ["Floor"],
+}
+"""In a status's history."""
 
 
 def kubeconfig(kube: KubeClient, cluster: ClusterInfo, folder: Path) -> Path:
@@ -70,8 +80,7 @@ def put_policy(kube: KubeClient, name: str, **spec: Any) -> None:
 def drop_policy(kube: KubeClient, name: str) -> None:
     for pool in ("gpu", "cpu"):
         kube.delete(f"/apis/apps/v1/namespaces/workloads/deployments/{name}-{pool}")
-    kube.delete(f"{POLICIES}/{name}")
-    until(lambda: absent(kube, f"{POLICIES}/{name}"))
+    delete(kube, f"{POLICIES}/{name}")
 
 
 def finalizers(kube: KubeClient, name: str) -> list[str]:

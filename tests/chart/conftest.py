@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,9 @@ from rlscaler_devcluster.api import ClusterInfo
 from rlscaler_devcluster.helm import Helm
 from rlscaler_devcluster.kube import KubeClient
 from rlscaler_devcluster.progress import ConsoleReporter
+from tests.chart import accounts
 from tests.harness.control_plane import own_cluster
+from tests.harness.operators import Operator
 from tests.harness.waiting import until
 
 
@@ -40,3 +44,21 @@ def kube(cluster) -> Iterator[KubeClient]:
 def live(cluster, kube) -> Helm:
     """Helm on that cluster."""
     return Helm(cluster.kubeconfig, ConsoleReporter())
+
+
+@pytest.fixture
+def start(cluster, tmp_path, monkeypatch) -> Iterator[Callable[..., Operator]]:
+    """Start an operator with this kubeconfig, set up as the chart's containers are; all are stopped in the end."""
+    for name, value in accounts.SCOPE.items():
+        monkeypatch.setenv(name, value)
+    started: list[Operator] = []
+
+    def run(kubeconfig: Path, **more: Any) -> Operator:
+        folder = tmp_path / f"operator-{len(started)}"
+        folder.mkdir()
+        started.append(Operator(kubeconfig, cluster.prometheus_url, folder, **more))
+        return started[-1]
+
+    yield run
+    for one in started:
+        one.stop()

@@ -1,17 +1,27 @@
-"""Where the release's objects are."""
+"""Where the release's objects are, and what has to be there before it and gone after it."""
 
 from __future__ import annotations
 
 from rlscaler_devcluster.exceptions import ApiError
 from rlscaler_devcluster.kube import KubeClient
 from tests.chart.charts import NAMESPACE, RELEASE
+from tests.harness.waiting import until
 
 POLICIES = "/apis/rlscaler.io/v1alpha1/namespaces/workloads/rlscalingpolicies"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rlscalingpolicies.rlscaler.io"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}"
+SELECTOR = f"app.kubernetes.io/instance={RELEASE}"
 WAIT = ("--namespace", NAMESPACE, "--wait", "--timeout", "90s")
 """Options of every Helm command that acts on it."""
+RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+"""Labels of a namespace."""
+
+
+def make_namespaces(kube: KubeClient) -> None:
+    """The release's, which takes nothing but restricted pods, and the policies'."""
+    for name, labels in ((NAMESPACE, RESTRICTED), ("workloads", {})):
+        kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 
 
 def absent(kube: KubeClient, path: str) -> bool:
@@ -20,3 +30,9 @@ def absent(kube: KubeClient, path: str) -> bool:
     except ApiError as error:
         return error.status == 404
     return False
+
+
+def delete(kube: KubeClient, path: str, seconds: float = 60.0) -> None:
+    """And wait until it is gone."""
+    kube.delete(path)
+    until(lambda: absent(kube, path), seconds)

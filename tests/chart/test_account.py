@@ -10,19 +10,15 @@ import pytest
 from rlscaler_devcluster.kube import KubeClient
 from tests.chart import accounts
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
-from tests.chart.objects import DEFINITION, LEASE, POLICIES, WAIT, absent
-from tests.chart.test_server import RESTRICTED
+from tests.chart.objects import DEFINITION, LEASE, POLICIES, WAIT, delete, make_namespaces
 from tests.harness.operators import Operator
 from tests.harness.waiting import stays, until
-
-FINALIZER = "rlscaler.io/restore"
 
 
 @pytest.fixture(scope="module", params=["cluster-wide", "namespaced"])
 def installed(request, live, kube: KubeClient, cluster, tmp_path_factory) -> Iterator[tuple[Any, ...]]:
     """The release; kubeconfig of its account, and the environment of its containers."""
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": RESTRICTED}})
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "workloads"}})
+    make_namespaces(kube)
     only = request.param == "namespaced"
     live.run("install", RELEASE, str(CHART), *WAIT, *(("--set", "watchNamespaces={workloads}") if only else ()))
     yield (
@@ -30,8 +26,7 @@ def installed(request, live, kube: KubeClient, cluster, tmp_path_factory) -> Ite
         {"RLSCALER_NAMESPACES": "workloads"} if only else {},
     )
     live.run("uninstall", RELEASE, *WAIT)
-    kube.delete(DEFINITION)
-    until(lambda: absent(kube, DEFINITION))
+    delete(kube, DEFINITION)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +86,7 @@ def test_released_policies_stay_released_and_can_go(operator, kube, installed):
     """While the operator runs on, as it does until Helm has deleted it."""
     kubeconfig, environment = installed
     accounts.put_policy(kube, "kept", mode="Auto", restoreOnDelete=True)
-    until(lambda: FINALIZER in accounts.finalizers(kube, "kept"), 60)
+    until(lambda: accounts.FINALIZER in accounts.finalizers(kube, "kept"), 60)
     done = accounts.rlscaler("release", "--kubeconfig", str(kubeconfig), **environment)
     assert done.returncode == 0, done.stderr
     assert "released workloads/kept" in done.stdout

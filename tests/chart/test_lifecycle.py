@@ -12,44 +12,32 @@ import yaml
 
 from rlscaler_devcluster.kube import KubeClient
 from rlscaler_operator.api.manifest import manifest
+from tests.chart import accounts
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
+from tests.chart.history import commits, files
 from tests.chart.kubectl import Kubectl
-from tests.chart.objects import DEFINITION, DEPLOYMENT, LEASE, POLICIES, WAIT, absent
-from tests.chart.test_server import RESTRICTED
+from tests.chart.objects import DEFINITION, DEPLOYMENT, LEASE, POLICIES, SELECTOR, WAIT, absent, delete, make_namespaces
 from tests.harness.waiting import until
 
-SELECTOR = f"app.kubernetes.io/instance={RELEASE}"
-
+DEFINITION_FILE = "crds/rlscalingpolicies.yaml"
 POLICY = {
     "apiVersion": "rlscaler.io/v1alpha1",
     "kind": "RLScalingPolicy",
     "metadata": {"name": "chat"},
     "spec": {"targets": {"cpu": {"deployment": "chat-cpu", "maxReplicas": 5}}, "slo": {"latencyMilliseconds": 500}},
 }
-DECISION = {
-    "id": "019b75c6-7c00-7000-8000-000000000000",
-    "time": "2026-01-01T00:00:00.250000Z",
-    "action": {"gpu": 1, "cpu": -2, "placement": "PreferGPU"},
-    "base": {"cpu": 4},
-    "desired": {"cpu": 2},
-    "applied": True,
-    "reasons": ["Floor"],
-}
 
 
 @pytest.fixture
 def kubectl(cluster, kube: KubeClient) -> Iterator[Kubectl]:
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": RESTRICTED}})
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "workloads"}})
+    make_namespaces(kube)
     yield Kubectl(cluster.kubeconfig)
-    kube.delete(DEFINITION)
-    until(lambda: absent(kube, DEFINITION))
+    delete(kube, DEFINITION)
 
 
-def put_policy(kube: KubeClient, finalizers: tuple[str, ...] = ()) -> dict:
-    body = POLICY | {"metadata": {"name": "chat", "finalizers": list(finalizers)}}
-    until(lambda: kube.request("POST", POLICIES, body))
-    status = {"status": {"history": [DECISION], "costPerHour": 2.5}}
+def put_policy(kube: KubeClient) -> dict:
+    until(lambda: kube.request("POST", POLICIES, POLICY))
+    status = {"status": {"history": [accounts.DECISION], "costPerHour": 2.5}}
     merge = "application/merge-patch+json"
     return kube.request("PATCH", f"{POLICIES}/chat/status", status, content_type=merge)
 
@@ -109,12 +97,23 @@ def test_installed_again_over_what_was_kept(live, kube, kubectl):
     live.run("uninstall", RELEASE, *WAIT)
 
 
-def test_definition_applied_by_hand_is_taken_over(live, kube, kubectl):
-    kubectl("apply", "-f", str(CHART.parents[1] / "crds" / "rlscalingpolicies.yaml"))
-    put_policy(kube)
-    live.run("install", RELEASE, str(CHART), "--take-ownership", *WAIT)
+@pytest.fixture(params=["present", "first"])
+def definition(request, tmp_path: Path) -> Path:
+    """As it ships, or the first that API servers took, without the fields for evidence, model and latency."""
+    if request.param == "present":
+        return CHART.parents[1] / DEFINITION_FILE
+    return files(commits(DEFINITION_FILE)[1], tmp_path, DEFINITION_FILE) / DEFINITION_FILE
+
+
+def test_definition_applied_by_hand_is_taken_over(live, kube, kubectl, definition):
+    kubectl("apply", "-f", str(definition))
+    before = put_policy(kube)
+    live.run("install", RELEASE, str(CHART), "--take-ownership", "--force-conflicts", *WAIT)
     assert kube.get(DEFINITION)["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-    assert kube.get(f"{POLICIES}/chat")["status"]["costPerHour"] == 2.5
+    assert kube.get(DEFINITION)["spec"]["versions"][0]["schema"] == manifest()["spec"]["versions"][0]["schema"]
+    after = kube.get(f"{POLICIES}/chat")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert (after["spec"], after["status"]) == (before["spec"], before["status"])
     live.run("uninstall", RELEASE, *WAIT)
 
 

@@ -10,8 +10,7 @@ import yaml
 from rlscaler_devcluster.kube import KubeClient
 from tests.chart.charts import NAMESPACE, RELEASE, SETS, template
 from tests.chart.kubectl import Kubectl
-
-RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+from tests.chart.objects import make_namespaces
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,7 +18,7 @@ def namespaces(kube: KubeClient) -> Iterator[None]:
     """What a dry run looks up: namespaces, and the account of the Pod."""
     for name in ("team-a", "team-b", "gpu-team", "monitoring"):
         kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": RESTRICTED}})
+    make_namespaces(kube)
     kube.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": RELEASE, "namespace": NAMESPACE}})
     yield
     kube.delete(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{RELEASE}")

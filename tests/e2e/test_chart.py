@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,16 +16,14 @@ from rlscaler_devcluster.progress import ConsoleReporter
 from rlscaler_devcluster.realnode.node import REAL
 from tests.chart import accounts
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
+from tests.chart.history import commits, files
 from tests.chart.kubectl import Kubectl
-from tests.chart.objects import DEFINITION, POLICIES, absent
-from tests.chart.test_server import RESTRICTED
+from tests.chart.objects import DEFINITION, POLICIES, SELECTOR, absent, delete, make_namespaces
 from tests.harness.control_plane import own_cluster
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-FINALIZER = "rlscaler.io/restore"
-SELECTOR = f"app.kubernetes.io/instance={RELEASE}"
 WAIT = ("--namespace", NAMESPACE, "--wait", "--timeout", "180s")
 PROMETHEUS = ("--set", "prometheus.url=http://prometheus.workloads.svc:9090")
 
@@ -40,7 +39,7 @@ def kube(cluster: ClusterInfo) -> Iterator[KubeClient]:
     """With the operator's image on the node, and a Prometheus."""
     api.load_images(cluster.name, make.build(ConsoleReporter())["rlscaler"])
     with KubeClient.from_kubeconfig(cluster.kubeconfig) as client:
-        client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "workloads"}})
+        make_namespaces(client)
         container = {
             "name": "prometheus",
             "image": "localhost/prometheus:1",
@@ -64,19 +63,26 @@ def kube(cluster: ClusterInfo) -> Iterator[KubeClient]:
 
 
 @pytest.fixture
-def installed(cluster: ClusterInfo, kube: KubeClient) -> Iterator[Helm]:
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": RESTRICTED}})
+def chart(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The present one; with the parameter "first" the first there was."""
+    if not hasattr(request, "param"):
+        return CHART
+    return files(commits("helm/rlscaler/Chart.yaml")[0], tmp_path, "helm/rlscaler") / "helm" / "rlscaler"
+
+
+@pytest.fixture
+def installed(cluster: ClusterInfo, kube: KubeClient, chart: Path) -> Iterator[Helm]:
+    make_namespaces(kube)
     helm = Helm(cluster.kubeconfig, ConsoleReporter())
-    helm.run("install", RELEASE, str(CHART), *WAIT, *PROMETHEUS)
+    helm.run("install", RELEASE, str(chart), *WAIT, *PROMETHEUS)
     yield helm
     helm.run("uninstall", RELEASE, *WAIT, "--ignore-not-found")
-    kube.delete(DEFINITION)
-    until(lambda: absent(kube, DEFINITION), 60)
+    delete(kube, DEFINITION)
 
 
 def restored_on_deletion(kube: KubeClient) -> None:
     accounts.put_policy(kube, "chat", mode="Auto", restoreOnDelete=True)
-    until(lambda: FINALIZER in accounts.finalizers(kube, "chat"), 60)
+    until(lambda: accounts.FINALIZER in accounts.finalizers(kube, "chat"), 60)
 
 
 def test_helm_test_and_a_secret_that_is_missing(installed, kube, cluster):
@@ -98,6 +104,27 @@ def test_helm_test_and_a_secret_that_is_missing(installed, kube, cluster):
     installed.run("rollback", RELEASE, *WAIT)
 
 
+@pytest.mark.parametrize("chart", ["first"], indirect=True)
+def test_upgraded_from_the_first_chart(installed, kube, chart):
+    """With the present image, and a value that makes other pods. The operator of that time: tests/chart."""
+    restored_on_deletion(kube)
+    merge = "application/merge-patch+json"
+    history = {"history": [accounts.DECISION]}
+    before = kube.request("PATCH", f"{POLICIES}/chat/status", {"status": history}, content_type=merge)
+    pods = kube.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
+    earlier = tuple(pod["metadata"]["name"] for pod in pods)
+    assert accounts.holder(kube).startswith(earlier)
+    changed = ("--set", "operator.statusIntervalSeconds=240")
+    installed.run("upgrade", RELEASE, str(CHART), "--reset-then-reuse-values", *changed, *WAIT)
+    until(lambda: (holder := accounts.holder(kube)) and not holder.startswith(earlier), 60)
+    kube.request("PATCH", f"{POLICIES}/chat", {"spec": {"slo": {"latencyMilliseconds": 400}}}, content_type=merge)
+    after = until(lambda: (p := kube.get(f"{POLICIES}/chat"))["status"].get("observedGeneration") == 2 and p, 60)
+    for field in ("uid", "finalizers"):
+        assert after["metadata"][field] == before["metadata"][field]
+    assert after["status"]["history"] == [accounts.DECISION]
+    accounts.drop_policy(kube, "chat")
+
+
 def test_uninstalled_before_the_policies(installed, kube, cluster):
     restored_on_deletion(kube)
     installed.run("uninstall", RELEASE, *WAIT)
@@ -110,8 +137,7 @@ def test_uninstalled_before_the_policies(installed, kube, cluster):
 
 def test_namespace_deleted_before_the_release(installed, kube, cluster):
     restored_on_deletion(kube)
-    kube.delete(f"/api/v1/namespaces/{NAMESPACE}")
-    until(lambda: absent(kube, f"/api/v1/namespaces/{NAMESPACE}"), 120)
+    delete(kube, f"/api/v1/namespaces/{NAMESPACE}", 120)
     assert accounts.finalizers(kube, "chat") == []
     accounts.drop_policy(kube, "chat")
     kinds = (
