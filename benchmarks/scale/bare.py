@@ -1,8 +1,8 @@
 """What the machine can do: patch every Deployment as soon as the load steps, and nothing else.
 
-    python -m benchmarks.scale.bare SERVER METRICS CA CERTIFICATE KEY
+    python -m benchmarks.scale.bare KUBECONFIG METRICS
 
-No decision, no status, no watch: sixteen requests at a time, as many as the operator sends. The autoscalers' times are
+No decision, no status, no watch: as many requests at a time as the client keeps connections. The autoscalers' times are
 to be read beside its own.
 """
 
@@ -10,23 +10,19 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
+from pathlib import Path
 
 import requests
 from benchmarks.scale.load import HIGH, LOW
-from benchmarks.scale.objects import APPS, MOST, START
+from benchmarks.scale.objects import APPS, MOST, START, names
 
-REQUESTS_AT_ONCE = 16
+from rlscaler_devcluster.kube import PARALLEL, KubeClient
+from rlscaler_operator.actuation.scale import scale_patch
+from rlscaler_operator.kube import JSON_PATCH
+
 POLL_SECONDS = 1.0
-PATCH = [
-    {"op": "test", "path": "/spec/replicas", "value": START},
-    {"op": "add", "path": "/spec/replicas", "value": MOST},
-]
-
-_local = threading.local()
 
 
 def received(metrics: str) -> float:
@@ -46,27 +42,13 @@ def wait_for_step(metrics: str) -> None:
             return
 
 
-def patch(server: str, ca: str, certificate: tuple[str, str], name: str) -> None:
-    """One scale write as the operator's, over a connection that the thread keeps."""
-    session = getattr(_local, "session", None)
-    if session is None:
-        session = _local.session = requests.Session()
-        session.verify, session.cert, session.trust_env = ca, certificate, False
-    headers = {"Content-Type": "application/json-patch+json"}
-    url = f"{server}{APPS}/{name}/scale"
-    session.patch(url, json=PATCH, headers=headers, timeout=60).raise_for_status()
-
-
 def main() -> None:
-    server, metrics, ca, certificate, key = sys.argv[1:]
-    session = requests.Session()
-    session.verify, session.cert, session.trust_env = ca, (certificate, key), False
-    answer = session.get(f"{server}{APPS}", timeout=60)
-    answer.raise_for_status()
-    names = [body["metadata"]["name"] for body in answer.json()["items"]]
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+    kubeconfig, metrics = sys.argv[1:]
+    body = scale_patch(START, MOST)
+    with KubeClient.from_kubeconfig(Path(kubeconfig)) as kube, ThreadPoolExecutor(PARALLEL) as pool:
+        paths = [f"{APPS}/{name}/scale" for name in sorted(names(kube, APPS, lambda _: True))]
         wait_for_step(metrics)
-        list(pool.map(patch, repeat(server), repeat(ca), repeat((certificate, key)), names))
+        list(pool.map(lambda path: kube.request("PATCH", path, body, content_type=JSON_PATCH), paths))
     signal.pause()  # it ends with the cluster, as autoscalers do
 
 

@@ -131,10 +131,8 @@ class Bare(Contender):
         """There is nothing to define."""
 
     def adopt(self, stage: Stage) -> None:
-        pki = stage.layout.pki
-        files = [str(file) for file in (pki.ca_cert, pki.admin_cert, pki.admin_key)]
         metrics = f"http://{stage.load.address}/metrics"
-        stage.run("bare", [sys.executable, "-m", "benchmarks.scale.bare", stage.layout.server, metrics, *files])
+        stage.run("bare", [sys.executable, "-m", "benchmarks.scale.bare", str(stage.layout.kubeconfig), metrics])
 
 
 class Hpa(Contender):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -98,10 +97,9 @@ def create_all(kube: KubeClient, path: str, bodies: Iterable[Json]) -> None:
 def names(kube: KubeClient, path: str, matches: Callable[[Json], bool]) -> set[str]:
     """The objects of a collection that match."""
     token, found = "", set()
-    for _ in itertools.count():
+    while True:
         page = kube.request("GET", f"{path}?limit=500{token and '&continue=' + token}")
         found |= {item["metadata"]["name"] for item in page["items"] if matches(item)}
         token = page["metadata"].get("continue", "")
         if not token:
-            break
-    return found
+            return found

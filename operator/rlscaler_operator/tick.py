@@ -140,10 +140,11 @@ class Ticker:
         with self._metrics.stage("compare"):
             self._compare(access, decided)
         await asyncio.sleep(0)
-        of = dict(zip((id(entry) for _, entry in decided), outcomes, strict=True))
+        following = iter(outcomes)
+        found = [(policy, None if entry is None else next(following), error) for policy, entry, error in work]
         moving = any(outcome.moves for outcome in outcomes)
         with self._lanes.hold_reports() if moving else contextlib.nullcontext():
-            await self._launch_all([(policy, of.get(id(entry)), error) for policy, entry, error in work], seconds)
+            await self._launch_all(found, seconds)
 
     async def _launch_all(
         self, work: list[tuple[Policy, Outcome | None, Exception | None]], seconds: dict[str, float]
