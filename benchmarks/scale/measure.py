@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -29,6 +30,8 @@ class Result:
     react_seconds: list[float] = field(default_factory=list)
     """From the step to each Deployment's patch, ascending; those that never came are missing."""
     adopt_seconds: float = 0.0
+    adopted: int = 0
+    """Services that it had taken over by then."""
     restart_seconds: float | None = None
     standing: dict[str, Any] = field(default_factory=dict)
     lag: dict[str, float] = field(default_factory=dict)
@@ -44,7 +47,8 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         figures = {f"p{round(100 * share)}": self.percentile(share) for share in (0.5, 0.95, 1.0)}
-        return asdict(self) | {"react": {name: round(value, 2) for name, value in figures.items()}}
+        react = {name: round(value, 2) if math.isfinite(value) else None for name, value in figures.items()}
+        return asdict(self) | {"react": react}
 
 
 def measure(name: str, contender: Contender, stage: Stage, seconds: float, load: float) -> Result:
@@ -53,7 +57,7 @@ def measure(name: str, contender: Contender, stage: Stage, seconds: float, load:
     quiet = _requests_per_second(stage, BASELINE_SECONDS)
     contender.prepare(stage)
     began = time.monotonic()
-    contender.adopt(stage)
+    result.adopted = contender.adopt(stage)
     result.adopt_seconds = round(time.monotonic() - began, 2)
     if seconds > 0:
         before = contender.lag()

@@ -8,6 +8,8 @@ from typing import Any
 
 from benchmarks.scale.contenders import contenders
 
+REACTION = ("p50", "p95", "p100")
+
 NOTE = """\
 Seconds from the step of the metric to `spec.replicas` patched (p50 / p95 / max). For rlscaler this is the reactive
 floor acting between two action intervals, on one batch for all policies; the actor acts at its interval of 30 s.\
@@ -49,7 +51,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def _reaction(one: dict[str, Any]) -> str:
     react = one["react"]
-    return f"{react['p50']:.1f} / {react['p95']:.1f} / {react['p100']:.1f}"
+    return " / ".join("never" if react[name] is None else f"{react[name]:.1f}" for name in REACTION)
 
 
 def _cost(one: dict[str, Any]) -> str:
@@ -61,11 +63,16 @@ def _cost(one: dict[str, Any]) -> str:
         standing.get("total_memory_mib", ""),
         standing.get("requests_per_second", ""),
         standing.get("api_server_cores", ""),
-        f"{one['adopt_seconds']:.1f}",
+        _adoption(one),
         "" if restart is None else f"{restart:.1f}",
         ", ".join(f"{1000 * lag[name]:g}" for name in ("p95", "p99", "max")) if lag else "",
     ]
     return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _adoption(one: dict[str, Any]) -> str:
+    missing = one["policies"] - one["adopted"]
+    return f"{one['adopt_seconds']:.1f}" + (f" for {one['adopted']}, then given up" if missing else "")
 
 
 def plot(results: list[dict[str, Any]], file: Path) -> None:
