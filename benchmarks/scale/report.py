@@ -15,6 +15,11 @@ Seconds from the step of the metric to `spec.replicas` patched (p50 / p95 / max)
 floor acting between two action intervals, on one batch for all policies; the actor acts at its interval of 30 s.\
 """
 
+COSTS = (
+    "| | cores | MiB | API requests/s | API server's cores | adoption s | restart s | loop lag ms: p95, p99, max |",
+    "|---|---|---|---|---|---|---|---|",
+)
+
 
 def load(folder: Path) -> list[dict[str, Any]]:
     """All measurements, in the order of the contenders, then by number of policies."""
@@ -34,24 +39,25 @@ def write_report(folder: Path) -> str:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Markdown: reaction by number of policies, and the cost at the highest one."""
+    """Markdown: reaction by number of policies, and the cost at each."""
     numbers = sorted({one["policies"] for one in results})
     lines = [NOTE, "", "| | " + " | ".join(map(str, numbers)) + " |", "|---|" + "---|" * len(numbers)]
     for label in dict.fromkeys(one["label"] for one in results):
         cells = {one["policies"]: _reaction(one) for one in results if one["label"] == label}
         lines.append(f"| {label} | " + " | ".join(cells.get(number, "") for number in numbers) + " |")
-    lines += ["", f"At {numbers[-1] if numbers else 0} policies, nothing changing:", ""]
-    lines += [
-        "| | cores | MiB | API requests/s | API server's cores | adoption s | restart s | loop lag ms: p95, p99, max |"
-    ]
-    lines += ["|---|---|---|---|---|---|---|---|"]
-    lines += [_cost(one) for one in results if one["policies"] == numbers[-1]]
+    for number in numbers:
+        lines += ["", f"{_policies(number)}, nothing changing:", "", *COSTS]
+        lines += [_cost(one) for one in results if one["policies"] == number]
     return "\n".join(lines) + "\n"
 
 
 def _reaction(one: dict[str, Any]) -> str:
     react = one["react"]
     return " / ".join("never" if react[name] is None else f"{react[name]:.1f}" for name in REACTION)
+
+
+def _policies(number: int) -> str:
+    return "1 policy" if number == 1 else f"{number:,} policies"
 
 
 def _cost(one: dict[str, Any]) -> str:
@@ -83,16 +89,18 @@ def plot(results: list[dict[str, Any]], file: Path) -> None:
     import matplotlib.pyplot as plt
 
     numbers = sorted({one["policies"] for one in results})
+    colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(one["label"] for one in results))}
     figure, axes = plt.subplots(1, len(numbers), figsize=(5 * len(numbers), 4), sharey=True, squeeze=False)
     for axis, number in zip(axes[0], numbers, strict=True):
         for one in (one for one in results if one["policies"] == number):
             times = [0.0, *one["react_seconds"]]
             share = [100 * i / number for i in range(len(times))]
-            axis.step(times, share, where="post", label=one["label"])
-        axis.set(title=f"{number} policies", xlabel="seconds after the step", xscale="symlog", ylim=(0, 103))
+            axis.step(times, share, where="post", color=colors[one["label"]])
+        axis.set(title=_policies(number), xlabel="seconds after the step", xscale="symlog", ylim=(0, 103))
         axis.grid(alpha=0.3)
     axes[0][0].set_ylabel("% of Deployments patched")
-    axes[0][-1].legend(loc="lower right", fontsize="small")
+    entries = [plt.Line2D([], [], color=color, label=label) for label, color in colors.items()]
     figure.tight_layout()
-    figure.savefig(file, dpi=120)
+    figure.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, fontsize="small")
+    figure.savefig(file, dpi=120, bbox_inches="tight")
     plt.close(figure)
