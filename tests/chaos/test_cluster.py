@@ -15,6 +15,7 @@ from tests.harness.load import RPS
 from tests.harness.models import write_model
 from tests.harness.operators import Operator
 from tests.harness.proxy import Proxy
+from tests.harness.replicas import described
 from tests.harness.waiting import looks, stays, until
 
 NEVER = {"rlscaler.io/cold-start-min": "3600s", "rlscaler.io/cold-start-max": "3601s"}
@@ -161,7 +162,7 @@ def test_target_is_deleted_and_made_again(operator, world, replicas, line: Line)
     recovered = trial.followed(CALM)
     until(lambda: world.condition("again", "Ready")[0] == "True")
     lowest = replicas.lowest("again", trial.begun)
-    line.recovered_seconds, line.lowest, line.allowed = recovered, "{}+{}".format(*lowest), f"1+{cpu}"
+    line.recovered_seconds, line.lowest, line.allowed = recovered, described(lowest), described((1, cpu))
     assert lowest[1] >= cpu
     assert world.condition("again", "Conflicted")[0] == "False"
 

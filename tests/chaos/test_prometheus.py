@@ -18,7 +18,7 @@ import pytest
 from tests.chaos.conftest import Line
 from tests.harness.load import Exporter, Load
 from tests.harness.proxy import Fault, Proxy
-from tests.harness.replicas import Replicas, capacity
+from tests.harness.replicas import Replicas, capacity, described
 from tests.harness.waiting import looks, until
 
 BEFORE, DURING, AFTER = 60.0, 1.0, 150.0
@@ -142,8 +142,10 @@ class Seen:
     blind_since: float | None = None
     reason: str = ""
     lowest: tuple[int, int] = (0, 0)
+    """Of each pool since it was noticed."""
     held: tuple[int, int] = (0, 0)
-    lowest_capacity: float = 0.0
+    weakest: tuple[int, int] = (0, 0)
+    """Of both pools together since the fault began."""
     recovered: float | None = None
 
 
@@ -188,7 +190,7 @@ class Episode:
     def _note(self, case: Case, seen: Seen) -> None:
         since = seen.blind_since or seen.begun
         seen.lowest = self.replicas.lowest(case.name, since)
-        seen.lowest_capacity = self.replicas.lowest_capacity(case.name, seen.begun)
+        seen.weakest = self.replicas.weakest(case.name, seen.begun)
         if not case.blind:
             seen.reason = "".join(self.world.condition(case.name, "Ready"))
 
@@ -247,15 +249,15 @@ def episode(cluster, world, replicas, proxy, start, request) -> Iterator[Episode
 def test_prometheus(episode: Episode, case: Case, line: Line) -> None:
     seen = episode.seen[case.name]
     line.fault = f"Prometheus: {case.name}"
-    line.lowest = "{}+{}".format(*seen.lowest)
+    line.lowest = described(seen.lowest if case.blind else seen.weakest)
     line.recovered_seconds = seen.recovered
     line.note = seen.reason
     if case.blind:
-        line.allowed = "{}+{}".format(*seen.held)
+        line.allowed = described(seen.held)
         assert seen.blind_since is not None, "the fault was not noticed"
         assert seen.lowest >= seen.held
         assert all(low >= held for low, held in zip(seen.lowest, seen.held, strict=True))
     else:
         line.allowed = f"{BEFORE:g} req/s"
-    assert seen.lowest_capacity >= BEFORE
+    assert capacity(seen.weakest) >= BEFORE
     assert seen.recovered is not None, "replicas did not follow the load again"

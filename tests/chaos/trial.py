@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tests.harness.load import Load
-from tests.harness.replicas import Replicas, capacity
+from tests.harness.replicas import Replicas, capacity, described
 from tests.harness.waiting import looks, until
 from tests.harness.world import World
 
@@ -57,13 +57,9 @@ class Trial:
 
     def check(self, recovered: float | None = None, allowed: float | None = None) -> None:
         """Capacity never fell below what it was when the trial began, or `allowed` requests per second."""
-        lowest = self.replicas.lowest(self.service, self.begun)
+        weakest = self.replicas.weakest(self.service, self.begun)
         self.line.recovered_seconds = recovered
-        self.line.lowest = "{}+{}".format(*lowest)
-        least = self.replicas.lowest_capacity(self.service, self.begun)
-        if allowed is None:
-            self.line.allowed = "{}+{}".format(*self.before)
-            assert least >= capacity(self.before), self.replicas.of(self.service, self.begun)
-        else:
-            self.line.allowed = f"{allowed:g} req/s"
-            assert least >= allowed, self.replicas.of(self.service, self.begun)
+        self.line.lowest = described(weakest)
+        self.line.allowed = described(self.before) if allowed is None else f"{allowed:g} req/s"
+        least = capacity(self.before) if allowed is None else allowed
+        assert capacity(weakest) >= least, self.replicas.of(self.service, self.begun)

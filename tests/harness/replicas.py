@@ -99,9 +99,14 @@ class Replicas:
         seen = self.of(service, since)
         return min(gpu for gpu, _ in seen), min(cpu for _, cpu in seen)
 
-    def lowest_capacity(self, service: str, since: float) -> float:
-        """The least capacity of both pools together from `since` on, requests per second."""
-        return min(capacity(one) for one in self.of(service, since))
+    def weakest(self, service: str, since: float) -> tuple[int, int]:
+        """(GPU, CPU) when both pools together could do least, from `since` on."""
+        return min(self.of(service, since), key=capacity)
+
+
+def described(replicas: tuple[int, int]) -> str:
+    """As a report says it: both pools, and what they can do together."""
+    return f"{replicas[0]}+{replicas[1]} ({capacity(replicas):g} req/s)"
 
 
 def capacity(replicas: tuple[int, int]) -> float:
