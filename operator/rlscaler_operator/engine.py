@@ -15,6 +15,7 @@ from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.deletion import Deletion
 from rlscaler_operator.actuation.idle import IdlePods
 from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.finish import Finisher
 from rlscaler_operator.judge import Judge
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lanes import Lanes
@@ -70,18 +71,18 @@ class Engine:
         self._actors = Actors(settings, self.config_maps)
         self._deletion = Deletion(kube, shards, self.cache, self.events, settings)
         idle = IdlePods(kube, lanes, self.cache, self._ask, settings.write_timeout_seconds)
-        self.ticker = Ticker(
+        self._finisher = Finisher(
             settings,
             shards,
-            lanes,
             self.cache,
             self.registry,
             self.metrics,
-            self._actors,
             Judge(kube, self.cache, self.registry),
             Actuator(kube, shards, lanes, self.cache, settings, idle if settings.pod_deletion_cost else None),
             self.reporter,
-            self._launch,
+        )
+        self.ticker = Ticker(
+            settings, lanes, self.cache, self.registry, self.metrics, self._actors, self._finisher, self._launch
         )
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -182,7 +183,7 @@ class Engine:
             elif not policy.running:
                 policy.schedule = policy.state = policy.settled = None
                 if self.reporter.stale(policy, now):
-                    self._launch([policy], self.ticker.idle(policy))
+                    self._launch([policy], self._finisher.idle(policy))
             elif policy.schedule is not None and policy.schedule.next() > soon:
                 soonest = min(soonest, policy.schedule.next())
             elif (what := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:

@@ -8,15 +8,8 @@ from typing import Any, NamedTuple
 
 from rlscaler_operator.actuation.ownership import Claim, ForeignWrites
 from rlscaler_operator.api import Condition, InvalidPolicy, RLScalingPolicy, Spec, Status, parse, to_params
-from rlscaler_operator.api.status import (
-    DecisionStatus,
-    EvidenceDay,
-    LastDecision,
-    Learned,
-    ObservationStatus,
-    Originals,
-    PromotionStatus,
-)
+from rlscaler_operator.api.promotion import EvidenceDay, PromotionStatus
+from rlscaler_operator.api.status import DecisionStatus, LastDecision, Learned, ObservationStatus, Originals
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.reporting.events import Event, Reference
 from rlscaler_operator.schedule import Breaker, Schedule

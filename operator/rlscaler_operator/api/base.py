@@ -97,6 +97,8 @@ def format_time(value: datetime) -> str:
     return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if value.microsecond else "%Y-%m-%dT%H:%M:%SZ")
 
 
+Text = Annotated[str, Field(max_length=32_768)]
+Word = Annotated[str, Field(max_length=316)]
 Time = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_utc), PlainSerializer(format_time, str)]
 """A point in time, RFC 3339."""
 

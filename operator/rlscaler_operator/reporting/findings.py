@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from rlscaler_operator.actuation.ownership import Conflict
 from rlscaler_operator.api import Condition, remove_condition, set_condition
 from rlscaler_operator.api import conditions as types
-from rlscaler_operator.api.status import PromotionStatus
+from rlscaler_operator.api.promotion import PromotionStatus
 
 OPTIONAL = (types.CAPACITY_UNKNOWN, types.MODEL_OUTDATED)
 """Conditions that are absent where there is nothing to say."""

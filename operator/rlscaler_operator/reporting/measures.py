@@ -10,7 +10,7 @@ import numpy as np
 
 from rlscaler_operator.actuation.scale import Outcome as WriteOutcome
 from rlscaler_operator.api import conditions as types
-from rlscaler_operator.api.status import RegretInterval
+from rlscaler_operator.api.promotion import RegretInterval
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.metrics import Metrics

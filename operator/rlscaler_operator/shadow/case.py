@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from rlscaler_operator.api.status import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
+from rlscaler_operator.api.promotion import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
 from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.record import describe
 from rlscaler_operator.shadow.calibration import Histogram

@@ -9,7 +9,7 @@ import pytest
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.scale import Write
 from rlscaler_operator.api import set_condition
-from rlscaler_operator.api.status import EvidenceDay, PromotionStatus, Regret, RegretInterval
+from rlscaler_operator.api.promotion import EvidenceDay, PromotionStatus, Regret, RegretInterval
 from rlscaler_operator.decisions import decide_all
 from rlscaler_operator.policies import Registry
 from rlscaler_operator.reporting import measures

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from rlscaler_operator.api.status import Condition, PromotionStatus
+from rlscaler_operator.api.promotion import PromotionStatus
+from rlscaler_operator.api.status import Condition
 from rlscaler_operator.decisions import Entry, decide_all, fresh_state
 from rlscaler_operator.policies import Registry
 from rlscaler_operator.sensing.results import Reading
