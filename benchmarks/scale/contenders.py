@@ -31,7 +31,7 @@ from rlscaler_devcluster.ports import HOST, pick
 REPOSITORY = Path(__file__).parents[2]
 CRD = REPOSITORY / "crds" / "rlscalingpolicies.yaml"
 PATIENCE_SECONDS = 1200.0
-"""For taking everything over; whoever has not by then is measured with what it has."""
+"""For taking everything over; HPAs that never were active by then are left out, and this operator fails."""
 
 
 class Contender(ABC):
@@ -46,7 +46,7 @@ class Contender(ABC):
 
     @abstractmethod
     def adopt(self, stage: Stage) -> int:
-        """Create its objects and wait until all are taken over, or for so long that they never will be; how many."""
+        """Create its objects and wait until all are taken over; how many were, in the end."""
 
     def restart(self, stage: Stage) -> bool:
         """Kill it, start it again and wait until it has decided for all; False where that cannot be told."""

@@ -42,19 +42,19 @@ class Finisher:
     def settled(self, policy: Policy, outcome: Outcome) -> bool:
         """Would judging, applying and reporting find just what they found last time?
 
-        Then what was measured is kept, and the tick is over: a thousand quiet policies are a few array operations.
-        Actions always take the whole way.
+        A thousand quiet policies are then a few array operations. Actions always take the whole way.
         """
         decision = outcome.decision
         if policy.settled is None or decision is None or outcome.entry.kind == "action":
             return False
         if time.monotonic() - policy.written_at >= self._settings.status_interval_seconds:
             return False
-        if outcome.moves or policy.settled != self._signature(policy, outcome):
-            return False
+        return not outcome.moves and policy.settled == self._signature(policy, outcome)
+
+    def measure_again(self, policy: Policy, outcome: Outcome) -> None:
+        """All that a settled policy needs."""
         policy.state = outcome.state
         self._reporter.measure_again(policy, outcome)
-        return True
 
     def _signature(self, policy: Policy, outcome: Outcome) -> tuple[object, ...]:
         """Everything that findings and writes of a tick that changes no replicas depend on."""

@@ -145,6 +145,7 @@ class Ticker:
             if outcome is not None:
                 outcome.seconds = seconds
                 if self._finisher.settled(policy, outcome):
+                    self._finisher.measure_again(policy, outcome)
                     await breath.take()
                     continue
             self._launch([policy], self._finisher.finish(policy, outcome, error))

@@ -98,7 +98,11 @@ def format_time(value: datetime) -> str:
 
 
 Text = Annotated[str, Field(max_length=32_768)]
+"""A message for people."""
+
 Word = Annotated[str, Field(max_length=316)]
+"""A reason or a name."""
+
 Time = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_utc), PlainSerializer(format_time, str)]
 """A point in time, RFC 3339."""
 
