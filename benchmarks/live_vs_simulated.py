@@ -31,6 +31,7 @@ from rlscaler_demo.environment import stage
 from rlscaler_loadgen.settings import LoadSettings
 from rlscaler_operator.environment import KubernetesEnv
 from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.rule import rule_of
 from rlscaler_rl.simulation.episode import Run, run
 from rlscaler_rl.simulation.scenario import Scenarios, from_rate
 
@@ -76,7 +77,7 @@ def play_live(
     cold = {"gpu_cold_start": spans[0], "cpu_cold_start": spans[1]}
     with stage(folder, seed=loads[0].seed, name=f"live-{os.getpid()}", **cold) as config:
         changes = {"episode_duration": loads[0].duration, "action_interval": interval}
-        env = KubernetesEnv(config | changes, contract=actor.manifest.contract, residual=actor.manifest.residual)
+        env = KubernetesEnv(config | changes, contract=actor.manifest.contract, rule=rule_of(actor.manifest))
         try:
             for load in loads:
                 made.append(episode(env, actor, load))

@@ -19,6 +19,7 @@ from rlscaler_operator.environment import KubernetesEnv, LiveEnvironmentError
 from rlscaler_operator.environment import episode as episodes
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
 from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.rule import rule_of
 
 NAME = f"pytest-{os.getpid()}-environment"
 SHORT = {"episode_duration": 20, "action_interval": 10, "patterns": ["spike"]}
@@ -45,7 +46,7 @@ def make(config: dict[str, Any]) -> Iterator[Any]:
     made: list[KubernetesEnv] = []
 
     def build(**changes: Any) -> KubernetesEnv:
-        options = {name: changes.pop(name) for name in ("contract", "residual") if name in changes}
+        options = {name: changes.pop(name) for name in ("contract", "rule") if name in changes}
         made.append(KubernetesEnv(config | changes, **options))
         return made[-1]
 
@@ -106,7 +107,7 @@ def test_an_episode_scales_measures_and_puts_everything_back(make, kube):
 def test_other_controllers_play_an_episode(make, name):
     controller = bundled.load("rule") if name == "rule" else Hpa(HpaSettings(target=0.05))
     manifest = bundled.load("rule").manifest
-    env = make(contract=manifest.contract, residual=manifest.residual, episode_duration=30)
+    env = make(contract=manifest.contract, rule=rule_of(manifest), episode_duration=30)
     env.reset(options={"pattern": "spike", "seed": 2})
     rng, truncated, info = np.random.default_rng(0), False, {}
     while not truncated:

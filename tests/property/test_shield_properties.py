@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.observation import observe, sense
 from rlscaler_rl.decision.params import make_params
+from rlscaler_rl.decision.rule import DEFAULT_SETTINGS
 from rlscaler_rl.decision.samples import make_samples
 from rlscaler_rl.decision.shield import act, floor_tick
 from rlscaler_rl.decision.state import initial_state
@@ -87,9 +88,8 @@ def step(
     observation, state = observe(params, state, samples, CONTRACT)
     action = np.stack([rng.integers(-2, 3, n), rng.integers(-2, 3, n), rng.integers(0, 3, n)], axis=1).astype(np.int32)
     outside = rng.random(n) < 0.05
-    decision, state = act(
-        params, state, samples, observation, action, rng.random(n) > 0.1, None, residual, out_of_envelope=outside
-    )
+    usable, rule = rng.random(n) > 0.1, DEFAULT_SETTINGS if residual else None
+    decision, state = act(params, state, samples, observation, action, usable, None, rule, out_of_envelope=outside)
     static = (params.fallback == FallbackBehavior.STATIC) & ((decision.flags & Flag.FALLBACK) > 0)
     return decision, state, observation.required_unknown, static
 
@@ -171,7 +171,7 @@ def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
 @given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
 def test_a_row_does_not_depend_on_the_rows_beside_it(seed: int, residual: bool) -> None:
     n = 12
-    rng = np.random.default_rng(seed)
+    rng, rule = np.random.default_rng(seed), DEFAULT_SETTINGS if residual else None
     params = random_params(rng, n)
     together = initial_state(n, CONTRACT.stack_size)
     alone = [together.take(slice(row, row + 1)) for row in range(n)]
@@ -185,7 +185,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(seed: int, residual: bool) 
             own, seen = params.take(rows), samples.take(rows)  # noqa: B023
             state = sense(own, state, seen)
             observation, state = observe(own, state, seen, CONTRACT)
-            return act(own, state, seen, observation, action[rows], usable[rows], None, residual)  # noqa: B023
+            return act(own, state, seen, observation, action[rows], usable[rows], None, rule)  # noqa: B023
 
         decision, together = one_interval(together, slice(None))
         singles = [one_interval(alone[row], slice(row, row + 1)) for row in range(n)]

@@ -5,27 +5,30 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_operator.decisions import starting_state
 from rlscaler_operator.environment.config import SENSE_SECONDS, EnvironmentConfig
+from rlscaler_operator.environment.controllers import Contender, Controller, is_actor, is_contender
 from rlscaler_operator.environment.exceptions import LiveEnvironmentError
+from rlscaler_operator.environment.figures import Counts, figures
 from rlscaler_operator.environment.load import Load, UsersOwn
 from rlscaler_operator.environment.meter import Spent
 from rlscaler_operator.environment.service import LiveService, plain_decision
-from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.decide import decide
 from rlscaler_rl.decision.observation import observe, sense, stacked_input
+from rlscaler_rl.decision.rule import RuleSettings
 from rlscaler_rl.decision.samples import known
 from rlscaler_rl.decision.shield import act, floor_tick
+from rlscaler_rl.decision.spec import SpecSettings, with_spec
 from rlscaler_rl.decision.traffic import traffic_weights
 from rlscaler_rl.decision.types import (
     SIGNALS,
@@ -46,46 +49,19 @@ UNREACHABLE_SECONDS = 30.0
 POLL_SECONDS = 1.0
 
 
-class Contender(Protocol):
-    """Another autoscaler, as `rlscaler_rl.baselines` has them: replicas (1, 2) and placement (1,)."""
-
-    def reset(self, params: Params) -> None: ...
-
-    def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]: ...
-
-
-Controller = Contender | ActorLike
-"""Who scales in place of an agent: an actor behind the shield once an interval, or a contender at every tick."""
-
-
-def is_actor(controller: Controller) -> TypeGuard[ActorLike]:
-    return hasattr(controller, "probabilities")
-
-
-def is_contender(controller: Controller | None) -> TypeGuard[Contender]:
-    return controller is not None and not hasattr(controller, "probabilities")
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was done in the episode."""
-
-    scale_ups: int = 0
-    scale_downs: int = 0
-    placement_changes: int = 0
-    floor_raises: int = 0
-    lost_ticks: int = 0
-    """Sensing ticks at which the cluster or Prometheus did not answer."""
-
-
 class Episode:
     """Begins anew with `begin`; `state` is the decision function's. Methods raise LiveEnvironmentError."""
 
     def __init__(
-        self, service: LiveService, load: Load, config: EnvironmentConfig, contract: ObservationContract, residual: bool
+        self,
+        service: LiveService,
+        load: Load,
+        config: EnvironmentConfig,
+        contract: ObservationContract,
+        rule: RuleSettings | None,
     ) -> None:
         self._service, self._load, self._config = service, load, config
-        self._contract, self._residual = contract, residual
+        self._contract, self._rule = contract, rule
         self.counts, self.total, self.spent = Counts(), Spent(), Spent()
         self.samples: Samples
         self.observation: Observation
@@ -93,7 +69,7 @@ class Episode:
         self.made: Decision | None = None
         self.timeline: list[dict[str, Any]] = []
         self._sensed: State
-        self._configure: Callable[[Params], Params] | None = None
+        self._spec: SpecSettings | None = None
         self._began = 0.0
         self._intervals = 0
         self._failing_since: float | None = None
@@ -102,7 +78,7 @@ class Episode:
     def params(self) -> Params:
         """The service's spec, as the controller wants it."""
         params = self._service.params
-        return self._configure(params) if self._configure else params
+        return with_spec(params, self._spec) if self._spec else params
 
     @property
     def elapsed(self) -> float:
@@ -122,7 +98,7 @@ class Episode:
         await self._first_replicas(start)
         await self._silence()
         self.counts, self.total, self.spent = Counts(), Spent(), Spent()
-        self._intervals, self._failing_since, self.made, self._configure = 0, None, None, None
+        self._intervals, self._failing_since, self.made, self._spec = 0, None, None, None
         self.timeline = []
         await self._service.begin_metering()
         started = await self._load.start(pattern, seed, self._config.episode_duration, folder)
@@ -141,7 +117,7 @@ class Episode:
 
     def take_over(self, controller: Controller) -> None:
         """An episode of `controller` begins: its settings of the spec, its own memory."""
-        self._configure = getattr(controller, "configure", None)
+        self._spec = getattr(controller, "spec", None)
         if is_contender(controller):
             controller.reset(self.params)
 
@@ -149,7 +125,7 @@ class Episode:
         """Take the action (1, 3) through the shield, upon what was observed last."""
         trusted = np.ones(1, np.bool_)
         decision, self.state = act(
-            self.params, self.state, self.samples, self.observation, action, trusted, residual=self._residual
+            self.params, self.state, self.samples, self.observation, action, trusted, rule=self._rule
         )
         with self._losses():
             await self._write(decision)
@@ -301,32 +277,7 @@ class Episode:
 
     def figures(self) -> dict[str, float]:
         """The episode so far, under the names of simulated results; `j` is left to whoever weighs."""
-        total, config = self.total, self._config
-        cost = self._service.params.cost_per_hour[0]
-        in_time = total.within(config.slo_ms / 1000)
-        late, dropped = max(0.0, total.timed - in_time), total.dropped
-        queued = max(0.0, total.received - total.ended)
-        seconds, received = max(total.seconds, 1e-9), max(total.received, 1.0)
-        percentiles = {f"p{q}_ms": total.percentile_ms(q / 100, config.client_timeout_ms) for q in (50, 95, 99)}
-        return {
-            "cost": float((total.billed[0] + total.billed[1] * cost[1] / cost[0]) / seconds),
-            "late_percent": 100 * (late + dropped + queued) / received if total.received else math.nan,
-            "requests": total.received,
-            "in_time": in_time,
-            "late": late,
-            "dropped": dropped,
-            "queued": queued,
-            "gpu_replica_seconds": float(total.billed[0]),
-            "cpu_replica_seconds": float(total.billed[1]),
-            "goodput_rps": in_time / seconds,
-            **percentiles,
-            "scale_ups": float(self.counts.scale_ups),
-            "scale_downs": float(self.counts.scale_downs),
-            "placement_changes": float(self.counts.placement_changes),
-            "floor_raises": float(self.counts.floor_raises),
-            "lost_ticks": float(self.counts.lost_ticks),
-            "seconds": total.seconds,
-        }
+        return figures(self.total, self.counts, self._config, self._service.params.cost_per_hour[0])
 
 
 def _pair(values: NDArray[Any]) -> tuple[int, int]:

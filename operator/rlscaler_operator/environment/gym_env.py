@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_operator.environment.config import EnvironmentConfig
-from rlscaler_operator.environment.episode import Controller, Episode
+from rlscaler_operator.environment.controllers import Controller
+from rlscaler_operator.environment.episode import Episode
 from rlscaler_operator.environment.exceptions import LiveEnvironmentError
 from rlscaler_operator.environment.load import UsersOwn, make_load, offered_rate
 from rlscaler_operator.environment.loop import BackgroundLoop
@@ -19,6 +20,7 @@ from rlscaler_operator.environment.meter import Spent
 from rlscaler_operator.environment.service import LiveService
 from rlscaler_rl.decision.action import HEADS, from_indices
 from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.rule import RuleSettings
 from rlscaler_rl.decision.types import OBSERVATIONS, Float32, SignalState
 
 Facts = dict[str, Any]
@@ -32,9 +34,9 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
     """Two Deployments of a cluster under load; observation (10 k,) float32, action MultiDiscrete([5, 5, 3]).
 
     The spaces, the shield, the sensing ticks every 5 s and the objectives are those of `SimulatorEnv`; sensing and
-    writing are the operator's own. An interval takes as long as it says. Episodes are truncated after
-    `episode_duration`, never terminated. What Prometheus does not know is fed neutral and is NaN in
-    `info["observation"]`. `close` puts the replicas and weights back that were found.
+    writing are the operator's own. With a `rule` actions are added to that forecast rule's replicas. An interval takes
+    as long as it says. Episodes are truncated after `episode_duration`, never terminated. What Prometheus does not
+    know is fed neutral and is NaN in `info["observation"]`. `close` puts the replicas and weights back that were found.
 
     `reset(options={"pattern": ..., "seed": ..., "start_replicas": (gpu, cpu)})` chooses the load and the replicas that
     the episode begins with; otherwise the patterns are taken in turn, with seeds from the environment's own generator.
@@ -49,7 +51,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         config: EnvironmentConfig | Mapping[str, Any] | None = None,
         *,
         contract: ObservationContract | None = None,
-        residual: bool = False,
+        rule: RuleSettings | None = None,
         reward: Reward | None = None,
     ) -> None:
         self.config = EnvironmentConfig.of(config)
@@ -57,7 +59,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         width, clip = len(OBSERVATIONS) * self.contract.stack_size, self.contract.clip
         self.observation_space = gym.spaces.Box(-clip, clip, (width,), np.float32)
         self.action_space = gym.spaces.MultiDiscrete(HEADS)
-        self._residual, self._reward = residual, reward or self._objective()
+        self._rule, self._reward = rule, reward or self._objective()
         self._load = make_load(self.config)
         self._loop: BackgroundLoop | None = None
         self._service: LiveService | None = None
@@ -206,7 +208,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         if self._episode is None:
             self._loop = self._loop or BackgroundLoop()
             self._service = self._run(LiveService.connect(self.config))
-            self._episode = Episode(self._service, self._load, self.config, self.contract, self._residual)
+            self._episode = Episode(self._service, self._load, self.config, self.contract, self._rule)
         return self._episode
 
     def _begun(self) -> Episode:

@@ -18,7 +18,7 @@ from rlscaler_rl.decision.action import mask_absent, most_likely
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.decide import decide
 from rlscaler_rl.decision.observation import observe, sense, stacked_input
-from rlscaler_rl.decision.rule import rule_replicas
+from rlscaler_rl.decision.rule import rule_replicas, rule_under
 from rlscaler_rl.decision.types import CPU, GPU, OBSERVATIONS, SIGNALS, Float, Int, Params, Samples
 
 POINTS = 257
@@ -153,8 +153,8 @@ def _with_fed(entry: Entry, actor: ActorLike, number: int) -> tuple[float, Calla
     """The value fed now, and what follows from other ones."""
     sensed = sense(entry.params, entry.state, entry.samples)
     decision, observation, _ = decide(entry.params, sensed, entry.samples, actor)
-    residual = actor.manifest.residual
-    start = rule_replicas(entry.params, sensed, entry.samples) if residual else decision.base
+    rule = rule_under(actor)
+    start = decision.base if rule is None else rule_replicas(entry.params, sensed, entry.samples, rule)
     _, state = observe(entry.params, sensed, entry.samples, actor.manifest.contract)
 
     def ask(values: Float) -> tuple[Asked, Int]:

@@ -11,21 +11,17 @@ import numpy as np
 from rlscaler_rl.decision.action import HEADS, from_indices, head_probabilities, one_hot
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.spec import SpecSettings, with_spec
-from rlscaler_rl.decision.types import OBSERVATIONS, Float, Float32, Params, Placement
+from rlscaler_rl.decision.spec import SpecSettings
+from rlscaler_rl.decision.types import OBSERVATIONS, Float, Float32, Placement
 
 
 class Configured:
     """A network under a spec of its own, as a user would tune it; it acts outside its envelope too."""
 
-    def __init__(self, actor: ActorLike, settings: SpecSettings) -> None:
+    def __init__(self, actor: ActorLike, spec: SpecSettings) -> None:
         self.manifest = actor.manifest.model_copy(update={"envelope": None})
         self.probabilities = actor.probabilities
-        self.settings = settings
-
-    def configure(self, params: Params) -> Params:
-        """The policy's spec (N rows) with the settings."""
-        return with_spec(params, self.settings)
+        self.spec = spec
 
 
 class RandomActor:

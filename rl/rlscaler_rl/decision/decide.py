@@ -8,7 +8,7 @@ from rlscaler_rl.decision.action import LOGITS, mask_absent, most_likely
 from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.observation import observe, stacked_input
-from rlscaler_rl.decision.rule import DEFAULT_SETTINGS
+from rlscaler_rl.decision.rule import rule_under
 from rlscaler_rl.decision.shield import ALL_GUARDS, act
 from rlscaler_rl.decision.types import Bool, Decision, Float32, Observation, Params, Samples, State
 
@@ -35,9 +35,8 @@ def decide(
         most_likely(probabilities),
         usable,
         probabilities,
-        manifest.residual,
+        rule_under(actor),
         out_of_envelope=outside,
-        rule=getattr(actor, "settings", DEFAULT_SETTINGS),
         without=without,
     )
     return decision, observation, state

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from rlscaler_rl.decision.contract import CONTRACT_VERSION, NEUTRAL, ObservationContract
 from rlscaler_rl.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_rl.decision.familiar import Familiar
+from rlscaler_rl.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS
 from rlscaler_rl.decision.types import CPU, GPU, OBSERVATIONS, Bool, Float, Observation, Params
 
 
@@ -128,6 +129,17 @@ class Normalisation(_Model):
     sees_time: bool = False
 
 
+class RuleGains(_Model):
+    """The forecast rule that a residual action is added to; fields and defaults as in `rule.RuleSettings`."""
+
+    loading: float = Field(default=1.15, gt=0)
+    horizon: float = Field(default=2.0, ge=0)
+    trend: float = float(GAINS.trend)
+    residual: float = float(GAINS.residual)
+    peak: float = float(GAINS.peak)
+    peak_seconds: float = Field(default=MEMORY_LIMIT_SECONDS, gt=0)
+
+
 class Manifest(_Model):
     """What `decide` must know of an actor. `envelope` None means: act everywhere (simulation, rules, controls)."""
 
@@ -136,6 +148,8 @@ class Manifest(_Model):
     stack_size: int = Field(default=4, ge=1, le=64)
     residual: bool = False
     """The action is added to the forecast rule's replicas, not to `spec.replicas`."""
+    rule: RuleGains = RuleGains()
+    """That rule."""
     neutral: tuple[float, ...] = Field(default=NEUTRAL, min_length=len(OBSERVATIONS), max_length=len(OBSERVATIONS))
     normalisation: Normalisation = Normalisation()
     digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")

@@ -5,17 +5,18 @@ It needs no network, and it is what the residual mode adds its action to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from rlscaler_rl.decision.action import one_hot
+from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, upper_forecast
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.reactive import MANY, ROUNDING, whole_replicas
-from rlscaler_rl.decision.spec import SpecSettings, with_spec
-from rlscaler_rl.decision.types import Bool, Float, Float32, Int, Params, Placement, Samples, State
+from rlscaler_rl.decision.spec import SpecSettings
+from rlscaler_rl.decision.types import Float, Float32, Int, Params, Placement, Samples, State
 
 Value = Float | float
 """One value for all rows, or (N,) of them."""
@@ -23,10 +24,7 @@ Value = Float | float
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """What may be tuned of the rule; every field one value for all rows, or one a row.
-
-    The last five are the policy's own spec, set by whoever tunes it; None leaves the spec as it is.
-    """
+    """What may be tuned of the rule; every field one value for all rows, or one a row."""
 
     loading: Value = 1.15
     """Replicas are loaded this much above `targetUtilization` at the forecast, which is an upper one already; never
@@ -44,13 +42,8 @@ class RuleSettings:
     placement: Int | int = Placement.BALANCED
     """How traffic is split."""
 
-    reactive_floor: Bool | bool | None = None
-    target_utilization: Value | None = None
-    """Of both pools: what the floor keeps, and what `loading` is relative to."""
-    min_replicas: Int | tuple[int, int] | None = None
-    """(N, 2) or a pair; raises the spec's."""
-    scale_up_window_seconds: Value | None = None
-    scale_down_window_seconds: Value | None = None
+    spec: SpecSettings = field(default_factory=SpecSettings)
+    """What is set of the policy's spec; `loading` is relative to its target utilization."""
 
 
 DEFAULT_SETTINGS = RuleSettings()
@@ -73,19 +66,20 @@ class Rule:
         action[:, 2] = self.settings.placement
         return one_hot(action)
 
-    def configure(self, params: Params) -> Params:
-        """The policy's spec (N rows) with what the settings change of it; `params` itself stays as it is."""
-        chosen = self.settings
-        return with_spec(
-            params,
-            SpecSettings(
-                min_replicas=chosen.min_replicas,
-                reactive_floor=chosen.reactive_floor,
-                target_utilization=chosen.target_utilization,
-                scale_up_window_seconds=chosen.scale_up_window_seconds,
-                scale_down_window_seconds=chosen.scale_down_window_seconds,
-            ),
-        )
+    @property
+    def spec(self) -> SpecSettings:
+        """What the settings change of the policy's spec."""
+        return self.settings.spec
+
+
+def rule_of(manifest: Manifest) -> RuleSettings | None:
+    """The rule that a network's action is added to; None where it is added to the present replicas."""
+    return RuleSettings(**manifest.rule.model_dump()) if manifest.residual else None
+
+
+def rule_under(actor: ActorLike) -> RuleSettings | None:
+    """`rule_of` any actor; the rule itself has settings of its own, which may differ from row to row."""
+    return actor.settings if isinstance(actor, Rule) else rule_of(actor.manifest)
 
 
 def rule_replicas(params: Params, state: State, samples: Samples, settings: RuleSettings = DEFAULT_SETTINGS) -> Int:

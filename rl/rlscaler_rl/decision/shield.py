@@ -21,7 +21,7 @@ from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.params import capacity_unknown
 from rlscaler_rl.decision.pending import spilled, stuck_pools
 from rlscaler_rl.decision.reactive import hpa_formula, pool_utilization
-from rlscaler_rl.decision.rule import DEFAULT_SETTINGS, RuleSettings, rule_replicas
+from rlscaler_rl.decision.rule import RuleSettings, rule_replicas
 from rlscaler_rl.decision.samples import known
 from rlscaler_rl.decision.traffic import traffic_weights
 from rlscaler_rl.decision.types import (
@@ -80,18 +80,17 @@ def act(
     action: Int,
     actor_ok: Bool,
     probabilities: Float32 | None = None,
-    residual: bool = False,
+    rule: RuleSettings | None = None,
     *,
     out_of_envelope: Bool | None = None,
-    rule: RuleSettings = DEFAULT_SETTINGS,
     capacity: Capacity | None = None,
     without: frozenset[str] = ALL_GUARDS,
 ) -> tuple[Decision, State]:
     """Take the action of one interval.
 
     `action` (N, 3) is GPU -2..2 and CPU -2..2 steps and the Placement; `actor_ok` (N,) is false where no actor
-    ran or its output is unusable. The proposal is `spec_replicas` + action * step_size, in residual mode the
-    replicas of the forecast rule (set as `rule`) instead of `spec_replicas`. In rows `out_of_envelope` the fallback
+    ran or its output is unusable. The proposal is `spec_replicas` + action * step_size; with a `rule` (residual
+    mode) the replicas of that forecast rule instead of `spec_replicas`. In rows `out_of_envelope` the fallback
     acts at once.
     `capacity` is `capacity_of(params)`, where the caller keeps it; `without` are guards (of `GUARDS`) to leave out.
     """
@@ -99,7 +98,7 @@ def act(
     outside = np.zeros(len(actor_ok), np.bool_) if out_of_envelope is None else out_of_envelope
     ran = actor_ok & ~outside
     base = _base(params, samples)
-    start = rule_replicas(params, state, samples, rule) if residual else base
+    start = base if rule is None else rule_replicas(params, state, samples, rule)
     asked = np.maximum(start + action[:, :2] * params.step_size, 0)
     proposal = np.where(ran[:, None] & params.present, asked, base)
 

@@ -13,6 +13,8 @@ from rlscaler_rl.decision.types import Bool, Float, Int, Params
 class SpecSettings:
     """Every field is one value for all rows, or one a row; None leaves the spec as it is."""
 
+    interval_seconds: Float | float | None = None
+    """Whoever drives the episodes acts so often; `with_spec` only writes it down."""
     min_replicas: Int | tuple[int, int] | None = None
     """(N, 2) or a pair; raises the spec's."""
     reactive_floor: Bool | bool | None = None
@@ -25,6 +27,8 @@ class SpecSettings:
 def with_spec(params: Params, chosen: SpecSettings) -> Params:
     """The policy's spec (N rows) with what the settings change of it; `params` itself stays as it is."""
     changed = params.copy()
+    if chosen.interval_seconds is not None:
+        changed.interval_seconds[:] = chosen.interval_seconds
     if chosen.reactive_floor is not None:
         changed.reactive_floor[:] = chosen.reactive_floor
     if chosen.target_utilization is not None:

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.rule import rule_of
 from rlscaler_rl.live.errors import LiveError
 from rlscaler_rl.training.config import EnvironmentConfig
 
@@ -96,7 +97,7 @@ def _ended_in_order() -> Iterator[None]:
 def make_env(config: Mapping[str, Any], manifest: Manifest) -> Any:
     """A live environment for an actor with this manifest: same stack, same mode. Raises a ClickException."""
     environment = _find(ENVIRONMENTS, "cluster", "pip install 'rlscaler[train]'")
-    return environment(config, contract=manifest.contract, residual=manifest.residual)
+    return environment(config, contract=manifest.contract, rule=rule_of(manifest))
 
 
 def _find(group: str, name: str, remedy: str) -> Callable[..., Any]:

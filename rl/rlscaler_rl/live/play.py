@@ -124,9 +124,10 @@ def _episodes(
     """Figures of every row, and the first one's record second by second."""
     controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
     manifest = getattr(controller, "manifest", bundled.load("rule").manifest)
+    spec = getattr(controller, "spec", None)
     changes = {
         "episode_duration": settings.duration_seconds,
-        "action_interval": settings.interval_seconds,
+        "action_interval": getattr(spec, "interval_seconds", None) or settings.interval_seconds,
         "min_replicas": settings.min_replicas,
         "max_replicas": settings.max_replicas,
         "low_rps": settings.low_rps,

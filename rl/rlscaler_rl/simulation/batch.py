@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rlscaler_rl.decision.capacity import Capacity, capacity_of
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.observation import observe, sense, stacked_input
+from rlscaler_rl.decision.rule import RuleSettings
 from rlscaler_rl.decision.shield import act, floor_tick, unexplained_floor_tick
 from rlscaler_rl.decision.state import initial_state
 from rlscaler_rl.decision.traffic import traffic_weights
@@ -63,7 +64,7 @@ class Batch:
         scenarios: Scenarios,
         contract: ObservationContract | None = None,
         *,
-        residual: bool = False,
+        rule: RuleSettings | None = None,
         level: levels.LevelName = "fluid",
         history: int = RATE_HISTORY,
     ) -> None:
@@ -74,7 +75,8 @@ class Batch:
                 f"{list(dict.fromkeys(intervals.tolist()))}; sort the rows"
             )
         self.contract = contract or ObservationContract()
-        self.residual = residual
+        self.rule = rule
+        """What the actions of `act` are added to; None: the present replicas."""
         self.interval = int(intervals[0])
         """Seconds, of the first row."""
         self.rows = np.arange(len(scenarios))
@@ -153,7 +155,7 @@ class Batch:
             action,
             trusted,
             probabilities,
-            self.residual,
+            self.rule,
             capacity=self._settled.capacity,
         )
         self.scale(made.desired, made.weights)

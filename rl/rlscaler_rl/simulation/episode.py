@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.decision.decide import decide
+from rlscaler_rl.decision.spec import SpecSettings, with_spec
 from rlscaler_rl.decision.types import Flag, Rows
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
@@ -116,8 +117,8 @@ def run(
     """Drive all episodes from begin to end, at the fluid or the request level.
 
     `controller` is an actor (`probabilities((N, 10 k)) -> (N, 13)` and a `decision.manifest.Manifest`)
-    and acts through `decision.decide` and its shield (`configure(params)`, where it has one, first sets the policy's
-    spec), or a contender (`reset(params)`,
+    and acts through `decision.decide` and its shield, under the policy's spec with what its `spec` (a
+    `decision.spec.SpecSettings`, where it has one) sets of it, or a contender (`reset(params)`,
     `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`) that is asked at every sensing tick.
     Raises ScenarioError when the episodes differ in length or interval, LedgerError when a meter is broken.
     """
@@ -125,9 +126,9 @@ def run(
     if len(durations) != 1 or durations[0] % SENSE_SECONDS:
         raise ScenarioError(f"duration: one common multiple of {SENSE_SECONDS} s is needed, got {durations.tolist()}")
     is_actor = hasattr(controller, "probabilities")
-    batch = Batch(scenarios, controller.manifest.contract if is_actor else None, level=level)
-    if hasattr(controller, "configure"):
-        batch.params = controller.configure(batch.params)
+    spec = getattr(controller, "spec", None) or SpecSettings()
+    batch = Batch(paced(scenarios, spec), controller.manifest.contract if is_actor else None, level=level)
+    batch.params = with_spec(batch.params, spec)
     counts = _Counts(batch)
     record = _Timeline(batch) if timeline else None
     tick = _actor_tick(batch, controller) if is_actor else _contender_tick(batch, controller, seed)
@@ -144,6 +145,16 @@ def run(
     ledger.ready_limit = ledgers.ready_limit(targets, SENSE_SECONDS, scenarios)
     ledgers.check(ledger, scenarios)
     return Run(_result(ledger, batch.cluster, scenarios, counts), ledger, record.arrays() if record else {})
+
+
+def paced(scenarios: Scenarios, spec: SpecSettings) -> Scenarios:
+    """With the action interval that a spec asks for, the same in all rows. Raises ScenarioError where it is not."""
+    if spec.interval_seconds is None:
+        return scenarios
+    asked = np.unique(spec.interval_seconds)
+    if len(asked) != 1:
+        raise ScenarioError(f"interval_seconds: one for all episodes of a batch is needed, got {asked.tolist()}")
+    return replace(scenarios, interval_seconds=np.full(len(scenarios), float(asked[0])))
 
 
 Tick = Callable[[int], NDArray[Any] | None]

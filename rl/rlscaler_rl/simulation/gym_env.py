@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rlscaler_rl.decision.action import from_indices
 from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.rule import RuleSettings
 from rlscaler_rl.simulation import ledger, objectives
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.loads import PATTERNS
@@ -20,7 +21,8 @@ from rlscaler_rl.simulation.vec_env import spaces
 class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
     """The nominal service under one pattern; observation (10 k,) float32, action MultiDiscrete([5, 5, 3]).
 
-    `pattern` None takes the patterns in turn. Episodes are truncated after `duration_seconds`, never terminated.
+    `pattern` None takes the patterns in turn. With a `rule` actions are added to that forecast rule's replicas.
+    Episodes are truncated after `duration_seconds`, never terminated.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
@@ -32,7 +34,7 @@ class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
         interval_seconds: int = 30,
         *,
         contract: ObservationContract | None = None,
-        residual: bool = False,
+        rule: RuleSettings | None = None,
         objective: str | objectives.Objective = "slo_cost",
         **overrides: Any,
     ) -> None:
@@ -40,7 +42,7 @@ class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
         self.observation_space, self.action_space = spaces(self.contract)
         self._patterns = PATTERNS if pattern is None else (pattern,)
         self._timing = duration_seconds, float(interval_seconds)
-        self._residual, self._overrides = residual, overrides
+        self._rule, self._overrides = rule, overrides
         self._objective = objectives.named(objective)
         self._episodes = 0
 
@@ -52,7 +54,7 @@ class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
         self._episodes += 1
         drawn = int(self.np_random.integers(2**31))
         self.scenarios = nominal([pattern], [drawn], *self._timing, **self._overrides)
-        self.batch = Batch(self.scenarios, self.contract, residual=self._residual)
+        self.batch = Batch(self.scenarios, self.contract, rule=self._rule)
         self._norms = objectives.norms(self.scenarios)
         self._samples, self._observation, stacked = self.batch.observe()
         return stacked[0], {"pattern": pattern}

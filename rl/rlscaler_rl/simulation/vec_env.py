@@ -15,6 +15,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlscaler_rl.decision.action import HEADS, from_indices
 from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.rule import RuleSettings
 from rlscaler_rl.decision.types import OBSERVATIONS, Float32, Observation, Samples
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
@@ -119,6 +120,7 @@ def _sizes(n: int, shares: Sequence[float]) -> list[int]:
 class SimulatorVecEnv(VecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
+    `rule`: the actions are added to that forecast rule's replicas instead of the present ones (residual mode).
     `loads` is where the part of the episodes comes from that has a recorded load (`Ranges.trace_share`).
     `sources` draw the episodes instead of `ranges` and `loads`; each serves a part of the environments.
     `threads` step the environments together, as many as the process has cores by default; their number changes no
@@ -134,7 +136,7 @@ class SimulatorVecEnv(VecEnv):
         seed: int = 0,
         *,
         contract: ObservationContract | None = None,
-        residual: bool = False,
+        rule: RuleSettings | None = None,
         objective: str | objectives.Objective = "slo_cost",
         ranges: Ranges = RANGES,
         loads: Loads | None = None,
@@ -155,7 +157,7 @@ class SimulatorVecEnv(VecEnv):
         named, template = objectives.named(objective), self.stock.template()
         self.groups = [
             Group(
-                Batch(template.take(self.rows_of(i)), self.contract, residual=residual, history=HISTORY),
+                Batch(template.take(self.rows_of(i)), self.contract, rule=rule, history=HISTORY),
                 named,
                 asymmetric,
             )

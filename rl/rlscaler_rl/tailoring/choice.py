@@ -15,11 +15,11 @@ from rlscaler_rl.evaluation.statistics import Design, Interval, blocks_of, weigh
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.tailoring import spec
-from rlscaler_rl.tailoring.rivals import scores
 from rlscaler_rl.tailoring.score import Score
 from rlscaler_rl.tailoring.service import Service
 from rlscaler_rl.training.finetune import FineTuned
 from rlscaler_rl.tuning.contenders import Tunable
+from rlscaler_rl.tuning.score import scores
 from rlscaler_rl.tuning.search import search
 from rlscaler_rl.tuning.spaces import Found
 
@@ -86,7 +86,7 @@ class Bench:
         kind = spec.around(self.kind, actor)
 
         def j(found: Sequence[Found]) -> Float:
-            played = scores(kind, found, self.screening, self.score, "fluid").mean(axis=1)
+            played = scores(kind, found, self.screening, "fluid", self.score.j).mean(axis=1)
             return np.where([spec.affordable(self.service, one) for one in found], played, TOO_DEAR)
 
         trials = search(kind.space, [*known, *spec.starts(kind)], j, self.budget, self.seed)
@@ -95,7 +95,7 @@ class Bench:
 
     def judge(self, actor: ActorLike, found: Sequence[Found]) -> Float:
         """(K, N) J of settings at the level that judges; all of them set the same names."""
-        return scores(spec.around(self.kind, actor), found, self.judged, self.score, self.level)
+        return scores(spec.around(self.kind, actor), found, self.judged, self.level, self.score.j)
 
     def choose(self, networks: Sequence[Network], found: dict[str, list[Found]]) -> Choice:
         """`found`: what the searches around each network found.

@@ -86,6 +86,7 @@ def artefact(service: Service, start: Start, network: Network, training: FineTun
         name=f"{service.namespace}-{service.name}",
         stack_size=base.stack_size,
         residual=base.residual,
+        rule=base.rule,
         neutral=base.neutral,
         normalisation=base.normalisation,
         digest=hashlib.sha256(content).hexdigest(),

@@ -13,16 +13,15 @@ from rlscaler_rl.baselines.simple import Unscaled
 from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.actor import ActorLike
-from rlscaler_rl.decision.types import Float
-from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.tailoring.score import UTILIZATION, Score
 from rlscaler_rl.tailoring.service import Service
 from rlscaler_rl.tailoring.spec import OWN, settings_of, under
 from rlscaler_rl.tuning.cache import record_of
-from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
+from rlscaler_rl.tuning.contenders import CONTENDERS
 from rlscaler_rl.tuning.errors import TuningError
+from rlscaler_rl.tuning.score import scores
 from rlscaler_rl.tuning.search import search
 from rlscaler_rl.tuning.spaces import Found
 
@@ -33,9 +32,6 @@ POLICY_SPEC, GENERAL_SPEC = "policy_spec", "general_spec"
 
 TUNED = ("hpa", "rule")
 """Searched for this service on its tune part; the gate asks for more than they give."""
-
-ROWS = 2048
-"""Episodes of a search played at once."""
 
 Controller = Contender | ActorLike
 
@@ -77,12 +73,12 @@ def tune(
     trials = search(
         tunable.space,
         starts,
-        lambda found: scores(tunable, found, scenarios, score, "fluid").mean(axis=1),
+        lambda found: scores(tunable, found, scenarios, "fluid", score.j).mean(axis=1),
         budget,
         seed,
     )
     last = [*starts, *(trial.found for trial in trials[:finalists])]
-    j = scores(tunable, last, scenarios, score, judge).mean(axis=1)
+    j = scores(tunable, last, scenarios, judge, score.j).mean(axis=1)
     best = int(np.argmin(j))
     return Searched(name, last[best], float(j[best]), float(j[0]), len(trials))
 
@@ -93,19 +89,6 @@ def _tuned_for_all(name: str) -> list[Found]:
         return [record_of(name).found]
     except TuningError:
         return []
-
-
-def scores(tunable: Tunable, found: Sequence[Found], scenarios: Scenarios, score: Score, level: LevelName) -> Float:
-    """(K, N) J of every setting in every episode."""
-    n = len(scenarios)
-    at_once = max(ROWS // n, 1)
-    parts = []
-    for first in range(0, len(found), at_once):
-        some = found[first : first + at_once]
-        rows = scenarios.take(np.tile(np.arange(n), len(some)))
-        played = run(rows, tunable.controllers(some, rows.rate.astype(np.float64), n), level=level).result
-        parts.append(score.j(played).reshape(len(some), n))
-    return np.concatenate(parts)
 
 
 def rivals(

@@ -21,25 +21,29 @@ from rlscaler_rl.tailoring.history import History
 from rlscaler_rl.tailoring.score import UTILIZATION
 from rlscaler_rl.tailoring.service import Service
 from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
-from rlscaler_rl.tuning.spaces import PPO, Found, Space
+from rlscaler_rl.tuning.spaces import SPEC, Found, Space
 from rlscaler_rl.workloads import Part
 
 OWN: Found = {}
 MINIMUM = ("min_gpu", "min_cpu")
 TARGET = "target_utilization"
+KEPT = ("interval", "up_window")
+"""A network is trained at the interval that the user acts at, and slower scaling up is nobody's recommendation."""
+
 WINDOW_STEP = 15
 STANDING = ((0.25, 0.25), (0.25, 0.75), (0.5, 0.25), (0.5, 0.75), (0.75, 0.0), (0.75, 0.5), (1.0, 0.25))
 """minReplicas that searches start from, GPU and CPU, as shares of the way from the user's to the most."""
 
 
 def space_of(service: Service, history: History) -> Space:
-    """`spaces.PPO` for one service: minReplicas from the user's own to what carries the load in that pool alone.
+    """`spaces.SPEC` for one service, but for what stays as the user has it (`KEPT`).
 
-    Never above maxReplicas, nor above `fallback.replicas`, which must not lie below minReplicas.
+    minReplicas go from the user's own to what carries the load in that pool alone; never above maxReplicas, nor above
+    `fallback.replicas`, which must not lie below minReplicas.
     """
     params = service.params
     peak = max(history.peaks[part] for part in (Part.TRAIN, Part.TUNE)) / UTILIZATION
-    made: Space = dict(PPO)
+    made = {name: bounds for name, bounds in SPEC.items() if name not in KEPT}
     for index, name in enumerate(MINIMUM):
         low = int(params.min_replicas[0, index])
         most = [int(params.max_replicas[0, index]), math.ceil(peak / service.rps[index])]
@@ -47,7 +51,7 @@ def space_of(service: Service, history: History) -> Space:
             most.append(int(service.fallback[index] or 0))
         made[name] = IntDistribution(low, max(min(most), low))
     own = own_point(service)
-    target, window = PPO[TARGET], PPO["down_window"]
+    target, window = SPEC[TARGET], SPEC["down_window"]
     assert isinstance(target, FloatDistribution)
     assert isinstance(window, IntDistribution)
     made[TARGET] = FloatDistribution(min(target.low, own[TARGET]), max(target.high, own[TARGET]))

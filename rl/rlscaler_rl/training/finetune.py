@@ -12,6 +12,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.rule import rule_of
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.objectives import Objective
 from rlscaler_rl.simulation.stock import Take
@@ -102,7 +103,7 @@ def fine_tune(
         settings.envs,
         settings.seed,
         contract=manifest.contract,
-        residual=manifest.residual,
+        rule=rule_of(manifest),
         objective=episodes.objective,
         sources=episodes.sources,
         asymmetric=True,

@@ -17,6 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from rlscaler_rl.decision.action import HEADS
 from rlscaler_rl.decision.actor import Actor
 from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.rule import DEFAULT_SETTINGS
 from rlscaler_rl.decision.types import OBSERVATIONS
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training import checkpoint
@@ -50,7 +51,7 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
         environment.envs,
         config.agent.seed,
         contract=environment.contract(),
-        residual=environment.residual,
+        rule=DEFAULT_SETTINGS if environment.residual else None,
         objective=objective_of(environment),
         ranges=environment.ranges(),
         loads=TraceLoads().draw if environment.trace_share else None,

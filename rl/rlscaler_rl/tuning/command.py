@@ -12,7 +12,7 @@ from rlscaler_rl.training.distributed import map_runs
 from rlscaler_rl.tuning import cache, networks
 from rlscaler_rl.tuning.cache import Record, Tuned
 from rlscaler_rl.tuning.contenders import CONTENDERS
-from rlscaler_rl.tuning.job import Job, Tuning, tune
+from rlscaler_rl.tuning.job import RULE, Job, Tuning, tune
 from rlscaler_rl.tuning.score import digest, probe, tune_part
 from rlscaler_rl.tuning.spaces import Found
 
@@ -56,9 +56,9 @@ def refresh(
     tuned = cache.load(path)
     probes = _probes(jobs, console)
     wanted = dict.fromkeys(jobs, "asked for") if force else stale(jobs, tuned, probes)
-    phases: list[list[Job]] = [[], [], []]
+    phases: list[list[Job]] = [[], [], [], []]
     for job in wanted:
-        phases[0 if job.contender == STATIC else 1 if job.workload is None else 2].append(job)
+        phases[_phase(job)].append(job)
     with _progress(console) as progress:
         task = progress.add_task("tuning", total=len(wanted))
         for part in phases:
@@ -86,9 +86,18 @@ def check(jobs: Sequence[Job], path: Path | None, console: Console) -> bool:
     return not found
 
 
+def _phase(job: Job) -> int:
+    """Whose results others start from comes first."""
+    if job.contender == STATIC:
+        return 0
+    if job.workload is None:
+        return 1
+    return 3 if CONTENDERS[job.contender].trains else 2
+
+
 def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Tuning]:
     """In the order of `jobs`; searches start from what was found before them."""
-    tasks = [(job, _known(job, tuned)) for job in jobs]
+    tasks = [(job, _known(job, tuned), _rule(job, tuned)) for job in jobs]
     return map(_tune, tasks) if ray is None or not tasks else map_runs(_tune, tasks, ray)
 
 
@@ -112,7 +121,13 @@ def _known(job: Job, tuned: Tuned) -> list[Found]:
     return found
 
 
-def _tune(task: tuple[Job, list[Found]]) -> Tuning:
+def _rule(job: Job, tuned: Tuned) -> Found | None:
+    """What the forecast rule was found to want on the same workload, where that is current."""
+    record = tuned.find((RULE, job.workload, job.fold))
+    return record.found if record and record.space == cache.space_digest(CONTENDERS[RULE]) else None
+
+
+def _tune(task: tuple[Job, list[Found], Found | None]) -> Tuning:
     return tune(*task)
 
 

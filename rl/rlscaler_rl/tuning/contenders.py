@@ -117,9 +117,9 @@ CONTENDERS: dict[str, Tunable] = {
         Tunable(
             "ppo",
             "PPO",
-            spaces.PPO,
-            spaces.PPO_DEFAULT,
-            spaces.ppo,
+            spaces.SPEC,
+            spaces.SPEC_DEFAULT,
+            spaces.spec,
             lambda chosen, rate: Configured(bundled.load("ppo"), chosen),
             trains=True,
         ),

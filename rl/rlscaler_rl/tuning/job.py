@@ -29,8 +29,14 @@ FINALISTS = 8
 TRAINING = FineTuning(
     steps=1_000_000, seconds=math.inf, learning_rate=5e-4, batch_size=2048, entropy=0.003, candidates=8
 )
-PLANS = 3
-"""Networks that are trained for a workload."""
+INTERVALS = (30, 15)
+"""Seconds between the actions of the networks that are trained under the default spec."""
+
+PLANS = len(INTERVALS) + 2
+"""Networks that are trained for a workload: these, one under the best spec so far, and one on the tuned rule."""
+
+RULE = "rule"
+"""Tuned before whoever trains."""
 
 JUDGED_SEED = 1
 """The finalists are judged on other draws from the tune part than those that made them finalists."""
@@ -73,12 +79,13 @@ class Tuning:
     """The network that was trained for it."""
 
 
-def tune(job: Job, known: Sequence[Found] = ()) -> Tuning:
+def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tuning:
     """Search at the fluid level, judge the best, the default and what was `known` at the request level, keep the best.
 
     `known`: settings to start from beside the contender's own, such as those tuned for all loads. A contender that
     trains spends a part of the trials around the general network, then trains networks for the workload and spends an
-    equal part around each of them.
+    equal part around each of them. `rule`: the settings of the forecast rule for the workload, which one of the
+    networks is put on.
     """
     contender = CONTENDERS[job.contender]
     screening = tune_part(job.workload, job.fold, job.episodes, traces=job.traces)
@@ -89,10 +96,11 @@ def tune(job: Job, known: Sequence[Found] = ()) -> Tuning:
     trials = [(trial, 0) for trial in _searched(contender, starts, screening, budget)]
     if trains and job.workload is not None:
         best = trials[0][0].found
-        for plan in _plans(contender, best):
+        for plan in _plans(contender, best, rule):
             made = train(job.workload, plan, job.training, traces=job.traces)
             played.append((contender.around(made.actor()), made))
-            around_it = _searched(played[-1][0], [*starts, best], screening, budget)
+            own = {name: plan.found[name] for name in contender.space}
+            around_it = _searched(played[-1][0], [own, *starts, best], screening, budget)
             trials += [(trial, len(played) - 1) for trial in around_it]
     trials.sort(key=lambda one: one[0].j)
     finalists = [(contender.default, 0), *((found, 0) for found in known)]
@@ -117,10 +125,13 @@ def tune(job: Job, known: Sequence[Found] = ()) -> Tuning:
     return Tuning(record, artefact)
 
 
-def _plans(contender: Tunable, best: Found) -> list[Plan]:
-    """Twice under the default spec and over standing capacity of every size, once under what was best so far."""
-    anywhere = [Plan(seed, contender.default, STANDING) for seed in range(1, PLANS)]
-    return [*anywhere, Plan(PLANS, best)]
+def _plans(contender: Tunable, best: Found, rule: Found | None) -> list[Plan]:
+    """Under the default spec at either interval, over standing capacity of every size; under what was best so far;
+    and on the tuned rule, under its spec."""
+    found = [{**contender.default, "interval": interval} for interval in INTERVALS]
+    plans = [Plan(seed, one, STANDING) for seed, one in enumerate(found, start=1)]
+    plans.append(Plan(len(plans) + 1, best))
+    return plans if rule is None else [*plans, Plan(len(plans) + 1, rule, on_rule=True)]
 
 
 def _searched(tunable: Tunable, starts: Sequence[Found], screening: Scenarios, budget: int) -> list[Trial]:

@@ -24,11 +24,11 @@ from rlscaler_rl.training.finetune import Episodes, fine_tune
 from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.training.network import bundled_network
 from rlscaler_rl.tuning.errors import TuningError
-from rlscaler_rl.tuning.spaces import Found, ppo
+from rlscaler_rl.tuning.spaces import Found, gains, spec
 from rlscaler_rl.workloads import HELD_OUT, Part, episodes
 from rlscaler_rl.workloads.source import WorkloadSource
 
-INTERVAL_SECONDS, DURATION_SECONDS = 30, 600
+DURATION_SECONDS = 600
 CHOOSING_EPISODES, CHOOSING_SEED = 32, 2
 """Of the tune part: checkpoints are chosen by other episodes than the settings."""
 
@@ -60,6 +60,8 @@ class Plan:
     """The spec that it is trained under."""
     standing: Sequence[tuple[int, int]] = ()
     """minReplicas that some of the episodes have instead, so that the search can choose among them afterwards."""
+    on_rule: bool = False
+    """`found` is of the forecast rule, and the network's action is added to that rule's replicas."""
 
 
 def train(
@@ -71,19 +73,22 @@ def train(
     progress: Callable[[str], None] = lambda said: None,
 ) -> Artefact:
     """Fine-tune the bundled network on the workload's train part; episodes of the tune part choose the checkpoint."""
-    network, spec, found = bundled_network(), ppo(plan.found), plan.found
+    network, under, found = bundled_network(), spec(plan.found), plan.found
+    if plan.on_rule:
+        network = network.on_rule(gains(found), found["placement"])
+    interval = found["interval"]
     settings = replace(settings, seed=plan.seed)
     choosing = episodes(workload, Part.TUNE, runs=1, episodes=CHOOSING_EPISODES, seed=CHOOSING_SEED, traces=traces)
 
     def judge(actor: NumpyActor, level: LevelName) -> float:
-        return float(run(choosing, Configured(actor, spec), level=level).result.j.mean())
+        return float(run(choosing, Configured(actor, under), level=level).result.j.mean())
 
     sources = [
         WorkloadSource(
             workload,
             rng,
             duration_seconds=DURATION_SECONDS,
-            interval_seconds=float(INTERVAL_SECONDS),
+            interval_seconds=float(interval),
             min_replicas=(found["min_gpu"], found["min_cpu"]),
             target_utilization=found["target_utilization"] if found["reactive_floor"] else 1.0,
             standing=plan.standing,
@@ -91,7 +96,7 @@ def train(
         ).take
         for rng in np.random.default_rng([plan.seed, 31]).spawn(SOURCES)
     ]
-    made = fine_tune(network, Episodes(sources, INTERVAL_SECONDS, DURATION_SECONDS), judge, settings, progress)
+    made = fine_tune(network, Episodes(sources, interval, DURATION_SECONDS), judge, settings, progress)
     content = made.best.onnx
     origin = {"fine_tuning": asdict(settings), "plan": asdict(plan), "start": network.manifest.digest}
     manifest = network.manifest.model_copy(

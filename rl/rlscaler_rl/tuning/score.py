@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
 from rlscaler_rl.decision.types import Float
-from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.episode import Result, run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.tuning.contenders import Tunable
@@ -44,17 +44,25 @@ def tune_part(
     return Scenarios.concat(each)
 
 
-def scores(tunable: Tunable, found: Sequence[Found], scenarios: Scenarios, level: LevelName) -> Float:
-    """(K, N) J of every setting in every episode."""
-    n = len(scenarios)
+def scores(
+    tunable: Tunable,
+    found: Sequence[Found],
+    scenarios: Scenarios,
+    level: LevelName,
+    j: Callable[[Result], Float] = lambda played: played.j,
+) -> Float:
+    """(K, N) J of every setting in every episode; settings of one action interval are played together."""
+    n, made = len(scenarios), np.empty((len(found), len(scenarios)))
     at_once = max(ROWS // n, 1)
-    parts = []
-    for first in range(0, len(found), at_once):
-        some = found[first : first + at_once]
-        rows = scenarios.take(np.tile(np.arange(n), len(some)))
-        controller = tunable.controllers(some, rows.rate.astype(np.float64), n)
-        parts.append(run(rows, controller, level=level).result.j.reshape(len(some), n))
-    return np.concatenate(parts)
+    intervals = [one.get("interval") for one in found]
+    for interval in dict.fromkeys(intervals):
+        alike = [index for index, other in enumerate(intervals) if other == interval]
+        for first in range(0, len(alike), at_once):
+            some = alike[first : first + at_once]
+            rows = scenarios.take(np.tile(np.arange(n), len(some)))
+            controller = tunable.controllers([found[index] for index in some], rows.rate.astype(np.float64), n)
+            made[some] = j(run(rows, controller, level=level).result).reshape(len(some), n)
+    return made
 
 
 def digest(scenarios: Scenarios) -> str:

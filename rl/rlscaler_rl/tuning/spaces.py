@@ -16,6 +16,7 @@ from rlscaler_rl.baselines.hindsight import HindsightSettings
 from rlscaler_rl.baselines.hpa import HpaSettings
 from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, KpaSettings
 from rlscaler_rl.baselines.simple import RecentSettings, StaticSettings
+from rlscaler_rl.decision.manifest import RuleGains
 from rlscaler_rl.decision.rule import RuleSettings
 from rlscaler_rl.decision.spec import SpecSettings
 from rlscaler_rl.decision.types import Placement
@@ -173,47 +174,62 @@ def greedy(found: Found) -> GreedySettings:
     )
 
 
-RULE: Space = {
-    "loading": FloatDistribution(0.6, 1.6),
+INTERVALS = CategoricalDistribution([10, 15, 30])
+"""Seconds between actions: the default and shorter ones of what policies are trained on."""
+
+SPEC: Space = {
+    "interval": INTERVALS,
     "target_utilization": FloatDistribution(0.4, 1.0),
-    "horizon": FloatDistribution(0.2, 4.0),
-    "trend": FloatDistribution(0.0, 3.0),
-    "residual": FloatDistribution(0.0, 5.0),
-    "peak": FloatDistribution(0.3, 1.6),
-    "peak_seconds": FloatDistribution(5.0, 180.0),
     "reactive_floor": CategoricalDistribution([True, False]),
     "up_window": _seconds(60),
     "down_window": _seconds(600),
     **MIN_REPLICAS,
-    "placement": PLACEMENTS,
 }
-RULE_DEFAULT: Found = {
-    "loading": 1.15,
+"""Of the policy's own spec, whichever actor it is around."""
+
+SPEC_DEFAULT: Found = {
+    "interval": 30,
     "target_utilization": 0.8,
-    "horizon": 2.0,
-    "trend": 1.4,
-    "residual": 2.0,
-    "peak": 1.05,
-    "peak_seconds": 180.0,
     "reactive_floor": True,
     "up_window": 0,
     "down_window": 0,
     "min_gpu": 1,
     "min_cpu": 1,
-    "placement": Placement.BALANCED.value,
 }
 
 
-def rule(found: Found) -> RuleSettings:
-    return RuleSettings(
-        **{name: found[name] for name in ("loading", "horizon", "trend", "residual", "peak", "peak_seconds")},
-        placement=found["placement"],
+def spec(found: Found) -> SpecSettings:
+    return SpecSettings(
+        interval_seconds=float(found["interval"]),
+        min_replicas=(found["min_gpu"], found["min_cpu"]),
         reactive_floor=found["reactive_floor"],
         target_utilization=found["target_utilization"],
-        min_replicas=(found["min_gpu"], found["min_cpu"]),
         scale_up_window_seconds=float(found["up_window"]),
         scale_down_window_seconds=float(found["down_window"]),
     )
+
+
+GAINS: Space = {
+    "loading": FloatDistribution(0.6, 1.6),
+    "horizon": FloatDistribution(0.2, 4.0),
+    "trend": FloatDistribution(0.0, 3.0),
+    "residual": FloatDistribution(0.0, 5.0),
+    "peak": FloatDistribution(0.3, 1.6),
+    "peak_seconds": FloatDistribution(5.0, 180.0),
+}
+"""Of the forecast rule itself."""
+
+
+def gains(found: Found) -> RuleGains:
+    return RuleGains(**{name: found[name] for name in GAINS})
+
+
+RULE: Space = {**GAINS, **SPEC, "placement": PLACEMENTS}
+RULE_DEFAULT: Found = {**RuleGains().model_dump(), **SPEC_DEFAULT, "placement": Placement.BALANCED.value}
+
+
+def rule(found: Found) -> RuleSettings:
+    return RuleSettings(**gains(found).model_dump(), placement=found["placement"], spec=spec(found))
 
 
 RECENT: Space = {
@@ -262,28 +278,3 @@ HINDSIGHT_DEFAULT: Found = {"target": 0.85, "lead": 1.25, "smooth": 1, "placemen
 
 def hindsight(found: Found) -> HindsightSettings:
     return HindsightSettings(found["target"], found["lead"], float(found["smooth"]), found["placement"])
-
-
-PPO: Space = {
-    **MIN_REPLICAS,
-    "reactive_floor": CategoricalDistribution([True, False]),
-    "target_utilization": FloatDistribution(0.4, 1.0),
-    "down_window": _seconds(300),
-}
-PPO_DEFAULT: Found = {
-    "min_gpu": 1,
-    "min_cpu": 1,
-    "reactive_floor": True,
-    "target_utilization": 0.8,
-    "down_window": 0,
-}
-
-
-def ppo(found: Found) -> SpecSettings:
-    return SpecSettings(
-        min_replicas=(found["min_gpu"], found["min_cpu"]),
-        reactive_floor=found["reactive_floor"],
-        target_utilization=found["target_utilization"],
-        scale_up_window_seconds=0.0,
-        scale_down_window_seconds=float(found["down_window"]),
-    )

@@ -17,6 +17,7 @@ from rlscaler_rl.baselines.settings import pools, stacked
 from rlscaler_rl.baselines.simple import MaxOfRecent, RecentSettings, Static, StaticSettings
 from rlscaler_rl.decision.rule import Rule as ForecastRule
 from rlscaler_rl.decision.rule import RuleSettings
+from rlscaler_rl.decision.spec import SpecSettings
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
 
@@ -38,9 +39,9 @@ GREEDIES = [
     GreedySettings(1.0, 0.2, 400.0, True, 900.0, 0.0, 0.0, 60.0, (1, 5), 0),
 ]
 RULES = [
-    RuleSettings(1.0, 2.0, 1.4, 2.0, 1.05, 180.0, 1, True, 0.8, (1, 1), 0.0, 0.0),
-    RuleSettings(0.9, 0.5, 0.0, 4.0, 0.5, 20.0, 0, False, 0.6, (3, 2), 15.0, 120.0),
-    RuleSettings(1.3, 3.0, 2.0, 0.0, 1.3, 60.0, 2, True, 0.9, (1, 4), 0.0, 300.0),
+    RuleSettings(1.0, 2.0, 1.4, 2.0, 1.05, 180.0, 1, SpecSettings(30.0, (1, 1), True, 0.8, 0.0, 0.0)),
+    RuleSettings(0.9, 0.5, 0.0, 4.0, 0.5, 20.0, 0, SpecSettings(30.0, (3, 2), False, 0.6, 15.0, 120.0)),
+    RuleSettings(1.3, 3.0, 2.0, 0.0, 1.3, 60.0, 2, SpecSettings(30.0, (1, 4), True, 0.9, 0.0, 300.0)),
 ]
 RECENTS = [
     RecentSettings(300.0, 0.8, 30.0, (1, 1)),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
+from rlscaler_rl.baselines.actors import FrozenActor
 from rlscaler_rl.decision.contract import ObservationContract
+from rlscaler_rl.decision.manifest import Manifest, RuleGains
 from rlscaler_rl.decision.observation import observe, sense
 from rlscaler_rl.decision.params import make_params
+from rlscaler_rl.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings, rule_under
 from rlscaler_rl.decision.samples import make_samples
 from rlscaler_rl.decision.shield import act, floor_tick
 from rlscaler_rl.decision.state import initial_state
@@ -53,7 +58,7 @@ def decided(
         np.array([action], np.int32),
         np.array([ok]),
         None,
-        residual,
+        DEFAULT_SETTINGS if residual else None,
         out_of_envelope=np.array([outside]),
     )
 
@@ -218,6 +223,15 @@ def test_between_actions_an_edit_of_the_limits_applies() -> None:
     decision, _ = decided(params={"max_replicas": 3}, tick=True)
     assert decision.desired.tolist() == [[3, 3]]
     assert flags(decision) == Flag.LIMITED
+
+
+def test_the_rule_under_a_residual_actor_is_the_manifests() -> None:
+    gains = RuleGains(loading=0.7, peak_seconds=60)
+    on_rule, plain = (FrozenActor(Manifest(name="x", residual=mode, rule=gains)) for mode in (True, False))
+    assert rule_under(on_rule) == RuleSettings(loading=0.7, peak_seconds=60)
+    assert rule_under(plain) is None
+    assert rule_under(Rule(RuleSettings(horizon=0.5))) == RuleSettings(horizon=0.5)
+    assert Manifest(name="x").rule.model_dump().items() <= asdict(DEFAULT_SETTINGS).items()
 
 
 def test_residual_actions_start_from_the_rule() -> None:

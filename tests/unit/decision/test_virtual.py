@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rlscaler_rl.decision import virtual
 from rlscaler_rl.decision.action import most_likely
 from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.rule import Rule
+from rlscaler_rl.decision.rule import DEFAULT_SETTINGS, Rule
 from rlscaler_rl.decision.types import Placement
 from rlscaler_rl.decision.virtual import Running, advance, initial_fleet, initial_meter, percentile_ms, scale, settle
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
@@ -23,7 +23,7 @@ SMOOTHED_SECONDS = 20
 def play(level, pattern):
     """The forecast rule at the simulator; its late share (%) and cost, and the meter's over the same replicas."""
     scenarios = nominal([pattern] * 8, range(8), SECONDS)
-    batch, rule, n = Batch(scenarios, level=level, residual=True), Rule(), 8
+    batch, rule, n = Batch(scenarios, level=level, rule=DEFAULT_SETTINGS), Rule(), 8
     meter, params = initial_meter(n), batch.params
     pool = batch.cluster.pool
     for second in range(0, SECONDS, SENSE_SECONDS):

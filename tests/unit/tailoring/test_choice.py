@@ -14,10 +14,11 @@ from rlscaler_rl.evaluation.schema import Difference
 from rlscaler_rl.tailoring import recommend, spec, trial
 from rlscaler_rl.tailoring.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
 from rlscaler_rl.tailoring.history import prepare
-from rlscaler_rl.tailoring.rivals import TUNED, Rival, Searched, rivals, scores
+from rlscaler_rl.tailoring.rivals import TUNED, Rival, Searched, rivals
 from rlscaler_rl.tailoring.score import score_of
 from rlscaler_rl.training.finetune import Candidate, FineTuned
 from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.score import scores
 from rlscaler_rl.workloads import Part
 
 from .conftest import make_service
@@ -58,7 +59,7 @@ def test_a_search_finds_nothing_worse_than_the_users_own_spec(bench):
     own = bench.kind.default
     assert found[0] != own
     kind = spec.around(bench.kind, STILL)
-    best, mine = scores(kind, [found[0], own], bench.screening, bench.score, "fluid").mean(axis=1)
+    best, mine = scores(kind, [found[0], own], bench.screening, "fluid", bench.score.j).mean(axis=1)
     assert best < mine
     assert len(found) == 3
 

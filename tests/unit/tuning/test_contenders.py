@@ -13,8 +13,10 @@ from rlscaler_rl.baselines.keda import KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static
 from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.rule import Rule
+from rlscaler_rl.decision.rule import Rule, RuleSettings
+from rlscaler_rl.decision.spec import SpecSettings
 from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.errors import ScenarioError
 from rlscaler_rl.tuning.contenders import CONTENDERS
 from rlscaler_rl.tuning.score import digest, scores, tune_part
 
@@ -52,6 +54,21 @@ def test_every_point_of_a_space_can_be_played(name, scenarios):
     assert np.isfinite(j).all()
     assert len(np.unique(j[:, 0].round(6))) > 5
     assert set(tunable.default) == set(tunable.space)
+
+
+@pytest.mark.parametrize("name", ["rule", "ppo"])
+def test_settings_of_several_intervals_come_back_in_the_order_that_they_were_asked_in(name, scenarios):
+    tunable = CONTENDERS[name]
+    points = [{**tunable.default, "interval": interval, "min_gpu": gpu} for gpu in (1, 3) for interval in (30, 10, 15)]
+    together = scores(tunable, points, scenarios, "fluid")
+    np.testing.assert_array_equal(together, [scores(tunable, [one], scenarios, "fluid")[0] for one in points])
+    assert len(np.unique(together[:, 0])) == len(points)
+
+
+def test_a_batch_has_one_interval(scenarios):
+    spec = SpecSettings(interval_seconds=np.array([10.0, 15.0]))
+    with pytest.raises(ScenarioError, match=r"interval_seconds: one for all .* \[10.0, 15.0\]"):
+        run(scenarios, Rule(RuleSettings(spec=spec)))
 
 
 def test_both_levels_judge_the_same_arrivals(scenarios):

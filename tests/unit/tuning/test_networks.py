@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from rlscaler_rl.baselines.actors import Configured
+from rlscaler_rl.decision.rule import RuleSettings, rule_under
 from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.training.export import NumpyActor
 from rlscaler_rl.training.finetune_settings import FineTuning
-from rlscaler_rl.tuning import networks
+from rlscaler_rl.training.network import bundled_network
+from rlscaler_rl.tuning import networks, spaces
 from rlscaler_rl.tuning.cache import load, with_network
 from rlscaler_rl.tuning.command import refresh
 from rlscaler_rl.tuning.contenders import CONTENDERS, STANDING
@@ -53,6 +58,26 @@ def test_the_network_that_a_record_names_is_the_one_that_plays(file, artefact):
     assert played(kept, PPO.default) == pytest.approx(played(PPO.around(artefact.actor()), PPO.default))
     assert artefact.manifest.training.seed == 2
     assert artefact.manifest.digest != PPO.controller(PPO.default, []).manifest.digest
+
+
+def test_a_network_on_a_rule_begins_as_that_rule():
+    scenarios = tune_part("ramp", None, 2, seed=1)
+    rule = CONTENDERS["rule"]
+    found = {**rule.default, "loading": 0.9, "horizon": 1.1, "interval": 15, "min_cpu": 2, "placement": 2}
+    network = bundled_network().on_rule(spaces.gains(found), found["placement"])
+    actor = Configured(NumpyActor(list(network.layers), network.manifest), spaces.spec(found))
+    begun = run(scenarios, actor).result
+    np.testing.assert_array_equal(begun.j, run(scenarios, rule.controller(found, scenarios.rate)).result.j)
+    assert not np.array_equal(begun.j, run(scenarios, rule.controller(rule.default, scenarios.rate)).result.j)
+
+
+def test_what_is_trained_on_a_rule_says_so_and_plays_on_it():
+    found = {**CONTENDERS["rule"].default, "loading": 0.9, "interval": 15}
+    made = networks.train("ramp", Plan(1, found, on_rule=True), TINY)
+    assert made.manifest.residual
+    assert made.manifest.rule.loading == 0.9
+    assert rule_under(made.actor()) == RuleSettings(loading=0.9)
+    assert made.manifest.training.hyperparameters["plan"]["on_rule"]
 
 
 def test_a_workload_without_a_train_part_keeps_the_general_network(file):
