@@ -27,7 +27,7 @@ BUDGET = 300
 EPISODES = 12
 FINALISTS = 8
 TRAINING = FineTuning(
-    steps=1_000_000, seconds=math.inf, learning_rate=5e-4, batch_size=2048, entropy=0.003, candidates=8
+    steps=1_500_000, seconds=math.inf, learning_rate=5e-4, batch_size=2048, entropy=0.003, candidates=12
 )
 INTERVALS = (30, 15)
 """Seconds between the actions of the networks that are trained under the default spec."""
