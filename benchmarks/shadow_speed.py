@@ -11,7 +11,8 @@ import time
 import numpy as np
 
 from rlscaler_operator.decisions import Entry, fresh_state
-from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.shadows import Item, Shadows
 from rlscaler_operator.tick import COMPARED_AT_ONCE

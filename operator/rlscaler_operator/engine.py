@@ -20,8 +20,9 @@ from rlscaler_operator.judge import Judge
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lanes import Lanes
 from rlscaler_operator.models import CONFIG_MAPS
-from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.policies import Policy
 from rlscaler_operator.references import References
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting.events import Events
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.publish import Publisher

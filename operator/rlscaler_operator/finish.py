@@ -10,7 +10,8 @@ from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.routes import ANNOTATION
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.judge import Judge
-from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.report import Reporter

@@ -13,7 +13,8 @@ from rlscaler_operator.api.conditions import CONFLICTED
 from rlscaler_operator.decisions import Outcome
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.kube import FIELD_MANAGER, Kube, object_path
-from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting.findings import Findings, Problem
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.measure import missing_signals, pauses

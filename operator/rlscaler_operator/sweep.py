@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rlscaler_operator.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.kube import Kube, listed
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.cache import Key
 
 log = logging.getLogger("rlscaler.sweep")

@@ -15,7 +15,8 @@ from rlscaler_operator.decisions import Entry, Kind, Outcome, Tables, decide_all
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.finish import Finisher
 from rlscaler_operator.lanes import Lanes
-from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.objectives import Objectives
 from rlscaler_operator.reporting.stabilization import restore, restore_placement

@@ -19,7 +19,8 @@ from rlscaler_operator.environment.meter import Meter, Spent, meter_query
 from rlscaler_operator.exceptions import KubeError, MetricsError, OperatorError
 from rlscaler_operator.kube import Kube, listed, load_configuration, object_path
 from rlscaler_operator.lanes import Lanes
-from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.learn import learned

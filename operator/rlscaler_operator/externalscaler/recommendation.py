@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from rlscaler_operator.policies import Policy, Registry
+from rlscaler_operator.policies import Policy
+from rlscaler_operator.registry import Registry
 from rlscaler_rl.decision.types import POOLS
 
 LIVE_SECONDS = 30.0

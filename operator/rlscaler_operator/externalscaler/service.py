@@ -22,7 +22,7 @@ from rlscaler_operator.externalscaler.recommendation import (
     subject_of,
 )
 from rlscaler_operator.externalscaler.tls import server_credentials
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler.externalscaler")

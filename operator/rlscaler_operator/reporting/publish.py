@@ -17,7 +17,8 @@ from rlscaler_operator.api import PLURAL
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.kube import Kube, object_path
 from rlscaler_operator.lanes import Lane, Lanes
-from rlscaler_operator.policies import Policy, Registry, Unsaid
+from rlscaler_operator.policies import Policy, Unsaid
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting.events import Event, Events
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.status import merge_patch, significant

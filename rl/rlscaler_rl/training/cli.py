@@ -12,7 +12,7 @@ MODELS = Path(__file__).resolve().parent.parent / "models"
 
 
 @click.command()
-@click.option("--steps", type=click.IntRange(1), help="Environment steps (action intervals); 8 million by default.")
+@click.option("--steps", type=click.IntRange(1), help="Environment steps (action intervals); 12 million by default.")
 @click.option("--seed", type=int, help="Seeds the scenarios, the networks and the sampled actions.")
 @click.option(
     "--config",

@@ -113,7 +113,7 @@ class EnvironmentConfig(_Part):
 class AgentConfig(_Part):
     """PPO. The defaults are those of the bundled policy."""
 
-    steps: int = Field(default=8_000_000, ge=1)
+    steps: int = Field(default=12_000_000, ge=1)
     """Environment steps (action intervals)."""
     seed: int = Field(default=1, ge=0)
     checkpoint_episodes: int = Field(default=10, ge=1)

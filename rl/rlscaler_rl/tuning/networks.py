@@ -33,7 +33,6 @@ CHOOSING_EPISODES, CHOOSING_SEED = 32, 2
 """Of the tune part: checkpoints are chosen by other episodes than the settings."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Artefact:
     """A network on its way to a file."""

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from rlscaler_operator.exceptions import CredentialError
-from rlscaler_operator.policies import Registry
 from rlscaler_operator.references import Name, References
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.access import SECRETS, Access, Certificates, access_of
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import Query

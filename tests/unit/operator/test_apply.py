@@ -12,7 +12,7 @@ from rlscaler_operator.api import parse
 from rlscaler_operator.decisions import decide_all
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lanes import Lanes
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shards import Shards

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_operator.api.status import Learned, LearnedPool
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.capacity import NEEDED, Capacity
 from rlscaler_operator.sensing.learn import learn_capacity, learned

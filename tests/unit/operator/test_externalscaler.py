@@ -18,7 +18,7 @@ from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.externalscaler import external_scaler_pb2 as pb
 from rlscaler_operator.externalscaler import external_scaler_pb2_grpc as stubs
 from rlscaler_operator.externalscaler import service
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.settings import Settings
 
 SOURCES = Path(rlscaler_operator.__file__).parent.parent

@@ -7,7 +7,7 @@ from rlscaler_operator.actuation.idle import IdlePods, idlest
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.kube import Kube
 from rlscaler_operator.lanes import Lanes
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.cache import IDLE, WatchCache
 from rlscaler_operator.sensing.queries import busy_pods
 

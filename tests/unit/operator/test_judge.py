@@ -7,7 +7,7 @@ from rlscaler_operator.api import set_condition
 from rlscaler_operator.api.conditions import CONFLICTED
 from rlscaler_operator.judge import ASK_AGAIN_SECONDS, Judge, _unknown
 from rlscaler_operator.kube import Kube
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.results import unknown
 

@@ -11,7 +11,7 @@ from rlscaler_operator.actuation.scale import Write
 from rlscaler_operator.api import set_condition
 from rlscaler_operator.api.promotion import EvidenceDay, PromotionStatus, Regret, RegretInterval
 from rlscaler_operator.decisions import decide_all
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting import measures
 from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.measures import entropy_ratio, interventions

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rlscaler_operator.decisions import Entry, decide_all
 from rlscaler_operator.exceptions import RecordError
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.record import RECORDED, Subject, entry_of, line, manifest_digest
 from rlscaler_operator.reporting.report import Reporter

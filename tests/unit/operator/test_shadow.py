@@ -9,7 +9,7 @@ import pytest
 from rlscaler_operator.api.promotion import PromotionStatus
 from rlscaler_operator.api.status import Condition
 from rlscaler_operator.decisions import Entry, decide_all, fresh_state
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.shadows import Item, Shadows, driver

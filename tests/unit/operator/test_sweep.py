@@ -7,7 +7,7 @@ from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.kube import Kube
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.sweep import Sweep
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rlscaler_operator.policies import Registry
+from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting.audit import uuid7
 from rlscaler_operator.reporting.status import flag_names
 from rlscaler_operator.settings import Settings
