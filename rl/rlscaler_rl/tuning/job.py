@@ -80,7 +80,8 @@ class Tuning:
 
 
 def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tuning:
-    """Search at the fluid level, judge the best, the default and what was `known` at the request level, keep the best.
+    """Search at the fluid level, judge the best, the default, what was `known` and every trained network under the spec
+    that it was trained under at the request level, keep the best.
 
     `known`: settings to start from beside the contender's own, such as those tuned for all loads. A contender that
     trains spends a part of the trials around the general network, then trains networks for the workload and spends an
@@ -94,16 +95,17 @@ def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tu
     trains = contender.trains and job.workload is not None and trainable(job.workload)
     budget = max(job.budget // (1 + PLANS), 1) if trains else job.budget
     trials = [(trial, 0) for trial in _searched(contender, starts, screening, budget)]
+    finalists = [(contender.default, 0), *((found, 0) for found in known)]
     if trains and job.workload is not None:
         best = trials[0][0].found
         for plan in _plans(contender, best, rule):
             made = train(job.workload, plan, job.training, traces=job.traces)
             played.append((contender.around(made.actor()), made))
             own = {name: plan.found[name] for name in contender.space}
+            finalists.append((own, len(played) - 1))
             around_it = _searched(played[-1][0], [own, *starts, best], screening, budget)
             trials += [(trial, len(played) - 1) for trial in around_it]
     trials.sort(key=lambda one: one[0].j)
-    finalists = [(contender.default, 0), *((found, 0) for found in known)]
     finalists += [(trial.found, which) for trial, which in trials[: job.finalists]]
     judged = tune_part(job.workload, job.fold, job.episodes, JUDGED_SEED, job.traces)
     j = [float(scores(played[which][0], [found], judged, "request").mean()) for found, which in finalists]
