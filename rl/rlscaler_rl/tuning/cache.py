@@ -43,6 +43,8 @@ class Record(BaseModel):
     """Of the contender's default settings, in the same episodes."""
 
     trials: int
+    """0: found by an earlier contender or on an earlier meter; a search starts from it, and it is out of date."""
+
     episodes: int
     loads: str
     """Digest of the episodes that were played."""
@@ -75,8 +77,13 @@ class Tuned(BaseModel):
         return next((record for record in self.records if record.key == key), None)
 
     def merged(self, records: Iterable[Record], probes: dict[str, list[float]]) -> Tuned:
-        """With new records in place of the old ones of the same key."""
-        new = {record.key: record for record in [*self.records, *records]}
+        """With new records in place of the old ones of the same key; where a probe has moved, its contender's others
+        are out of date from now on."""
+        moved = {name for name, probe in probes.items() if not same_probe(self.probes.get(name), probe)}
+        kept = [
+            record.model_copy(update={"trials": 0}) if record.contender in moved else record for record in self.records
+        ]
+        new = {record.key: record for record in [*kept, *records]}
         ordered = [new[key] for key in sorted(new, key=lambda key: tuple(str(part) for part in key))]
         return Tuned(probes={**self.probes, **probes}, records=ordered)
 

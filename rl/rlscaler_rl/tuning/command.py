@@ -104,7 +104,7 @@ def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Tun
 def _beaten(record: Record, tuned: Tuned, probe: list[float]) -> bool:
     """Did an earlier tuning under the same conditions find something better? Trained networks are not found twice."""
     before = tuned.find(record.key)
-    if before is None or (before.loads, before.space) != (record.loads, record.space):
+    if before is None or not before.trials or (before.loads, before.space) != (record.loads, record.space):
         return False
     return cache.same_probe(tuned.probes.get(record.contender), probe) and before.j < record.j
 
