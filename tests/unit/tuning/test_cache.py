@@ -88,6 +88,25 @@ def test_a_changed_meter_makes_everything_of_a_contender_stale(file):
     assert not stale(chosen(), kept, noise)
 
 
+def test_one_new_record_does_not_make_the_others_of_a_moved_contender_current(file):
+    kept = load(file)
+    moved = {"max": [1.01 * j for j in kept.probes["max"]]}
+    ramp = kept.find(("max", "ramp", None))
+    after = kept.merged([ramp], moved)
+    assert after.find(ramp.key) == ramp
+    both = [*chosen(), *jobs(("max",), ("all",), **SMALL)]
+    assert stale(both, after, moved) == {both[1]: "tuned with 0 trials"}
+    assert kept.merged([ramp], kept.probes) == kept
+
+
+def test_an_earlier_finding_for_another_network_or_meter_does_not_stay(file, tmp_path):
+    path = tmp_path / "tuned.json"
+    best = load(file).find(("max", "ramp", None)).model_copy(update={"j": 0.5, "trials": 0})
+    save(load(file).merged([best], {}), path)
+    refresh(chosen(), path, QUIET)
+    assert load(path).find(best.key).j > 0.5
+
+
 def test_a_file_is_read_as_it_was_written(file, tmp_path):
     copy = tmp_path / "copy.json"
     save(load(file), copy)
