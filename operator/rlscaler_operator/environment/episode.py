@@ -118,6 +118,12 @@ class Episode:
     def take_over(self, controller: Controller) -> None:
         """An episode of `controller` begins: its settings of the spec, its own memory."""
         self._spec = getattr(controller, "spec", None)
+        asked = self._spec and self._spec.interval_seconds
+        if asked and asked != self._config.action_interval:
+            raise LiveEnvironmentError(
+                f"action_interval {self._config.action_interval}: the controller's settings say {asked}; make the "
+                "environment with that interval"
+            )
         if is_contender(controller):
             controller.reset(self.params)
 

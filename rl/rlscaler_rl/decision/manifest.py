@@ -132,12 +132,14 @@ class Normalisation(_Model):
 class RuleGains(_Model):
     """The forecast rule that a residual action is added to; fields and defaults as in `rule.RuleSettings`."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
     loading: float = Field(default=1.15, gt=0)
     horizon: float = Field(default=2.0, ge=0)
     trend: float = float(GAINS.trend)
     residual: float = float(GAINS.residual)
     peak: float = float(GAINS.peak)
-    peak_seconds: float = Field(default=MEMORY_LIMIT_SECONDS, gt=0)
+    peak_seconds: float = Field(default=MEMORY_LIMIT_SECONDS, gt=0, le=MEMORY_LIMIT_SECONDS)
 
 
 class Manifest(_Model):

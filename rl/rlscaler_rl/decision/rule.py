@@ -6,17 +6,20 @@ It needs no network, and it is what the residual mode adds its action to.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlscaler_rl.decision.action import one_hot
-from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, upper_forecast
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.decision.pairs import either
 from rlscaler_rl.decision.reactive import MANY, ROUNDING, whole_replicas
 from rlscaler_rl.decision.spec import SpecSettings
 from rlscaler_rl.decision.types import Float, Float32, Int, Params, Placement, Samples, State
+
+if TYPE_CHECKING:
+    from rlscaler_rl.decision.actor import ActorLike
 
 Value = Float | float
 """One value for all rows, or (N,) of them."""
@@ -82,7 +85,7 @@ def rule_under(actor: ActorLike) -> RuleSettings | None:
     return actor.settings if isinstance(actor, Rule) else rule_of(actor.manifest)
 
 
-def rule_replicas(params: Params, state: State, samples: Samples, settings: RuleSettings = DEFAULT_SETTINGS) -> Int:
+def rule_replicas(params: Params, state: State, samples: Samples, settings: RuleSettings) -> Int:
     """(N, 2) not yet within limits; `spec_replicas` where the load or a pool's capacity is not known.
 
     The pool with the cheaper capacity (the base) carries whole replicas' worth of the forecast, the other the

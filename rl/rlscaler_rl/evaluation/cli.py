@@ -34,7 +34,12 @@ _OPTIONS = (
     click.option(
         "--traces", type=click.Path(path_type=Path), help="Folder of the full traces. [default: samples that ship]"
     ),
-    click.option("--interval", "interval_seconds", type=int, help="Action interval, seconds. [default: 30]"),
+    click.option(
+        "--interval",
+        "interval_seconds",
+        type=int,
+        help="Action interval, seconds; settings that were tuned have their own. [default: 30]",
+    ),
     click.option("--duration", "duration_seconds", type=int, help="Seconds an episode. [default: 600]"),
     click.option(
         "--env",

@@ -15,6 +15,7 @@ from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.actor import Actor, ActorLike
 from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.rule import rule_of
 from rlscaler_rl.evaluation.errors import EvaluationError
 
 TRAININGS = "training_*"
@@ -59,7 +60,7 @@ def load_all(chosen: Sequence[str], folder: Path) -> list[Loaded]:
     first = loaded[0].actor.manifest
     for other in loaded[1:]:
         manifest = other.actor.manifest
-        if (manifest.stack_size, manifest.residual) != (first.stack_size, first.residual):
+        if (manifest.stack_size, rule_of(manifest)) != (first.stack_size, rule_of(first)):
             raise EvaluationError(
                 f"--model {other.name}: not another seed of {loaded[0].name}: its stack or mode is another; "
                 "compare different recipes in runs of their own"

@@ -88,6 +88,7 @@ def _model(loaded: Loaded) -> Model:
         contract_version=manifest.contract_version,
         stack_size=manifest.stack_size,
         residual=manifest.residual,
+        rule=manifest.rule.model_dump() if manifest.residual else None,
         provenance=manifest.training.model_dump(mode="json"),
     )
 

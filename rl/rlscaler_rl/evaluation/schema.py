@@ -196,6 +196,9 @@ class Model(_Frozen):
     contract_version: str
     stack_size: int
     residual: bool
+    rule: dict[str, float] | None = Field(
+        default=None, description="residual mode: gains of the forecast rule that the action is added to"
+    )
     provenance: dict[str, object]
 
 

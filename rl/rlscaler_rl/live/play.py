@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.decision import bundled
+from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.evaluation.board import METRICS, Board
 from rlscaler_rl.evaluation.contenders import contenders
@@ -95,6 +97,7 @@ def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, p
     Raises LiveError, or a ClickException of the environment.
     """
     check(settings)
+    _check_intervals(kind, loaded, settings)
     audit, entries = LiveAudit(), live_entries(kind, loaded)
     played = Played(settings, entries, Board(entries, settings.apart), audit)
     rows: dict[str, Scenarios] = {}
@@ -124,10 +127,9 @@ def _episodes(
     """Figures of every row, and the first one's record second by second."""
     controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
     manifest = getattr(controller, "manifest", bundled.load("rule").manifest)
-    spec = getattr(controller, "spec", None)
     changes = {
         "episode_duration": settings.duration_seconds,
-        "action_interval": getattr(spec, "interval_seconds", None) or settings.interval_seconds,
+        "action_interval": _interval(controller, settings),
         "min_replicas": settings.min_replicas,
         "max_replicas": settings.max_replicas,
         "low_rps": settings.low_rps,
@@ -160,6 +162,24 @@ def _episodes(
     finally:
         env.close()
     return made, record
+
+
+def _interval(controller: Contender | ActorLike, settings: Settings) -> int:
+    """Seconds between actions: the controller's own where its settings have one."""
+    spec = getattr(controller, "spec", None)
+    return int(getattr(spec, "interval_seconds", None) or settings.interval_seconds)
+
+
+def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: Settings) -> None:
+    """Raise LiveError, before anybody plays, where an episode is no multiple of somebody's interval."""
+    for workload in settings.played:
+        for entry in live_entries(kind, loaded, workload):
+            interval = _interval(entry.make(np.ones((1, 1)), settings.seed), settings)
+            if settings.duration_seconds % interval:
+                raise LiveError(
+                    f"--duration {settings.duration_seconds}: {entry.label} acts every {interval} s on {workload}; "
+                    "choose a multiple of that"
+                )
 
 
 def _lag_ms(folder: str | None) -> float:

@@ -62,8 +62,11 @@ class Stock:
         """Of the sources, shelf by shelf."""
         self.sources, self.counts = [sources[i] for i in self.order], [counts[i] for i in self.order]
         longest = max(scenarios.rate.shape[1] for scenarios, _ in drawn)
-        scenarios = Scenarios.concat([_padded(one, longest) for one, _ in drawn])
+        shelves = [_padded(one, longest) for one, _ in drawn]
+        scenarios = Scenarios.concat(shelves)
         self.settled = settle(scenarios)
+        for shelf, one in enumerate(shelves):
+            self.settled.put(self._rows(shelf), settle(one))
         self.norms, self.hidden = objectives.norms(scenarios), privileged.hidden(scenarios)
         self.taken = np.zeros(len(drawn), np.int64)
         """Rows of each shelf that are gone."""
@@ -85,9 +88,12 @@ class Stock:
             self.taken += now
             left -= now
 
+    def _rows(self, shelf: int) -> slice:
+        return slice(shelf * self._size, (shelf + 1) * self._size)
+
     def refill(self, shelf: int) -> None:
         """Draw a shelf anew."""
-        rows = slice(shelf * self._size, (shelf + 1) * self._size)
+        rows = self._rows(shelf)
         scenarios = _padded(self.sources[shelf](self._size), self.settled.scenarios.rate.shape[1])
         self.settled.put(rows, settle(scenarios))
         self.norms.put(rows, objectives.norms(scenarios))

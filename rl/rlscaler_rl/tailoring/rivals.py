@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from rlscaler_rl.tailoring.score import UTILIZATION, Score
 from rlscaler_rl.tailoring.service import Service
 from rlscaler_rl.tailoring.spec import OWN, settings_of, under
 from rlscaler_rl.tuning.cache import record_of
-from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.tuning.errors import TuningError
 from rlscaler_rl.tuning.score import scores
 from rlscaler_rl.tuning.search import search
@@ -66,10 +66,11 @@ def tune(
 ) -> Searched:
     """Search at the fluid level, judge the best at `judge` beside where it started; as all contenders are tuned.
 
-    It starts from the default and from the settings tuned for all loads, where these are current.
+    It starts from the default and from the settings tuned for all loads, where these are current. The action interval
+    is the service's, as the policy's is.
     """
-    tunable = CONTENDERS[name]
-    starts = [tunable.default, *_tuned_for_all(name)]
+    tunable, own = _at_the_services_interval(CONTENDERS[name], float(scenarios.interval_seconds[0]))
+    starts = [tunable.default, *({key: found[key] for key in tunable.space} for found in _tuned_for_all(name))]
     trials = search(
         tunable.space,
         starts,
@@ -80,7 +81,18 @@ def tune(
     last = [*starts, *(trial.found for trial in trials[:finalists])]
     j = scores(tunable, last, scenarios, judge, score.j).mean(axis=1)
     best = int(np.argmin(j))
-    return Searched(name, last[best], float(j[best]), float(j[0]), len(trials))
+    return Searched(name, last[best] | own, float(j[best]), float(j[0]), len(trials))
+
+
+def _at_the_services_interval(tunable: Tunable, interval: float) -> tuple[Tunable, Found]:
+    """With nothing to be set of the interval, and what that leaves out of the settings."""
+    if "interval" not in tunable.space:
+        return tunable, {}
+    own: Found = {"interval": interval}
+    space, default = ({k: v for k, v in one.items() if k != "interval"} for one in (tunable.space, tunable.default))
+    return replace(
+        tunable, space=space, default=default, settings=lambda found: tunable.settings({**found, **own})
+    ), own
 
 
 def _tuned_for_all(name: str) -> list[Found]:

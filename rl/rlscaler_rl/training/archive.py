@@ -37,8 +37,7 @@ def actor_from_zip(path: str | Path) -> NumpyActor:
     width = layers[0][0].shape[0]
     if width % len(OBSERVATIONS) or layers[-1][0].shape[1] != LOGITS:
         raise ModelError(f"{path}: maps {width} numbers to {layers[-1][0].shape[1]}, not 10 k to {LOGITS}")
-    manifest = Manifest(name=path.stem, stack_size=width // len(OBSERVATIONS), residual=_residual(path.parent))
-    return NumpyActor(layers, manifest)
+    return NumpyActor(layers, Manifest(name=path.stem, stack_size=width // len(OBSERVATIONS), **_mode(path.parent)))
 
 
 def _state(path: Path) -> dict[str, Any]:
@@ -51,9 +50,11 @@ def _state(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: no weights can be read from it ({reason}); save the model again") from error
 
 
-def _residual(folder: Path) -> bool:
-    for name, part in (("config.json", "environment"), ("manifest.json", None)):
+def _mode(folder: Path) -> dict[str, Any]:
+    """What the manifest says of the residual mode and its rule; without one the configuration knows the mode."""
+    for name, part in (("manifest.json", None), ("config.json", "environment")):
         if (folder / name).is_file():
             body = json.loads((folder / name).read_text(encoding="utf-8"))
-            return bool((body.get(part, {}) if part else body).get("residual", False))
-    return False
+            body = body.get(part, {}) if part else body
+            return {field: body[field] for field in ("residual", "rule") if field in body}
+    return {}

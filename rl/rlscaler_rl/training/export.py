@@ -149,10 +149,14 @@ def export(
 
 
 def write(folder: Path, stem: str, manifest_name: str, content: bytes, manifest: Manifest) -> None:
-    """The graph first, so that a manifest never names a file that is not there."""
+    """The graph first, so that a manifest never names a file that is not there.
+
+    A manifest names a rule only where the action is added to it: releases that know none read the others.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{stem}.onnx", content)
-    write_atomically(folder / manifest_name, manifest.model_dump_json(indent=1) + "\n")
+    body = manifest.model_dump_json(indent=1, exclude=None if manifest.residual else {"rule"})
+    write_atomically(folder / manifest_name, body + "\n")
 
 
 def _revision() -> str | None:

@@ -144,6 +144,8 @@ def record_of(contender: str, workload: str | None = None, fold: int | None = No
         raise TuningError(f"{contender}: no tuned settings for {workload or 'all loads'}; run `rlscaler tune`")
     if found.space != space_digest(CONTENDERS[contender]):
         raise TuningError(f"{contender}: tuned in a search space that has changed since; run `rlscaler tune`")
+    if not found.trials:
+        raise TuningError(f"{contender}: tuned for {workload or 'all loads'} before it changed; run `rlscaler tune`")
     return found
 
 

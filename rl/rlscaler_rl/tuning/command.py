@@ -124,7 +124,8 @@ def _known(job: Job, tuned: Tuned) -> list[Found]:
 def _rule(job: Job, tuned: Tuned) -> Found | None:
     """What the forecast rule was found to want on the same workload, where that is current."""
     record = tuned.find((RULE, job.workload, job.fold))
-    return record.found if record and record.space == cache.space_digest(CONTENDERS[RULE]) else None
+    current = record and record.trials and record.space == cache.space_digest(CONTENDERS[RULE])
+    return record.found if record and current else None
 
 
 def _tune(task: tuple[Job, list[Found], Found | None]) -> Tuning:

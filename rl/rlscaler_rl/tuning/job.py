@@ -13,7 +13,7 @@ from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.tuning.cache import Key, Record, space_digest
 from rlscaler_rl.tuning.contenders import CONTENDERS, STANDING, Tunable
-from rlscaler_rl.tuning.networks import Artefact, Plan, train, trainable
+from rlscaler_rl.tuning.networks import Artefact, Plan, train, trainable, untrained
 from rlscaler_rl.tuning.score import FOLDS, WORKLOADS, digest, scores, tune_part
 from rlscaler_rl.tuning.search import Trial, search
 from rlscaler_rl.tuning.spaces import Found
@@ -81,7 +81,7 @@ class Tuning:
 
 def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tuning:
     """Search at the fluid level, judge the best, the default, what was `known` and every trained network under the spec
-    that it was trained under at the request level, keep the best.
+    that it was trained under (one on a rule also before its training) at the request level, keep the best.
 
     `known`: settings to start from beside the contender's own, such as those tuned for all loads. A contender that
     trains spends a part of the trials around the general network, then trains networks for the workload and spends an
@@ -93,8 +93,10 @@ def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tu
     starts = [*contender.starts(), *known]
     played: list[tuple[Tunable, Artefact | None]] = [(contender, None)]
     trains = contender.trains and job.workload is not None and trainable(job.workload)
-    budget = max(job.budget // (1 + PLANS), 1) if trains else job.budget
-    trials = [(trial, 0) for trial in _searched(contender, starts, screening, budget)]
+    networks = PLANS - (rule is None) if trains else 0
+    budget = max(job.budget // (1 + networks), 1)
+    first = max(job.budget - networks * budget, 1)
+    trials = [(trial, 0) for trial in _searched(contender, starts, screening, first)]
     finalists = [(contender.default, 0), *((found, 0) for found in known)]
     if trains and job.workload is not None:
         best = trials[0][0].found
@@ -105,6 +107,10 @@ def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tu
             finalists.append((own, len(played) - 1))
             around_it = _searched(played[-1][0], [own, *starts, best], screening, budget)
             trials += [(trial, len(played) - 1) for trial in around_it]
+            if plan.on_rule:
+                made = untrained(job.workload, plan, job.training)
+                played.append((contender.around(made.actor()), made))
+                finalists.append((own, len(played) - 1))
     trials.sort(key=lambda one: one[0].j)
     finalists += [(trial.found, which) for trial, which in trials[: job.finalists]]
     judged = tune_part(job.workload, job.fold, job.episodes, JUDGED_SEED, job.traces)

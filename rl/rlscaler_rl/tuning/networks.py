@@ -19,10 +19,10 @@ from rlscaler_rl.decision.exceptions import ModelError
 from rlscaler_rl.decision.manifest import Manifest, Training
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.training.export import NumpyActor, write
+from rlscaler_rl.training.export import NumpyActor, to_onnx, write
 from rlscaler_rl.training.finetune import Episodes, fine_tune
 from rlscaler_rl.training.finetune_settings import FineTuning
-from rlscaler_rl.training.network import bundled_network
+from rlscaler_rl.training.network import Network, bundled_network
 from rlscaler_rl.tuning.errors import TuningError
 from rlscaler_rl.tuning.spaces import Found, gains, spec
 from rlscaler_rl.workloads import HELD_OUT, Part, episodes
@@ -74,10 +74,7 @@ def train(
 
     On one core: two at a time are trained twice as fast as one after the other on both.
     """
-    network, under, found = bundled_network(), spec(plan.found), plan.found
-    if plan.on_rule:
-        network = network.on_rule(gains(found), found["placement"])
-    interval = found["interval"]
+    network, under = _beginning(plan), spec(plan.found)
     settings = replace(settings, seed=plan.seed)
     choosing = episodes(workload, Part.TUNE, runs=1, episodes=CHOOSING_EPISODES, seed=CHOOSING_SEED, traces=traces)
 
@@ -88,14 +85,30 @@ def train(
         workload,
         np.random.default_rng([plan.seed, 31]),
         duration_seconds=DURATION_SECONDS,
-        interval_seconds=float(interval),
-        min_replicas=(found["min_gpu"], found["min_cpu"]),
-        target_utilization=found["target_utilization"] if found["reactive_floor"] else 1.0,
+        spec=under,
         standing=plan.standing,
         traces=traces,
     )
-    made = fine_tune(network, Episodes([source.take], interval, DURATION_SECONDS), judge, settings, progress)
-    content = made.best.onnx
+    made = fine_tune(
+        network, Episodes([source.take], plan.found["interval"], DURATION_SECONDS), judge, settings, progress
+    )
+    return _artefact(workload, plan, network, settings, made.best.onnx, made.best.steps)
+
+
+def untrained(workload: str, plan: Plan, settings: FineTuning) -> Artefact:
+    """What training begins with; on a rule that is the rule itself."""
+    network = _beginning(plan)
+    return _artefact(workload, plan, network, settings, to_onnx(list(network.layers)), 0)
+
+
+def _beginning(plan: Plan) -> Network:
+    network = bundled_network()
+    return network.on_rule(gains(plan.found), plan.found["placement"]) if plan.on_rule else network
+
+
+def _artefact(
+    workload: str, plan: Plan, network: Network, settings: FineTuning, content: bytes, steps: int
+) -> Artefact:
     origin = {"fine_tuning": asdict(settings), "plan": asdict(plan), "start": network.manifest.digest}
     manifest = network.manifest.model_copy(
         update={
@@ -103,7 +116,7 @@ def train(
             "digest": hashlib.sha256(content).hexdigest(),
             "training": Training(
                 seed=plan.seed,
-                steps=made.best.steps,
+                steps=steps,
                 versions={package: version(package) for package in ("torch", "stable-baselines3", "numpy")},
                 hyperparameters=origin,
             ),

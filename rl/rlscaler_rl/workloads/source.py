@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.decision.spec import SpecSettings, with_spec
+from rlscaler_rl.decision.types import Params
 from rlscaler_rl.simulation.loads import PLANNED
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate
 from rlscaler_rl.simulation.stock import Chunks
@@ -17,6 +19,9 @@ from rlscaler_rl.workloads.draw import episodes
 from rlscaler_rl.workloads.library import recorded_part
 from rlscaler_rl.workloads.names import TRACES, Part
 from rlscaler_rl.workloads.training import TraceLoads
+
+OWN = SpecSettings()
+"""Nothing is set."""
 
 STANDING_SHARE = 0.4
 UTILIZATION = (0.6, 0.95)
@@ -29,9 +34,9 @@ SCALE = (0.85, 1.25)
 class WorkloadSource:
     """Episodes of the nominal service under a workload's train part; every draw comes from `rng`.
 
-    A recorded load begins anywhere in the part, a pattern has another seed in every episode. min_replicas and the
-    target of the reactive floor are the policy's spec; `standing` are other minReplicas (GPU, CPU), one of which
-    `STANDING_SHARE` of the episodes have instead. Raises WorkloadError for a workload without a train part.
+    A recorded load begins anywhere in the part, a pattern has another seed in every episode. `spec` is what is set of
+    the policy's spec; `standing` are higher minReplicas (GPU, CPU), one of which `STANDING_SHARE` of the episodes have.
+    Raises WorkloadError for a workload without a train part.
     """
 
     def __init__(
@@ -40,15 +45,14 @@ class WorkloadSource:
         rng: np.random.Generator,
         *,
         duration_seconds: int = 600,
-        interval_seconds: float = 30.0,
-        min_replicas: tuple[int, int] = NOMINAL["min_replicas"],
-        target_utilization: float = NOMINAL["target_utilization"],
+        spec: SpecSettings = OWN,
         standing: Sequence[tuple[int, int]] = (),
         traces: Path | None = None,
     ) -> None:
         self.name, self.rng = name, rng
-        self.duration, self.interval = duration_seconds, interval_seconds
-        self.spec: dict[str, Any] = {"min_replicas": min_replicas, "target_utilization": target_utilization}
+        self.duration = duration_seconds
+        self.interval = float(spec.interval_seconds or NOMINAL["interval_seconds"])
+        self.kind = _under(spec)
         self.standing = np.array(standing, np.int64).reshape(-1, 2)
         self.loads: TraceLoads | None = None
         if name in TRACES:
@@ -61,6 +65,7 @@ class WorkloadSource:
             others = self.standing[self.rng.integers(len(self.standing), size=n)]
             some = self.rng.random((n, 1)) < STANDING_SHARE
             made.min_replicas[:] = np.where(some, others, made.min_replicas)
+        made = self.kind(**{field.name: getattr(made, field.name) for field in fields(made)})
         params = made.params()
         mix = cheapest_mix(params, made.past_rate / self.rng.uniform(*UTILIZATION, n))
         made.initial[:] = np.maximum(mix, params.min_replicas)
@@ -75,7 +80,6 @@ class WorkloadSource:
             seed=int(self.rng.integers(2**31)),
             duration_seconds=self.duration,
             interval_seconds=self.interval,
-            **self.spec,
         )
 
     def _recorded(self, loads: TraceLoads, n: int) -> Scenarios:
@@ -83,7 +87,19 @@ class WorkloadSource:
         low, high = (math.log(bound) for bound in SCALE)
         factor = PLANNED * _capacity() * np.where(rng.random(n) < 0.5, np.exp(rng.uniform(low, high, n)), 1.0)
         rate = loads.draw(n, self.duration, rng) * factor[:, None]
-        return from_rate(rate, rng.integers(2**62, size=n), self.interval, pattern=self.name[:16], **self.spec)
+        return from_rate(rate, rng.integers(2**62, size=n), self.interval, pattern=self.name[:16])
+
+
+def _under(spec: SpecSettings) -> type[Scenarios]:
+    class UnderSpec(Scenarios):
+        """Scenarios whose `params` have what is set of the policy's spec."""
+
+        __slots__ = ()
+
+        def params(self) -> Params:
+            return with_spec(Scenarios.params(self), spec)
+
+    return UnderSpec
 
 
 def _capacity() -> float:

@@ -133,6 +133,13 @@ def test_settings_from_another_space_are_refused(monkeypatch, file):
         cache.tuned("max", "ramp")
 
 
+def test_settings_from_before_a_change_are_refused(monkeypatch, file):
+    old = [record.model_copy(update={"trials": 0}) for record in load(file).records]
+    monkeypatch.setattr(cache, "_loaded", lambda: Tuned(records=old))
+    with pytest.raises(TuningError, match="tuned for ramp before it changed; run `rlscaler tune`"):
+        cache.tuned("max", "ramp")
+
+
 def test_a_workload_without_settings_gets_those_for_all(monkeypatch, file):
     monkeypatch.setattr(cache, "_loaded", lambda: load(file))
     assert cache.record_of("max", "ramp").workload == "ramp"

@@ -8,7 +8,10 @@ from rich.console import Console
 
 from rlscaler_rl.baselines.actors import Configured
 from rlscaler_rl.decision.rule import RuleSettings, rule_under
+from rlscaler_rl.decision.spec import SpecSettings
 from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.stock import SHELF
+from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.export import NumpyActor
 from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.training.network import bundled_network
@@ -20,6 +23,7 @@ from rlscaler_rl.tuning.errors import TuningError
 from rlscaler_rl.tuning.job import Job
 from rlscaler_rl.tuning.networks import Plan
 from rlscaler_rl.tuning.score import tune_part
+from rlscaler_rl.workloads.source import WorkloadSource
 
 PPO = CONTENDERS["ppo"]
 TINY = FineTuning(
@@ -78,6 +82,50 @@ def test_what_is_trained_on_a_rule_says_so_and_plays_on_it():
     assert made.manifest.rule.loading == 0.9
     assert rule_under(made.actor()) == RuleSettings(loading=0.9)
     assert made.manifest.training.hyperparameters["plan"]["on_rule"]
+
+
+def test_training_is_under_the_spec_of_its_plan():
+    spec = SpecSettings(15.0, (2, 3), False, 0.6, 30.0, 255.0)
+    source = WorkloadSource("ramp", np.random.default_rng(1), spec=spec)
+    env = SimulatorVecEnv(8, sources=[source.take], threads=1, rule=RuleSettings(loading=0.6))
+    for _ in range(2):  # the shelf that training begins with, and one that is drawn later
+        env.reset()
+        params = env.groups[0].batch.params
+        assert not params.reactive_floor.any()
+        assert (params.target_utilization == 0.6).all()
+        assert (params.min_replicas == (2, 3)).all()
+        assert (params.stabilization_seconds == (30, 255)).all()
+        assert params.has_behavior.all()
+        assert (params.interval_seconds == 15).all()
+        env.stock.taken[:] = SHELF
+
+
+def test_actions_of_training_are_added_to_the_rule_that_is_asked_for():
+    def replicas(loading):
+        source = WorkloadSource("ramp", np.random.default_rng(1))
+        env = SimulatorVecEnv(8, sources=[source.take], threads=1, rule=RuleSettings(loading=loading))
+        env.reset()
+        for _ in range(3):
+            env.step(np.tile([2, 2, 1], (8, 1)))
+        return env.groups[0].batch.cluster.pool["target"].sum()
+
+    assert replicas(0.3) > replicas(1.2)
+
+
+@pytest.mark.parametrize("with_rule", [False, True])
+def test_every_trial_of_the_budget_is_played(tmp_path, with_rule):
+    path = tmp_path / "tuned.json"
+    rule = [Job("rule", "ramp", budget=2, finalists=1, episodes=2)] if with_rule else []
+    job = Job("ppo", "ramp", **{**SMALL, "budget": 13})
+    refresh([*rule, job], path, Console(quiet=True))
+    assert load(path).find(job.key).trials == 13
+
+
+def test_what_stands_on_a_rule_is_judged_as_that_rule_too(tmp_path):
+    path = tmp_path / "tuned.json"
+    rule, ppo = Job("rule", "ramp", budget=12, finalists=2, episodes=2), Job("ppo", "ramp", **SMALL)
+    refresh([rule, ppo], path, Console(quiet=True))
+    assert load(path).find(ppo.key).j <= load(path).find(rule.key).j
 
 
 def test_a_workload_without_a_train_part_keeps_the_general_network(file):
