@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import yaml
@@ -14,7 +16,7 @@ from rlscaler_rl.evaluation.schema import Difference
 from rlscaler_rl.tailoring import recommend, spec, trial
 from rlscaler_rl.tailoring.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
 from rlscaler_rl.tailoring.history import prepare
-from rlscaler_rl.tailoring.rivals import TUNED, Rival, Searched, rivals
+from rlscaler_rl.tailoring.rivals import TUNED, Rival, Searched, rivals, tune
 from rlscaler_rl.tailoring.score import score_of
 from rlscaler_rl.training.finetune import Candidate, FineTuned
 from rlscaler_rl.tuning.contenders import CONTENDERS
@@ -121,6 +123,14 @@ def board_of(j: dict[str, float]) -> Board:
 
 def _searched():
     return [Searched(name, CONTENDERS[name].default, 1.0, 1.0, 1) for name in TUNED]
+
+
+def test_rivals_act_as_often_as_the_service(bench):
+    rows = replace(bench.screening, interval_seconds=np.full(len(bench.screening), 20.0))
+    found = tune("rule", rows, bench.score, "fluid", budget=3, finalists=1, seed=0)
+    assert found.found["interval"] == 20
+    assert set(found.found) == set(CONTENDERS["rule"].space)
+    assert "interval" not in tune("hpa", rows, bench.score, "fluid", budget=2, finalists=1, seed=0).found
 
 
 GAIN = {"mean": -0.5, "low": -0.6, "high": -0.4, "percent": -10.0, "low_percent": -12.0, "high_percent": -8.0}
