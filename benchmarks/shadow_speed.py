@@ -15,7 +15,7 @@ from rlscaler_operator.policies import Policy
 from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.shadows import Item, Shadows
-from rlscaler_operator.tick import COMPARED_AT_ONCE
+from rlscaler_operator.tick import AT_ONCE
 from rlscaler_rl.decision.bundled import load
 from rlscaler_rl.decision.samples import make_samples
 
@@ -56,9 +56,9 @@ def main() -> None:
             kind = "floor" if batch * SENSE_SECONDS % INTERVAL_SECONDS else "action"
             items = [item(one, now, kind, 30.0 + batch) for one in policies]
             times = []
-            for begin in range(0, count, COMPARED_AT_ONCE):
+            for begin in range(0, count, AT_ONCE):
                 began = time.process_time()
-                shadows.tick(items[begin : begin + COMPARED_AT_ONCE])
+                shadows.tick(items[begin : begin + AT_ONCE])
                 times.append(time.process_time() - began)
             if batch:
                 spent[kind].append(sum(times))
