@@ -28,7 +28,7 @@ from rlscaler_rl.decision.observation import observe, sense, stacked_input
 from rlscaler_rl.decision.rule import RuleSettings
 from rlscaler_rl.decision.samples import known
 from rlscaler_rl.decision.shield import act, floor_tick
-from rlscaler_rl.decision.spec import SpecSettings, with_spec
+from rlscaler_rl.decision.spec import UNCHANGED, spec_of, with_spec
 from rlscaler_rl.decision.traffic import traffic_weights
 from rlscaler_rl.decision.types import (
     SIGNALS,
@@ -69,7 +69,7 @@ class Episode:
         self.made: Decision | None = None
         self.timeline: list[dict[str, Any]] = []
         self._sensed: State
-        self._spec: SpecSettings | None = None
+        self._spec = UNCHANGED
         self._began = 0.0
         self._intervals = 0
         self._failing_since: float | None = None
@@ -77,8 +77,7 @@ class Episode:
     @property
     def params(self) -> Params:
         """The service's spec, as the controller wants it."""
-        params = self._service.params
-        return with_spec(params, self._spec) if self._spec else params
+        return with_spec(self._service.params, self._spec)
 
     @property
     def elapsed(self) -> float:
@@ -98,7 +97,7 @@ class Episode:
         await self._first_replicas(start)
         await self._silence()
         self.counts, self.total, self.spent = Counts(), Spent(), Spent()
-        self._intervals, self._failing_since, self.made, self._spec = 0, None, None, None
+        self._intervals, self._failing_since, self.made, self._spec = 0, None, None, UNCHANGED
         self.timeline = []
         await self._service.begin_metering()
         started = await self._load.start(pattern, seed, self._config.episode_duration, folder)
@@ -117,8 +116,8 @@ class Episode:
 
     def take_over(self, controller: Controller) -> None:
         """An episode of `controller` begins: its settings of the spec, its own memory."""
-        self._spec = getattr(controller, "spec", None)
-        asked = self._spec and self._spec.interval_seconds
+        self._spec = spec_of(controller)
+        asked = self._spec.interval_seconds
         if asked and asked != self._config.action_interval:
             raise LiveEnvironmentError(
                 f"action_interval {self._config.action_interval}: the controller's settings say {asked}; make the "

@@ -24,6 +24,15 @@ class SpecSettings:
     scale_down_window_seconds: Float | float | None = None
 
 
+UNCHANGED = SpecSettings()
+
+
+def spec_of(controller: object) -> SpecSettings:
+    """What a controller sets of the spec that it acts under: its `spec`, nothing where it has none."""
+    spec: SpecSettings = getattr(controller, "spec", UNCHANGED)
+    return spec
+
+
 def with_spec(params: Params, chosen: SpecSettings) -> Params:
     """The policy's spec (N rows) with what the settings change of it; `params` itself stays as it is."""
     changed = params.copy()

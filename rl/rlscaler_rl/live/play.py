@@ -13,6 +13,7 @@ import numpy as np
 from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.actor import ActorLike
+from rlscaler_rl.decision.spec import spec_of
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.evaluation.board import METRICS, Board
 from rlscaler_rl.evaluation.contenders import contenders
@@ -166,8 +167,7 @@ def _episodes(
 
 def _interval(controller: Contender | ActorLike, settings: Settings) -> int:
     """Seconds between actions: the controller's own where its settings have one."""
-    spec = getattr(controller, "spec", None)
-    return int(getattr(spec, "interval_seconds", None) or settings.interval_seconds)
+    return int(spec_of(controller).interval_seconds or settings.interval_seconds)
 
 
 def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: Settings) -> None:

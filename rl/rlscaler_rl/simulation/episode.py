@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.decision.decide import decide
-from rlscaler_rl.decision.spec import SpecSettings, with_spec
+from rlscaler_rl.decision.spec import SpecSettings, spec_of, with_spec
 from rlscaler_rl.decision.types import Flag, Rows
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
@@ -126,7 +126,7 @@ def run(
     if len(durations) != 1 or durations[0] % SENSE_SECONDS:
         raise ScenarioError(f"duration: one common multiple of {SENSE_SECONDS} s is needed, got {durations.tolist()}")
     is_actor = hasattr(controller, "probabilities")
-    spec = getattr(controller, "spec", None) or SpecSettings()
+    spec = spec_of(controller)
     batch = Batch(paced(scenarios, spec), controller.manifest.contract if is_actor else None, level=level)
     batch.params = with_spec(batch.params, spec)
     counts = _Counts(batch)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.decision.spec import SpecSettings, with_spec
+from rlscaler_rl.decision.spec import UNCHANGED, SpecSettings, with_spec
 from rlscaler_rl.decision.types import Params
 from rlscaler_rl.simulation.loads import PLANNED
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate
@@ -19,9 +19,6 @@ from rlscaler_rl.workloads.draw import episodes
 from rlscaler_rl.workloads.library import recorded_part
 from rlscaler_rl.workloads.names import TRACES, Part
 from rlscaler_rl.workloads.training import TraceLoads
-
-OWN = SpecSettings()
-"""Nothing is set."""
 
 STANDING_SHARE = 0.4
 UTILIZATION = (0.6, 0.95)
@@ -45,7 +42,7 @@ class WorkloadSource:
         rng: np.random.Generator,
         *,
         duration_seconds: int = 600,
-        spec: SpecSettings = OWN,
+        spec: SpecSettings = UNCHANGED,
         standing: Sequence[tuple[int, int]] = (),
         traces: Path | None = None,
     ) -> None:
