@@ -88,6 +88,25 @@ def information(seeds: list[int], steps: int, out: str | None) -> None:
     _write(figures, out)
 
 
+@ablate.command()
+@click.argument("workloads", nargs=-1)
+@click.option("--budget", type=click.IntRange(1), help="Trials of each search; as many as contenders have by default.")
+@click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Searches side by side, locally.")
+@click.option("--ray", "address", help="Ray cluster, ray://host:10001; local processes by default.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+def notice(workloads: tuple[str, ...], budget: int | None, workers: int, address: str | None, out: str | None) -> None:
+    """Play a rule that sees ever more of the future on WORKLOADS (all by default): how much notice does a load need?"""
+    from rlscaler_rl.ablation.notice import SIGHTS, notice_test, report
+    from rlscaler_rl.tuning.job import BUDGET
+    from rlscaler_rl.tuning.score import WORKLOADS
+
+    if unknown := [name for name in workloads if name not in WORKLOADS]:
+        raise click.UsageError(f"{', '.join(unknown)}: no such workload; there are {', '.join(WORKLOADS)}")
+    figures = notice_test(workloads or WORKLOADS, SIGHTS, click.echo, address, workers, budget or BUDGET)
+    click.echo(report(figures))
+    _write(figures, out)
+
+
 def _write(figures: dict[str, Any], out: str | None) -> None:
     if out:
         Path(out).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

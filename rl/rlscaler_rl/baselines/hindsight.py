@@ -43,11 +43,18 @@ class Hindsight(Periodic):
 
     def reset(self, params: Params) -> None:
         super().reset(params)
-        n, period = len(params), float(self.period_seconds)
-        cold = np.ceil(rows(self.settings.lead, n)[:, None] * np.nan_to_num(params.cold_start_seconds))
-        load = _smoothed(np.asarray(self.rate, np.float32), rows(self.settings.smooth_seconds, n))
-        need = np.asarray(load / rows(self.settings.target, n)[:, None], np.float32)
-        self.peaks = [highest_ahead(need, (cold[:, pool] + period).astype(np.int64)) for pool in (GPU, CPU)]
+        need = np.asarray(self.load(len(params)) / rows(self.settings.target, len(params))[:, None], np.float32)
+        ahead = self.seconds_ahead(params)
+        self.peaks = [highest_ahead(need, ahead[:, pool]) for pool in (GPU, CPU)]
+
+    def load(self, n: int) -> Float32:
+        """(N, T) what replicas are sized for in every second."""
+        return _smoothed(np.asarray(self.rate, np.float32), rows(self.settings.smooth_seconds, n))
+
+    def seconds_ahead(self, params: Params) -> Int:
+        """(N, 2) how far each pool looks: until what is ordered in the next period is ready."""
+        cold = np.ceil(rows(self.settings.lead, len(params))[:, None] * np.nan_to_num(params.cold_start_seconds))
+        return np.asarray(cold + self.period_seconds, np.int32)
 
     def size(self, samples: Samples, state: State) -> Int:
         """As `sized_ahead`, by the highest rate until a replica ordered now is ready."""

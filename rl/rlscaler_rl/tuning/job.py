@@ -96,7 +96,7 @@ def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tu
     networks = PLANS - (rule is None) if trains else 0
     budget = max(job.budget // (1 + networks), 1)
     first = max(job.budget - networks * budget, 1)
-    trials = [(trial, 0) for trial in _searched(contender, starts, screening, first)]
+    trials = [(trial, 0) for trial in searched(contender, starts, screening, first)]
     finalists = [(contender.default, 0), *((found, 0) for found in known)]
     if trains and job.workload is not None:
         best = trials[0][0].found
@@ -105,7 +105,7 @@ def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tu
             played.append((contender.around(made.actor()), made))
             own = {name: plan.found[name] for name in contender.space}
             finalists.append((own, len(played) - 1))
-            around_it = _searched(played[-1][0], [own, *starts, best], screening, budget)
+            around_it = searched(played[-1][0], [own, *starts, best], screening, budget)
             trials += [(trial, len(played) - 1) for trial in around_it]
             if plan.on_rule:
                 made = untrained(job.workload, plan, job.training)
@@ -114,7 +114,7 @@ def tune(job: Job, known: Sequence[Found] = (), rule: Found | None = None) -> Tu
     trials.sort(key=lambda one: one[0].j)
     finalists += [(trial.found, which) for trial, which in trials[: job.finalists]]
     judged = tune_part(job.workload, job.fold, job.episodes, JUDGED_SEED, job.traces)
-    j = [float(scores(played[which][0], [found], judged, "request").mean()) for found, which in finalists]
+    j = [judged_by_requests(played[which][0], found, judged) for found, which in finalists]
     found, which = finalists[int(np.argmin(j))]
     artefact = played[which][1]
     record = Record(
@@ -142,7 +142,8 @@ def _plans(contender: Tunable, best: Found, rule: Found | None) -> list[Plan]:
     return plans if rule is None else [*plans, Plan(len(plans) + 1, rule, on_rule=True)]
 
 
-def _searched(tunable: Tunable, starts: Sequence[Found], screening: Scenarios, budget: int) -> list[Trial]:
+def searched(tunable: Tunable, starts: Sequence[Found], screening: Scenarios, budget: int) -> list[Trial]:
+    """All trials at the fluid level, the best first."""
     return search(tunable.space, starts, lambda found: scores(tunable, found, screening, "fluid").mean(axis=1), budget)
 
 
@@ -156,3 +157,8 @@ def jobs(contenders: tuple[str, ...] = (), workloads: tuple[str, ...] = (), **op
         if not contenders or contender in contenders
         for name, fold in folded
     ]
+
+
+def judged_by_requests(tunable: Tunable, found: Found, judged: Scenarios) -> float:
+    """Mean J at the request level."""
+    return float(scores(tunable, [found], judged, "request").mean())
