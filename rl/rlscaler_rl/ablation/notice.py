@@ -70,7 +70,7 @@ class Noticing(Hindsight):
 
     def seconds_ahead(self, params: Params) -> Int:
         known = rows(self.noticed.sight_seconds, len(params))[:, None] + 1
-        return np.minimum(super().seconds_ahead(params), known).astype(np.int32)
+        return np.asarray(np.minimum(super().seconds_ahead(params), known), np.int32)
 
 
 def tunable(sight: int) -> Tunable:
