@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,21 @@ class Settled(NamedTuple):
             column[rows] = value[which]
         self.params.put(rows, other.params, which)
         self.capacity.put(rows, other.capacity, which)
+
+
+def joined(parts: Sequence[Settled]) -> Settled:
+    """All rows of `parts`, in order."""
+    facts, sensors = (
+        [np.concatenate(columns) for columns in zip(*tables, strict=True)]
+        for tables in ([part.facts for part in parts], [part.sensors for part in parts])
+    )
+    return Settled(
+        Scenarios.concat([part.scenarios for part in parts]),
+        Facts(*facts),
+        Sensors(*sensors),
+        Params.concat([part.params for part in parts]),
+        Capacity.concat([part.capacity for part in parts]),
+    )
 
 
 def settle(scenarios: Scenarios) -> Settled:

@@ -6,7 +6,7 @@ is the one of the demo; `simulation.randomisation` draws others around it for tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -129,6 +129,22 @@ class Scenarios(Rows):
                 row = int(np.flatnonzero(~np.asarray(good))[0])
                 raise ScenarioError(f"scenario {row}: {name} = {getattr(self, name)[row]}: {remedy}")
         return self
+
+
+def under(change: Callable[[Params], Params]) -> Callable[[Scenarios], Scenarios]:
+    """What puts episodes under another spec: the same columns, and as `params` what `change` makes of theirs.
+
+    What is cut out of such scenarios keeps it; `Scenarios.concat` does not, so join what was settled
+    (`batch.joined`) or join by `type(scenarios).concat`.
+    """
+
+    class Changed(Scenarios):
+        __slots__ = ()
+
+        def params(self) -> Params:
+            return change(Scenarios.params(self))
+
+    return lambda scenarios: Changed(*scenarios._arrays())
 
 
 def step_size(max_replicas: ArrayLike) -> Int:

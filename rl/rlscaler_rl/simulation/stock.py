@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.simulation import objectives, privileged
-from rlscaler_rl.simulation.batch import settle
+from rlscaler_rl.simulation.batch import joined, settle
 from rlscaler_rl.simulation.loads import Loads
 from rlscaler_rl.simulation.randomisation import Ranges, randomised
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -62,11 +62,8 @@ class Stock:
         """Of the sources, shelf by shelf."""
         self.sources, self.counts = [sources[i] for i in self.order], [counts[i] for i in self.order]
         longest = max(scenarios.rate.shape[1] for scenarios, _ in drawn)
-        shelves = [_padded(one, longest) for one, _ in drawn]
-        scenarios = Scenarios.concat(shelves)
-        self.settled = settle(scenarios)
-        for shelf, one in enumerate(shelves):
-            self.settled.put(self._rows(shelf), settle(one))
+        self.settled = joined([settle(_padded(one, longest)) for one, _ in drawn])
+        scenarios = self.settled.scenarios
         self.norms, self.hidden = objectives.norms(scenarios), privileged.hidden(scenarios)
         self.taken = np.zeros(len(drawn), np.int64)
         """Rows of each shelf that are gone."""

@@ -6,7 +6,7 @@ The policy is read through the entry point group `rlscaler.policies`, because on
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from rlscaler_rl.decision.types import CPU, GPU, POOLS, Params
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.simulation.cluster import MAX_PODS
 from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS
-from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.scenario import Scenarios, under
 from rlscaler_rl.tailoring.errors import TailoringError
 
 GROUP = "rlscaler.policies"
@@ -146,8 +146,15 @@ class Service:
 
     def bind(self, scenarios: Scenarios) -> Scenarios:
         """The same episodes under the policy's own spec: step size, behavior, floor, target utilization, budget."""
-        kind = _bound_to(self.params)
-        return kind(**{field.name: getattr(scenarios, field.name) for field in fields(scenarios)})
+        return under(self._onto)(scenarios)
+
+    def _onto(self, params: Params) -> Params:
+        """The policy's spec in every row of `params`."""
+        spec = self.params
+        for name in _SPEC:
+            getattr(params, name)[:] = getattr(spec, name)
+        params.budget_per_hour[:] = spec.budget_per_hour * params.cost_per_hour[:, GPU] / spec.cost_per_hour[0, GPU]
+        return params
 
     def envelope(self, error: float, lag_seconds: float) -> Envelope:
         """Where the policy may act: this service, as far off its constants as training went (`error`, relative)."""
@@ -176,22 +183,6 @@ _SPEC = (
     "select_policy",
 )
 """What the policy decides and scenarios have no column for."""
-
-
-def _bound_to(spec: Params) -> type[Scenarios]:
-    class OfService(Scenarios):
-        """Scenarios whose `params` are one policy's."""
-
-        __slots__ = ()
-
-        def params(self) -> Params:
-            made = Scenarios.params(self)
-            for name in _SPEC:
-                getattr(made, name)[:] = getattr(spec, name)
-            made.budget_per_hour[:] = spec.budget_per_hour * made.cost_per_hour[:, GPU] / spec.cost_per_hour[0, GPU]
-            return made
-
-    return OfService
 
 
 def service_of(

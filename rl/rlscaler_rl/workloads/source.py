@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
 from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.decision.spec import UNCHANGED, SpecSettings, with_spec
-from rlscaler_rl.decision.types import Params
 from rlscaler_rl.simulation.loads import PLANNED
-from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, under
 from rlscaler_rl.simulation.stock import Chunks
 from rlscaler_rl.workloads.draw import episodes
 from rlscaler_rl.workloads.library import recorded_part
@@ -49,7 +47,7 @@ class WorkloadSource:
         self.name, self.rng = name, rng
         self.duration = duration_seconds
         self.interval = float(spec.interval_seconds or NOMINAL["interval_seconds"])
-        self.kind = _under(spec)
+        self.under_spec = under(lambda params: with_spec(params, spec))
         self.standing = np.array(standing, np.int64).reshape(-1, 2)
         self.loads: TraceLoads | None = None
         if name in TRACES:
@@ -62,7 +60,7 @@ class WorkloadSource:
             others = self.standing[self.rng.integers(len(self.standing), size=n)]
             some = self.rng.random((n, 1)) < STANDING_SHARE
             made.min_replicas[:] = np.where(some, others, made.min_replicas)
-        made = self.kind(**{field.name: getattr(made, field.name) for field in fields(made)})
+        made = self.under_spec(made)
         params = made.params()
         mix = cheapest_mix(params, made.past_rate / self.rng.uniform(*UTILIZATION, n))
         made.initial[:] = np.maximum(mix, params.min_replicas)
@@ -85,18 +83,6 @@ class WorkloadSource:
         factor = PLANNED * _capacity() * np.where(rng.random(n) < 0.5, np.exp(rng.uniform(low, high, n)), 1.0)
         rate = loads.draw(n, self.duration, rng) * factor[:, None]
         return from_rate(rate, rng.integers(2**62, size=n), self.interval, pattern=self.name[:16])
-
-
-def _under(spec: SpecSettings) -> type[Scenarios]:
-    class UnderSpec(Scenarios):
-        """Scenarios whose `params` have what is set of the policy's spec."""
-
-        __slots__ = ()
-
-        def params(self) -> Params:
-            return with_spec(Scenarios.params(self), spec)
-
-    return UnderSpec
 
 
 def _capacity() -> float:
