@@ -27,7 +27,20 @@ class Seeds(click.ParamType[list[int]]):
             self.fail(f"{value!r}: write 1-5 or 1,3,7", param, ctx)
 
 
-@click.group()
+class Studies(click.Group):
+    """Says in a sentence what went wrong in a training, a search or between machines."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from rlscaler_rl.training.errors import TrainingError
+        from rlscaler_rl.tuning.errors import TuningError
+
+        try:
+            return super().invoke(ctx)
+        except (TrainingError, TuningError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Studies)
 def ablate() -> None:
     """What each part of the training is worth, measured one change at a time."""
 

@@ -33,7 +33,7 @@ from rlscaler_rl.tuning.spaces import MIN_REPLICAS, Found
 SIGHTS = (0, 15, 30, 60, 90, 120)
 """Seconds of the future; GPU replicas of the nominal service take 45 s to start, CPU replicas 10 s."""
 
-BESIDE = {"hpa": "HPA, tuned for the load", "ppo": "PPO, tuned for the load", "hindsight": "hindsight rule"}
+BESIDE = {"hpa": "HPA, tuned for the load", "ppo": "bundled PPO, tuned for the load", "hindsight": "hindsight rule"}
 """Contenders that are played beside it, with the settings that ship."""
 
 

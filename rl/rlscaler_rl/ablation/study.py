@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -62,13 +63,17 @@ def probe() -> str:
 
 
 def train_and_score(job: Job) -> Record:
-    """The run's last validation: means and the figures of every workload, never the best of several looks."""
+    """The run's last validation: means and the figures of every workload, never the best of several looks.
+
+    A run that fails leaves its folder, which its message names.
+    """
     from rlscaler_rl.training.train import train
 
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = train(job.config, Path(scratch) / "run", progress=False)
-        rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
+    scratch = Path(tempfile.mkdtemp(prefix="rlscaler-ablation-"))
+    folder = train(job.config, scratch / "run", progress=False)
+    rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
+    shutil.rmtree(scratch)
     last = rows[-1]["validation"]
     return {
         "idea": job.idea,

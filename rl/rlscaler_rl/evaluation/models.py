@@ -7,6 +7,7 @@ weights only. A pickled `.pt` is refused: opening one runs whatever code its aut
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 
 TRAININGS = "training_*"
 POLICY = "policy.onnx"
+SEEDS = "seeds.json"
 PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 
 
@@ -69,10 +71,22 @@ def load_all(chosen: Sequence[str], folder: Path) -> list[Loaded]:
 
 
 def _seeds_of(path: Path) -> list[str]:
-    """The seed_*/ folders with a policy, by number; the name itself where there are none."""
+    """The seed_*/ folders with a policy: the one that ships, then by number; the name itself where there are none."""
     found = [seed for seed in path.glob("seed_*") if (seed / POLICY).is_file()] if path.is_dir() else []
-    numbered = sorted(found, key=lambda seed: (len(seed.name), seed.name))
+    best = f"seed_{_best(path)}"
+    numbered = sorted(found, key=lambda seed: (seed.name != best, len(seed.name), seed.name))
     return [str(seed) for seed in numbered] or [str(path)]
+
+
+def _best(folder: Path) -> int | None:
+    """The seed whose policy lies in the folder itself; None where nobody has chosen one yet."""
+    path = folder / SEEDS
+    if not path.is_file():
+        return None
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["best"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise EvaluationError(f"--model {folder}: {path} cannot be read ({error}); name the seed_*/ folders") from error
 
 
 def newest_training(folder: Path) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.training.config import EnvironmentConfig
 from rlscaler_rl.workloads import EXTRAS, MIXED, NAMES, PATTERNS, TRACES
 
 DEFAULT_WORKLOADS = (*PATTERNS, *TRACES)
@@ -110,7 +111,7 @@ def read_settings(config: Path | None, **options: Any) -> Settings:
     """Defaults, then the file's `environment` part, then every option that is not None. Raises EvaluationError."""
     values: dict[str, Any] = {}
     if config is not None:
-        environment = _environment(config)
+        environment = _environment(config, options.get("level") == "live")
         values = {ours: getattr(environment, theirs) for theirs, ours in _FROM_FILE.items()}
     values |= {name: value for name, value in options.items() if value is not None}
     try:
@@ -122,7 +123,8 @@ def read_settings(config: Path | None, **options: Any) -> Settings:
     return settings
 
 
-def _environment(path: Path) -> Environment:
+def _environment(path: Path, live: bool) -> Environment:
+    """`live`: a cluster's environment has fields of its own, which whoever reaches the cluster checks."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:
@@ -132,6 +134,9 @@ def _environment(path: Path) -> Environment:
     unknown = sorted(set(content) - {"environment", "agent"}) if isinstance(content, dict) else ["not an object"]
     if unknown:
         raise EvaluationError(f"--config {path}: {', '.join(unknown)}: the parts are `environment` and `agent`")
+    if not live and (unknown := sorted(set(content.get("environment", {})) - set(EnvironmentConfig.model_fields))):
+        known = ", ".join(EnvironmentConfig.model_fields)
+        raise EvaluationError(f"--config {path}: environment: {', '.join(unknown)}: no such field; there are {known}")
     try:
         return Environment(**content.get("environment", {}))
     except ValidationError as error:

@@ -71,12 +71,14 @@ def train(
 
 
 def _settings(start: Start, simulated: Json, agent: Json) -> TrainingConfig:
+    """Sizes are the network's that is fine-tuned; nothing is collected beyond the steps that were asked for."""
     manifest = start.manifest
     shape = {"stack_size": manifest.stack_size, "residual": manifest.residual, "envs": 1, "asymmetric": False}
     try:
+        wanted = AgentConfig(**(agent | {"hidden_size": start.hidden_size}))
+        shorter = {"buffer_size": min(wanted.buffer_size, wanted.steps)}
         return TrainingConfig(
-            environment=EnvironmentConfig(**(simulated | shape)),
-            agent=AgentConfig(**(agent | {"hidden_size": start.hidden_size})),
+            environment=EnvironmentConfig(**(simulated | shape)), agent=wanted.model_copy(update=shorter)
         )
     except ValidationError as error:
         first = error.errors()[0]

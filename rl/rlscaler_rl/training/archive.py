@@ -17,7 +17,7 @@ import torch
 
 from rlscaler_rl.decision.action import LOGITS
 from rlscaler_rl.decision.exceptions import ModelError
-from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_rl.decision.manifest import Manifest, Normalisation
 from rlscaler_rl.decision.types import OBSERVATIONS
 from rlscaler_rl.training.export import NumpyActor, actor_layers
 
@@ -37,7 +37,8 @@ def actor_from_zip(path: str | Path) -> NumpyActor:
     width = layers[0][0].shape[0]
     if width % len(OBSERVATIONS) or layers[-1][0].shape[1] != LOGITS:
         raise ModelError(f"{path}: maps {width} numbers to {layers[-1][0].shape[1]}, not 10 k to {LOGITS}")
-    return NumpyActor(layers, Manifest(name=path.stem, stack_size=width // len(OBSERVATIONS), **_mode(path.parent)))
+    said = {"name": path.stem, "stack_size": width // len(OBSERVATIONS), "digest": "", "envelope": None}
+    return NumpyActor(layers, _manifest(path.parent).model_copy(update=said))
 
 
 def _state(path: Path) -> dict[str, Any]:
@@ -50,11 +51,16 @@ def _state(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: no weights can be read from it ({reason}); save the model again") from error
 
 
-def _mode(folder: Path) -> dict[str, Any]:
-    """What the manifest says of the residual mode and its rule; without one the configuration knows the mode."""
-    for name, part in (("manifest.json", None), ("config.json", "environment")):
-        if (folder / name).is_file():
-            body = json.loads((folder / name).read_text(encoding="utf-8"))
-            body = body.get(part, {}) if part else body
-            return {field: body[field] for field in ("residual", "rule") if field in body}
-    return {}
+def _manifest(folder: Path) -> Manifest:
+    """The run's own; before its first export the configuration knows how the network is fed. Raises ModelError."""
+    if (folder / "manifest.json").is_file():
+        return Manifest.load(folder / "manifest.json")
+    path = folder / "config.json"
+    if not path.is_file():
+        return Manifest(name=folder.name)
+    try:
+        environment = json.loads(path.read_text(encoding="utf-8"))["environment"]
+        residual, sees_time = (bool(environment.get(name, False)) for name in ("residual", "sees_time"))
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ModelError(f"{path}: says nothing of the environment ({error}); restore the run's file") from error
+    return Manifest(name=folder.name, residual=residual, normalisation=Normalisation(sees_time=sees_time))

@@ -183,5 +183,5 @@ class TrainingConfig(_Part):
             return cls(environment=config.environment, agent=AgentConfig(**(config.agent.model_dump() | given)))
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
-            raise ConfigError(f"{path or 'configuration'}: {field}: {first['msg']}") from error
+            what = [str(path or "configuration"), *[".".join(map(str, first["loc"]))] * bool(first["loc"])]
+            raise ConfigError(": ".join([*what, first["msg"].removeprefix("Value error, ")])) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ BATCH = ("observations", "actions", "rewards", "returns", "advantages", "values"
 
 
 class GuardedPPO(PPO):
-    """`folder` is where a batch is saved that led to no number; None: nowhere."""
+    """`folder` is where a batch is saved that led to no number; None: a temporary one, made when it is needed."""
 
     folder: Path | None = None
 
@@ -39,11 +40,13 @@ class GuardedPPO(PPO):
             return
         message = f"after {self.num_timesteps:,} steps {kind}{broken} is not finite"
         remedy = "lower agent.learning_rate or agent.max_grad_norm"
+        folder = self.folder or Path(tempfile.mkdtemp(prefix="rlscaler-diverged-"))
+        path = folder / f"diverged_{self.num_timesteps}.npz"
+        np.savez_compressed(path, **{name: getattr(self.rollout_buffer, name) for name in BATCH})
+        message += f"; the batch is in {path}"
         if self.folder is not None:
-            path = self.folder / f"diverged_{self.num_timesteps}.npz"
-            np.savez_compressed(path, **{name: getattr(self.rollout_buffer, name) for name in BATCH})
             good = checkpoint.found(self.folder)
-            message += f"; the batch is in {path}, the last good checkpoint is {good[0] if good else 'none yet'}"
+            message += f", the last good checkpoint is {good[0] if good else 'none yet'}"
             remedy += ", and go on with --resume" if good else ""
         raise DivergedError(f"{message}; {remedy}")
 

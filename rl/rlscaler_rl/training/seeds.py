@@ -81,7 +81,10 @@ def train_seeds(
     TrainingError where every seed failed.
     """
     folder = folder.resolve()
-    if not resume and any(checkpoint.found(folder / f"seed_{seed}") for seed in seeds):
+    begun = any(checkpoint.found(folder / f"seed_{seed}") for seed in seeds)
+    if resume and not begun:
+        raise ConfigError(f"{folder}: no seed_*/ with a checkpoint to resume from; begin without --resume")
+    if not resume and begun:
         raise ConfigError(f"{folder}: trainings are in it; go on with --resume or choose another folder with --out")
     token = secrets.token_hex(8)
     for seed in seeds:

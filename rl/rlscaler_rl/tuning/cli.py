@@ -38,6 +38,7 @@ def tune(
     """
     from rich.console import Console
 
+    from rlscaler_rl.training.errors import TrainingError
     from rlscaler_rl.tuning import cache, command, score
     from rlscaler_rl.tuning import contenders as known
     from rlscaler_rl.tuning.errors import TuningError
@@ -62,7 +63,7 @@ def tune(
                 raise click.ClickException("tuned settings are out of date; run `rlscaler tune`")
             return
         command.refresh(chosen, path, console, force=force, ray=ray)
-    except TuningError as error:
+    except (TuningError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
 
 

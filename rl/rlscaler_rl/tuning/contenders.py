@@ -116,7 +116,7 @@ CONTENDERS: dict[str, Tunable] = {
         ),
         Tunable(
             "ppo",
-            "PPO",
+            "Bundled PPO",
             spaces.SPEC,
             spaces.SPEC_DEFAULT,
             spaces.spec,

@@ -60,7 +60,7 @@ def import_(paths: tuple[Path, ...], url: str | None, force: bool, **options: An
 
     if len(paths) > (2 if url is None else 1):
         raise click.UsageError("name FILE.csv and perhaps OUT.csv; with --prometheus only OUT.csv")
-    if url is None and (given := [f"--{name.replace('_', '-')}" for name in ("query", "fill") if options[name]]):
+    if url is None and (given := [flag for name, flag in _OF_PROMETHEUS.items() if _was_given(name)]):
         raise click.UsageError(f"{', '.join(given)}: only with --prometheus")
     out = paths[-1] if url is not None or len(paths) == 2 else None
     if out is not None and out.exists() and not force:
@@ -71,6 +71,20 @@ def import_(paths: tuple[Path, ...], url: str | None, force: bool, **options: An
     from rlscaler_rl.workloads.facts import own
 
     _print([own(found, _stem(out or paths[0]))])
+
+
+_OF_PROMETHEUS = {
+    "query": "--query",
+    "begin": "--from",
+    "end": "--to",
+    "step": "--step",
+    "bearer_token_file": "--bearer-token-file",
+    "fill": "--fill",
+}
+
+
+def _was_given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
 @trace.command()

@@ -35,6 +35,7 @@ def test_losses_come_before_scores_and_hyperparameters(compared, manifest):
     assert lost < scores < origin
     for row in compared.gate.rows:
         assert (f"**{title(row.workload)}**" in text[lost:scores]) == (row.status != "passes")
+    assert "## Claims of earlier research" in text
     assert "| gamma | 0.95 |" in text
     assert "| cold_start_seconds gpu | 10 | 120 |" in text
 

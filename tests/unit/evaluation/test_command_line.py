@@ -54,6 +54,7 @@ def test_options_win_over_the_file_and_the_file_over_the_defaults(tmp_path):
         (["--config", "c.json"], '{"env": {}}', "the parts are `environment` and `agent`"),
         (["--config", "c.json"], '{"environment": {"action_interval": "often"}}', "action_interval = 'often'"),
         (["--config", "c.json"], '{"environment": {"min_replicas": 5, "max_replicas": 2}}', "min_replicas 5 is above"),
+        (["--config", "c.json"], '{"environment": {"episode_length": 60}}', "episode_length: no such field; there are"),
         (["--config", "absent.json"], None, "No such file"),
     ],
 )

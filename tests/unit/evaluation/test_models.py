@@ -114,6 +114,37 @@ def test_a_folder_of_seeds_is_one_recipe_shipped_first(tmp_path):
     assert names == ["seed_1", "seed_2", "seed_10"]
 
 
+def test_the_seed_that_was_exported_is_the_one_that_ships(tmp_path):
+    many = training(tmp_path / "many")
+    for number in (1, 2, 3):
+        training(many / f"seed_{number}")
+    (many / "seeds.json").write_text('{"best": 2}')
+    names = [loaded.name for loaded in models.load_all([str(many)], tmp_path)]
+    assert names == ["seed_2", "seed_1", "seed_3"]
+    (many / "seeds.json").write_text("{}")
+    with pytest.raises(EvaluationError, match=r"seeds\.json cannot be read"):
+        models.load_all([str(many)], tmp_path)
+
+
+def test_an_archive_is_fed_as_its_manifest_says(tmp_path):
+    folder = training(tmp_path / "training_1")
+    path = folder / "manifest.json"
+    said = Manifest.load(path)
+    timed = said.normalisation.model_copy(update={"sees_time": True})
+    path.write_text(said.model_copy(update={"normalisation": timed}).model_dump_json())
+    assert models.load(str(folder / "best_model.zip"), tmp_path).actor.manifest.contract.sees_time
+    path.write_text(said.model_copy(update={"contract_version": "rlscaler.io/observation/v0"}).model_dump_json())
+    with pytest.raises(EvaluationError, match="contract_version"):
+        models.load(str(folder / "best_model.zip"), tmp_path)
+    path.write_text("{")
+    with pytest.raises(EvaluationError, match="not JSON"):
+        models.load(str(folder / "best_model.zip"), tmp_path)
+    path.unlink()
+    (folder / "config.json").write_text('{"environment": {"residual": true, "sees_time": true}}')
+    manifest = models.load(str(folder / "best_model.zip"), tmp_path).actor.manifest
+    assert (manifest.residual, manifest.contract.sees_time) == (True, True)
+
+
 def test_another_recipe_is_no_training_seed(tmp_path):
     training(tmp_path / "a")
     with pytest.raises(EvaluationError, match="not another seed"):

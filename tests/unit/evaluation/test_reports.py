@@ -12,6 +12,8 @@ import pytest
 from rich.console import Console
 
 from rlscaler_rl.evaluation.files import Layout, write_all
+from rlscaler_rl.evaluation.plots import bars
+from rlscaler_rl.evaluation.plots.radar import shown_of
 from rlscaler_rl.evaluation.report import firstpage
 from rlscaler_rl.evaluation.report.terminal import show
 from rlscaler_rl.evaluation.report.text import text_report
@@ -28,6 +30,11 @@ def test_the_text_report_has_losses_on_its_first_page(result):
     lost = [row for row in result.rows if row.difference and row.difference.verdict == "loss"]
     assert lost
     assert all(any(row.label in line for line in lines[every:]) for row in lost if row.role != "reference")
+
+
+def test_pictures_show_whom_they_promise(result):
+    assert shown_of(result) == ["policy", "hpa_tuned", "rule_tuned", "keda_tuned", "hindsight_tuned"]
+    assert set(bars.SHOWN) <= {row.contender for row in result.rows}
 
 
 def test_workloads_with_losses_come_first(result):

@@ -116,6 +116,8 @@ def test_seeds_survive_a_killed_worker_and_the_best_is_exported(tmp_path, config
     assert "std" in seeds.table(outcomes)
     with pytest.raises(ConfigError, match="--resume"):
         seeds.train_seeds(config, [1], tmp_path)
+    with pytest.raises(ConfigError, match="no seed_"):
+        seeds.train_seeds(config, [1], tmp_path / "elsewhere", resume=True)
 
 
 def _kill_once(folder: Path, killed: list[int], over: threading.Event) -> None:

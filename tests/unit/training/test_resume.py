@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zipfile
@@ -27,7 +28,7 @@ from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.cli import train as command
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.errors import CheckpointError, DivergedError
-from rlscaler_rl.training.train import train
+from rlscaler_rl.training.train import make_env, make_model, train
 
 # The kill comes where it hurts: as the third checkpoint's file is about to be renamed into place.
 KILLED = """
@@ -178,6 +179,16 @@ def test_divergence_stops_the_run_and_saves_the_batch(run, config):
         assert np.isfinite(arrays["observations"]).all()
     assert all(torch.isfinite(weight).all() for weight in checkpoint.read(last).policy.values())
     Actor.load(run / "policy.onnx", Manifest.load(run / "manifest.json"))
+
+
+def test_a_run_without_a_folder_saves_the_batch_all_the_same(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    wild = changed(config, learning_rate=1e30, critic_rollouts=0)
+    model = make_model(wild, make_env(wild), None)
+    with pytest.raises(DivergedError, match="the batch is in") as raised:
+        model.learn(wild.agent.steps)
+    (batch,) = tmp_path.glob("rlscaler-diverged-*/diverged_*.npz")
+    assert str(batch) in str(raised.value)
 
 
 def test_divergence_is_a_failure_of_the_command(tmp_path, config):

@@ -57,6 +57,9 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path):
         )
     assert "name FILE.csv" in call("import", path, path, path, code=2)
     assert "--query: only with --prometheus" in call("import", path, "--query", "up", code=2)
+    assert "--from, --step: only with --prometheus" in call(
+        "import", path, "--from", "2026-01-01", "--step", "15s", code=2
+    )
 
 
 def test_import_from_prometheus(api, tmp_path):

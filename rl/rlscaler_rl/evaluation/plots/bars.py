@@ -28,7 +28,7 @@ _LOG = {"j": 10.0, "late_percent": 1.0, "p95_ms": 500.0}
 TICKS = (0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _LEAST_TICK = {"j": 2, "p95_ms": 100}
 
-SHOWN = ("policy", "hpa", "hpa_tuned", "keda", "rule", "rule_tuned", "hindsight")
+SHOWN = ("policy", "hpa", "hpa_tuned", "keda_tuned", "rule", "rule_tuned", "hindsight_tuned")
 
 
 def bars(result: ResultFile) -> Figure:

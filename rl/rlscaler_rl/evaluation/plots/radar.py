@@ -13,7 +13,7 @@ from rlscaler_rl.evaluation.schema import ResultFile, Row
 
 MOST_ABREAST = 4
 AXES = ("latency", "throughput", "efficiency", "stability", "SLO")
-SHOWN = ("policy", "hpa", "hpa_tuned", "rule", "rule_tuned", "keda", "hindsight")
+SHOWN = ("policy", "hpa", "hpa_tuned", "rule", "rule_tuned", "keda", "keda_tuned", "hindsight", "hindsight_tuned")
 MOST_OUTLINES = 5
 
 

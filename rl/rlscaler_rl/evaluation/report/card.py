@@ -8,7 +8,7 @@ from typing import Any
 from rlscaler_rl.decision.manifest import Manifest
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.gate import PASSES
-from rlscaler_rl.evaluation.report.firstpage import headline, losses_table
+from rlscaler_rl.evaluation.report.firstpage import claims_table, headline, losses_table
 from rlscaler_rl.evaluation.report.tables import title
 from rlscaler_rl.evaluation.schema import ResultFile
 
@@ -44,6 +44,14 @@ def _lines(result: ResultFile, manifest: Manifest) -> Iterator[str]:
     yield ""
     yield from _markdown(table.header, table.rows)
     yield ""
+    if result.claims:
+        claims = claims_table(result)
+        yield f"## {claims.title}"
+        yield ""
+        yield claims.note
+        yield ""
+        yield from _markdown(claims.header, claims.rows)
+        yield ""
     yield "## Data, objective, network"
     yield ""
     yield from _markdown(("", ""), list(_origin(manifest)))
