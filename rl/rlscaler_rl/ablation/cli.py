@@ -78,12 +78,13 @@ def table(steps: int | None) -> None:
 @ablate.command()
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--steps", type=click.IntRange(1), default=6_000_000, show_default=True)
+@click.option("--interval", type=click.Choice(["10", "15", "30", "60"]), help="Seconds between actions; 30 by default.")
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
-def optimiser(seed: int, steps: int, out: str | None) -> None:
+def optimiser(seed: int, steps: int, interval: str | None, out: str | None) -> None:
     """Train an actor that is given the future and compare it with the hindsight rule."""
     from rlscaler_rl.ablation.optimiser import optimiser_test, report
 
-    figures = optimiser_test(seed, steps)
+    figures = optimiser_test(seed, steps, int(interval) if interval else None)
     click.echo(report(figures))
     _write(figures, out)
 

@@ -14,7 +14,7 @@ from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.privileged import hidden, reveal
 from rlscaler_rl.simulation.scenario import Scenarios
-from rlscaler_rl.training.config import TrainingConfig
+from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.imitation import CriticFirst, advice
 
 Act = Callable[[Batch, Float32], Int]
@@ -26,12 +26,15 @@ def by_the_rule(batch: Batch, inputs: Float32) -> Int:
     return from_indices(advice(batch))
 
 
-def trained(seed: int, steps: int, columns: int) -> Act:
-    """An actor of the default configuration that reads so many of the critic's columns."""
+def trained(seed: int, steps: int, columns: int, interval: int | None = None) -> Act:
+    """An actor of the default configuration that reads so many of the critic's columns; `interval`: the only one that
+    it is trained with, all of the default by default.
+    """
     from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
     from rlscaler_rl.training.train import make_env, make_model, prepare, set_up
 
-    config = TrainingConfig.load(None, seed=seed, steps=steps)
+    agent = AgentConfig(seed=seed, steps=steps)
+    config = TrainingConfig(environment=EnvironmentConfig(action_interval=interval), agent=agent)
     set_up(config)
     model: Any = make_model(config, make_env(config), None, foresight=columns)
     prepare(model, config)

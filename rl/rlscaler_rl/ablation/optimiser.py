@@ -13,18 +13,22 @@ import numpy as np
 
 from rlscaler_rl.ablation.foreseeing import by_the_rule, play, trained
 from rlscaler_rl.baselines.hindsight import Hindsight
-from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.decision.spec import SpecSettings
+from rlscaler_rl.simulation.episode import paced, run
 from rlscaler_rl.simulation.privileged import WIDTH
 from rlscaler_rl.training.validation import SETTINGS, places, scenarios
 
 TOLERANCE_PERCENT = 5.0
 
 
-def optimiser_test(seed: int, steps: int) -> dict[str, Any]:
-    """J per workload of the actor with foresight, the rule through the same actions, and the rule as it is."""
-    episodes = scenarios(*SETTINGS[0])
+def optimiser_test(seed: int, steps: int, interval: int | None = None) -> dict[str, Any]:
+    """J per workload of the actor with foresight, the rule through the same actions, and the rule as it is.
+
+    `interval`: seconds between the actions, in training and in play; by default the validation's 30.
+    """
+    episodes = paced(scenarios(*SETTINGS[0]), SpecSettings(interval_seconds=interval))
     scores = {
-        "foresight": play(episodes, trained(seed, steps, WIDTH)),
+        "foresight": play(episodes, trained(seed, steps, WIDTH, interval)),
         "hindsight_same_actions": play(episodes, by_the_rule),
         "hindsight": run(episodes, Hindsight(episodes.rate.astype(np.float64))).result.j,
     }
@@ -32,7 +36,7 @@ def optimiser_test(seed: int, steps: int) -> dict[str, Any]:
         workload: {name: float(j[rows].mean()) for name, j in scores.items()} for workload, rows in places().items()
     }
     mean = {name: float(j.mean()) for name, j in scores.items()}
-    return {"seed": seed, "steps": steps, "workloads": rows, "mean": mean}
+    return {"seed": seed, "steps": steps, "interval": interval, "workloads": rows, "mean": mean}
 
 
 def report(figures: dict[str, Any]) -> str:
