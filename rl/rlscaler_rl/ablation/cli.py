@@ -78,7 +78,11 @@ def table(steps: int | None) -> None:
 @ablate.command()
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--steps", type=click.IntRange(1), default=6_000_000, show_default=True)
-@click.option("--interval", type=click.Choice(["10", "15", "30", "60"]), help="Seconds between actions; 30 by default.")
+@click.option(
+    "--interval",
+    type=click.Choice(["10", "15", "30", "60"]),
+    help="Train with this one alone; by default with all, and play 30.",
+)
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
 def optimiser(seed: int, steps: int, interval: str | None, out: str | None) -> None:
     """Train an actor that is given the future and compare it with the hindsight rule."""

@@ -23,8 +23,9 @@ from rlscaler_rl.evaluation.board import ALL, Board
 from rlscaler_rl.evaluation.scenes import blocks_played, joined, stages
 from rlscaler_rl.evaluation.settings import Settings
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.tuning import spaces
+from rlscaler_rl.tuning import cache, spaces
 from rlscaler_rl.tuning.cache import tuned
+from rlscaler_rl.tuning.command import over_constant
 from rlscaler_rl.tuning.contenders import Controller, Tunable
 from rlscaler_rl.tuning.job import BUDGET, EPISODES, FINALISTS, JUDGED_SEED, judged_by_requests, searched
 from rlscaler_rl.tuning.score import tune_part
@@ -56,6 +57,11 @@ class Noticing(Hindsight):
     def __init__(self, rate: Float, settings: NoticeSettings) -> None:
         super().__init__(rate, settings)
         self.noticed, self.min_replicas = settings, settings.min_replicas
+
+    def reset(self, params: Params) -> None:
+        super().reset(params)
+        self.params = params.copy()
+        self.params.min_replicas[:] = self.lowest
 
     def load(self, n: int) -> Float32:
         rate = np.asarray(self.rate, np.float64)
@@ -139,8 +145,9 @@ def _player(rung: Rung, fold: int | None) -> tuple[Callable[[Float], Controller]
 
 def best(rule: Tunable, workload: str, fold: int | None, budget: int = BUDGET) -> Found:
     """What any contender without a network would be set to."""
-    trials = searched(rule, rule.starts(), tune_part(workload, fold, EPISODES), budget)
-    finalists = [rule.default, *(trial.found for trial in trials[:FINALISTS])]
+    known = over_constant(rule, cache.load(), (rule.name, workload, fold))
+    trials = searched(rule, [*rule.starts(), *known], tune_part(workload, fold, EPISODES), budget)
+    finalists = [rule.default, *known, *(trial.found for trial in trials[:FINALISTS])]
     judged = tune_part(workload, fold, EPISODES, JUDGED_SEED)
     return min(finalists, key=lambda found: judged_by_requests(rule, found, judged))
 

@@ -24,7 +24,8 @@ TOLERANCE_PERCENT = 5.0
 def optimiser_test(seed: int, steps: int, interval: int | None = None) -> dict[str, Any]:
     """J per workload of the actor with foresight, the rule through the same actions, and the rule as it is.
 
-    `interval`: seconds between the actions, in training and in play; by default the validation's 30.
+    `interval`: seconds between the actions, in training and in play; by default all that the default trains with, and
+    the validation's 30 in play.
     """
     episodes = paced(scenarios(*SETTINGS[0]), SpecSettings(interval_seconds=interval))
     scores = {

@@ -35,6 +35,9 @@ AGENT: Json = {
 }
 """A policy that is good already and hundreds of steps at most: small steps, an update every two episodes."""
 
+FEWEST_STEPS = 2
+"""Of an update: advantages are standardised over it."""
+
 PROGRESS = "training_progress.json"
 
 
@@ -71,12 +74,12 @@ def train(
 
 
 def _settings(start: Start, simulated: Json, agent: Json) -> TrainingConfig:
-    """Sizes are the network's that is fine-tuned; nothing is collected beyond the steps that were asked for."""
+    """Sizes are the network's that is fine-tuned; an update takes no more steps than the whole training has."""
     manifest = start.manifest
     shape = {"stack_size": manifest.stack_size, "residual": manifest.residual, "envs": 1, "asymmetric": False}
     try:
         wanted = AgentConfig(**(agent | {"hidden_size": start.hidden_size}))
-        shorter = {"buffer_size": min(wanted.buffer_size, wanted.steps)}
+        shorter = {"buffer_size": min(wanted.buffer_size, max(wanted.steps, FEWEST_STEPS))}
         return TrainingConfig(
             environment=EnvironmentConfig(**(simulated | shape)), agent=wanted.model_copy(update=shorter)
         )

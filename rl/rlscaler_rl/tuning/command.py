@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rlscaler_rl.training.distributed import map_runs
 from rlscaler_rl.tuning import cache, networks
-from rlscaler_rl.tuning.cache import Record, Tuned
-from rlscaler_rl.tuning.contenders import CONTENDERS
+from rlscaler_rl.tuning.cache import Key, Record, Tuned
+from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.tuning.job import RULE, Job, Tuning, tune
 from rlscaler_rl.tuning.score import digest, probe, tune_part
 from rlscaler_rl.tuning.spaces import Found
@@ -114,11 +114,16 @@ def _known(job: Job, tuned: Tuned) -> list[Found]:
     tunable = CONTENDERS[job.contender]
     earlier = [tuned.find(key) for key in dict.fromkeys((job.key, (job.contender, None, None)))]
     found = [record.found for record in earlier if record and record.space == cache.space_digest(tunable)]
-    constant = tuned.find((STATIC, job.workload, job.fold))
-    if constant and constant.space == cache.space_digest(CONTENDERS[STATIC]):
-        standing = tunable.over(*(1 + constant.found[name] for name in ("ninths_gpu", "ninths_cpu")))
-        found += [standing] if standing else []
-    return found
+    return found + over_constant(tunable, tuned, job.key)
+
+
+def over_constant(tunable: Tunable, tuned: Tuned, key: Key) -> list[Found]:
+    """The default over the best constant replicas for the workload and fold of `key`, where these are known."""
+    constant = tuned.find((STATIC, *key[1:]))
+    if constant is None or constant.space != cache.space_digest(CONTENDERS[STATIC]):
+        return []
+    standing = tunable.over(*(1 + constant.found[name] for name in ("ninths_gpu", "ninths_cpu")))
+    return [standing] if standing else []
 
 
 def _rule(job: Job, tuned: Tuned) -> Found | None:

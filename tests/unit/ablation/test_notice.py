@@ -13,6 +13,7 @@ from rlscaler_rl.baselines.settings import stacked
 from rlscaler_rl.decision.params import make_params
 from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.scenario import from_rate
 from rlscaler_rl.workloads import Part, episodes
 
 
@@ -23,16 +24,14 @@ def peaks(rate, **settings):
 
 
 @pytest.mark.parametrize("sight", SIGHTS)
-@pytest.mark.parametrize("smooth", [1.0, 31.0])
-def test_what_comes_after_the_sight_changes_nothing_now(sight, smooth):
+@pytest.mark.parametrize(("smooth", "memory"), [(1.0, 0.0), (31.0, 0.0), (31.0, 60.0)])
+def test_what_comes_after_the_sight_changes_nothing_now(sight, smooth, memory):
     quiet, loud = np.full((1, 300), 10.0), np.full((1, 300), 10.0)
     loud[:, 100 + sight + 1 :] = 90.0
-    for one, other in zip(
-        peaks(quiet, sight_seconds=sight, smooth_seconds=smooth),
-        peaks(loud, sight_seconds=sight, smooth_seconds=smooth),
-        strict=True,
-    ):
+    seen = {"sight_seconds": sight, "smooth_seconds": smooth, "memory_seconds": memory, "lead": 30.0}
+    for one, other in zip(peaks(quiet, **seen), peaks(loud, **seen), strict=True):
         np.testing.assert_array_equal(one[:, :101], other[:, :101])
+        assert (other[:, 101] > one[:, 101]).all()
 
 
 def test_each_pool_looks_no_further_than_its_own_cold_start():
@@ -41,6 +40,15 @@ def test_each_pool_looks_no_further_than_its_own_cold_start():
     gpu, cpu = peaks(rate, sight_seconds=120.0, lead=1.0)
     assert (gpu[0] > 10).argmax() == 200 - (45 + 5) + 1
     assert (cpu[0] > 10).argmax() == 200 - (10 + 5) + 1
+
+
+def test_what_stands_is_counted_before_more_is_ordered():
+    """Four GPU replicas carry 80 requests/s: no CPU replica is wanted for 50."""
+    loads = from_rate(np.full((1, 120), 50.0), [1], initial=(4, 1))
+    rule = Noticing(loads.rate.astype(np.float64), NoticeSettings(target=1.0, min_replicas=(4, 1)))
+    played = run(loads, rule).result
+    assert played.gpu_replica_seconds[0] == 4 * 120
+    assert played.cpu_replica_seconds[0] == 120
 
 
 def test_the_past_is_remembered_as_long_as_is_said():

@@ -12,10 +12,11 @@ def start():
     return load_start(None)
 
 
-def test_no_more_is_collected_than_was_asked_for(start):
+def test_an_update_is_no_longer_than_the_training(start):
     """An update of 2,048 steps of 30 s would come after 17 hours."""
     assert _settings(start, {}, AGENT | {"buffer_size": 2048, "steps": 100}).agent.buffer_size == 100
     assert _settings(start, {}, AGENT).agent.buffer_size == AGENT["buffer_size"]
+    assert _settings(start, {}, AGENT | {"steps": 1}).agent.buffer_size == 2
 
 
 def test_the_network_keeps_its_sizes(start):
