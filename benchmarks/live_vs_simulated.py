@@ -147,7 +147,7 @@ def compare(lives: list[dict[str, Any]], simulated: Run) -> dict[str, dict[str, 
 
 def draw(path: Path, lives: list[dict[str, Any]], simulated: Run, load: LoadSettings) -> None:
     """Load, replicas and late requests of both over time."""
-    figure, axes = plt.subplots(3, 1, figsize=(8, 7), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(3, 1, figsize=(9.5, 7), sharex=True, layout="constrained")
     seconds = np.arange(load.duration)
     ready, late = simulated.timeline["ready"], 100 * simulated.timeline["late_share"]
     axes[0].plot(seconds, load.rate(), color="0.6", label="asked for")
@@ -167,7 +167,7 @@ def draw(path: Path, lives: list[dict[str, Any]], simulated: Run, load: LoadSett
         axes[2].step(live["late_seconds"], live["late_shares"], style, color="C3", where="post", label=label)
     for axis, label in zip(axes, ("requests/s", "ready replicas", "late, %"), strict=True):
         axis.set_ylabel(label)
-        axis.legend(loc="upper right", fontsize=7, ncols=2)
+        axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)
     axes[2].set_xlabel("seconds")
     figure.suptitle(f"{load.pattern}, seed {load.seed}: live and simulated", fontsize=11)
     figure.savefig(path, dpi=110)
@@ -223,7 +223,7 @@ def write(
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     rows = [{"pattern": name, **(found or {}).get(name, {}), "live": here} for name, here in lives.items()]
     content = {"machine": machine, "python": platform.python_version(), "patterns": rows}
-    out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
 @click.command()
