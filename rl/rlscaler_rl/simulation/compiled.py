@@ -13,8 +13,13 @@ from pathlib import Path
 
 import numba
 
-KERNELS = ("cluster", "fluid", "pods", "queues", "requests", "routers", "sensing", "tables")
+KERNELS = ("cluster", "compiled", "fluid", "pods", "queues", "requests", "routers", "sensing", "tables")
 """Modules whose functions or constants are compiled."""
+
+INNER = {"_nrt": False, "forceinline": True}
+"""Numba options of functions that only kernels call and that make no arrays: the arguments are borrowed and the body is
+put where it is called. Else every call passes on, counts and uncounts each array of the named tuples, atomically,
+which took more than half of the time (docs/decisions/0034)."""
 
 
 def use_cache_of_these_sources() -> None:

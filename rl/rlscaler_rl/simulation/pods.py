@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 
 Float32 = NDArray[np.float32]
 
+_exact = njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
+_fast = njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+"""Every flag is said, for both levels call these functions: what is not said numba takes from the first caller it meets,
+and results would depend on which level was compiled first. `_fast`: called every second of every row."""
 
-@njit(cache=True, nogil=True)
+
+@_exact
 def uniform(key: np.uint64, stream: int, index: int) -> float:
     """A number in [0, 1) that depends on nothing but its arguments (splitmix64).
 
@@ -30,7 +35,7 @@ def uniform(key: np.uint64, stream: int, index: int) -> float:
     return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
+@_exact
 def set_target(pool: Any, fact: Any, left: Float32, key: np.uint64, p: int, target: int) -> int:
     """Create or remove the pods of pool `p`; returns how many ready pods leave. left (MAX_PODS,) of this pool."""
     pool.target = target
@@ -45,7 +50,7 @@ def set_target(pool: Any, fact: Any, left: Float32, key: np.uint64, p: int, targ
     return leaving
 
 
-@njit(cache=True, nogil=True)
+@_exact
 def set_weights(pools: Any, first: int, second: int) -> None:
     """Traffic weights of the two pools in any scale; both 0 keeps what was."""
     total = first + second
@@ -54,7 +59,7 @@ def set_weights(pools: Any, first: int, second: int) -> None:
         pools[1].weight = second / total
 
 
-@njit(cache=True, nogil=True)
+@_fast
 def shares(pools: Any) -> tuple[float, float]:
     """The arrivals' fractions: the weights of the pools that have a ready pod. Both 0: nobody can answer.
 
@@ -68,7 +73,7 @@ def shares(pools: Any) -> tuple[float, float]:
     return first / total, second / total
 
 
-@njit(cache=True, nogil=True)
+@_fast
 def start_pods(pool: Any, fact: Any, left: Float32) -> int:
     """One second of every cold start whose pod has room on a node; how many pods became ready."""
     room = fact.schedulable - pool.ready

@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, MAX_PODS
+from rlscaler_rl.simulation.compiled import INNER
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -83,7 +84,7 @@ def forget(held: Held, rows: NDArray[np.intp]) -> None:
         counter[rows] = 0
 
 
-_inner = njit(inline="never", error_model="numpy")
+_inner = njit(error_model="numpy", **INNER)
 _MASK = HELD - 1
 
 

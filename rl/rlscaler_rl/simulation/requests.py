@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_rl.simulation.cluster import BLOCK, HISTOGRAMS, MAX_PODS, RING, Cluster, Facts
+from rlscaler_rl.simulation.compiled import INNER
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods, uniform
 from rlscaler_rl.simulation.queues import HELD, Held, give, load, settle, settle_leavers, take_back
 from rlscaler_rl.simulation.routers import CENTRAL, POWER_OF_TWO, RANDOM, ROUND_ROBIN
@@ -90,7 +91,7 @@ def advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int)
                 _close_block(cluster, held, n, (t // BLOCK) % HISTOGRAMS)
 
 
-_inner = njit(inline="never", error_model="numpy")
+_inner = njit(error_model="numpy", **INNER)
 
 
 @_inner

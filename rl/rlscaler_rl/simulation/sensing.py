@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rlscaler_rl.decision.types import SIGNALS, Samples
 from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
+from rlscaler_rl.simulation.compiled import INNER
 from rlscaler_rl.simulation.fluid import within
 from rlscaler_rl.simulation.pods import uniform
 from rlscaler_rl.simulation.tables import Tables, tables
@@ -109,7 +110,7 @@ def measure(
         out.age_seconds[m, _REPLICAS] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(error_model="numpy", **INNER)
 def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, begin: int, level: float) -> float:
     """Seconds; linear within a bucket as Prometheus' histogram_quantile; NaN when nothing was answered."""
     last = int(np.floor(end / BLOCK))
@@ -133,7 +134,7 @@ def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, b
     return bound + (_BOUNDS[low] - bound) * (wanted - below) / max(here - below, 1e-12)
 
 
-@njit(inline="never", error_model="numpy")
+@njit(error_model="numpy", **INNER)
 def _answered(facts: Facts, cluster: Cluster, tables: Tables, n: int, first: int, last: int, b: int) -> float:
     """Requests of the blocks [first, last) that were answered within bucket `b`."""
     counted = last if cluster.blocks.shape[1] == 0 else min(last, 0)
