@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,10 +109,10 @@ def _lines(path: Path) -> tuple[list[int], list[str], tuple[str, ...]]:
     try:
         content = path.read_bytes()
         text = (gzip.decompress(content) if content[:2] == GZIP else content).decode("utf-8-sig")
+    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(f"trace {path}: neither gzip nor UTF-8 text ({error}); copy the file again") from error
     except OSError as error:
         raise TraceError(f"trace {path}: {error.strerror or error}; name a readable CSV file") from error
-    except (EOFError, ValueError) as error:
-        raise TraceError(f"trace {path}: neither gzip nor UTF-8 text ({error}); copy the file again") from error
     kept = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     comments = tuple(line[1:].strip() for _, line in kept if line.startswith("#"))
     rows = [(number, line) for number, line in kept if not line.startswith("#")]

@@ -18,13 +18,17 @@ class Seeds(click.ParamType[list[int]]):
         if isinstance(value, list):
             return value
         try:
-            found: list[int] = []
-            for part in value.split(","):
-                first, _, last = part.partition("-")
-                found.extend(range(int(first), int(last or first) + 1))
-            return found
+            return list(dict.fromkeys(seed for part in value.split(",") for seed in _range(part)))
         except ValueError:
             self.fail(f"{value!r}: write 1-5 or 1,3,7", param, ctx)
+
+
+def _range(part: str) -> range:
+    first, dash, last = part.partition("-")
+    found = range(int(first), int(last if dash else first) + 1)
+    if not found:
+        raise ValueError(f"{part}: no seed is in it")
+    return found
 
 
 class Studies(click.Group):

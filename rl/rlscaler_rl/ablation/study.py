@@ -17,6 +17,7 @@ import numpy as np
 
 from rlscaler_rl.ablation.ideas import BASE, IDEAS, SCREENING_STEPS
 from rlscaler_rl.training.config import TrainingConfig
+from rlscaler_rl.training.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results.json"
 Record = dict[str, Any]
@@ -111,16 +112,15 @@ def study(
     records = read(path)
     missing = [job for job in jobs if job not in current(records, jobs)]
     for record in map_runs(train_and_score, missing, address, workers=workers) if missing else ():
-        records.append(record)
-        keep(records, path)
+        keep([*read(path), record], path)
         say(record)
-    return current(records, jobs)
+    return current(read(path), jobs)
 
 
 def keep(records: Sequence[Record], path: Path = RESULTS) -> None:
     """One line a record, so that changes can be read."""
     lines = ",\n".join(json.dumps(record) for record in sorted(records, key=_order))
-    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    write_atomically(path, f"[\n{lines}\n]\n")
 
 
 def _order(record: Record) -> tuple[bool, str, int, int, str]:

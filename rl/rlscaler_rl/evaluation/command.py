@@ -46,7 +46,7 @@ def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | 
             if not console.is_terminal and done[workload] == 1:
                 console.print(f"playing {workload} ({time.monotonic() - began:.0f} s)", highlight=False)
 
-        played = play(settings, kind, model, RESULTS, step, timelines=drawn)
+        played = play(settings, kind, loaded, step, timelines=drawn)
         progress.update(task, description="judging")
         layout = Layout.at(kind, out or _default_folder(kind), [item.name for item in played.workloads])
         result = result_file(kind, played, loaded, time.monotonic() - began, layout.names())

@@ -10,6 +10,7 @@ from rlscaler_rl.evaluation.board import ALL, Board
 from rlscaler_rl.evaluation.rows import as_difference, difference
 from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Rival, SeedRow
 from rlscaler_rl.evaluation.statistics import Interval
+from rlscaler_rl.workloads import PATTERNS, TRACES
 
 SMOOTH = ("ramp", "azure_conv", "servegen_small", "servegen_large", "worldcup")
 """Loads that a tuned HPA already follows: being as good is enough. On all others the policy has to be better."""
@@ -58,6 +59,8 @@ def gate_row(board: Board, workload: str, rivals: list[str], subject: str | None
     ]
     smooth = workload in SMOOTH
     status, reason = judge([(rival.label, rival.difference) for rival in met], smooth=smooth)
+    if met and workload not in (*PATTERNS, *TRACES):
+        reason += "; nothing was tuned for this workload, all have the settings for all loads"
     return GateRow(workload=workload, smooth=smooth, rivals=met, status=status, reason=reason)
 
 

@@ -35,6 +35,9 @@ class Loaded:
     digest: str
     """SHA-256 of the file; of the name for a rule without one."""
 
+    source: str
+    """What `load` takes to load it again."""
+
 
 def load(model: str | None, folder: Path) -> Loaded:
     """The model that `--model` names; without one the newest training under `folder`, else the bundled policy.
@@ -70,6 +73,16 @@ def load_all(chosen: Sequence[str], folder: Path) -> list[Loaded]:
     return loaded
 
 
+def load_again(source: str, digest: str) -> Loaded:
+    """The same model in another process. Raises EvaluationError when its file has changed meanwhile."""
+    loaded = load(source, Path())
+    if loaded.digest != digest:
+        raise EvaluationError(
+            f"--model {source}: changed while it was played; is a training still writing it? Give a copy of it"
+        )
+    return loaded
+
+
 def _seeds_of(path: Path) -> list[str]:
     """The seed_*/ folders with a policy: the one that ships, then by number; the name itself where there are none."""
     found = [seed for seed in path.glob("seed_*") if (seed / POLICY).is_file()] if path.is_dir() else []
@@ -98,7 +111,7 @@ def newest_training(folder: Path) -> Path | None:
 def _bundled(name: str) -> Loaded:
     actor = bundled.load(name)
     label = f"bundled {name} ({actor.manifest.name})" if actor.manifest.name != name else f"bundled {name}"
-    return Loaded(actor, label, None, actor.manifest.digest or hashlib.sha256(name.encode()).hexdigest())
+    return Loaded(actor, label, None, actor.manifest.digest or hashlib.sha256(name.encode()).hexdigest(), name)
 
 
 def _from_path(path: Path) -> Loaded:
@@ -135,13 +148,13 @@ def _from_onnx(path: Path) -> Loaded:
     if manifest is None:
         raise EvaluationError(f"--model {path}: its manifest is missing; expected {' or '.join(map(str, beside))}")
     actor = Actor.load(path, Manifest.load(manifest))
-    return Loaded(actor, _name(path), path, actor.manifest.digest)
+    return Loaded(actor, _name(path), path, actor.manifest.digest, str(path))
 
 
 def _from_zip(path: Path) -> Loaded:
     from rlscaler_rl.training.archive import actor_from_zip
 
-    return Loaded(actor_from_zip(path), _name(path), path, hashlib.sha256(path.read_bytes()).hexdigest())
+    return Loaded(actor_from_zip(path), _name(path), path, hashlib.sha256(path.read_bytes()).hexdigest(), str(path))
 
 
 def _name(path: Path) -> str:

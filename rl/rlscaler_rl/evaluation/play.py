@@ -8,7 +8,6 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,9 +50,8 @@ class Task:
     """One contender on one workload; small, because it travels to another process."""
 
     settings: Settings
-    models: tuple[str, ...]
-    """`--model` as given: the other process loads them itself."""
-    folder: Path
+    models: tuple[tuple[str, str], ...]
+    """Source and digest of each: the other process loads them itself."""
     kind: str
     workload: str
     contender: str
@@ -74,8 +72,7 @@ class Outcome:
 def play(
     settings: Settings,
     kind: str,
-    chosen: Sequence[str],
-    folder: Path,
+    loaded: Sequence[models.Loaded],
     progress: Progress,
     *,
     timelines: Sequence[str] | None = None,
@@ -83,14 +80,14 @@ def play(
 ) -> Played:
     """All workloads with all contenders; `timelines` names those whose first episode is recorded (None: all).
 
-    `chosen` are models as `models.load_all` takes them, `folder` where the newest training is looked for. The static
-    pools of equal cost come last: they need the policy's. `workers` None: one per core this process may use.
+    `loaded`: the shipped model first. The static pools of equal cost come last: they need the policy's. `workers` None:
+    one per core this process may use.
     """
-    everybody = contenders(kind, models.load_all(chosen, folder))
+    everybody = contenders(kind, loaded)
     played = Played(settings, everybody, Board(everybody, [name_of(name) for name in settings.apart]), Audit())
     for workload in settings.played:
         _note_workload(played, workload)
-    common = {"settings": settings, "models": tuple(chosen), "folder": folder, "kind": kind}
+    common = {"settings": settings, "models": tuple((one.source, one.digest) for one in loaded), "kind": kind}
     with _pool(workers) as do:
         static = [entry.name for entry in everybody if entry.role == equal_cost.ROLE]
         names = [entry.name for entry in everybody if entry.name not in static]
@@ -181,15 +178,13 @@ def _stages(workload: str, settings: Settings) -> list[Stage]:
 
 
 @lru_cache(maxsize=32)
-def _entries(
-    kind: str, chosen: tuple[str, ...], folder: Path, workload: str | None, fold: int | None
-) -> dict[str, Entry]:
-    return {entry.name: entry for entry in contenders(kind, _models(chosen, folder), workload, fold)}
+def _entries(kind: str, known: tuple[tuple[str, str], ...], workload: str | None, fold: int | None) -> dict[str, Entry]:
+    return {entry.name: entry for entry in contenders(kind, _models(known), workload, fold)}
 
 
 @lru_cache(maxsize=1)
-def _models(chosen: tuple[str, ...], folder: Path) -> list[models.Loaded]:
-    return models.load_all(chosen, folder)
+def _models(known: tuple[tuple[str, str], ...]) -> list[models.Loaded]:
+    return [models.load_again(source, digest) for source, digest in known]
 
 
 def play_one(task: Task) -> Outcome:
@@ -199,7 +194,7 @@ def play_one(task: Task) -> Outcome:
     audit, record = Audit(), None
     level: LevelName = "fluid" if settings.level == "fluid" else "request"
     for stage in _stages(task.workload, settings):
-        entry = _entries(task.kind, task.models, task.folder, task.workload, stage.fold)[task.contender]
+        entry = _entries(task.kind, task.models, task.workload, stage.fold)[task.contender]
         scenarios = _fitting(stage.scenarios, task)
         controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
         first = task.timeline and not finished

@@ -99,8 +99,8 @@ def _own(path: str) -> Recording:
 
 
 def name_of(workload: str) -> str:
-    """A workload's name in results; a file's is its stem."""
-    return Path(workload).name.split(".")[0] if is_file(workload) else workload
+    """A workload's name in results; of a file without its folder."""
+    return Path(workload).name if is_file(workload) else workload
 
 
 def blocks_played(played: list[Stage]) -> tuple[int, ...] | None:

@@ -80,7 +80,11 @@ class Settings(BaseModel):
         if unknown or not names:
             choices = ", ".join([*NAMES, *GROUPS])
             raise ValueError(f"{', '.join(unknown) or 'nothing'}: choose from {choices}, or give a .csv of your own")
-        return tuple(dict.fromkeys(names))
+        distinct = tuple(dict.fromkeys(names))
+        files = [Path(name).name for name in distinct]
+        if alike := {name for name in files if files.count(name) > 1}:
+            raise ValueError(f"{', '.join(sorted(alike))}: two files of one name; rename one, results go by the name")
+        return distinct
 
     @field_validator("traces")
     @classmethod

@@ -1,10 +1,10 @@
-"""Paired bootstrap over what is independent: runs and their episodes, blocks of a trace, training seeds.
+"""Paired bootstrap over what is independent: drawn episodes, blocks of a trace, training seeds.
 
 Contenders play the same arrivals with the same cold starts, so one resample of the episodes serves everybody: every
 contender's mean is taken under the same weights, and a difference, a ratio or a share of such means is paired without
-further ado. Loads that are drawn anew are resampled on two levels, runs first and episodes within them, because a run
-is a seed. Episodes that replay one block of a trace with other arrivals are not independent: whole blocks are
-resampled, and because there are few of them their spread is widened as Student's t widens a standard error.
+further ado. Of loads that are drawn anew every episode has a seed of its own and is resampled by itself. Episodes that
+replay one block of a trace with other arrivals are not independent: whole blocks are resampled. Where there are few of
+either their spread is widened as Student's t widens a standard error.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RESAMPLES = 10_000
 MANY_EPISODES = 2_000
 """Above this the resampling weights would take hundreds of megabytes."""
 
-FEWEST_BLOCKS = 3
-"""A trace's row with fewer distinct blocks is never decided: two blocks cannot say how blocks differ."""
+FEWEST_UNITS = 3
+"""A row with fewer independent draws is never decided: two cannot say how they differ."""
 
 
 class Verdict(StrEnum):
@@ -80,7 +80,7 @@ class Design:
 
     @property
     def decidable(self) -> bool:
-        return self.blocks is None or self.units >= FEWEST_BLOCKS
+        return self.units >= FEWEST_UNITS
 
 
 def blocks_of(rate: NDArray[np.floating[Any]]) -> tuple[int, ...]:
@@ -93,33 +93,28 @@ def blocks_of(rate: NDArray[np.floating[Any]]) -> tuple[int, ...]:
 def weights(design: Design, workload: int = 0, seed: int = 0) -> Float:
     """(B, N) weight of every episode in every resample; rows add up to 1.
 
-    Runs are drawn once for all workloads, since run r is one seed for all of them; `workload` numbers the draws within.
+    Drawn loads are resampled alike in all workloads, because episode i has the same seed in all of them; blocks of
+    traces by themselves in each (`workload` is its number). Of a single block its episodes, which decide nothing.
     """
-    resamples = RESAMPLES if design.runs * design.episodes <= MANY_EPISODES else RESAMPLES // 5
+    count = design.runs * design.episodes
+    resamples = RESAMPLES if count <= MANY_EPISODES else RESAMPLES // 5
+    if count == 1:
+        return np.ones((resamples, 1))
     if design.blocks is None or design.units == 1:
-        return _of_runs(design.runs, design.episodes, resamples, workload, seed)
-    return _of_blocks(np.array(design.blocks), resamples, workload, seed)
+        return _of_units(np.arange(count), np.random.default_rng([seed, 1]), resamples)
+    return _of_units(np.array(design.blocks), np.random.default_rng([seed, 2, workload]), resamples)
 
 
-def _of_runs(runs: int, episodes: int, resamples: int, workload: int, seed: int) -> Float:
-    drawn_runs = np.random.default_rng([seed, 0]).integers(0, runs, (resamples, runs))
-    generator = np.random.default_rng([seed, 1, workload])
-    counts, rows = np.zeros((resamples, runs, episodes)), np.arange(resamples)
-    for draw in range(runs):
-        counts[rows, drawn_runs[:, draw]] += generator.multinomial(episodes, np.full(episodes, 1 / episodes), resamples)
-    return counts.reshape(resamples, -1) / (runs * episodes)
-
-
-def _of_blocks(blocks: np.ndarray, resamples: int, workload: int, seed: int) -> Float:
-    """Whole blocks, however many episodes replay each; linear in how often a block was drawn, hence without bias.
+def _of_units(units: np.ndarray, generator: np.random.Generator, resamples: int) -> Float:
+    """Whole units, however many episodes each has; linear in how often one was drawn, hence without bias.
 
     `widening` makes the spread that of a t interval with as few degrees of freedom.
     """
-    count = int(blocks.max()) + 1
-    drawn = np.random.default_rng([seed, 2, workload]).multinomial(count, np.full(count, 1 / count), resamples)
-    surplus = drawn[:, blocks] - 1.0
+    count = int(units.max()) + 1
+    drawn = generator.multinomial(count, np.full(count, 1 / count), resamples)
+    surplus = drawn[:, units] - 1.0
     surplus -= surplus.mean(axis=1, keepdims=True)
-    return np.asarray((1 + widening(count) * surplus) / len(blocks))
+    return np.asarray((1 + widening(count) * surplus) / len(units))
 
 
 def widening(units: int) -> float:

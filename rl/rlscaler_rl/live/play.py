@@ -34,7 +34,6 @@ EVALUATED = ("policy", "hpa", "rule", "random")
 COMPARED = (*EVALUATED, "hpa_tuned", "rule_tuned", "keda", "frozen", "hindsight")
 """Everybody costs an episode in real time, so a comparison plays the rivals that matter."""
 
-Progress = Callable[[str, str], None]
 
 REQUESTS_TOLERANCE = 0.01
 """Counters of one scrape are read at one moment, but not written at one."""
@@ -50,6 +49,17 @@ STATEMENTS: dict[str, tuple[str, float]] = {
     "load": ("99 % of the requests left within 50 ms of their time", LATE_GENERATOR_MS),
 }
 """What must hold of a live episode, and how far it may be off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who hears of episodes as they are played."""
+
+    begins: Callable[[str, str], None]
+    """Of the workload and the label of who plays."""
+
+    ended: Callable[[str, str, Json], None]
+    """Of the workload, the contender's name and the episode's figures."""
 
 
 @dataclass(slots=True)
@@ -92,7 +102,7 @@ def check(settings: Settings) -> None:
         raise LiveError(f"--env cluster plays {', '.join(PATTERNS)}, not {', '.join(unknown)}: choose with --workloads")
 
 
-def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, progress: Progress) -> Played:
+def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, watch: Watch) -> Played:
     """Every episode of every workload with everybody: the loads and first replicas of the simulated test episodes.
 
     Raises LiveError, or a ClickException of the environment.
@@ -110,7 +120,8 @@ def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, p
     figures: dict[tuple[str, str], list[Json]] = {}
     for workload, scenarios in rows.items():
         for entry in live_entries(kind, loaded, workload):
-            figures[workload, entry.name], record = _episodes(entry, scenarios, settings, place, progress)
+            found = _episodes(entry, workload, scenarios, settings, place, watch)
+            figures[workload, entry.name], record = found
             played.timelines[workload, entry.name] = record
     blocks = tuple(range(settings.runs * settings.episodes))
     for workload in rows:
@@ -123,7 +134,7 @@ def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, p
 
 
 def _episodes(
-    entry: Entry, scenarios: Scenarios, settings: Settings, place: Json, progress: Progress
+    entry: Entry, workload: str, scenarios: Scenarios, settings: Settings, place: Json, watch: Watch
 ) -> tuple[list[Json], Json]:
     """Figures of every row, and the first one's record second by second."""
     controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
@@ -135,14 +146,14 @@ def _episodes(
         "max_replicas": settings.max_replicas,
         "low_rps": settings.low_rps,
         "high_rps": settings.high_rps,
-        "results": str(Path(place["results"]) / entry.name) if place.get("results") else None,
+        "results": str(Path(place["results"]) / workload / entry.name) if place.get("results") else None,
     }
     env = make_env(place | changes, manifest)
     made: list[Json] = []
     record: Json = {}
     try:
         for row in range(len(scenarios)):
-            progress(str(scenarios.pattern[row]), entry.label)
+            watch.begins(workload, entry.label)
             rate = scenarios.rate[row : row + 1].astype(np.float64)
             controller = entry.make(rate, settings.seed)
             options = {
@@ -158,6 +169,7 @@ def _episodes(
             info["goodput_per_cost"] = info["goodput_rps"] / info["cost"]
             info["dispatch_lag_p99_ms"] = _lag_ms(begun["folder"])
             made.append(info)
+            watch.ended(workload, entry.name, info)
             if not record:
                 record = _record(env.timeline, info, begun["folder"], scenarios.rps[row], settings.duration_seconds)
     finally:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_rl.decision.budget import within_budget
 from rlscaler_rl.decision.capacity import Capacity, capacity_of
 from rlscaler_rl.decision.contract import ObservationContract
 from rlscaler_rl.decision.observation import observe, sense, stacked_input
@@ -185,9 +186,13 @@ class Batch:
         return made
 
     def place(self, desired: NDArray[Any], placement: NDArray[Any]) -> Int:
-        """Scale without the shield, within the bounds only; returns the replicas (N, 2) that were set."""
+        """Scale without the shield, within bounds and budget only; returns the replicas (N, 2) that were set."""
         bounded = np.clip(desired, self.params.min_replicas, self.params.max_replicas)
         bounded = np.where(self.params.present, bounded, 0).astype(np.int32)
+        if np.isfinite(self.params.budget_per_hour).any():
+            running = self.cluster.pool["target"].astype(np.int32)
+            capacity = capacity_of(self.params)
+            bounded, _, self.state.budget_kept = within_budget(self.params, self.state, running, bounded, capacity)
         staying = np.minimum(self.cluster.pool["ready"], bounded)
         chosen = np.asarray(placement, dtype=np.int32)
         weights = traffic_weights(staying, self.params.requests_per_second, chosen, self.state.weights)

@@ -17,8 +17,8 @@ Float32 = NDArray[np.float32]
 
 _exact = njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 _fast = njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-"""Every flag is said, for both levels call these functions: what is not said numba takes from the first caller it meets,
-and results would depend on which level was compiled first. `_fast`: called every second of every row."""
+"""Every flag is said, because both levels call these functions: what is not said numba takes from the first caller it
+meets, and results would depend on which level was compiled first. `_fast`: called every second of every row."""
 
 
 @_exact

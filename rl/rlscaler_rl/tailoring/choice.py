@@ -11,12 +11,13 @@ from rlscaler_rl.decision.actor import ActorLike
 from rlscaler_rl.decision.types import Float
 from rlscaler_rl.evaluation.rows import as_difference
 from rlscaler_rl.evaluation.schema import Difference
-from rlscaler_rl.evaluation.statistics import Design, Interval, blocks_of, weights
+from rlscaler_rl.evaluation.statistics import Design, Interval, weights
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.tailoring import spec
 from rlscaler_rl.tailoring.score import Score
 from rlscaler_rl.tailoring.service import Service
+from rlscaler_rl.tailoring.trial import replayed
 from rlscaler_rl.training.finetune import FineTuned
 from rlscaler_rl.tuning.contenders import Tunable
 from rlscaler_rl.tuning.score import scores
@@ -143,7 +144,7 @@ class Bench:
 
     def _difference(self, one: Float, other: Float) -> Difference:
         """(N,) J of two on the same episodes, paired over the blocks of the history."""
-        design = Design(self.runs, len(one) // self.runs, blocks_of(self.judged.rate))
+        design = Design(self.runs, len(one) // self.runs, replayed(self.judged, self.runs))
         apart = one - other
         found = Interval.of(float(apart.mean()), weights(design) @ apart)
         return as_difference(found, float(other.mean()), decidable=design.decidable)

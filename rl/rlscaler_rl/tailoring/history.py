@@ -10,13 +10,13 @@ import numpy as np
 from rlscaler_loadgen.errors import TraceError
 from rlscaler_loadgen.traces import Trace, read_trace
 from rlscaler_rl.decision.types import Float
-from rlscaler_rl.evaluation.statistics import FEWEST_BLOCKS
+from rlscaler_rl.evaluation.statistics import FEWEST_UNITS
 from rlscaler_rl.tailoring.errors import TailoringError
 from rlscaler_rl.tailoring.service import Service
 from rlscaler_rl.workloads import Part, Recording, WorkloadError, cut
 from rlscaler_rl.workloads.recording import FRACTIONS
 
-FEWEST = {Part.TRAIN: 1, Part.TUNE: 1, Part.TEST: FEWEST_BLOCKS}
+FEWEST = {Part.TRAIN: 1, Part.TUNE: 1, Part.TEST: FEWEST_UNITS}
 """Episodes that every part must hold for a verdict; with one of each there is at least something to train on."""
 
 OTHER_UNIT = 5.0

@@ -62,24 +62,33 @@ class Searched:
 
 
 def tune(
-    name: str, scenarios: Scenarios, score: Score, judge: LevelName, *, budget: int, finalists: int, seed: int
+    name: str,
+    draws: tuple[Scenarios, Scenarios],
+    score: Score,
+    judge: LevelName,
+    *,
+    budget: int,
+    finalists: int,
+    seed: int,
 ) -> Searched:
     """Search at the fluid level, judge the best at `judge` beside where it started; as all contenders are tuned.
 
+    `draws`: from the tune part, what the search sees and, with other arrivals and cold starts, what judges.
     It starts from the default and from the settings tuned for all loads, where these are current. The action interval
     is the service's, as the policy's is.
     """
-    tunable, own = _at_the_services_interval(CONTENDERS[name], float(scenarios.interval_seconds[0]))
+    screening, judged = draws
+    tunable, own = _at_the_services_interval(CONTENDERS[name], float(screening.interval_seconds[0]))
     starts = [tunable.default, *({key: found[key] for key in tunable.space} for found in _tuned_for_all(name))]
     trials = search(
         tunable.space,
         starts,
-        lambda found: scores(tunable, found, scenarios, "fluid", score.j).mean(axis=1),
+        lambda found: scores(tunable, found, screening, "fluid", score.j).mean(axis=1),
         budget,
         seed,
     )
     last = [*starts, *(trial.found for trial in trials[:finalists])]
-    j = scores(tunable, last, scenarios, judge, score.j).mean(axis=1)
+    j = scores(tunable, last, judged, judge, score.j).mean(axis=1)
     best = int(np.argmin(j))
     return Searched(name, last[best] | own, float(j[best]), float(j[0]), len(trials))
 

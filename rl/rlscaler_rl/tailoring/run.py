@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rlscaler_rl.decision.actor import Actor
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.tailoring import networks, recommend, report, schema, spec, trial, verdict
 from rlscaler_rl.tailoring.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
 from rlscaler_rl.tailoring.history import History
@@ -26,8 +25,9 @@ TUNE_EPISODES = 32
 TEST_EPISODES = 96
 """About so many are played: of a long history a random choice of its stretches, of a short one each several times."""
 
-JUDGED_SEED = 1
-"""Networks and specs are chosen on other draws from the tune part than those that made them finalists."""
+JUDGED_SEED = trial.DRAWS
+"""Networks, specs and the rivals' settings are chosen on other draws from the tune part than those that made them
+finalists: run r has the draws of `seed + r`, so that a smaller step would share most of them."""
 
 REPORT = "report.txt"
 
@@ -55,36 +55,6 @@ def tailor(
     score = score_of(service, history.recording.reference)
     seed = options.training.seed
     on_tune, _ = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed)
-    choice = _chosen(service, history, start, score, on_tune, options, progress, folder)
-    content, manifest = networks.artefact(service, start, choice.network, options.training)
-    write(folder, "policy", "manifest.json", content, manifest)
-    tuned = []
-    for name in TUNED:
-        progress(f"tuning the contender {name} on the tune part")
-        tuned.append(
-            tune(name, on_tune, score, options.level, budget=options.budget, finalists=options.finalists, seed=seed)
-        )
-    progress("playing the held-back part")
-    judged = _judged(service, history, start, choice, tuned, Actor.load(content, manifest), score, options)
-    assert judged.recommendation is not None
-    recommend.write(judged.recommendation, service, folder)
-    write_atomically(folder / schema.FILE, judged.model_dump_json(indent=1, by_alias=True) + "\n")
-    write_atomically(folder / REPORT, report.text_report(judged))
-    return judged
-
-
-def _chosen(
-    service: Service,
-    history: History,
-    start: Start,
-    score: Score,
-    on_tune: Scenarios,
-    options: Options,
-    progress: Callable[[str], None],
-    folder: Path,
-) -> Choice:
-    """The spec is searched around the general network, two are fine-tuned, and it is searched around each of them."""
-    seed = options.training.seed
     judged, runs = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed + JUDGED_SEED)
     bench = Bench(
         service=service,
@@ -98,18 +68,45 @@ def _chosen(
         finalists=options.spec_finalists,
         seed=seed,
     )
+    choice = _chosen(bench, history, start, options, progress, folder)
+    content, manifest = networks.artefact(service, start, choice.network, options.training)
+    write(folder, "policy", "manifest.json", content, manifest)
+    tuned = []
+    for name in TUNED:
+        progress(f"tuning the contender {name} on the tune part")
+        tuned.append(
+            tune(
+                name,
+                (on_tune, judged),
+                score,
+                options.level,
+                budget=options.budget,
+                finalists=options.finalists,
+                seed=seed,
+            )
+        )
+    progress("playing the held-back part")
+    made = _judged(service, history, start, choice, tuned, Actor.load(content, manifest), score, options)
+    assert made.recommendation is not None
+    recommend.write(made.recommendation, service, folder)
+    write_atomically(folder / schema.FILE, made.model_dump_json(indent=1, by_alias=True) + "\n")
+    write_atomically(folder / REPORT, report.text_report(made))
+    return made
+
+
+def _chosen(
+    bench: Bench, history: History, start: Start, options: Options, progress: Callable[[str], None], folder: Path
+) -> Choice:
+    """The spec is searched around the general network, two are fine-tuned, and it is searched around each of them."""
     progress("searching the spec around the general policy on the tune part")
     made = [Network(GENERAL, start.loaded.actor)]
     found = {GENERAL: bench.search(start.loaded.actor)}
-    best = spec.changes(service, found[GENERAL][0])
+    best = spec.changes(bench.service, found[GENERAL][0])
     for index, (name, under) in enumerate(((OWN_SPEC, spec.OWN), (FOUND_SPEC, best))):
         progress(f"fine-tuning under {'your own spec' if not under else 'the best spec so far'}")
-        training = networks.share(options.training, seed + index)
-        made.append(
-            networks.train(
-                name, service, history, start, under, on_tune, score, training, options.level, progress, folder
-            )
-        )
+        training = networks.share(options.training, bench.seed + index)
+        known = bench.service, history, start, under, bench.screening, bench.score
+        made.append(networks.train(name, *known, training, bench.level, progress, folder))
         progress("searching the spec around it")
         found[name] = bench.search(made[-1].actor, [found[GENERAL][0]])
     return bench.choose(made, found)

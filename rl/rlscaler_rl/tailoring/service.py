@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlscaler_rl.decision.budget import ROUNDING
 from rlscaler_rl.decision.manifest import ColdStart, Envelope
 from rlscaler_rl.decision.types import CPU, GPU, POOLS, Params
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
@@ -200,6 +201,7 @@ def service_of(
     for index, pool in enumerate(POOLS):
         if params.present[0, index]:
             _check_pool(params, index, f"{where}.targets.{pool}")
+    _check_budget(params, where)
     return Service(
         name=policy.name,
         namespace=policy.namespace,
@@ -219,6 +221,15 @@ def _check_interval(params: Params, where: str) -> None:
         near = SENSE_SECONDS * max(round(interval / SENSE_SECONDS), 2)
         raise TailoringError(
             f"{where}.intervalSeconds = {interval:g}: multiples of {SENSE_SECONDS} are simulated; set {near}"
+        )
+
+
+def _check_budget(params: Params, where: str) -> None:
+    budget, least = float(params.budget_per_hour[0]), float((params.min_replicas[0] * params.cost_per_hour[0]).sum())
+    if least > budget * (1 + ROUNDING):
+        raise TailoringError(
+            f"{where}.guards.budgetPerHour = {budget:g}: minReplicas alone cost {least:g} an hour; raise it, or lower "
+            "targets.gpu.minReplicas or targets.cpu.minReplicas"
         )
 
 

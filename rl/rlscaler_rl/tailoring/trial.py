@@ -9,7 +9,6 @@ import numpy as np
 
 from rlscaler_rl.evaluation.board import Board
 from rlscaler_rl.evaluation.invariants import Audit
-from rlscaler_rl.evaluation.statistics import blocks_of
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -41,6 +40,11 @@ def scenarios(service: Service, history: History, part: Part, wanted: int, seed:
     return service.bind(made), runs
 
 
+def replayed(rows: Scenarios, runs: int) -> tuple[int, ...]:
+    """(N,) which block of the history every row of `scenarios` replays; two idle nights are two."""
+    return tuple(np.tile(np.arange(len(rows) // runs), runs).tolist())
+
+
 def play(
     name: str,
     rivals: Sequence[Rival],
@@ -51,7 +55,7 @@ def play(
 ) -> tuple[Board, Audit]:
     """Everybody on the same arrivals with the same cold starts; J is the service's own."""
     board, audit = Board(list(rivals)), Audit()
-    blocks = blocks_of(rows.rate)
+    blocks = replayed(rows, runs)
     for rival in rivals:
         mine = _kept(rows, rival.replicas)
         done = run(mine, rival.make(mine), level=level)

@@ -14,6 +14,7 @@ from rlscaler_rl.tuning.cache import Key, Record, Tuned
 from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.tuning.job import RULE, Job, Tuning, tune
 from rlscaler_rl.tuning.score import digest, probe, tune_part
+from rlscaler_rl.tuning.search import grid
 from rlscaler_rl.tuning.spaces import Found
 
 STATIC = "static"
@@ -43,7 +44,9 @@ def _reason(job: Job, record: Record | None, kept: list[float] | None, probed: l
         return "the meter or the contender has changed"
     if record.loads != loads:
         return "the episodes have changed"
-    return f"tuned with {record.trials} trials" if record.trials < job.budget else ""
+    points = grid(CONTENDERS[job.contender].space, job.budget)
+    enough = job.budget if points is None else len(points)
+    return f"tuned with {record.trials} trials" if record.trials < enough else ""
 
 
 def refresh(

@@ -61,7 +61,12 @@ def test_a_run_is_scored_on_all_workloads(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["run", "magic"], "magic: no such idea; there are default"), (["run", "--seeds", "x"], "write 1-5 or 1,3,7")],
+    [
+        (["run", "magic"], "magic: no such idea; there are default"),
+        (["run", "--seeds", "x"], "write 1-5 or 1,3,7"),
+        (["run", "--seeds", "5-1"], "write 1-5 or 1,3,7"),
+        (["run", "--seeds", "1-"], "write 1-5 or 1,3,7"),
+    ],
 )
 def test_the_command_names_what_it_does_not_know(arguments, said):
     refused = CliRunner().invoke(ablate, arguments)

@@ -29,7 +29,7 @@ def nowhere(tmp_path_factory):
 @pytest.fixture(scope="session")
 def played(small, nowhere) -> Played:
     """Everybody on a pattern, a trace and the extras, with the bundled rule as policy and as its own second seed."""
-    return play(small, "comparison", ("rule", "rule"), nowhere, nobody, workers=1)
+    return play(small, "comparison", models.load_all(("rule", "rule"), nowhere), nobody, workers=1)
 
 
 @pytest.fixture(scope="session")

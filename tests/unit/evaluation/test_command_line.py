@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_rl.evaluation.cli import compare, evaluate
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.scenes import name_of
 from rlscaler_rl.evaluation.settings import read_settings
 
 QUICK = "--model rule --runs 2 --episodes 1 --workloads ramp --level fluid --duration 120 --no-extras".split()  # noqa: SIM905
@@ -79,7 +81,7 @@ def test_a_history_of_ones_own_is_a_workload(invoke, tmp_path):
     options = [option if option != "ramp" else "shop.csv" for option in QUICK]
     invoke(evaluate, *options, "--out", "here", "--accept-invalid")
     content = json.loads((tmp_path / "here" / "comprehensive_evaluation.json").read_text())
-    assert [(item["name"], item["kind"], item["blocks"]) for item in content["workloads"]] == [("shop", "trace", 2)]
+    assert [(item["name"], item["kind"], item["blocks"]) for item in content["workloads"]] == [("shop.csv", "trace", 2)]
 
 
 def test_the_published_schema_is_the_present_one(invoke):
@@ -87,3 +89,10 @@ def test_the_published_schema_is_the_present_one(invoke):
     assert {"rows", "gate", "closed", "claims"} <= set(printed["properties"])
     published = Path(__file__).parents[3] / "docs" / "learning" / "comparison.schema.json"
     assert json.loads(published.read_text()) == printed, f"rlscaler compare --schema > {published}"
+
+
+def test_files_of_one_name_are_refused_and_a_file_is_no_pattern():
+    with pytest.raises(EvaluationError, match=r"load\.csv: two files of one name"):
+        read_settings(None, workloads=("a/load.csv", "b/load.csv"))
+    found = read_settings(None, workloads=("spike", "spike.csv", "load.2025-01.csv", "load.2025-02.csv"))
+    assert len({name_of(name) for name in found.workloads}) == 4

@@ -146,3 +146,9 @@ def test_like_is_held_against_like():
     assert {rival.contender for rival in found.gate.rows[0].rivals} == {"hpa_tuned", "rule_tuned"}
     assert found.gate.rows[0].rivals[1].difference.percent == pytest.approx(-20, abs=2)
     assert found.closed[-1].percent == pytest.approx(100 * 2 / 3, abs=3)
+
+
+def test_a_load_of_the_users_own_says_that_nobody_was_tuned_for_it():
+    row = gate(board({"policy": 4.0}, workloads=("shop.csv",))).rows[0]
+    assert "nothing was tuned for this workload" in row.reason
+    assert "nothing was tuned" not in gate(board({"policy": 4.0})).rows[0].reason

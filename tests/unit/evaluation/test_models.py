@@ -149,3 +149,11 @@ def test_another_recipe_is_no_training_seed(tmp_path):
     training(tmp_path / "a")
     with pytest.raises(EvaluationError, match="not another seed"):
         models.load_all([str(tmp_path / "a"), "rule"], tmp_path)
+
+
+def test_a_model_that_changes_while_it_is_played_is_refused(tmp_path):
+    first = models.load(str(training(tmp_path / "training")), tmp_path)
+    assert models.load_again(first.source, first.digest).digest == first.digest
+    training(tmp_path / "training", units=12)
+    with pytest.raises(EvaluationError, match="changed while it was played"):
+        models.load_again(first.source, first.digest)

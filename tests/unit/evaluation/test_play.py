@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.invariants import STATEMENTS, Audit, deviations
 from rlscaler_rl.evaluation.play import Task, play, play_one
 from rlscaler_rl.evaluation.settings import APART
@@ -59,9 +60,8 @@ def test_the_first_episode_of_the_first_run_is_recorded(played):
 
 
 def test_other_processes_find_the_same(played, small, nowhere):
-    again = play(
-        small.model_copy(update={"extras": False}), "evaluation", ("rule",), nowhere, lambda *_: None, workers=2
-    )
+    loaded = models.load_all(("rule",), nowhere)
+    again = play(small.model_copy(update={"extras": False}), "evaluation", loaded, lambda *_: None, workers=2)
     for entry in again.entries:
         np.testing.assert_array_equal(
             again.board.scores["spike", entry.name]["j"], played.board.scores["spike", entry.name]["j"]
@@ -70,7 +70,8 @@ def test_other_processes_find_the_same(played, small, nowhere):
 
 def test_the_levels_differ_and_the_request_level_is_the_default(small, nowhere):
     assert small.level == "request"
-    task = Task(small, ("rule",), nowhere, "evaluation", "spike", "hpa", False)
+    rule = models.load("rule", nowhere)
+    task = Task(small, ((rule.source, rule.digest),), "evaluation", "spike", "hpa", False)
     fluid = replace(task, settings=small.model_copy(update={"level": "fluid"}))
     assert not np.array_equal(play_one(task).scores["late_percent"], play_one(fluid).scores["late_percent"])
 

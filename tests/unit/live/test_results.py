@@ -18,8 +18,8 @@ from rlscaler_rl.simulation.episode import run
 def played(monkeypatch, tmp_path):
     """The simulator in place of the cluster: it answers with the figures that an environment has."""
 
-    def episodes(entry, scenarios, settings, place, progress):
-        progress(str(scenarios.pattern[0]), entry.label)
+    def episodes(entry, workload, scenarios, settings, place, watch):
+        watch.begins(workload, entry.label)
         controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
         finished = run(scenarios, controller, settings.seed, timeline=True)
         rows = []
@@ -35,13 +35,16 @@ def played(monkeypatch, tmp_path):
                 | counted
                 | {"queued": queued, "lost_ticks": 0.0, "dispatch_lag_p99_ms": 0.0, "goodput_per_cost": goodput}
             )
+        for figures in rows:
+            watch.ended(workload, entry.name, figures)
         record = {name: np.asarray(values)[0] for name, values in finished.timeline.items()}
         shown = {name: rows[0][name] for name in ("j", "cost", "late_percent")}
         return rows, record | shown | {"rps": scenarios.rps[0]}
 
     monkeypatch.setattr(live, "_episodes", episodes)
     settings = Settings(workloads=("spike",), runs=1, episodes=1, extras=False, duration_seconds=300, level="live")
-    return live.play(settings, "evaluation", load_all((), tmp_path), {}, lambda *_: None)
+    heard = live.Watch(lambda *_: None, lambda *_: None)
+    return live.play(settings, "evaluation", load_all((), tmp_path), {}, heard)
 
 
 def test_one_live_episode_each_decides_nothing_and_is_reported_all_the_same(played, tmp_path):

@@ -70,6 +70,10 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cut.csv.gz").write_bytes(broken)
     with pytest.raises(TraceError, match=r"cut\.csv\.gz.*copy the file again"):
         read_trace(tmp_path / "cut.csv.gz")
+    for rotten in (broken[:20] + bytes(20) + broken[40:], broken[:10] + b"\xff" * 30):
+        (tmp_path / "rot.csv.gz").write_bytes(rotten)
+        with pytest.raises(TraceError, match=r"rot\.csv\.gz.*copy the file again"):
+            read_trace(tmp_path / "rot.csv.gz")
     (tmp_path / "binary.csv").write_bytes(b"\x93\x00\xff")
     with pytest.raises(TraceError, match="UTF-8"):
         read_trace(tmp_path / "binary.csv")

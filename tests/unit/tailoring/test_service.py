@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
+from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
 from rlscaler_rl.decision.types import CPU, GPU
+from rlscaler_rl.simulation import episode
 from rlscaler_rl.simulation.scenario import from_rate
 from rlscaler_rl.tailoring.errors import TailoringError
 from rlscaler_rl.tailoring.service import GROUP, read_policy, service_of
@@ -52,6 +54,10 @@ def test_what_nobody_measured_is_named(tmp_path):
         (lambda spec: spec["targets"]["gpu"].update(minReplicas=11), r"targets\.gpu\.minReplicas"),
         (lambda spec: spec["targets"]["gpu"].update(maxReplicas=65), r"maxReplicas = 65"),
         (lambda spec: spec["slo"].update(latencyMilliseconds=200), r"latencyMilliseconds"),
+        (
+            lambda spec: (spec.update(guards={"budgetPerHour": 4}), spec["targets"]["gpu"].update(minReplicas=2)),
+            r"guards\.budgetPerHour = 4: minReplicas alone cost 5\.625 an hour",
+        ),
         (lambda spec: spec.update(intervalSeconds=17), r"intervalSeconds = 17.*set 15"),
         (lambda spec: spec.update(interval=30), r"spec\.interval.*did you mean intervalSeconds"),
     ],
@@ -122,3 +128,12 @@ def test_replicas_of_today_must_be_possible(tmp_path):
 def test_how_often_prometheus_looks_is_bounded(tmp_path):
     with pytest.raises(TailoringError, match="--scrape-seconds 60"):
         service_of(read_policy(policy(tmp_path)), 60)
+
+
+@pytest.mark.parametrize("budget", [8.0, np.inf])
+def test_nobody_who_is_tried_spends_more_than_the_budget(budget):
+    """HPA alone would run both pools at their most; live nothing behind the policy's budget could."""
+    service = make_service(budget_per_hour=np.array([budget]))
+    rows = from_rate(np.full((2, 600), 200.0), np.arange(2), 30.0, pattern="full", **service.columns())
+    found = episode.run(service.bind(rows), Hpa(HpaSettings(0.3)), level="fluid").result
+    assert ((found.cost * service.gpu_cost_per_hour <= 8.0) == np.isfinite(budget)).all()

@@ -17,6 +17,7 @@ from rlscaler_rl.tuning.errors import TuningError
 from rlscaler_rl.tuning.job import Job, jobs
 from rlscaler_rl.tuning.lineup import lineup
 from rlscaler_rl.tuning.score import tune_part
+from rlscaler_rl.tuning.search import grid
 from rlscaler_rl.tuning.table import tables
 
 QUIET = Console(quiet=True)
@@ -78,6 +79,15 @@ def test_what_makes_a_record_stale(file, job, change, reason):
     records = [record.model_copy(update=change) for record in kept.records]
     found = stale([job], Tuned(probes=kept.probes, records=records), kept.probes)
     assert found == {job: reason}
+
+
+def test_a_space_that_was_played_whole_needs_no_more_trials(file):
+    known = load(file).find(("max", "ramp", None))
+    points = len(grid(CONTENDERS["static"].space, 400))
+    changes = {"contender": "static", "space": cache.space_digest(CONTENDERS["static"]), "trials": points}
+    record = known.model_copy(update=changes)
+    job = Job("static", "ramp", budget=400, finalists=1, episodes=2)
+    assert not stale([job], Tuned(probes={"static": [1.0]}, records=[record]), {"static": [1.0]})
 
 
 def test_a_changed_meter_makes_everything_of_a_contender_stale(file):
