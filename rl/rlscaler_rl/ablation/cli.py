@@ -115,8 +115,20 @@ def information(seeds: list[int], steps: int, out: str | None) -> None:
 @click.option("--budget", type=click.IntRange(1), help="Trials of each search; as many as contenders have by default.")
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Searches side by side, locally.")
 @click.option("--ray", "address", help="Ray cluster, ray://host:10001; local processes by default.")
+@click.option(
+    "--recorded",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON of an earlier test: play its settings again, search none.",
+)
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
-def notice(workloads: tuple[str, ...], budget: int | None, workers: int, address: str | None, out: str | None) -> None:
+def notice(
+    workloads: tuple[str, ...],
+    budget: int | None,
+    workers: int,
+    address: str | None,
+    recorded: Path | None,
+    out: str | None,
+) -> None:
     """Play a rule that sees ever more of the future on WORKLOADS (all by default): how much notice does a load need?"""
     from rlscaler_rl.ablation.notice import SIGHTS, notice_test, report
     from rlscaler_rl.tuning.job import BUDGET
@@ -124,7 +136,13 @@ def notice(workloads: tuple[str, ...], budget: int | None, workers: int, address
 
     if unknown := [name for name in workloads if name not in WORKLOADS]:
         raise click.UsageError(f"{', '.join(unknown)}: no such workload; there are {', '.join(WORKLOADS)}")
-    figures = notice_test(workloads or WORKLOADS, SIGHTS, click.echo, address, workers, budget or BUDGET)
+    known = None
+    if recorded is not None:
+        if budget is not None:
+            raise click.UsageError("--budget: nothing is searched with --recorded; leave one out")
+        earlier = json.loads(recorded.read_text(encoding="utf-8"))
+        known, budget = earlier["settings"], earlier["budget"]
+    figures = notice_test(workloads or WORKLOADS, SIGHTS, click.echo, address, workers, budget or BUDGET, known)
     click.echo(report(figures))
     _write(figures, out)
 

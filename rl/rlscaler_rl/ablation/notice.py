@@ -9,7 +9,7 @@ measurements of the past.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,10 @@ def label(sight: int) -> str:
     return f"{sight} s"
 
 
+def _name(player: int | str) -> str:
+    return player if isinstance(player, str) else label(player)
+
+
 @dataclass(frozen=True, slots=True)
 class Rung:
     """One player on one workload: the rule with a sight, or a contender."""
@@ -109,10 +113,12 @@ class Rung:
     workload: str
     player: int | str
     budget: int = BUDGET
+    found: tuple[Found, ...] = ()
+    """Of an earlier search, fold by fold; empty: it is searched."""
 
     @property
     def name(self) -> str:
-        return self.player if isinstance(self.player, str) else label(self.player)
+        return _name(self.player)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +134,18 @@ def climb(rung: Rung) -> Outcome:
     """Search where there is something to search, and play."""
     played, found = [], []
     scene = stages(rung.workload, Settings())
-    for stage in scene:
-        make, chosen = _player(rung, stage.fold)
+    for index, stage in enumerate(scene):
+        make, chosen = _player(rung, stage.fold, index)
         played.append(run(stage.scenarios, make(stage.scenarios.rate.astype(np.float64)), level="request").result.j)
         found += [chosen] if chosen else []
     return Outcome(joined(played, scene[0].runs), found, blocks_played(scene))
 
 
-def _player(rung: Rung, fold: int | None) -> tuple[Callable[[Float], Controller], Found | None]:
+def _player(rung: Rung, fold: int | None, index: int) -> tuple[Callable[[Float], Controller], Found | None]:
     if isinstance(rung.player, str):
         return tuned(rung.player, rung.workload, fold), None
     rule = tunable(rung.player)
-    found = best(rule, rung.workload, fold, rung.budget)
+    found = rung.found[index] if rung.found else best(rule, rung.workload, fold, rung.budget)
     return lambda rate: rule.controller(found, rate), found
 
 
@@ -166,12 +172,21 @@ def notice_test(
     address: str | None = None,
     workers: int = 2,
     budget: int = BUDGET,
+    known: Mapping[str, Mapping[str, Sequence[Found]]] | None = None,
 ) -> dict[str, Any]:
-    """J on the test parts by workload and player, and the difference from the tuned HPA with its 95 % interval."""
+    """J on the test parts by workload and player, and the difference from the tuned HPA with its 95 % interval.
+
+    `known`: the settings of an earlier test by workload and sight, which are played again and not searched.
+    """
     from rlscaler_rl.training.distributed import map_runs
 
     players: list[int | str] = [*sights, *BESIDE]
-    rungs = [Rung(workload, player, budget) for workload in workloads for player in players]
+    recorded = {} if known is None else known
+    rungs = [
+        Rung(workload, player, budget, tuple(recorded.get(workload, {}).get(_name(player), ())))
+        for workload in workloads
+        for player in players
+    ]
     names = [rung.name for rung in rungs[: len(players)]]
     board = Board([_Named(name, BESIDE.get(name, name), "contender") for name in names])
     settings: dict[str, dict[str, list[Found]]] = {}

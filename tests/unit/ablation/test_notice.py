@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from rlscaler_rl.ablation import notice
 from rlscaler_rl.ablation.cli import ablate
 from rlscaler_rl.ablation.notice import SIGHTS, NoticeSettings, Noticing, Rung, climb, report, tunable
 from rlscaler_rl.baselines.hindsight import Hindsight
@@ -81,6 +82,14 @@ def test_a_rung_is_searched_and_played_on_every_fold():
     assert outcome.j.size == 80
     assert len(outcome.found) == 2
     assert outcome.blocks is not None
+
+
+def test_what_was_found_before_is_played_again_without_a_search(monkeypatch):
+    monkeypatch.setattr(notice, "best", None)
+    found = tunable(30).default
+    outcome = climb(Rung("spike", 30, found=(found,)))
+    assert outcome.found == [found]
+    assert climb(Rung("spike", 30, found=({**found, "target": 1.2},))).j.mean() != outcome.j.mean()
 
 
 def test_the_table_marks_what_differs_from_the_hpa():
