@@ -102,7 +102,8 @@ def losses_table(result: ResultFile) -> Table:
         "J of the policy minus J of the rival, in % of the rival's, with its 95 % interval: above 0 the policy is "
         "worse; loss and win have intervals off zero, the rest is undecided. cost and its physical floor in GPU "
         "replica equivalents. gate: better than HPA and rule tuned for the load, or at most "
-        f"{margin} above on a smooth load (s). closed: share of the distance from the tuned HPA to the hindsight rule."
+        f"{margin} above on a smooth load (s). closed: share of the distance from the tuned HPA to the hindsight rule. "
+        "(apart): nothing is tuned for these, what is tuned for all loads stands in."
     )
     return Table("WHERE IT LOSES AND BY HOW MUCH", note, header, rows)
 

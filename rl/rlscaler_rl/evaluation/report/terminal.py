@@ -64,7 +64,7 @@ def _matrix(result: ResultFile, style: str) -> RichTable:
         title="LOSSES FIRST: J per workload",
         padding=(0, 1, 0, 0),
         caption="red beats the policy, green is beaten by it, yellow is undecided\n"
-        "-1 tuned for this load, -a for all; hinds. knows the load\n"
+        "-1 tuned for this load (last rows: for all), -a for all; hinds. knows the load\n"
         "floor: what answering costs at least",
         **_STYLE | {"title_style": style},
     )
