@@ -191,7 +191,7 @@ class Batch:
         bounded = np.where(self.params.present, bounded, 0).astype(np.int32)
         if np.isfinite(self.params.budget_per_hour).any():
             running = self.cluster.pool["target"].astype(np.int32)
-            capacity = capacity_of(self.params)
+            capacity = self._settled.capacity
             bounded, _, self.state.budget_kept = within_budget(self.params, self.state, running, bounded, capacity)
         staying = np.minimum(self.cluster.pool["ready"], bounded)
         chosen = np.asarray(placement, dtype=np.int32)

@@ -224,11 +224,21 @@ def _check_interval(params: Params, where: str) -> None:
         )
 
 
+def _standing(params: Params) -> float:
+    """What minReplicas cost an hour."""
+    return float((params.min_replicas[0] * params.cost_per_hour[0]).sum())
+
+
+def standing_fits(params: Params) -> bool:
+    """Do the replicas that always stand fit into guards.budgetPerHour? minReplicas would win over it."""
+    return _standing(params) <= float(params.budget_per_hour[0]) * (1 + ROUNDING)
+
+
 def _check_budget(params: Params, where: str) -> None:
-    budget, least = float(params.budget_per_hour[0]), float((params.min_replicas[0] * params.cost_per_hour[0]).sum())
-    if least > budget * (1 + ROUNDING):
+    if not standing_fits(params):
         raise TailoringError(
-            f"{where}.guards.budgetPerHour = {budget:g}: minReplicas alone cost {least:g} an hour; raise it, or lower "
+            f"{where}.guards.budgetPerHour = {params.budget_per_hour[0]:g}: minReplicas alone cost "
+            f"{_standing(params):g} an hour; raise it, or lower "
             "targets.gpu.minReplicas or targets.cpu.minReplicas"
         )
 

@@ -19,7 +19,7 @@ from rlscaler_rl.decision.spec import SpecSettings, with_spec
 from rlscaler_rl.decision.types import CPU, GPU, POOLS
 from rlscaler_rl.tailoring.history import History
 from rlscaler_rl.tailoring.score import UTILIZATION
-from rlscaler_rl.tailoring.service import Service
+from rlscaler_rl.tailoring.service import Service, standing_fits
 from rlscaler_rl.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.tuning.spaces import SPEC, Found, Space
 from rlscaler_rl.workloads import Part
@@ -122,9 +122,8 @@ def with_point(service: Service, found: Found) -> Service:
 
 
 def affordable(service: Service, found: Found) -> bool:
-    """Do the replicas that always stand fit into guards.budgetPerHour? minReplicas would win over it."""
-    least = with_point(service, found).params
-    return bool((least.min_replicas[0] * least.cost_per_hour[0]).sum() <= least.budget_per_hour[0])
+    """`service.standing_fits` under that spec."""
+    return standing_fits(with_point(service, found).params)
 
 
 def changes(service: Service, found: Found) -> Found:
