@@ -10,15 +10,13 @@ import click
 
 from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS
 from rlscaler_rl.training.cli import train as general
+from rlscaler_rl.workloads.cli import refuse_of_prometheus
 
 PUBLISH, DO_NOT_PUBLISH = 0, 3
 """Exit codes; 2 is bad input."""
 
 SHARED = ("steps", "seed", "out", "quiet")
 """Options of the general training that also mean something with `--for`."""
-
-OF_PROMETHEUS = ("query", "begin", "end", "step", "fill", "bearer_token_file")
-"""Options that say what to ask Prometheus for."""
 
 OWN: tuple[click.Option, ...] = (
     click.Option(
@@ -151,9 +149,7 @@ def _history(own: dict[str, Any]) -> tuple[Any, str]:
     if (path is None) == (url is None):
         raise click.UsageError("--for: give the past load with --history FILE.csv or --prometheus URL --query PROMQL")
     if path is not None:
-        source = click.get_current_context().get_parameter_source
-        if misplaced := [_flag(name) for name in OF_PROMETHEUS if source(name) is not _DEFAULT]:
-            raise click.UsageError(f"{', '.join(misplaced)}: only with --prometheus; leave it out, or cut {path}")
+        refuse_of_prometheus()
         return read_history(path), str(path)
     if query is None:
         raise click.UsageError("--prometheus: name the series with --query, such as 'sum(rate(requests_total[1m]))'")

@@ -60,8 +60,8 @@ def import_(paths: tuple[Path, ...], url: str | None, force: bool, **options: An
 
     if len(paths) > (2 if url is None else 1):
         raise click.UsageError("name FILE.csv and perhaps OUT.csv; with --prometheus only OUT.csv")
-    if url is None and (given := [flag for name, flag in _OF_PROMETHEUS.items() if _was_given(name)]):
-        raise click.UsageError(f"{', '.join(given)}: only with --prometheus")
+    if url is None:
+        refuse_of_prometheus()
     out = paths[-1] if url is not None or len(paths) == 2 else None
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"{out}: exists; name another file or add --force")
@@ -83,8 +83,11 @@ _OF_PROMETHEUS = {
 }
 
 
-def _was_given(name: str) -> bool:
-    return click.get_current_context().get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+def refuse_of_prometheus() -> None:
+    """Raise UsageError for options that say what to ask Prometheus for, where nobody asks it."""
+    source, default = click.get_current_context().get_parameter_source, click.core.ParameterSource.DEFAULT
+    if given := [flag for name, flag in _OF_PROMETHEUS.items() if source(name) is not default]:
+        raise click.UsageError(f"{', '.join(given)}: only with --prometheus")
 
 
 @trace.command()
