@@ -29,9 +29,10 @@ POLICY = {
 
 
 @pytest.fixture
-def kubectl(cluster, kube: KubeClient) -> Iterator[Kubectl]:
+def kubectl(cluster, live, kube: KubeClient) -> Iterator[Kubectl]:
     make_namespaces(kube)
     yield Kubectl(cluster.kubeconfig)
+    live.run("uninstall", RELEASE, *WAIT, "--ignore-not-found")
     delete(kube, DEFINITION)
 
 

@@ -56,5 +56,5 @@ def test_nothing_hangs(order, account, start, live, kube, cluster):
     }
     for step in order:
         steps[step]()
-    assert Kubectl(cluster.kubeconfig).labelled(SELECTOR) == []
+    until(lambda: Kubectl(cluster.kubeconfig).labelled(SELECTOR) == [])
     delete(kube, WORKLOADS)

@@ -21,7 +21,7 @@ from rlscaler_operator.environment import episode as episodes
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
 from rlscaler_rl.decision import bundled
 from rlscaler_rl.decision.rule import rule_of
-from tests.harness.waiting import until
+from tests.harness.waiting import stalls, undisturbed, until
 
 NAME = f"pytest-{os.getpid()}-environment"
 SHORT = {"episode_duration": 20, "action_interval": 10, "patterns": ["spike"]}
@@ -77,18 +77,23 @@ def test_stable_baselines_accepts_it(make):
 def test_an_episode_scales_measures_and_puts_everything_back(make, kube):
     before = replicas(kube), weights(kube)
     env = make()
-    observation, begun = env.reset(seed=1)
-    assert observation.shape == (40,)
-    assert begun["unknown"] == []
-    assert begun["spec_replicas"] == begun["ready_replicas"] == [1, 1]
 
-    _, first, _, truncated, info = env.step(MORE)
-    assert not truncated
-    assert replicas(kube) == (3, 3)
-    assert sum(weights(kube)) == 1000
-    _, second, _, truncated, info = env.step(MORE)
-    assert truncated
-    assert first < 0 > second
+    def play() -> tuple[dict[str, Any], dict[str, Any]]:
+        observation, begun = env.reset(seed=1)
+        assert observation.shape == (40,)
+        assert begun["unknown"] == []
+        assert begun["spec_replicas"] == begun["ready_replicas"] == [1, 1]
+        _, first, _, truncated, info = env.step(MORE)
+        assert not truncated
+        assert replicas(kube) == (3, 3)
+        assert sum(weights(kube)) == 1000
+        _, second, _, truncated, info = env.step(MORE)
+        assert truncated
+        assert first < 0 > second
+        return begun, info
+
+    # A pause of the machine is lateness for the client, who counts from the schedule, and none for the service.
+    begun, info = undisturbed(play)
 
     client = json.loads((Path(begun["folder"]) / "load.json").read_text())
     assert info["requests"] == pytest.approx(client["requests"], rel=0.02)
@@ -112,16 +117,20 @@ def test_other_controllers_play_an_episode(make, name):
     env = make(contract=manifest.contract, rule=rule_of(manifest), episode_duration=30)
     env.reset(options={"pattern": "spike", "seed": 2})
     rng, truncated, info = np.random.default_rng(0), False, {}
-    while not truncated:
-        _, _, _, truncated, info = env.hand_over(controller, rng)
+    with stalls() as lost:
+        while not truncated:
+            _, _, _, truncated, info = env.hand_over(controller, rng)
     assert info["scale_ups"] > 0
     assert info["requests"] > 500
-    assert np.array([tick["second"] for tick in env.timeline]) == pytest.approx(np.arange(0, 31, 5), abs=4)
+    seconds = np.array([tick["second"] for tick in env.timeline])
+    assert len(seconds) == 7 or lost.seconds > 1.0  # a tick that comes too late for its time is left out
+    assert (seconds > 5 * np.arange(len(seconds)) - 0.1).all()
+    assert np.median(np.diff(seconds)) == pytest.approx(5, abs=0.5)
 
 
 def has_series(config: dict[str, Any]) -> bool:
     query = {"query": "inference_requests_received_total"}
-    answer = requests.get(f"{config['prometheus_url']}/api/v1/query", params=query, timeout=5).json()
+    answer = requests.get(f"{config['prometheus_url']}/api/v1/query", params=query, timeout=30).json()
     return bool(answer["data"]["result"])
 
 
@@ -144,6 +153,7 @@ def test_unknown_stays_unknown_and_an_episode_without_meters_ends_with_the_reaso
         until(lambda: np.isnan(arrival_rate_after_a_step()), 120)
     finally:
         target.write_text(content)
+    until(lambda: has_series(config), 60)
 
 
 def test_nobody_scales_a_service_together_with_an_environment(make, kube):

@@ -137,8 +137,10 @@ async def running(cluster: ClusterInfo, gpu: int, cpu: int) -> AsyncIterator[Run
 
 
 async def test_a_fleet_follows_pods_and_weights(cluster: ClusterInfo) -> None:
-    async with running(cluster, gpu=2, cpu=1) as fleet:
+    async with running(cluster, gpu=0, cpu=0) as fleet:
         assert (await fleet.ask())[0] == 503
+        await fleet.scale("gpu", 2)
+        await fleet.scale("cpu", 1)
         await until(lambda: fleet.router.ready("gpu") == 2 and fleet.router.ready("cpu") == 1, "3 ready pods")
         await until(lambda: fleet.router.weights == {"gpu": 1, "cpu": 1}, "weights of the route")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import tenacity
@@ -43,3 +45,45 @@ def looks(seconds: float, every: float = 0.5) -> Iterator[float]:
     while (elapsed := time.monotonic() - begun) < seconds:
         yield elapsed
         ticker.wait(every)
+
+
+PULSE_SECONDS = 0.1
+
+
+@dataclass
+class Lost:
+    """What the machine took from this process: `seconds` in which it did not run although it wanted to."""
+
+    seconds: float = 0.0
+
+
+@contextmanager
+def stalls() -> Iterator[Lost]:
+    """Sums up for how long a thread that wants to run ten times a second could not."""
+    lost, over = Lost(), threading.Event()
+
+    def watch() -> None:
+        last = time.monotonic()
+        while not over.wait(PULSE_SECONDS):
+            now = time.monotonic()
+            lost.seconds += max(0.0, now - last - 2 * PULSE_SECONDS)
+            last = now
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield lost
+    finally:
+        over.set()
+        thread.join()
+
+
+def undisturbed(play: Callable[[], Any], times: int = 3) -> Any:
+    """What `play` returns when the machine was never taken from it for more than a second in all; of the last time
+    otherwise."""
+    for _ in range(times):
+        with stalls() as lost:
+            result = play()
+        if lost.seconds <= 1.0:
+            break
+    return result

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import time
 from typing import Any
 
 import aiohttp
@@ -77,7 +76,7 @@ async def test_a_bad_request_is_told_what_is_wrong(start_service: Start) -> None
 
 
 async def test_a_cold_start_is_unready_and_refuses_but_counts(start_service: Start) -> None:
-    served = start_service("pod", "--flavour", "cpu", "--cold-start", "1.5", "1.5", "--mean-ms", "5")
+    served = start_service("pod", "--flavour", "cpu", "--cold-start", "600", "600", "--mean-ms", "5")
     async with aiohttp.ClientSession(served.url) as session:
         async with session.get("/v2/health/ready") as response:
             assert response.status == 503
@@ -86,38 +85,45 @@ async def test_a_cold_start_is_unready_and_refuses_but_counts(start_service: Sta
         found = await series(session, served.metrics_url)
         assert found["inference_requests_received_total", "cpu"] == 1
         assert found["inference_requests_total", "cpu", "503"] == 1
-        async with asyncio.timeout(10):
-            while True:
-                async with session.get("/v2/health/ready") as response:
-                    if response.status == 200:
-                        break
-                await asyncio.sleep(0.05)
+
+
+async def test_a_cold_start_ends(start_service: Start) -> None:
+    served = start_service("pod", "--flavour", "cpu", "--cold-start", "0.5", "0.5", "--mean-ms", "5")
+    async with aiohttp.ClientSession(served.url) as session, asyncio.timeout(10):
+        while True:
+            async with session.get("/v2/health/ready") as response:
+                if response.status == 200:
+                    break
+            await asyncio.sleep(0.05)
 
 
 async def test_a_full_queue_rejects_and_every_request_is_accounted_for(start_service: Start) -> None:
-    served = start_service("pod", "--flavour", "cpu", "--mean-ms", "100", "--queue", "4", "--variation", "0.01")
+    served = start_service("pod", "--flavour", "cpu", "--mean-ms", "60000", "--queue", "4", "--variation", "0.01")
 
     async def ask(session: aiohttp.ClientSession) -> int:
         async with session.post("/v2/models/chat/infer", json=REQUEST) as response:
             return response.status
 
     async with aiohttp.ClientSession(served.url) as session:
-        statuses = await asyncio.gather(*(ask(session) for _ in range(12)))
-        assert sorted(statuses) == [200] * 5 + [503] * 7
+        asked = [asyncio.create_task(ask(session)) for _ in range(12)]
+        await wait_for(session, served.metrics_url, ("inference_requests_total", "cpu", "503"), 7)
+        await wait_for(session, served.metrics_url, ("inference_requests_in_flight", "cpu"), 5)
+        refused = asyncio.as_completed(asked)
+        assert [await next(refused) for _ in range(7)] == [503] * 7
+        for request in asked:
+            request.cancel()
+        await wait_for(session, served.metrics_url, ("inference_requests_total", "cpu", "499"), 5)
         found = await series(session, served.metrics_url)
     assert found["inference_requests_received_total", "cpu"] == 12
-    assert found["inference_requests_total", "cpu", "200"] == 5
-    assert found["inference_requests_total", "cpu", "503"] == 7
     assert found["inference_requests_in_flight", "cpu"] == 0
 
 
 async def test_a_client_that_goes_away_is_counted(start_service: Start) -> None:
-    served = start_service("pod", "--flavour", "cpu", "--mean-ms", "2000", "--variation", "0.01")
-    timeout = aiohttp.ClientTimeout(0.3)
+    served = start_service("pod", "--flavour", "cpu", "--mean-ms", "60000", "--variation", "0.01")
     async with aiohttp.ClientSession() as session:
-        with pytest.raises(TimeoutError):
-            async with session.post(f"{served.url}/v2/models/chat/infer", json=REQUEST, timeout=timeout):
-                pass
+        asked = asyncio.create_task(session.post(f"{served.url}/v2/models/chat/infer", json=REQUEST))
+        await wait_for(session, served.metrics_url, ("inference_requests_in_flight", "cpu"), 1)
+        asked.cancel()
         await wait_for(session, served.metrics_url, ("inference_requests_total", "cpu", "499"), 1)
         await wait_for(session, served.metrics_url, ("inference_requests_in_flight", "cpu"), 0)
 
@@ -127,12 +133,10 @@ async def test_a_signal_ends_it_after_the_requests_in_flight(start_service: Star
     served = start_service("pod", "--flavour", "cpu", "--mean-ms", "600", "--variation", "0.01")
     async with aiohttp.ClientSession() as session:
         asked = asyncio.create_task(session.post(f"{served.url}/v2/models/chat/infer", json=REQUEST))
-        await wait_for(session, served.metrics_url, ("inference_requests_in_flight", "cpu"), 1)
-        begun = time.monotonic()
+        await wait_for(session, served.metrics_url, ("inference_requests_received_total", "cpu"), 1)
         code = await asyncio.to_thread(served.stop, number)
         assert (await asked).status == 200
     assert code == 0
-    assert time.monotonic() - begun < 5
 
 
 def test_a_taken_port_is_an_error_with_a_remedy(start_service: Start) -> None:

@@ -83,7 +83,7 @@ def seen(
         at += world.sense
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds(lags=False, quick=True), st.floats(0.0, 1.0))
 def test_an_exporter_that_dies_lowers_nothing(world, part):
     dies = part * (world.begun + world.scrape + world.sense)
@@ -92,7 +92,7 @@ def test_an_exporter_that_dies_lowers_nothing(world, part):
     assert lowering == pytest.approx([RATE] * len(lowering))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds(lags=False, quick=True), st.floats(0.0, 1.0), st.floats(1.0, 2.0))
 def test_one_that_comes_back_lowers_nothing_while_its_window_fills(world, part, windows_long):
     dies = part * (world.begun + world.scrape + world.sense)
@@ -103,7 +103,7 @@ def test_one_that_comes_back_lowers_nothing_while_its_window_fills(world, part, 
     assert any(at > back for at, _ in lowering)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds(), st.floats(0.0, 1.0))
 def test_one_that_is_late_or_seldom_asked_for_lacks_its_lag_and_one_scrape_at_most(world, part):
     dies = world.begun + part * 2 * (world.scrape + world.sense)
@@ -113,7 +113,7 @@ def test_one_that_is_late_or_seldom_asked_for_lacks_its_lag_and_one_scrape_at_mo
             assert one.value >= RATE * least - 1e-6
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds())
 def test_a_load_that_falls_is_believed(world):
     passed = world.begun + world.window.seconds + world.lag
@@ -122,7 +122,7 @@ def test_a_load_that_falls_is_believed(world):
     assert not known or any(one.may_lower and one.value <= LESS * 1.001 for one in known)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds())
 def test_a_load_that_rises_counts_with_the_first_sample_that_shows_it(world):
     newest = -math.inf

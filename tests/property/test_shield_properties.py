@@ -150,7 +150,7 @@ def assert_equal(left: Rows, right: Rows) -> None:
         np.testing.assert_array_equal(getattr(left, field.name), getattr(right, field.name), err_msg=field.name)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
 def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -167,7 +167,7 @@ def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
         spec = decision.desired
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
 def test_a_row_does_not_depend_on_the_rows_beside_it(seed: int, residual: bool) -> None:
     n = 12

@@ -21,7 +21,7 @@ from rlscaler_rl.simulation.routers import ROUTERS
 from rlscaler_rl.simulation.scenario import nominal
 
 ROWS = 8
-SETTINGS = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Erratic:

@@ -85,5 +85,5 @@ def test_alerts_that_should_be_pending_are_true(source, world, wait):
     for name, policy in (("RLScalerPlacementFailing", "chat"), ("RLScalerMetricsUnknown", "blind")):
         found = wait(lambda name=name: source.instant(exprs[name]), LIVE_SECONDS)
         assert policy in {one.labels["policy"] for one in found if one.labels["namespace"] == world.namespace}
-    assert source.instant(exprs["RLScalerDown"]) == []
+    wait(lambda: source.instant(exprs["RLScalerDown"]) == [], LIVE_SECONDS)
     assert source.instant(exprs["RLScalerLoopStuck"]) == []

@@ -6,13 +6,17 @@ from rlscaler_devcluster.exceptions import ApiError
 from rlscaler_operator.shards import shard_of
 
 NAMES = [f"part-{i}" for i in range(6)]
+MOST = 40
+"""Replicas a pool: so many that the first load reaches them nowhere, and the second one can be seen."""
+SPLIT = ("--shards", "2", "--lease-seconds", "15")
+"""A pause of the machine that is longer than a Lease would hand a shard over while both operators live."""
 
 
 def test_every_policy_has_one_operator_and_the_others_take_over_what_the_dead_one_had(start, world, wait, kube):
     loads = {name: world.service(name, rate=5) for name in NAMES}
     for name in NAMES:
         world.deployments(name)
-        world.policy(name)
+        world.policy(name, targets=world.targets(name, MOST))
     of = {name: shard_of((world.namespace, name), 2) for name in NAMES}
     assert set(of.values()) == {0, 1}
 
@@ -29,7 +33,7 @@ def test_every_policy_has_one_operator_and_the_others_take_over_what_the_dead_on
     def scaled(replicas):
         return all(sum(world.replicas(name)) > replicas for name in NAMES)
 
-    operators = [start("--shards", "2"), start("--shards", "2")]
+    operators = [start(*SPLIT), start(*SPLIT)]
     wait(spread, 60)
     wait(lambda: all(world.condition(name, "Ready")[0] == "True" for name in NAMES), 60)
     for load in loads.values():
@@ -48,7 +52,7 @@ def test_every_policy_has_one_operator_and_the_others_take_over_what_the_dead_on
     assert len(set(holders())) == 1
     wait(lambda: set(NAMES) == {name for name in NAMES if survivor.decisions(name)})
 
-    third = start("--shards", "2")
+    third = start(*SPLIT)
     wait(spread, 60)
     wait(lambda: {of[name] for name in NAMES if third.decisions(name)}, 60)
     assert survivor.stop() == 0

@@ -63,7 +63,7 @@ def scales_something(spec):
     return len({pool["deployment"] for pool in pools}) == len(pools) > len(zeros)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(specs.filter(scales_something))
 def test_spec_survives_the_way_to_the_api_server_and_back(spec):
     policy = parse({"metadata": {"name": "chat"}, "spec": spec})

@@ -17,7 +17,7 @@ from rlscaler_rl.simulation.scenario import from_rate
     arrays(np.float32, (3, 40), elements=st.integers(0, 100).map(np.float32)),
     st.lists(st.integers(1, 60), min_size=3, max_size=3),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_highest_rate_ahead_is_what_looking_at_every_second_finds(rate, lead):
     found = highest_ahead(rate, np.array(lead))
     expected = [[row[t : t + ahead].max() for t in range(len(row))] for row, ahead in zip(rate, lead, strict=True)]

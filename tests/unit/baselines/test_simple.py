@@ -36,7 +36,7 @@ RNG = np.random.default_rng(0)
     high=st.tuples(st.integers(2, 10), st.integers(2, 10)),
     prices=st.tuples(st.floats(0.5, 5), st.floats(0.05, 2)),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_cheapest_mix_is_the_one_that_trying_everything_finds(need, low, high, prices):
     params = make_params(1, requests_per_second=RPS, min_replicas=low, max_replicas=high, cost_per_hour=prices)
     gpu, cpu = cheapest_mix(params, np.array([need]))[0]

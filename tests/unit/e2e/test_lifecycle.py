@@ -15,6 +15,7 @@ from rlscaler_e2e import host
 from rlscaler_e2e.cli import e2e
 from rlscaler_e2e.lifecycle import longest_pause, lowest
 from rlscaler_e2e.settings import Play, Settings
+from tests.harness.waiting import until
 from tests.unit.demo.records_fixture import START, make_steps
 
 
@@ -40,6 +41,8 @@ def test_what_is_left_is_what_was_not_there_before() -> None:
     folder.mkdir(parents=True)
     try:
         with subprocess.Popen([sys.executable, "-c", "input()", str(folder)], stdin=subprocess.PIPE) as process:
+            # Popen returns when the child begins to exec, a moment before its arguments can be read.
+            until(lambda: len(host.left(folder.name, frozenset(), before)) == 2)
             found = host.left(folder.name, frozenset(), before)
         assert [line.split()[:2] for line in found] == [["process", str(process.pid)], ["folder", str(folder)]]
     finally:

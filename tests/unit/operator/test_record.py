@@ -49,7 +49,7 @@ def anything(generator, values):
     return drawn
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_params_and_samples_come_back_bit_by_bit(seed):
     generator = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def test_params_and_samples_come_back_bit_by_bit(seed):
         assert_equal(table.take(slice(1, 2)), decode(through_json(encode(table, 1))))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32 - 1), stack=st.integers(1, 8), rates=st.integers(0, 128), events=st.integers(0, 32))
 def test_a_state_comes_back_bit_by_bit(seed, stack, rates, events):
     generator = np.random.default_rng(seed)

@@ -97,7 +97,7 @@ def test_what_is_played_leaves_scale_up_as_the_user_has_it():
     assert (changed.params.target_utilization == service.params.target_utilization).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     gpu=st.integers(1, 10),
     cpu=st.integers(1, 10),

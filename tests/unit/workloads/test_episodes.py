@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_rl.workloads import (
@@ -133,7 +133,6 @@ def test_an_unknown_workload_is_refused():
         episodes("ramps", Part.TEST)
 
 
-@settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 500), min_size=1, max_size=4), duration=st.integers(1, 200))
 def test_blocks_never_overlap_and_know_what_came_before(lengths, duration):
     ends = np.cumsum(lengths)

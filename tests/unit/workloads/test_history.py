@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_rl.workloads import WorkloadError
@@ -124,7 +124,6 @@ def test_times_and_durations():
             parse_time(text, now)
 
 
-@settings(deadline=None)
 @given(begin=st.integers(0, 10**9), seconds=st.integers(0, 10**4), step=st.integers(1, 3600))
 def test_a_range_is_the_multiples_of_its_step_in_between(begin, seconds, step):
     first, last = (datetime.fromtimestamp(moment, UTC) for moment in (begin, begin + seconds))
