@@ -12,6 +12,7 @@ that many workers share one run (`rlscaler_loadgen.distributed`).
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -189,10 +190,12 @@ class ClosedLoop(Client):
     """A user who sends one request a second on average and waits for each answer."""
 
     abstract = settings.arrivals != "closed"
+    numbers = itertools.count()
+    """Of the users of this process, in the order in which they come."""
 
     def on_start(self) -> None:
         begin()
-        self._draw = random.Random(f"{settings.seed}-{self.environment.runner.user_count}-{run.part}")
+        self._draw = random.Random(f"{settings.seed}-{run.part}-{next(self.numbers)}")
         self._next = run.now() + self._draw.uniform(0, 1)
 
     def wait_time(self) -> float:
