@@ -99,7 +99,10 @@ def count_latencies(facts: Facts, cluster: Cluster, tables: Tables, rows: Int) -
             cluster.histogram[n, b] += within(facts, cluster, tables, n, block, b)
 
 
-_inner = njit(fastmath=True, error_model="numpy", inline="never")
+_counting = njit(fastmath=True, error_model="numpy", inline="never")
+_inner = njit(fastmath=True, error_model="numpy", inline="never", _nrt=False)
+"""Borrows its arguments (`compiled.INNER`), but is not forced into its callers: fast arithmetic that is put elsewhere
+has other last bits, and so has every network that is trained on it. `_counting`: what LLVM itself would put there."""
 
 
 @_inner
@@ -180,7 +183,7 @@ def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arri
     return wait
 
 
-@_inner
+@_counting
 def _tail(
     row: Any,
     pool: Any,
