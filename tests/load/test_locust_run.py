@@ -85,7 +85,8 @@ def test_closed_loop_users_follow_the_pattern(start_service: Start, tmp_path: Pa
     assert result["failures"] == 0
     # 30 users for 40 % of 6 s, 2 for the rest, one request a second each: 79 on average.
     assert 35 < result["requests"] < 140
-    assert max(int(row["sent"]) for row in seconds[2:5]) > 10
+    # In second 3 all 30 are there; they would send in lockstep if they drew alike.
+    assert 10 < int(seconds[3]["sent"]) < 60
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
