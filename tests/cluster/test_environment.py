@@ -77,6 +77,7 @@ def test_stable_baselines_accepts_it(make):
 def test_an_episode_scales_measures_and_puts_everything_back(make, kube):
     before = replicas(kube), weights(kube)
     env = make()
+    until(lambda: not env.reset(seed=1)[1]["unknown"], 90)  # a service that has just come has no rates yet
 
     def play() -> tuple[dict[str, Any], dict[str, Any]]:
         observation, begun = env.reset(seed=1)
