@@ -4,7 +4,8 @@
 
 Environment steps (action intervals) a second from begin to end: scenario drawing, rollouts, updates. For 64x64
 networks and for the size that ships; beside them, in the same run, the same PPO on a per-environment DummyVecEnv of
-the gymnasium environment. Every figure is measured in a process of its own, pinned to its cores.
+the gymnasium environment, and two runs side by side, as `rlscaler train --seeds 1,2` has them. Every figure is measured
+in a process of its own, pinned to its cores.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
@@ -93,6 +95,14 @@ def apart(kind: str, size: str, envs: int, rollouts: int, cores: list[int]) -> d
     return json.loads(subprocess.run(pinned, check=True, capture_output=True, text=True).stdout)  # type: ignore[no-any-return]
 
 
+def side_by_side(size: str, envs: int, rollouts: int, cores: list[int]) -> dict[str, float]:
+    """The sum of runs that have a core each."""
+    with ThreadPoolExecutor(len(cores)) as threads:
+        found = list(threads.map(lambda core: apart("native", size, envs, rollouts, [core]), cores))
+    together = {name: sum(one[name] for one in found) for name in ("steps_per_second", "peak_mib")}
+    return together | {"steps_per_cpu_second": sum(one["steps_per_cpu_second"] for one in found) / len(found)}
+
+
 @click.command()
 @click.option("--rollouts", default=8, show_default=True, help="Rounds of rollout and update a figure.")
 @click.option("--envs", default=1024, show_default=True, help="Environments side by side.")
@@ -106,15 +116,17 @@ def main(rollouts: int, envs: int, out: str | None, only: tuple[str, str] | None
     cores = sorted(os.sched_getaffinity(0))
     figures: dict[str, Any] = {"envs": envs, "load_average": os.getloadavg()[0]}
     for size in SIZES:
-        for kind in KINDS:
-            for count in (1, 2) if len(cores) > 1 else (1,):
-                found = apart(kind, size, envs, rollouts, cores[:count])
-                figures[f"{kind} {size} on {count}"] = {name: round(value) for name, value in found.items()}
-                rate, cpu, peak = (found[name] for name in ("steps_per_second", "steps_per_cpu_second", "peak_mib"))
-                click.echo(
-                    f"{kind:>7} {size:>8} on {count} core(s): {rate:8,.0f} env-steps/s, {cpu:8,.0f} a CPU second, "
-                    f"{peak:5,.0f} MiB at most"
-                )
+        measured = {
+            f"{kind} {size} on {count}": apart(kind, size, envs, rollouts, cores[:count])
+            for kind in KINDS
+            for count in (1, 2)[: len(cores)]
+        }
+        if len(cores) > 1:
+            measured[f"native {size}, a run on each of 2"] = side_by_side(size, envs, rollouts, cores[:2])
+        for name, found in measured.items():
+            figures[name] = {figure: round(value) for figure, value in found.items()}
+            rate, cpu, peak = (found[figure] for figure in ("steps_per_second", "steps_per_cpu_second", "peak_mib"))
+            click.echo(f"{name:>32}: {rate:8,.0f} env-steps/s, {cpu:8,.0f} a CPU second, {peak:5,.0f} MiB at most")
     figures |= {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
