@@ -52,24 +52,24 @@ def map_runs(
 
     `function` belongs to an installed module (its workers import it) and what it takes and returns can be sent.
     `address` is None or "local" for `workers` processes on this machine, which are gone when the iterator ends,
-    "auto" inside a cluster, or "ray://host:10001". Raises what the first failing run raised, and ends the others
-    with it; DistributionError where Ray is missing or not reached.
+    "auto" inside a cluster, or "ray://host:10001". Raises what the first failing run raised; DistributionError where
+    Ray is missing or not reached. Runs that are not over then, or when the iterator is closed, end with the session.
     """
     with session(address, workers=workers) as ray:
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(function)
         pending = [task.remote(config) for config in configs]
-        try:
-            while pending:
-                yield ray.get(pending[0])
-                pending.pop(0)
-        finally:
-            for reference in pending:
-                ray.cancel(reference, force=True)
+        # Nothing is cancelled: Ray ends this process where a task is cancelled as it completes (ray-project/ray#54785).
+        while pending:
+            yield ray.get(pending[0])
+            pending.pop(0)
 
 
 @contextmanager
 def session(address: str | None = None, *, workers: int = WORKERS) -> Iterator[Any]:
-    """A connection to Ray (the module), for several calls of `map_runs` to share; inside another one, that one."""
+    """A connection to Ray (the module), for several calls of `map_runs` to share; inside another one, that one.
+
+    When it ends so does everything that it has running, as a job of Ray does when its driver goes.
+    """
     local = address in (None, LOCAL)
     ray = _ray(_ENVIRONMENT | (_LOCAL_ENVIRONMENT if local else {}))
     if ray.is_initialized():

@@ -31,10 +31,10 @@ if find_spec("ray") is None:
 
 WAIT_SECONDS = 600.0
 
-INTERRUPTED = """
+RUNS = """
 import timeit
 from rlscaler_rl.training.distributed import map_runs
-list(map_runs(timeit.timeit, ["import threading; threading.Event().wait()"] * 2))
+list(map_runs(timeit.timeit, [{statement!r}, "import threading; threading.Event().wait()"]))
 """
 
 
@@ -168,7 +168,7 @@ def test_a_seed_that_diverges_is_reported_and_the_others_count(tmp_path, small):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_an_interrupted_command(number):
-    program = [sys.executable, "-c", INTERRUPTED]
+    program = [sys.executable, "-c", RUNS.format(statement="import threading; threading.Event().wait()")]
     process = subprocess.Popen(program, stderr=subprocess.DEVNULL, start_new_session=True)
     watched, deadline = psutil.Process(process.pid), time.monotonic() + WAIT_SECONDS
     while not any("ray::timeit" in " ".join(_words(child)) for child in watched.children(recursive=True)):
@@ -180,6 +180,15 @@ def test_nothing_outlives_an_interrupted_command(number):
     os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
     process.wait(timeout=WAIT_SECONDS)
     assert not psutil.wait_procs(children, timeout=WAIT_SECONDS)[1]
+
+
+def test_with_the_first_failure_the_others_end():
+    begun = time.time()
+    program = [sys.executable, "-c", RUNS.format(statement="1 / 0")]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=WAIT_SECONDS)
+    assert "ZeroDivisionError" in ended.stderr
+    found = [one for one in psutil.process_iter() if "ray::timeit" in " ".join(_words(one))]
+    assert [one for one in found if one.create_time() >= begun] == []
 
 
 def _words(process: psutil.Process) -> list[str]:
