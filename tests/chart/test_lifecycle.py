@@ -32,8 +32,10 @@ POLICY = {
 def kubectl(cluster, live, kube: KubeClient) -> Iterator[Kubectl]:
     make_namespaces(kube)
     yield Kubectl(cluster.kubeconfig)
-    live.run("uninstall", RELEASE, *WAIT, "--ignore-not-found")
-    delete(kube, DEFINITION)
+    try:
+        live.run("uninstall", RELEASE, *WAIT, "--ignore-not-found")
+    finally:
+        delete(kube, DEFINITION)
 
 
 def put_policy(kube: KubeClient) -> dict:

@@ -124,7 +124,8 @@ def test_other_controllers_play_an_episode(make, name):
     assert info["scale_ups"] > 0
     assert info["requests"] > 500
     seconds = np.array([tick["second"] for tick in env.timeline])
-    assert len(seconds) == 7 or lost.seconds > 1.0  # a tick that comes too late for its time is left out
+    # A tick that comes too late for its time is left out.
+    assert len(seconds) == 7 or (lost.seconds > 1.0 and len(seconds) >= 5)
     assert (seconds > 5 * np.arange(len(seconds)) - 0.1).all()
     assert np.median(np.diff(seconds)) == pytest.approx(5, abs=0.5)
 

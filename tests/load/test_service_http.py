@@ -35,6 +35,11 @@ async def wait_for(session: aiohttp.ClientSession, url: str, key: tuple[str, ...
             await asyncio.sleep(0.05)
 
 
+async def ask(session: aiohttp.ClientSession) -> int:
+    async with session.post("/v2/models/chat/infer", json=REQUEST) as response:
+        return response.status
+
+
 async def test_it_speaks_the_open_inference_protocol(start_service: Start) -> None:
     served = start_service("pod", "--flavour", "gpu", "--mean-ms", "5", "--model", "chat")
     async with aiohttp.ClientSession(served.url) as session:
@@ -100,10 +105,6 @@ async def test_a_cold_start_ends(start_service: Start) -> None:
 async def test_a_full_queue_rejects_and_every_request_is_accounted_for(start_service: Start) -> None:
     served = start_service("pod", "--flavour", "cpu", "--mean-ms", "60000", "--queue", "4", "--variation", "0.01")
 
-    async def ask(session: aiohttp.ClientSession) -> int:
-        async with session.post("/v2/models/chat/infer", json=REQUEST) as response:
-            return response.status
-
     async with aiohttp.ClientSession(served.url) as session:
         asked = [asyncio.create_task(ask(session)) for _ in range(12)]
         await wait_for(session, served.metrics_url, ("inference_requests_total", "cpu", "503"), 7)
@@ -115,6 +116,16 @@ async def test_a_full_queue_rejects_and_every_request_is_accounted_for(start_ser
         await wait_for(session, served.metrics_url, ("inference_requests_total", "cpu", "499"), 5)
         found = await series(session, served.metrics_url)
     assert found["inference_requests_received_total", "cpu"] == 12
+    assert found["inference_requests_in_flight", "cpu"] == 0
+
+
+async def test_what_waits_in_the_queue_is_answered(start_service: Start) -> None:
+    served = start_service("pod", "--flavour", "cpu", "--mean-ms", "5", "--queue", "20")
+
+    async with aiohttp.ClientSession(served.url) as session:
+        assert await asyncio.gather(*(ask(session) for _ in range(12))) == [200] * 12
+        found = await series(session, served.metrics_url)
+    assert found["inference_requests_total", "cpu", "200"] == 12
     assert found["inference_requests_in_flight", "cpu"] == 0
 
 

@@ -58,7 +58,8 @@ def map_runs(
     with session(address, workers=workers) as ray:
         task = ray.remote(num_cpus=1, max_retries=RETRIES)(function)
         pending = [task.remote(config) for config in configs]
-        # Nothing is cancelled: Ray ends this process where a task is cancelled as it completes (ray-project/ray#54785).
+        # Nothing is cancelled: Ray 2.60 ends the calling process where a task is cancelled as it completes ("Tried to
+        # complete task that was not pending").
         while pending:
             yield ray.get(pending[0])
             pending.pop(0)

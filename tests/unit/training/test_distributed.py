@@ -31,10 +31,11 @@ if find_spec("ray") is None:
 
 WAIT_SECONDS = 600.0
 
+FOREVER = "import threading; threading.Event().wait()"
 RUNS = """
 import timeit
 from rlscaler_rl.training.distributed import map_runs
-list(map_runs(timeit.timeit, [{statement!r}, "import threading; threading.Event().wait()"]))
+list(map_runs(timeit.timeit, {statements!r}))
 """
 
 
@@ -168,7 +169,7 @@ def test_a_seed_that_diverges_is_reported_and_the_others_count(tmp_path, small):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_an_interrupted_command(number):
-    program = [sys.executable, "-c", RUNS.format(statement="import threading; threading.Event().wait()")]
+    program = [sys.executable, "-c", RUNS.format(statements=[FOREVER] * 2)]
     process = subprocess.Popen(program, stderr=subprocess.DEVNULL, start_new_session=True)
     watched, deadline = psutil.Process(process.pid), time.monotonic() + WAIT_SECONDS
     while not any("ray::timeit" in " ".join(_words(child)) for child in watched.children(recursive=True)):
@@ -182,13 +183,23 @@ def test_nothing_outlives_an_interrupted_command(number):
     assert not psutil.wait_procs(children, timeout=WAIT_SECONDS)[1]
 
 
-def test_with_the_first_failure_the_others_end():
-    begun = time.time()
-    program = [sys.executable, "-c", RUNS.format(statement="1 / 0")]
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=WAIT_SECONDS)
-    assert "ZeroDivisionError" in ended.stderr
-    found = [one for one in psutil.process_iter() if "ray::timeit" in " ".join(_words(one))]
-    assert [one for one in found if one.create_time() >= begun] == []
+def test_with_the_first_failure_the_others_end(tmp_path):
+    runs, fail, log = tmp_path / "runs", tmp_path / "fail", tmp_path / "log"
+    fails = f"import os, time\nwhile not os.path.exists({str(fail)!r}): time.sleep(0.1)\n1 / 0"
+    other = f"open({str(runs)!r}, 'w').close(); {FOREVER}"
+    program = [sys.executable, "-c", RUNS.format(statements=[fails, other])]
+    with log.open("w") as stderr:
+        process = subprocess.Popen(program, stderr=stderr, start_new_session=True)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not runs.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.2)
+    children = psutil.Process(process.pid).children(recursive=True)
+    fail.touch()
+    assert process.wait(timeout=WAIT_SECONDS) == 1
+    assert "ZeroDivisionError" in log.read_text()
+    assert not psutil.wait_procs(children, timeout=WAIT_SECONDS)[1]
 
 
 def _words(process: psutil.Process) -> list[str]:
