@@ -53,18 +53,6 @@ class World:
         self.deployment(f"{service}-gpu", "gpu", gpu)
         self.deployment(f"{service}-cpu", "cpu", cpu)
 
-    def targets(self, name: str, most: int = 10) -> dict[str, Any]:
-        """Of a policy: both pools of service `name`, each up to `most` replicas."""
-        return {
-            pool: {
-                "deployment": f"{name}-{pool}",
-                "maxReplicas": most,
-                "requestsPerSecond": RPS[pool],
-                "coldStartSeconds": {"gpu": 45, "cpu": 8}[pool],
-            }
-            for pool in ("gpu", "cpu")
-        }
-
     def policy(self, name: str, **spec: Any) -> None:
         body = {
             "apiVersion": "rlscaler.io/v1alpha1",
@@ -74,7 +62,15 @@ class World:
                 "mode": "Auto",
                 "intervalSeconds": 10,
                 "senseSeconds": 1,
-                "targets": self.targets(name),
+                "targets": {
+                    pool: {
+                        "deployment": f"{name}-{pool}",
+                        "maxReplicas": 10,
+                        "requestsPerSecond": RPS[pool],
+                        "coldStartSeconds": {"gpu": 45, "cpu": 8}[pool],
+                    }
+                    for pool in ("gpu", "cpu")
+                },
                 "slo": {"latencyMilliseconds": 1000},
                 "policy": {"bundled": "rule"},
                 **spec,
