@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from rlscaler_rl.training import checkpoint, seeds
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.distributed import map_runs, session
 from rlscaler_rl.training.errors import TrainingError
+from tests.harness.waiting import until
 
 if find_spec("ray") is None:
     pytest.skip("the extra ray is not installed", allow_module_level=True)
@@ -171,12 +171,11 @@ def test_a_seed_that_diverges_is_reported_and_the_others_count(tmp_path, small):
 def test_nothing_outlives_an_interrupted_command(number):
     program = [sys.executable, "-c", RUNS.format(statements=[FOREVER] * 2)]
     process = subprocess.Popen(program, stderr=subprocess.DEVNULL, start_new_session=True)
-    watched, deadline = psutil.Process(process.pid), time.monotonic() + WAIT_SECONDS
-    while not any("ray::timeit" in " ".join(_words(child)) for child in watched.children(recursive=True)):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.2)
-    children = watched.children(recursive=True)
+    watched = psutil.Process(process.pid)
+    children = _children_once(
+        process,
+        lambda: any("ray::timeit" in " ".join(_words(child)) for child in watched.children(recursive=True)),
+    )
     # Ctrl-C reaches everything in the foreground, a kill one process.
     os.killpg(process.pid, number) if number == signal.SIGINT else process.kill()
     process.wait(timeout=WAIT_SECONDS)
@@ -185,21 +184,29 @@ def test_nothing_outlives_an_interrupted_command(number):
 
 def test_with_the_first_failure_the_others_end(tmp_path):
     runs, fail, log = tmp_path / "runs", tmp_path / "fail", tmp_path / "log"
-    fails = f"import os, time\nwhile not os.path.exists({str(fail)!r}): time.sleep(0.1)\n1 / 0"
+    os.mkfifo(fail)
+    fails = f"open({str(fail)!r}).readline(); 1 / 0"
     other = f"open({str(runs)!r}, 'w').close(); {FOREVER}"
     program = [sys.executable, "-c", RUNS.format(statements=[fails, other])]
     with log.open("w") as stderr:
         process = subprocess.Popen(program, stderr=stderr, start_new_session=True)
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not runs.exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.2)
-    children = psutil.Process(process.pid).children(recursive=True)
-    fail.touch()
-    assert process.wait(timeout=WAIT_SECONDS) == 1
+    children = _children_once(process, runs.exists)
+    with fail.open("r+b", buffering=0) as told:  # for reading too: opening does not wait for the other end
+        told.write(b"\n")
+        assert process.wait(timeout=WAIT_SECONDS) == 1
     assert "ZeroDivisionError" in log.read_text()
     assert not psutil.wait_procs(children, timeout=WAIT_SECONDS)[1]
+
+
+def _children_once(process: subprocess.Popen[bytes], running: Callable[[], bool]) -> list[psutil.Process]:
+    """All that a command has started, when `running` becomes true; it must not end before."""
+
+    def look() -> bool:
+        assert process.poll() is None
+        return running()
+
+    until(look, WAIT_SECONDS)
+    return psutil.Process(process.pid).children(recursive=True)
 
 
 def _words(process: psutil.Process) -> list[str]:
