@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
+import time
 from typing import Any
 
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.harness.waiting import stalls
 
 from .conftest import SERVICE, Start
 
@@ -145,9 +148,12 @@ async def test_a_signal_ends_it_after_the_requests_in_flight(start_service: Star
     async with aiohttp.ClientSession() as session:
         asked = asyncio.create_task(session.post(f"{served.url}/v2/models/chat/infer", json=REQUEST))
         await wait_for(session, served.metrics_url, ("inference_requests_received_total", "cpu"), 1)
-        code = await asyncio.to_thread(served.stop, number)
-        assert (await asked).status == 200
+        begun = time.monotonic()
+        with stalls() as lost:
+            code = await asyncio.to_thread(served.stop, number)
+            assert (await asked).status == 200
     assert code == 0
+    assert time.monotonic() - begun - lost.seconds < 5
 
 
 def test_a_taken_port_is_an_error_with_a_remedy(start_service: Start) -> None:

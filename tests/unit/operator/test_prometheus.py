@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,6 +13,7 @@ from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.prometheus import Prometheus, Sources
 from rlscaler_operator.sensing.queries import Query, Window
+from tests.harness.waiting import stalls
 
 QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
 
@@ -95,9 +97,12 @@ async def test_odd_answers_are_errors_with_a_reason(server, prometheus, status, 
 async def test_a_prometheus_that_hangs_costs_one_timeout_not_one_a_query(server):
     server.hold.clear()
     client = Prometheus(Access(server.url), timeout_seconds=0.5)
-    async with asyncio.timeout(30):
-        answers = await client.ask(QUERIES)
+    begun = time.monotonic()
+    with stalls() as lost:
+        async with asyncio.timeout(30):
+            answers = await client.ask(QUERIES)
     client.close()
+    assert time.monotonic() - begun - lost.seconds < 1.5
     assert all(isinstance(error, MetricsError) for error in answers.values())
     assert server.asked == 1
 
