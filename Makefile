@@ -37,13 +37,13 @@ help: ## Show this help
 .PHONY: install
 install: $(STAMP) ## Create .venv with everything pinned in requirements/lock.txt
 
-$(STAMP): requirements/lock.txt pyproject.toml
+$(STAMP): requirements/lock.txt pyproject.toml dev/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: install it, or name it with PYTHON="; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements/lock.txt
-	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e .
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e . -e dev
 	touch $@
 
 IMAGE_PINS = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url -c requirements/lock.txt
@@ -51,7 +51,7 @@ IMAGE_PINS = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-em
 .PHONY: lock
 lock: $(STAMP) ## Update requirements/ from pyproject.toml: the lock, and of it what the images install
 	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
-	  -o requirements/lock.txt pyproject.toml
+	  -o requirements/lock.txt pyproject.toml dev/pyproject.toml
 	$(IMAGE_PINS) --extra keda -o requirements/operator.txt pyproject.toml
 	$(IMAGE_PINS) --group service -o requirements/service.txt
 	$(IMAGE_PINS) --group build -o requirements/build.txt
@@ -137,7 +137,7 @@ generate: $(STAMP) ## Regenerate crds/, field reference and the charts from the 
 	$(BIN)/rlscaler docs generate
 	$(BIN)/rlscaler chart generate
 	cd operator && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
-	  rlscaler_operator/externalscaler/external_scaler.proto
+	  rlscaler_operator/keda/external_scaler.proto
 
 .PHONY: format
 format: $(STAMP) ## Format and fix what ruff can

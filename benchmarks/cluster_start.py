@@ -22,10 +22,10 @@ from typing import Any
 import click
 import psutil
 
-from rlscaler_devcluster import api
-from rlscaler_devcluster.kube import KubeClient, wait_until
-from rlscaler_devcluster.realnode import images
-from rlscaler_devcluster.realnode.node import KWOK, REAL
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.realnode import images
+from rlscaler_dev.cluster.realnode.node import KWOK, REAL
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
@@ -55,7 +55,7 @@ def resident_mib(pid: int) -> int:
 
 def rlscaler(*arguments: str) -> None:
     """The command line, as a user calls it."""
-    command = "from rlscaler_devcluster.cli import cluster; cluster()"
+    command = "from rlscaler_dev.cluster.cli import cluster; cluster()"
     subprocess.run([sys.executable, "-c", command, *arguments], check=True, capture_output=True)
 
 

@@ -21,16 +21,16 @@ from typing import Any
 import click
 import numpy as np
 
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.actor import INPUT, OUTPUT, Actor, ActorLike
-from rlscaler_rl.decision.decide import decide
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.observation import sense
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.shield import floor_tick
-from rlscaler_rl.decision.state import initial_state
-from rlscaler_rl.decision.types import Params, Samples, State
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike
+from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.types import Params, Samples, State
 
 QUANTILES = {"best": 0, "p50": 50, "p99": 99}
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
+from rlscaler_core.decision import forecast
+from rlscaler_core.decision.types import RATE_HISTORY, Float
 from rlscaler_loadgen.patterns import rates
 from rlscaler_loadgen.traces import Trace, read_trace
-from rlscaler_rl.decision import forecast
-from rlscaler_rl.decision.types import RATE_HISTORY, Float
 
 QUANTILE = 0.9
 LENGTH_SECONDS = 900

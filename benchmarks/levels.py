@@ -13,8 +13,8 @@ from typing import Any
 import click
 import numpy as np
 
+from rlscaler_core.decision import bundled
 from rlscaler_rl.baselines.hpa import Hpa
-from rlscaler_rl.decision import bundled
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LEVELS
 from rlscaler_rl.simulation.scenario import nominal

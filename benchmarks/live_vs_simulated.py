@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from rlscaler_demo.environment import stage
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.rule import rule_of
+from rlscaler_dev.demo.environment import stage
+from rlscaler_live.environment import KubernetesEnv
 from rlscaler_loadgen.settings import LoadSettings
-from rlscaler_operator.environment import KubernetesEnv
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.rule import rule_of
 from rlscaler_rl.simulation.episode import Run, run
 from rlscaler_rl.simulation.scenario import Scenarios, from_rate
 

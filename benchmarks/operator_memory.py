@@ -25,8 +25,8 @@ import psutil
 import yaml
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
-from rlscaler_devcluster import api
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.kube import KubeClient
 
 REPOSITORY = Path(__file__).parents[1]
 POOLS = {"gpu": 20.0, "cpu": 4.0}
@@ -109,7 +109,7 @@ def run(name: str, policies: int, seconds: float) -> dict[str, Any]:
         for one in names:
             for pool in POOLS:
                 kube.request("POST", DEPLOYMENTS, deployment(f"{one}-{pool}", pool))
-        command = [sys.executable, "-m", "rlscaler_operator.cli", "operator", "run", "--kubeconfig"]
+        command = [sys.executable, "-m", "rlscaler_live.cli", "operator", "run", "--kubeconfig"]
         command += [str(info.kubeconfig), "--prometheus-url", info.prometheus_url, "--scrape-interval", "2"]
         with (info.state_dir / "operator-benchmark.log").open("wb") as log:
             operator = subprocess.Popen(command, stdout=log, stderr=log)

@@ -15,11 +15,11 @@ import sys
 import time
 from pathlib import Path
 
-from rlscaler_operator.decisions import decide_all
-from rlscaler_operator.replay.actors import Shelf
-from rlscaler_operator.replay.compare import replay
-from rlscaler_operator.replay.log import find_files, read
-from rlscaler_operator.reporting.record import Subject, entry_of, line
+from rlscaler_core.decision.batch import decide_all
+from rlscaler_operator.cli.replay.actors import Shelf
+from rlscaler_operator.cli.replay.compare import replay
+from rlscaler_operator.records.log import find_files, read
+from rlscaler_operator.records.record import Subject, entry_of, line
 
 DECISIONS = 5000
 

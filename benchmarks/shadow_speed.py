@@ -10,14 +10,14 @@ import time
 
 import numpy as np
 
-from rlscaler_operator.decisions import Entry, fresh_state
-from rlscaler_operator.policies import Policy
-from rlscaler_operator.registry import Registry
+from rlscaler_core.decision.batch import Entry, fresh_state
+from rlscaler_core.decision.bundled import load
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_operator.loop.tick import AT_ONCE
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.shadows import Item, Shadows
-from rlscaler_operator.tick import AT_ONCE
-from rlscaler_rl.decision.bundled import load
-from rlscaler_rl.decision.samples import make_samples
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
 
 SENSE_SECONDS, INTERVAL_SECONDS, BATCHES = 5, 30, 36
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import click
 import numpy as np
 
-from rlscaler_rl.decision.action import from_indices
+from rlscaler_core.decision.action import from_indices
 from rlscaler_rl.simulation import sensing
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.randomisation import Ranges

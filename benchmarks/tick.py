@@ -21,14 +21,14 @@ from typing import Any
 import click
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.collecting import Collecting
-from rlscaler_operator.engine import Engine
-from rlscaler_operator.kube import Kube
-from rlscaler_operator.schedule import Due, Schedule
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.loop.engine import Engine
+from rlscaler_operator.run.garbage_collection import Collecting
 from rlscaler_operator.sensing.prometheus import Answers
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards
+from rlscaler_operator.state.schedule import Due, Schedule
 
 BEAT_SECONDS = 0.002
 

@@ -18,9 +18,9 @@ import requests
 from benchmarks.scale.load import HIGH, LOW
 from benchmarks.scale.objects import APPS, MOST, START, names
 
-from rlscaler_devcluster.kube import PARALLEL, KubeClient
+from rlscaler_dev.cluster.kube import PARALLEL, KubeClient
 from rlscaler_operator.actuation.scale import scale_patch
-from rlscaler_operator.kube import JSON_PATCH
+from rlscaler_operator.cluster.kube import JSON_PATCH
 
 POLL_SECONDS = 1.0
 

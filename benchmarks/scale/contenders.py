@@ -23,10 +23,10 @@ from benchmarks.scale.objects import (
 )
 from benchmarks.scale.stage import SCRAPE_SECONDS, Stage
 
-from rlscaler_devcluster import state
-from rlscaler_devcluster.exceptions import StartError
-from rlscaler_devcluster.kube import wait_until
-from rlscaler_devcluster.ports import HOST, pick
+from rlscaler_dev.cluster import state
+from rlscaler_dev.cluster.exceptions import StartError
+from rlscaler_dev.cluster.kube import wait_until
+from rlscaler_dev.cluster.ports import HOST, pick
 
 REPOSITORY = Path(__file__).parents[2]
 CRD = REPOSITORY / "crds" / "rlscalingpolicies.yaml"
@@ -78,7 +78,7 @@ class Operator(Contender):
         wait_until(lambda: self._decided(stage) >= 0, "the operator's start", 60)
 
     def _start(self, stage: Stage, i: int) -> None:
-        command = [sys.executable, "-m", "rlscaler_operator.cli", "operator", "run"]
+        command = [sys.executable, "-m", "rlscaler_live.cli", "operator", "run"]
         command += ["--kubeconfig", str(stage.layout.kubeconfig), "--prometheus-url", stage.layout.prometheus_url]
         command += ["--scrape-interval", str(SCRAPE_SECONDS), "--metrics-port", str(self._ports[i])]
         if self._shards > 1:

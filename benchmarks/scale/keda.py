@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rlscaler_devcluster import state, toolchain
-from rlscaler_devcluster.builder import module_source
-from rlscaler_devcluster.kube import wait_until
-from rlscaler_devcluster.ports import HOST, pick
-from rlscaler_devcluster.progress import ConsoleReporter
-from rlscaler_devcluster.readiness import api_available
-from rlscaler_devcluster.versions import KEDA
+from rlscaler_dev.cluster import state, toolchain
+from rlscaler_dev.cluster.builder import module_source
+from rlscaler_dev.cluster.kube import wait_until
+from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.progress import ConsoleReporter
+from rlscaler_dev.cluster.readiness import api_available
+from rlscaler_dev.cluster.versions import KEDA
 
 EXTERNAL_METRICS = "v1beta1.external.metrics.k8s.io"
 PORTS = ("operator-metrics", "operator-health", "operator-grpc", "adapter", "adapter-metrics")

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.scale.load import HIGH, LOW, NAMESPACE
 
-from rlscaler_devcluster.kube import PARALLEL, KubeClient
+from rlscaler_dev.cluster.kube import PARALLEL, KubeClient
 
 Json = dict[str, Any]
 

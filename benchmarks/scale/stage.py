@@ -11,12 +11,12 @@ import yaml
 from benchmarks.scale.load import NAMESPACE, Load
 from benchmarks.scale.objects import APPS, BUSY_MILLICORES, IDLE_MILLICORES, create_all, deployment, names
 
-from rlscaler_devcluster import api, binaries, components, processes, state
-from rlscaler_devcluster.components import Layout
-from rlscaler_devcluster.kube import KubeClient, wait_until
-from rlscaler_devcluster.launcher import connect, layout_of
-from rlscaler_devcluster.ports import HOST, pick
-from rlscaler_devcluster.progress import ConsoleReporter
+from rlscaler_dev.cluster import api, binaries, components, processes, state
+from rlscaler_dev.cluster.components import Layout
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.launcher import connect, layout_of
+from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.progress import ConsoleReporter
 
 HPA = "horizontal-pod-autoscaler-controller"
 CPU_NODES = 4

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.harness import setup
 from tests.harness.control_plane import own_cluster
 from tests.harness.load import Exporter

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_operator.sweep import SWEEP_SECONDS
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_operator.run.sweep import SWEEP_SECONDS
 from tests.chaos.conftest import Line
 from tests.chaos.trial import BUSY, CALM, Trial
 from tests.harness.control_plane import ControlPlane

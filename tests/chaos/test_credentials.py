@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.chaos.conftest import Line
 from tests.chaos.trial import BUSY, CALM, Trial
 from tests.harness import setup

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.chaos.conftest import Line
 from tests.chaos.trial import CALM, Trial
 from tests.harness.load import RPS

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.chart.charts import NAMESPACE, RELEASE
 from tests.chart.objects import LEASE, POLICIES, delete
 from tests.harness.setup import write_kubeconfig
@@ -42,7 +42,7 @@ def kubeconfig(kube: KubeClient, cluster: ClusterInfo, folder: Path) -> Path:
 
 def rlscaler(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command as the chart's Jobs and Pods run it."""
-    command = [sys.executable, "-m", "rlscaler_operator.cli", "operator", *arguments]
+    command = [sys.executable, "-m", "rlscaler_live.cli", "operator", *arguments]
     env = os.environ | SCOPE | environment
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
 

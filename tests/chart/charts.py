@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from rlscaler_devcluster.helm import Helm
+from rlscaler_dev.cluster.helm import Helm
 from tests.harness.setup import REPOSITORY
 
 CHART = REPOSITORY / "helm" / "rlscaler"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rlscaler_devcluster import monitoring
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.helm import Helm
-from rlscaler_devcluster.kube import KubeClient
-from rlscaler_devcluster.progress import ConsoleReporter
+from rlscaler_dev.cluster import monitoring
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.helm import Helm
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.progress import ConsoleReporter
 from tests.chart import accounts
 from tests.harness.control_plane import own_cluster
 from tests.harness.operators import Operator

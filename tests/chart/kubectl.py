@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from rlscaler_devcluster import binaries
-from rlscaler_devcluster.progress import ConsoleReporter
+from rlscaler_dev.cluster import binaries
+from rlscaler_dev.cluster.progress import ConsoleReporter
 
 
 class Kubectl:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.chart import accounts
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
 from tests.chart.objects import DEFINITION, LEASE, POLICIES, WAIT, delete, make_namespaces

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from rlscaler_devcluster.helm import HelmError
+from rlscaler_dev.cluster.helm import HelmError
 from tests.chart.charts import find, kinds, template
 from tests.chart.kubectl import Kubectl
 from tests.harness.setup import REPOSITORY

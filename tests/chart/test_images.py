@@ -10,11 +10,11 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from rlscaler_devcluster import paths
-from rlscaler_devcluster.exceptions import BuildError
-from rlscaler_devcluster.images import IMAGES, archive, build, content, reference
-from rlscaler_devcluster.images.buildah import Buildah
-from rlscaler_devcluster.images.make import sizes
+from rlscaler_dev.cluster import paths
+from rlscaler_dev.cluster.exceptions import BuildError
+from rlscaler_dev.cluster.images import IMAGES, archive, build, content, reference
+from rlscaler_dev.cluster.images.buildah import Buildah
+from rlscaler_dev.cluster.images.make import sizes
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlscaler_devcluster.kube import KubeClient
-from rlscaler_operator.api.manifest import manifest
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.generate.crd.manifest import manifest
 from tests.chart import accounts
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
 from tests.chart.history import commits, files

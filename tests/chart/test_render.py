@@ -8,8 +8,8 @@ import tomllib
 import pytest
 import yaml
 
-from rlscaler_devcluster.helm import HelmError
-from rlscaler_operator.api.manifest import manifest
+from rlscaler_dev.cluster.helm import HelmError
+from rlscaler_dev.generate.crd.manifest import manifest
 from rlscaler_operator.settings import Settings
 from tests.chart.charts import CHART, NAMESPACE, RELEASE, SETS, find, kinds, template, values
 from tests.harness.setup import REPOSITORY

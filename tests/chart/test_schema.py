@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from rlscaler_devcluster.helm import HelmError
-from rlscaler_operator.chart.values import read
+from rlscaler_dev.cluster.helm import HelmError
+from rlscaler_dev.generate.chart.values import read
 from tests.chart.charts import CHART, template, values
 
 REFUSED = yaml.safe_load((CHART.parents[1] / "tests" / "data" / "refused_values.yaml").read_text())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.chart.charts import NAMESPACE, RELEASE, SETS, template
 from tests.chart.kubectl import Kubectl
 from tests.chart.objects import make_namespaces

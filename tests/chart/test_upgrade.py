@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.dashboards.ask import Source
-from rlscaler_devcluster.helm import Helm
-from rlscaler_devcluster.kube import KubeClient
-from rlscaler_operator.api.manifest import manifest
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.dashboards.ask import Source
+from rlscaler_dev.cluster.helm import Helm
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.generate.crd.manifest import manifest
 from tests.chart import accounts
 from tests.chart.charts import CHART, RELEASE
 from tests.chart.history import commits, files

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from rlscaler_devcluster import api
-from rlscaler_devcluster.api import ClusterInfo
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.api import ClusterInfo
 from tests.harness.control_plane import own_cluster
 
 FAST_COLD_STARTS = {"gpu": (1.0, 2.0), "cpu": (0.2, 0.8)}

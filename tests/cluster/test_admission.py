@@ -10,7 +10,7 @@ import yaml
 from kubernetes.client import Configuration
 from kubernetes.config import load_kube_config
 
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.harness import setup
 from tests.harness.setup import REPOSITORY
 from tests.harness.waiting import until

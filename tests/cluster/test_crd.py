@@ -13,7 +13,7 @@ import yaml
 from kubernetes import client, config, dynamic
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from rlscaler_operator.api import GROUP, PLURAL, VERSION, parse
+from rlscaler_core.api import GROUP, PLURAL, VERSION, parse
 
 ROOT = Path(__file__).parents[2]
 REFUSED = yaml.safe_load((ROOT / "tests/data/refused_policies.yaml").read_text())

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rlscaler_demo.leftovers import Journal
-from rlscaler_devcluster.api import down
-from rlscaler_devcluster.paths import cache_root, cluster_dir
+from rlscaler_dev.cluster.api import down
+from rlscaler_dev.cluster.paths import cache_root, cluster_dir
+from rlscaler_dev.demo.leftovers import Journal
 
 NAME = f"pytest-demo-{os.getpid()}"
 DEADLINE_SECONDS = 240
@@ -43,7 +43,7 @@ KEYS = {
 
 def demo(out: Path, *options: str) -> subprocess.Popen[str]:
     """Start `rlscaler demo`; its output is a pipe."""
-    command = [sys.executable, "-m", "rlscaler_operator.cli", "demo", "--out", str(out), *QUICK, *options]
+    command = [sys.executable, "-m", "rlscaler_live.cli", "demo", "--out", str(out), *QUICK, *options]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
@@ -112,7 +112,7 @@ def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_p
     assert float(rows[-1]["cost"]) == pytest.approx(summary["cost"], abs=1e-4)
     assert max(int(row["gpu_ready"]) + int(row["cpu_ready"]) for row in rows) > 2
     assert (out / "timeline.png").stat().st_size > 50_000
-    replay = [sys.executable, "-m", "rlscaler_operator.cli", "replay", "--json", str(out)]
+    replay = [sys.executable, "-m", "rlscaler_live.cli", "replay", "--json", str(out)]
     replayed = subprocess.run(replay, capture_output=True, text=True, check=False)
     assert replayed.returncode == 0, replayed.stderr
     tally = json.loads(replayed.stdout)

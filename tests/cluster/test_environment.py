@@ -13,14 +13,14 @@ import pytest
 import requests
 from stable_baselines3.common.env_checker import check_env
 
-from rlscaler_demo.environment import stage
-from rlscaler_devcluster import api
-from rlscaler_devcluster.kube import KubeClient
-from rlscaler_operator.environment import KubernetesEnv, LiveEnvironmentError
-from rlscaler_operator.environment import episode as episodes
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.rule import rule_of
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.demo.environment import stage
+from rlscaler_live.environment import KubernetesEnv, LiveEnvironmentError
+from rlscaler_live.environment import episode as episodes
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.rule import rule_of
 from tests.harness.waiting import stalls, undisturbed, until
 
 NAME = f"pytest-{os.getpid()}-environment"

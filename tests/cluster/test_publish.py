@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 from kubernetes import client, config
 
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.actor import Actor
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.tailoring.publish_cli import publish
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_rl.evaluation.service_tuning.publish_cli import publish
 
 NAMESPACE = f"publish-{uuid.uuid4().hex[:8]}"
 NAME = "chat-policy"
@@ -35,7 +35,7 @@ def core(cluster: ClusterInfo) -> Iterator[client.CoreV1Api]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """What training leaves, without a verdict."""
-    (tmp_path / "policy.onnx").write_bytes((files("rlscaler_rl.models") / "ppo.onnx").read_bytes())
+    (tmp_path / "policy.onnx").write_bytes((files("rlscaler_core.models") / "ppo.onnx").read_bytes())
     (tmp_path / "manifest.json").write_text(bundled.load("ppo").manifest.model_dump_json())
     return tmp_path
 

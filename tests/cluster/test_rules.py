@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_devcluster import binaries
-from rlscaler_devcluster.progress import ConsoleReporter
+from rlscaler_dev.cluster import binaries
+from rlscaler_dev.cluster.progress import ConsoleReporter
 from tests.harness.monitoring import RULES
 
 REPOSITORY = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ import pytest
 from kubernetes.aio import client
 from prometheus_client import generate_latest
 
-from rlscaler_devcluster.api import ClusterInfo
+from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_loadgen.service import annotations
 from rlscaler_loadgen.service.app import Listen, Service
 from rlscaler_loadgen.service.cluster import GATEWAY

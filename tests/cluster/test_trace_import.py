@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_devcluster.api import ClusterInfo
+from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_loadgen.traces import read_trace
 from rlscaler_rl.workloads import WorkloadError
 from rlscaler_rl.workloads.cli import trace

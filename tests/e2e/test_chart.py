@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_devcluster import api
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.helm import Helm, HelmError
-from rlscaler_devcluster.images import make
-from rlscaler_devcluster.kube import KubeClient
-from rlscaler_devcluster.progress import ConsoleReporter
-from rlscaler_devcluster.realnode.node import REAL
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.helm import Helm, HelmError
+from rlscaler_dev.cluster.images import make
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.progress import ConsoleReporter
+from rlscaler_dev.cluster.realnode.node import REAL
 from tests.chart import accounts
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
 from tests.chart.history import commits, files

@@ -15,7 +15,7 @@ NAME = f"pytest-e2e-{os.getpid()}"
 
 
 def test_the_product_scales_real_pods_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rlscaler_operator.cli", "e2e", "--out", str(tmp_path), "--cluster-name", NAME]
+    command = [sys.executable, "-m", "rlscaler_live.cli", "e2e", "--out", str(tmp_path), "--cluster-name", NAME]
     options = ["--patterns", "spike", "--duration", "60", "--lifecycle", "90", "--gpu-cold-start", "8-12"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=1500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,13 +16,13 @@ import psutil
 import pytest
 import requests
 
-from rlscaler_devcluster import api, binaries, paths, processes, state
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.exceptions import DevClusterError
-from rlscaler_devcluster.kube import KubeClient, wait_until
-from rlscaler_devcluster.progress import Reporter
-from rlscaler_devcluster.realnode import cgroups, namespace
-from rlscaler_devcluster.realnode.node import REAL
+from rlscaler_dev.cluster import api, binaries, paths, processes, state
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.cluster.realnode import cgroups, namespace
+from rlscaler_dev.cluster.realnode.node import REAL
 from tests.e2e import real_objects as objects
 from tests.e2e.real_objects import NAMESPACE, Json
 from tests.harness.control_plane import own_cluster
@@ -234,7 +234,7 @@ def alive(process: psutil.Process) -> bool:
 
 def test_a_start_that_was_killed_is_cleaned_by_down(before: dict[str, Any]) -> None:
     name = f"pytest-{os.getpid()}-killed"
-    up = "import sys; from rlscaler_devcluster import api; api.up(sys.argv[1], node='real')"
+    up = "import sys; from rlscaler_dev.cluster import api; api.up(sys.argv[1], node='real')"
     with subprocess.Popen([sys.executable, "-c", up, name]) as starting:
         wait_until(lambda: bool(cgroups.remaining(name)) and bool(state.load(name)), "a half-started node", 60, 0.01)
         until(lambda: (known := state.load(name)) and known.process("containerd"), 60)

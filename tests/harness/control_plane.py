@@ -11,10 +11,10 @@ from typing import Any
 
 import psutil
 
-from rlscaler_devcluster import api
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.processes import spawn
-from rlscaler_devcluster.progress import ConsoleReporter
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.processes import spawn
+from rlscaler_dev.cluster.progress import ConsoleReporter
 from tests.harness.waiting import until
 
 

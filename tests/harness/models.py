@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_core.decision.manifest import Manifest
 
 
 def write_model(folder: Path, stack_size: int = 4) -> None:

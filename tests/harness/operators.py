@@ -19,7 +19,7 @@ class Operator:
         prometheus_url: str,
         folder: Path,
         *options: str,
-        program: tuple[str, ...] = ("-m", "rlscaler_operator.cli"),
+        program: tuple[str, ...] = ("-m", "rlscaler_live.cli"),
     ) -> None:
         self.kubeconfig, self.log, self.audit = kubeconfig, folder / "operator.log", folder / "audit.jsonl"
         command = [sys.executable, *program, "operator", "run", "--kubeconfig", str(kubeconfig)]

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 import rlscaler_operator
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.harness.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]

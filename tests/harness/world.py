@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.harness.load import RPS, Exporter, Load
 
 

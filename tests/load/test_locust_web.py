@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from rlscaler_operator.environment import LiveEnvironmentError
-from rlscaler_operator.environment.config import EnvironmentConfig
-from rlscaler_operator.environment.load import LocustWeb, offered_rate
+from rlscaler_live.environment import LiveEnvironmentError
+from rlscaler_live.environment.config import EnvironmentConfig
+from rlscaler_live.environment.load import LocustWeb, offered_rate
 
 LOCUSTFILE = """
 from locust import FastHttpUser, constant, task

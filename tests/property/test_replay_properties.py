@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlscaler_operator.decisions import Entry, decide_all, starting_state
-from rlscaler_operator.replay.actors import Shelf
-from rlscaler_operator.replay.compare import replay
-from rlscaler_operator.replay.log import Line
-from rlscaler_operator.reporting.record import Subject, line
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.types import Flag
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.batch import Entry, decide_all, starting_state
+from rlscaler_core.decision.types import Flag
+from rlscaler_operator.cli.replay.actors import Shelf
+from rlscaler_operator.cli.replay.compare import replay
+from rlscaler_operator.records.log import Line
+from rlscaler_operator.records.record import Subject, line
 from tests.property.test_shield_properties import random_params, random_samples
 
 POLICIES, STEPS = 150, 12

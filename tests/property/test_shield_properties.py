@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_rl.decision.contract import ObservationContract
-from rlscaler_rl.decision.observation import observe, sense
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.rule import DEFAULT_SETTINGS
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.shield import act, floor_tick
-from rlscaler_rl.decision.state import initial_state
-from rlscaler_rl.decision.types import GUARDS, SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
+from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.observation import observe, sense
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.shield import act, floor_tick
+from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.types import GUARDS, SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
 
 CONTRACT = ObservationContract(stack_size=2)
 ROWS, STEPS = 8192, 124

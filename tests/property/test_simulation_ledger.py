@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_core.decision.manifest import Manifest
 from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import Batch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_operator.cli import SUMMARY, main
+from rlscaler_live.cli import SUMMARY, main
 
 ROOT = Path(__file__).parents[2]
 

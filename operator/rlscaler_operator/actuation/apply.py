@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from rlscaler_core.api import PLURAL
+from rlscaler_core.api.status import Originals, PoolCounts
+from rlscaler_core.decision.types import POOLS, Decision
 from rlscaler_operator.actuation.idle import IdlePods
-from rlscaler_operator.actuation.ownership import ForeignWrites
 from rlscaler_operator.actuation.restore import FINALIZER, ensure_finalizer
 from rlscaler_operator.actuation.routes import (
     ANNOTATION,
@@ -23,18 +25,16 @@ from rlscaler_operator.actuation.routes import (
     write_weights,
 )
 from rlscaler_operator.actuation.scale import Write, write_replicas
-from rlscaler_operator.api import PLURAL
-from rlscaler_operator.api.status import Originals, PoolCounts
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.rate_limiter import Lane, Lanes
+from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
-from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lanes import Lane, Lanes
-from rlscaler_operator.policies import Policy
-from rlscaler_operator.reporting.findings import Problem
-from rlscaler_operator.reporting.status import merge_patch
-from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards
-from rlscaler_rl.decision.types import POOLS, Decision
+from rlscaler_operator.state.findings import Problem
+from rlscaler_operator.state.ownership import ForeignWrites
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.status import merge_patch
 
 
 @dataclass(slots=True)

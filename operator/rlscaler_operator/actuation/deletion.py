@@ -8,19 +8,19 @@ import time
 
 import numpy as np
 
+from rlscaler_core.api import is_true
+from rlscaler_core.api.conditions import CONFLICTED
+from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.types import GUARDS, POOLS
 from rlscaler_operator.actuation.restore import FINALIZER, restore, write_finalizer
-from rlscaler_operator.api import is_true
-from rlscaler_operator.api.conditions import CONFLICTED
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.events import Events
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
-from rlscaler_operator.kube import Kube
-from rlscaler_operator.policies import Policy
-from rlscaler_operator.reporting.events import Events
-from rlscaler_operator.sensing.cache import WatchCache
 from rlscaler_operator.sensing.measure import samples_of, samples_row
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards
-from rlscaler_rl.decision.shield import floor_tick
-from rlscaler_rl.decision.types import GUARDS, POOLS
+from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.deletion")
 

@@ -14,12 +14,12 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from rlscaler_operator.cluster.cache import DELETION_COST, IDLE, Key, WatchCache
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.rate_limiter import Lane, Lanes
 from rlscaler_operator.exceptions import KubeError, MetricsError
-from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lanes import Lane, Lanes
-from rlscaler_operator.policies import Policy
-from rlscaler_operator.sensing.cache import DELETION_COST, IDLE, Key, WatchCache
 from rlscaler_operator.sensing.queries import busy_pods
+from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.idle")
 

@@ -6,17 +6,17 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rlscaler_core.api import PLURAL
+from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.actuation.routes import write_weights
 from rlscaler_operator.actuation.scale import write_replicas
-from rlscaler_operator.api import PLURAL
+from rlscaler_operator.cluster.cache import Key, WatchCache
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError
-from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lease import Lease
-from rlscaler_operator.sensing.cache import Key, WatchCache
-from rlscaler_rl.decision.types import POOLS
 
 if TYPE_CHECKING:
-    from rlscaler_operator.policies import Policy
+    from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.restore")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from rlscaler_operator.api import PLURAL
+from rlscaler_core.api import PLURAL
+from rlscaler_operator.cluster.cache import Key, WatchCache
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
-from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lease import Lease
-from rlscaler_operator.reporting.findings import Problem
-from rlscaler_operator.sensing.cache import Key, WatchCache
+from rlscaler_operator.state.findings import Problem
 
 ANNOTATION = "rlscaler.io/traffic-weights"
 API_VERSION = "gateway.networking.k8s.io/v1"

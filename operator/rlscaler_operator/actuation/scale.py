@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from rlscaler_operator.cluster.cache import Key, WatchCache
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
-from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lease import Lease
-from rlscaler_operator.sensing.cache import Key, WatchCache
 
 Outcome = Literal["Applied", "Conflict", "Missing", "LeaseLost", "Failed"]
 

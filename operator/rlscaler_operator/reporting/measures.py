@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from rlscaler_core.api import conditions as types
+from rlscaler_core.api.promotion import RegretInterval
+from rlscaler_core.decision.action import HEADS, REACH
+from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag
 from rlscaler_operator.actuation.scale import Outcome as WriteOutcome
-from rlscaler_operator.api import conditions as types
-from rlscaler_operator.api.promotion import RegretInterval
-from rlscaler_operator.decisions import Outcome
-from rlscaler_operator.policies import Policy
+from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.series import Series
-from rlscaler_operator.reporting.status import PLACEMENTS
-from rlscaler_operator.sensing.cache import Deployment
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.verdict import State
-from rlscaler_rl.decision.action import HEADS, REACH
-from rlscaler_rl.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.status import PLACEMENTS
 
 if TYPE_CHECKING:
     from rlscaler_operator.actuation.apply import Applied

@@ -7,12 +7,12 @@ import random
 from collections.abc import Sequence
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.policies import Policy
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.prometheus import Sources
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
+from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.objectives")
 

@@ -13,18 +13,18 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from rlscaler_operator.api import PLURAL
+from rlscaler_core.api import PLURAL
+from rlscaler_operator.cluster.cache import Key
+from rlscaler_operator.cluster.events import Event, Events
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.rate_limiter import Lane, Lanes
+from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
-from rlscaler_operator.kube import Kube, object_path
-from rlscaler_operator.lanes import Lane, Lanes
-from rlscaler_operator.policies import Policy, Unsaid
-from rlscaler_operator.registry import Registry
-from rlscaler_operator.reporting.events import Event, Events
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.reporting.status import merge_patch, significant
-from rlscaler_operator.sensing.cache import Key
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards
+from rlscaler_operator.state.policy import Policy, Unsaid
+from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.state.status import merge_patch, significant
 
 log = logging.getLogger("rlscaler.publish")
 

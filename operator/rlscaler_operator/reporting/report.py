@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscaler_operator.api import Condition, Status
-from rlscaler_operator.decisions import Outcome
-from rlscaler_operator.policies import Policy
-from rlscaler_operator.reporting import audit, findings, measures, record, status
-from rlscaler_operator.reporting.events import Event, Events
-from rlscaler_operator.reporting.findings import Findings
+from rlscaler_core.api import Condition, Status
+from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.types import POOLS, Decision
+from rlscaler_operator.cluster.cache import Deployment
+from rlscaler_operator.cluster.events import Event, Events
+from rlscaler_operator.records import audit, record
+from rlscaler_operator.reporting import measures
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.publish import Publisher
 from rlscaler_operator.reporting.stabilization import to_status
-from rlscaler_operator.sensing.cache import Deployment
 from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
-from rlscaler_rl.decision.types import POOLS, Decision
+from rlscaler_operator.state import findings, status
+from rlscaler_operator.state.findings import Findings
+from rlscaler_operator.state.policy import Policy
 
 if TYPE_CHECKING:
     from rlscaler_operator.actuation.apply import Applied

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from rlscaler_operator.api.status import EXPIRIES, Expiry, PlacementStatus, Stabilization, StabilizationPool
-from rlscaler_operator.reporting.status import PLACEMENTS
-from rlscaler_rl.decision.types import EVENTS, POOLS, Float, Int, Params, State
+from rlscaler_core.api.status import EXPIRIES, Expiry, PlacementStatus, Stabilization, StabilizationPool
+from rlscaler_core.decision.types import EVENTS, POOLS, Float, Int, Params, State
+from rlscaler_operator.state.status import PLACEMENTS
 
 
 def to_status(state: State, params: Params, now: float, replicas: Mapping[str, int]) -> Stabilization | None:

@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rlscaler_operator.api.metrics import PrometheusAuth, SecretKey
+from rlscaler_core.api.metrics import Metrics, PrometheusAuth, SecretKey
+from rlscaler_operator.cluster.cache import Key
+from rlscaler_operator.cluster.references import Name, References, Source
 from rlscaler_operator.exceptions import CredentialError
-from rlscaler_operator.references import Name, References, Source
 from rlscaler_operator.settings import Settings
-
-if TYPE_CHECKING:
-    from rlscaler_operator.policies import Policy
 
 Secret = Mapping[str, bytes]
 
@@ -49,16 +47,19 @@ class Access:
     """The policy that has a client of its own, because its own queries may be slow."""
 
 
-def access_of(policy: Policy, settings: Settings, secrets: References[Secret]) -> Access | None:
-    """None while a Secret is read for the first time. No credential is sent to a URL that is not allowed."""
-    access = _shared_access(policy, settings, secrets)
-    if access is None or not policy.spec.metrics.queries:
+def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: References[Secret]) -> Access | None:
+    """How the Prometheus of the policy `key` is asked, by its `spec.metrics`.
+
+    None while a Secret is read for the first time. No credential is sent to a URL that is not allowed.
+    """
+    access = _shared_access(metrics, key[0], settings, secrets)
+    if access is None or not metrics.queries:
         return access
-    return replace(access, alone="/".join(policy.key))
+    return replace(access, alone="/".join(key))
 
 
-def _shared_access(policy: Policy, settings: Settings, secrets: References[Secret]) -> Access | None:
-    prometheus = policy.spec.metrics.prometheus
+def _shared_access(metrics: Metrics, namespace: str, settings: Settings, secrets: References[Secret]) -> Access | None:
+    prometheus = metrics.prometheus
     url = prometheus.url or settings.prometheus_url
     if not settings.may_query(url):
         text = f"{url} is not an allowed Prometheus: ask the operator's administrator for allowedPrometheusUrls"
@@ -66,7 +67,7 @@ def _shared_access(policy: Policy, settings: Settings, secrets: References[Secre
     if prometheus.auth is None:
         return Access(url)
     try:
-        return _with_credentials(url, prometheus.auth, policy.key[0], secrets)
+        return _with_credentials(url, prometheus.auth, namespace, secrets)
     except CredentialError as error:
         return Access(url, refused=(error.reason, str(error)))
 

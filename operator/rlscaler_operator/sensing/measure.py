@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
 from rlscaler_operator.sensing.prometheus import Answers
 from rlscaler_operator.sensing.queries import REPLACES, Subject, latency_name, own_name
 from rlscaler_operator.sensing.results import NOTHING, Reading, absent, arrivals, per_replica, pick, ratio, unknown
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
 
 Readings = dict[str, Reading]
 """By the names of `SIGNALS`, replicas left out."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_operator.decisions import Kind
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.batch import Kind
+from rlscaler_core.decision.types import Bool, Float, Params, Samples
+from rlscaler_core.queueing.fluid import Meter
 from rlscaler_operator.shadow.case import SUMS, Case
 from rlscaler_operator.shadow.twins import Twin, drive, meter, new_twin
-from rlscaler_rl.decision.actor import ActorLike
-from rlscaler_rl.decision.types import Bool, Float, Params, Samples
-from rlscaler_rl.decision.virtual import Meter
 
 Numbers = NDArray[np.intp]
 

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from rlscaler_operator.api.promotion import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
-from rlscaler_operator.policies import Policy
-from rlscaler_operator.reporting.record import describe
+from rlscaler_core.api.promotion import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
+from rlscaler_core.decision.types import Float, Params
+from rlscaler_core.queueing.fluid import Meter, percentile_ms
+from rlscaler_operator.records.record import describe
 from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees
 from rlscaler_operator.shadow.verdict import Asked
-from rlscaler_rl.decision.types import Float, Params
-from rlscaler_rl.decision.virtual import Meter, percentile_ms
+from rlscaler_operator.state.policy import Policy
 
 RECENT_WINDOWS = 6
 """Windows by whose majority the model counts as calibrated at the moment."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rlscaler_operator.api.promotion import EvidenceDay, MeasuredDay, Regret, RegretInterval
+from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, Regret, RegretInterval
 from rlscaler_operator.shadow.statistics import Interval, interval
 
 ALPHA = 0.01

@@ -12,11 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_operator.api import is_true
-from rlscaler_operator.api.conditions import CONFLICTED
-from rlscaler_operator.decisions import Entry, Joins, Kind
-from rlscaler_operator.policies import Policy
-from rlscaler_operator.sensing.cache import Key
+from rlscaler_core.api import is_true
+from rlscaler_core.api.conditions import CONFLICTED
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.batch import Entry, Joins, Kind
+from rlscaler_core.decision.types import POOLS, Float, Params, Samples
+from rlscaler_core.queueing.fluid import by_capacity
+from rlscaler_operator.cluster.cache import Key
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.book import Book
 from rlscaler_operator.shadow.calibration import Histogram
@@ -24,9 +26,7 @@ from rlscaler_operator.shadow.case import Case, asked, date_of, resumed
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
 from rlscaler_operator.shadow.twins import LONG_SECONDS, SHORT_SECONDS, hpa_params
 from rlscaler_operator.shadow.verdict import demoted, judge
-from rlscaler_rl.decision.actor import ActorLike
-from rlscaler_rl.decision.types import POOLS, Float, Params, Samples
-from rlscaler_rl.decision.virtual import by_capacity
+from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.shadow")
 

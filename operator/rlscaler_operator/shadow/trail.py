@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rlscaler_rl.decision.types import Bool, Float, Int, Rows
-from rlscaler_rl.decision.virtual import Running
+from rlscaler_core.decision.types import Bool, Float, Int, Rows
+from rlscaler_core.queueing.fluid import Running
 
 LENGTH = 32
 SPACING_SECONDS = 4.0

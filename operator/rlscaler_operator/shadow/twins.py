@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_operator.decisions import Kind, starting_state, without_actor
-from rlscaler_operator.shadow.trail import Trail, at, no_trail, push
-from rlscaler_rl.decision.actor import ActorLike
-from rlscaler_rl.decision.decide import decide
-from rlscaler_rl.decision.observation import sense
-from rlscaler_rl.decision.params import capacity_unknown
-from rlscaler_rl.decision.samples import arrivals_known
-from rlscaler_rl.decision.shield import floor_tick
-from rlscaler_rl.decision.types import Bool, FallbackBehavior, Float, Params, Rows, Samples, State
-from rlscaler_rl.decision.virtual import (
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.batch import Kind, starting_state, without_actor
+from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.params import capacity_unknown
+from rlscaler_core.decision.samples import arrivals_known
+from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Params, Rows, Samples, State
+from rlscaler_core.queueing.fluid import (
     Fleet,
     Meter,
     Running,
@@ -28,6 +27,7 @@ from rlscaler_rl.decision.virtual import (
     scale,
     settle,
 )
+from rlscaler_operator.shadow.trail import Trail, at, no_trail, push
 
 LONGEST_STEP_SECONDS = 120.0
 """After a longer gap in the arrivals nothing is known of what lay in between: it is not compared."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from rlscaler_operator.api.promotion import EvidenceDay, PromotionStatus
+from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus
 from rlscaler_operator.shadow.evidence import (
     COST_RESOLUTION,
     LATE_RESOLUTION,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_rl.decision.action import HEADS, from_indices, head_probabilities, one_hot
-from rlscaler_rl.decision.actor import ActorLike
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.spec import SpecSettings
-from rlscaler_rl.decision.types import OBSERVATIONS, Float, Float32, Placement
+from rlscaler_core.decision.action import HEADS, from_indices, head_probabilities, one_hot
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.spec import SpecSettings
+from rlscaler_core.decision.types import OBSERVATIONS, Float, Float32, Placement
 
 
 class Configured:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.types import Float, Int
 from rlscaler_rl.baselines.settings import Value, column
-from rlscaler_rl.decision.types import Float, Int
 
 MAX, MIN, DISABLED = 0, 1, 2
 """`selectPolicy`: the rule that allows the most change, the one that allows the least, no change at all."""

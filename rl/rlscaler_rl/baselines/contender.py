@@ -14,8 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
+from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 from rlscaler_rl.baselines.settings import Pair, Value, pools, rows
-from rlscaler_rl.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 
 
 class Contender(Protocol):

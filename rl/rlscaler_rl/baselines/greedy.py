@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 from rlscaler_rl.baselines.behavior import Log
 from rlscaler_rl.baselines.contender import Periodic
 from rlscaler_rl.baselines.settings import Pair, Value, rows
-from rlscaler_rl.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 
 SYNC_SECONDS = 15.0
 NEVER = 1e9

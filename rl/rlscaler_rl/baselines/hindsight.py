@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlscaler_core.decision.types import CPU, GPU, Float, Float32, Int, Params, Placement, Samples, State
 from rlscaler_rl.baselines.contender import Periodic
 from rlscaler_rl.baselines.settings import Value, rows
 from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.decision.types import CPU, GPU, Float, Float32, Int, Params, Placement, Samples, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rules
 from rlscaler_rl.baselines.contender import Periodic
 from rlscaler_rl.baselines.settings import Pair, Value, column, pools
-from rlscaler_rl.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 
 TOLERANCE = 0.1
 SYNC_SECONDS = 15.0

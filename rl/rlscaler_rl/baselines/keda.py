@@ -7,9 +7,9 @@ Source: https://keda.sh/docs/latest/concepts/scaling-deployments/.
 
 from __future__ import annotations
 
+from rlscaler_core.decision.types import Int, Samples, State
 from rlscaler_rl.baselines.hpa import Hpa, average_value_replicas
 from rlscaler_rl.baselines.settings import column
-from rlscaler_rl.decision.types import Int, Samples, State
 
 
 class KedaRequestRate(Hpa):

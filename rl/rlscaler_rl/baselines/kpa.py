@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlscaler_core.decision.types import Float, Int, Params, Placement, Samples, State
 from rlscaler_rl.baselines.behavior import Log
 from rlscaler_rl.baselines.contender import Periodic
 from rlscaler_rl.baselines.settings import Pair, Value, column, pools
-from rlscaler_rl.decision.types import Float, Int, Params, Placement, Samples, State
 
 RPS, CONCURRENCY = 0, 1
 """`autoscaling.knative.dev/metric`: requests a second that reach the pool, or busy replicas (requests that wait are

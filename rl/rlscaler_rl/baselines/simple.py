@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlscaler_core.decision.types import Float, Int, Params, Placement, Samples, State
 from rlscaler_rl.baselines.contender import Periodic
 from rlscaler_rl.baselines.settings import Pair, Value, pools, rows
 from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.decision.types import Float, Int, Params, Placement, Samples, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_rl.decision.types import CPU, GPU, Bool, Float, Int, Params
+from rlscaler_core.decision.types import CPU, GPU, Bool, Float, Int, Params
 
 
 def cheapest_mix(params: Params, need: Float) -> Int:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rlscaler_rl.decision.types import Float
+from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
 
 METRICS = {

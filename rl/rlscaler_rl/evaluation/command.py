@@ -19,7 +19,7 @@ from rlscaler_rl.evaluation.play import Played, play
 from rlscaler_rl.evaluation.report.terminal import show
 from rlscaler_rl.evaluation.result import result_file
 from rlscaler_rl.evaluation.settings import Settings, read_settings
-from rlscaler_rl.tuning.lineup import Entry
+from rlscaler_rl.evaluation.tuning.lineup import Entry
 
 RESULTS = Path("rl")
 UNDRAWN = ("sweep", "seed", ROLE)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlscaler_rl.decision.actor import ActorLike
-from rlscaler_rl.decision.types import Float
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation import equal_cost
 from rlscaler_rl.evaluation.board import SEED
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import Loaded
-from rlscaler_rl.tuning.errors import TuningError
-from rlscaler_rl.tuning.lineup import CONTROLS, Entry, lineup
+from rlscaler_rl.evaluation.tuning.errors import TuningError
+from rlscaler_rl.evaluation.tuning.lineup import CONTROLS, Entry, lineup
 
 COMPARISON = "comparison"
 EVALUATED = (

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from rlscaler_core.decision.types import CPU, GPU
 from rlscaler_rl.baselines.simple import Unscaled
-from rlscaler_rl.decision.types import CPU, GPU
 from rlscaler_rl.simulation.cluster import MAX_PODS
 from rlscaler_rl.simulation.scenario import Scenarios
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_rl.decision.types import GPU, Float, Params
+from rlscaler_core.decision.types import GPU, Float, Params
 
 
 def relative_price(params: Params) -> Float:

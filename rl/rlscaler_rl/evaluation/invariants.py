@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlscaler_rl.decision.types import Float
+from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.floor import relative_price
 from rlscaler_rl.evaluation.schema import Invariant
 from rlscaler_rl.simulation.ledger import Ledger, in_time_limits, work_tolerance

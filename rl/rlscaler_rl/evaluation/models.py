@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.actor import Actor, ActorLike
-from rlscaler_rl.decision.exceptions import ModelError
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.rule import rule_of
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import Actor, ActorLike
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.rule import rule_of
 from rlscaler_rl.evaluation.errors import EvaluationError
 
 TRAININGS = "training_*"

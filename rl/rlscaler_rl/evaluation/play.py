@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rlscaler_rl.decision.types import Float
+from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation import equal_cost, models
 from rlscaler_rl.evaluation.board import Board
 from rlscaler_rl.evaluation.contenders import contenders
@@ -20,10 +20,10 @@ from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.evaluation.scenes import Stage, blocks_played, describe, digest, joined, name_of, stages
 from rlscaler_rl.evaluation.schema import Workload
 from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.evaluation.tuning.lineup import Entry
 from rlscaler_rl.simulation.episode import Run, run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
-from rlscaler_rl.tuning.lineup import Entry
 
 Progress = Callable[[str, str], None]
 

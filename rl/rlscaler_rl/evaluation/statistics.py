@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, t
 
-from rlscaler_rl.decision.types import Float
+from rlscaler_core.decision.types import Float
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000

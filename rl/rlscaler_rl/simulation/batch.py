@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.budget import within_budget
-from rlscaler_rl.decision.capacity import Capacity, capacity_of
-from rlscaler_rl.decision.contract import ObservationContract
-from rlscaler_rl.decision.observation import observe, sense, stacked_input
-from rlscaler_rl.decision.rule import RuleSettings
-from rlscaler_rl.decision.shield import act, floor_tick, unexplained_floor_tick
-from rlscaler_rl.decision.state import initial_state
-from rlscaler_rl.decision.traffic import traffic_weights
-from rlscaler_rl.decision.types import RATE_HISTORY, Decision, Float32, Int, Observation, Params, Samples
+from rlscaler_core.decision.budget import within_budget
+from rlscaler_core.decision.capacity import Capacity, capacity_of
+from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.observation import observe, sense, stacked_input
+from rlscaler_core.decision.rule import RuleSettings
+from rlscaler_core.decision.shield import act, floor_tick, unexplained_floor_tick
+from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.traffic import traffic_weights
+from rlscaler_core.decision.types import RATE_HISTORY, Decision, Float32, Int, Observation, Params, Samples
 from rlscaler_rl.simulation import cluster as clusters
 from rlscaler_rl.simulation import levels, sensing
 from rlscaler_rl.simulation.cluster import Facts

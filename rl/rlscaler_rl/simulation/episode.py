@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.decide import decide
-from rlscaler_rl.decision.spec import SpecSettings, spec_of, with_spec
-from rlscaler_rl.decision.types import Flag, Rows
+from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.spec import SpecSettings, spec_of, with_spec
+from rlscaler_core.decision.types import Flag, Rows
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster

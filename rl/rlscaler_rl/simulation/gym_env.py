@@ -8,9 +8,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.action import from_indices
-from rlscaler_rl.decision.contract import ObservationContract
-from rlscaler_rl.decision.rule import RuleSettings
+from rlscaler_core.decision.action import from_indices
+from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_rl.simulation import ledger, objectives
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.loads import PATTERNS

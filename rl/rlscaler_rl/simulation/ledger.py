@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.types import Rows
+from rlscaler_core.decision.types import Rows
 from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, Cluster
 from rlscaler_rl.simulation.errors import LedgerError
 from rlscaler_rl.simulation.scenario import Scenarios

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.types import Rows
+from rlscaler_core.decision.types import Rows
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.types import Float32, Rows
+from rlscaler_core.decision.types import Float32, Rows
 from rlscaler_rl.simulation.cluster import Cluster
 from rlscaler_rl.simulation.scenario import Scenarios
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.types import Params, Rows
 from rlscaler_loadgen import patterns as loads
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.types import Params, Rows
 from rlscaler_rl.simulation.cluster import MAX_PODS, POOL_FACTS, RING, ROW_FACTS, Facts, bucket_positions, records
 from rlscaler_rl.simulation.errors import ScenarioError
 from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS

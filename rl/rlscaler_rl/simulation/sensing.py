@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.types import SIGNALS, Samples
+from rlscaler_core.decision.types import SIGNALS, Samples
 from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
 from rlscaler_rl.simulation.compiled import INNER
 from rlscaler_rl.simulation.fluid import within

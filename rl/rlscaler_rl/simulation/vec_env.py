@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlscaler_rl.decision.action import HEADS, from_indices
-from rlscaler_rl.decision.contract import ObservationContract
-from rlscaler_rl.decision.rule import RuleSettings
-from rlscaler_rl.decision.types import OBSERVATIONS, Float32, Observation, Samples
+from rlscaler_core.decision.action import HEADS, from_indices
+from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.rule import RuleSettings
+from rlscaler_core.decision.types import OBSERVATIONS, Float32, Observation, Samples
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.loads import Loads

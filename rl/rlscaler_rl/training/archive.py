@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from rlscaler_rl.decision.action import LOGITS
-from rlscaler_rl.decision.exceptions import ModelError
-from rlscaler_rl.decision.manifest import Manifest, Normalisation
-from rlscaler_rl.decision.types import OBSERVATIONS
+from rlscaler_core.decision.action import LOGITS
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.decision.manifest import Manifest, Normalisation
+from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_rl.training.export import NumpyActor, actor_layers
 
 WEIGHTS = "policy.pth"

@@ -16,10 +16,10 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
-from rlscaler_rl.decision.action import LOGITS, head_probabilities
-from rlscaler_rl.decision.actor import INPUT, OUTPUT
-from rlscaler_rl.decision.manifest import Envelope, Manifest, Normalisation, Training
-from rlscaler_rl.decision.types import Float32
+from rlscaler_core.decision.action import LOGITS, head_probabilities
+from rlscaler_core.decision.actor import INPUT, OUTPUT
+from rlscaler_core.decision.manifest import Envelope, Manifest, Normalisation, Training
+from rlscaler_core.decision.types import Float32
 from rlscaler_rl.simulation.randomisation import envelope
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.files import write_atomically

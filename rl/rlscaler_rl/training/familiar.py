@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_rl.decision.actor import ActorLike
-from rlscaler_rl.decision.familiar import Familiar
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.types import OBSERVATIONS, Float32
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.familiar import Familiar
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.types import OBSERVATIONS, Float32
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.randomisation import Ranges, randomised
 from rlscaler_rl.training.config import EnvironmentConfig

@@ -11,8 +11,8 @@ from typing import Protocol
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.rule import rule_of
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.rule import rule_of
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.objectives import Objective
 from rlscaler_rl.simulation.stock import Take

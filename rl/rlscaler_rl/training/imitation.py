@@ -15,9 +15,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from torch import nn
 from torch.nn import functional
 
+from rlscaler_core.decision.action import HEADS, REACH
+from rlscaler_core.decision.types import CPU, GPU, Float, Int, Placement
 from rlscaler_rl.baselines.hindsight import HindsightSettings, sized_ahead
-from rlscaler_rl.decision.action import HEADS, REACH
-from rlscaler_rl.decision.types import CPU, GPU, Float, Int, Placement
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 

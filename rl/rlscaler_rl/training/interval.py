@@ -1,7 +1,4 @@
-"""The objectives for one interval that somebody else has measured, such as an environment on a real cluster.
-
-Found through the entry point group `rlscaler.objectives`, so that plain mappings cross the border and no types.
-"""
+"""The objectives for one interval that was measured outside the simulator, such as on a real cluster."""
 
 from __future__ import annotations
 

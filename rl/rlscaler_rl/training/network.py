@@ -15,11 +15,11 @@ import onnx
 import torch
 from onnx import numpy_helper
 
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.action import LOGITS, one_hot
-from rlscaler_rl.decision.exceptions import ModelError
-from rlscaler_rl.decision.manifest import Manifest, RuleGains
-from rlscaler_rl.decision.types import OBSERVATIONS, Bool, Float32, Int
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.action import LOGITS, one_hot
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.decision.manifest import Manifest, RuleGains
+from rlscaler_core.decision.types import OBSERVATIONS, Bool, Float32, Int
 from rlscaler_rl.training.export import set_actor_layers
 
 BUNDLED = "ppo"
@@ -61,7 +61,7 @@ def _logits_of(action: Int) -> Bool:
 def bundled_network() -> Network:
     """The network that comes with the package. Raises ModelError."""
     manifest = bundled.load(BUNDLED).manifest
-    path = Path(str(files("rlscaler_rl.models") / f"{BUNDLED}.onnx"))
+    path = Path(str(files("rlscaler_core.models") / f"{BUNDLED}.onnx"))
     return Network(manifest, tuple(weights_of(path, manifest)))
 
 

@@ -11,8 +11,8 @@ from stable_baselines3.common.distributions import Distribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import nn
 
-from rlscaler_rl.decision.action import HEADS, REACH
-from rlscaler_rl.decision.types import OBSERVATIONS
+from rlscaler_core.decision.action import HEADS, REACH
+from rlscaler_core.decision.types import OBSERVATIONS
 
 _REPLICAS = (OBSERVATIONS.index("gpu_replicas"), OBSERVATIONS.index("cpu_replicas"))
 _NEVER = -1e8

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rlscaler_rl.decision.types import Rows
+from rlscaler_core.decision.types import Rows
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv

@@ -14,11 +14,11 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlscaler_rl.decision.action import HEADS
-from rlscaler_rl.decision.actor import Actor
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.rule import DEFAULT_SETTINGS
-from rlscaler_rl.decision.types import OBSERVATIONS
+from rlscaler_core.decision.action import HEADS
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS
+from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training import device as devices

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.hpa import Hpa
-from rlscaler_rl.decision.types import Float
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.randomisation import Ranges, randomised

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rlscaler_core.decision.spec import UNCHANGED, SpecSettings, with_spec
 from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.decision.spec import UNCHANGED, SpecSettings, with_spec
 from rlscaler_rl.simulation.loads import PLANNED
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, under
 from rlscaler_rl.simulation.stock import Chunks

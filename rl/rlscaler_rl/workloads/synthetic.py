@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.types import CPU, GPU
 from rlscaler_loadgen.patterns import rate
-from rlscaler_rl.decision.types import CPU, GPU
 from rlscaler_rl.simulation.randomisation import RANGES, randomised
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, nominal
 from rlscaler_rl.workloads.errors import WorkloadError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlscaler_devcluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
 
 Json = dict[str, Any]
 

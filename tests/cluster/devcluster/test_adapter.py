@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlscaler_devcluster import api
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
 
 from .exporter import serve
 from .objects import create, deployment, pods, ready, wait_ready

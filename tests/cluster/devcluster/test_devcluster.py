@@ -10,10 +10,10 @@ from statistics import median
 import pytest
 import requests
 
-from rlscaler_devcluster import api, kubeconfig
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.exceptions import ApiError
-from rlscaler_devcluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster import api, kubeconfig
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.exceptions import ApiError
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
 from tests.harness.waiting import stalls
 
 from .exporter import serve

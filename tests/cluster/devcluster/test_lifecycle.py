@@ -12,11 +12,11 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_devcluster import api, paths, processes, state
-from rlscaler_devcluster.api import ClusterInfo
-from rlscaler_devcluster.cli import cluster as command
-from rlscaler_devcluster.exceptions import NotRunningError
-from rlscaler_devcluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster import api, paths, processes, state
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.cli import cluster as command
+from rlscaler_dev.cluster.exceptions import NotRunningError
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def started(name: str) -> list[int]:
 
 def test_a_start_killed_half_way_is_cleaned_by_the_next_up(cluster: ClusterInfo, name: str) -> None:
     first = api.status(cluster.name)
-    up = "from rlscaler_devcluster import api; import sys; api.up(sys.argv[1])"
+    up = "from rlscaler_dev.cluster import api; import sys; api.up(sys.argv[1])"
     with subprocess.Popen([sys.executable, "-c", up, name]) as killed:
         wait_until(lambda: len(started(name)) >= 2, "a half-started cluster", 60, interval_seconds=0.01)
         killed.send_signal(signal.SIGKILL)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rlscaler_devcluster.kube import KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from tests.harness import setup, waiting
 from tests.harness.load import Exporter
 from tests.harness.operators import Operator

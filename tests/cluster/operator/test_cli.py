@@ -10,9 +10,9 @@ import requests
 import yaml
 from click.testing import CliRunner
 
-from rlscaler_devcluster import stamps
-from rlscaler_devcluster.versions import TOOLS
-from rlscaler_operator.cli import main
+from rlscaler_dev.cluster import stamps
+from rlscaler_dev.cluster.versions import TOOLS
+from rlscaler_live.cli import main
 from tests.harness import setup
 
 
@@ -134,7 +134,7 @@ def test_the_columns_of_kubectl_get(cluster, kube, world, policy, wait):
 
 
 def test_names_are_completed_from_the_cluster(kubeconfig, policy):
-    program = "from rlscaler_operator.cli import main; main(prog_name='rlscaler')"
+    program = "from rlscaler_live.cli import main; main(prog_name='rlscaler')"
     words = {"COMP_WORDS": "rlscaler pause ch", "COMP_CWORD": "2", "_RLSCALER_COMPLETE": "bash_complete"}
     environment = os.environ | words | {"KUBECONFIG": str(kubeconfig)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)

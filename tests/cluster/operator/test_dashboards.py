@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlscaler_devcluster.dashboards.ask import Source
-from rlscaler_devcluster.dashboards.draw import draw
-from rlscaler_devcluster.dashboards.model import Dashboard, load
-from rlscaler_devcluster.ports import HOST, pick
-from rlscaler_devcluster.prometheus import SCRAPE_INTERVAL_SECONDS
+from rlscaler_dev.cluster.dashboards.ask import Source
+from rlscaler_dev.cluster.dashboards.draw import draw
+from rlscaler_dev.cluster.dashboards.model import Dashboard, load
+from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
 from tests.harness.monitoring import DASHBOARDS, RULES
 
 LIVE_SECONDS = 120.0

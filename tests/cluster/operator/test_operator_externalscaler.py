@@ -6,8 +6,8 @@ import sys
 import grpc
 import pytest
 
-from rlscaler_operator.externalscaler import external_scaler_pb2 as pb
-from rlscaler_operator.externalscaler import external_scaler_pb2_grpc as stubs
+from rlscaler_operator.keda import external_scaler_pb2 as pb
+from rlscaler_operator.keda import external_scaler_pb2_grpc as stubs
 from tests.harness.load import RPS
 
 
@@ -52,7 +52,7 @@ def test_keda_is_told_what_a_policy_in_shadow_would_do(start, world, wait, scale
     assert not standby.decisions("chat")
 
     acting.stop()
-    replay = [sys.executable, "-m", "rlscaler_operator.cli", "replay", str(acting.audit)]
+    replay = [sys.executable, "-m", "rlscaler_live.cli", "replay", str(acting.audit)]
     done = subprocess.run(replay, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "same" in done.stdout

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from benchmarks.scale import keda
 
-from rlscaler_devcluster import binaries, processes, stamps, state
-from rlscaler_devcluster.launcher import connect, layout_of
-from rlscaler_devcluster.progress import ConsoleReporter
-from rlscaler_devcluster.versions import TOOLS
+from rlscaler_dev.cluster import binaries, processes, stamps, state
+from rlscaler_dev.cluster.launcher import connect, layout_of
+from rlscaler_dev.cluster.progress import ConsoleReporter
+from rlscaler_dev.cluster.versions import TOOLS
 from tests.harness.waiting import until
 
 PARTS = ("keda-operator", "keda-adapter")

@@ -2,8 +2,8 @@
 
 from contextlib import suppress
 
-from rlscaler_devcluster.exceptions import ApiError
-from rlscaler_operator.shards import shard_of
+from rlscaler_dev.cluster.exceptions import ApiError
+from rlscaler_operator.cluster.shards import shard_of
 
 CANDIDATES = [f"part-{i}" for i in range(40)]
 SPLIT = ("--shards", "2", "--lease-seconds", "15")

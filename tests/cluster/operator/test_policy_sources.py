@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.tailoring.publish_cli import publish
+from rlscaler_core.decision import bundled
+from rlscaler_rl.evaluation.service_tuning.publish_cli import publish
 from tests.harness import setup
 
-GRAPH = (files("rlscaler_rl.models") / "ppo.onnx").read_bytes()
+GRAPH = (files("rlscaler_core.models") / "ppo.onnx").read_bytes()
 MANIFEST = bundled.load("ppo").manifest
 CORE = "/api/v1/namespaces"
 

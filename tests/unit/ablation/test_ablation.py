@@ -5,11 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_rl.ablation import study
-from rlscaler_rl.ablation.cli import ablate
-from rlscaler_rl.ablation.ideas import BASE, IDEAS
-from rlscaler_rl.ablation.study import Job, current, keep, read, train_and_score
-from rlscaler_rl.ablation.table import lines, markdown
+from rlscaler_research.ablation import study
+from rlscaler_research.ablation.cli import ablate
+from rlscaler_research.ablation.ideas import BASE, IDEAS
+from rlscaler_research.ablation.study import Job, current, keep, read, train_and_score
+from rlscaler_research.ablation.table import lines, markdown
 
 
 def record(idea: str, seed: int, j: float) -> dict:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_rl.ablation.foreseeing import by_the_rule, play
-from rlscaler_rl.ablation.information import HINDSIGHT, LADDER, SAME_ACTIONS, report
+from rlscaler_research.ablation.foreseeing import by_the_rule, play
+from rlscaler_research.ablation.information import HINDSIGHT, LADDER, SAME_ACTIONS, report
 from rlscaler_rl.simulation.privileged import WIDTH, WINDOWS_SECONDS
 from rlscaler_rl.workloads import Part, episodes
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import yaml
 
-from rlscaler_operator.api import parse, to_params
-from rlscaler_rl.decision.contract import ObservationContract
-from rlscaler_rl.decision.observation import observe, sense
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.shield import act
-from rlscaler_rl.decision.state import initial_state
+from rlscaler_core.api import parse, to_params
+from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.observation import observe, sense
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.shield import act
+from rlscaler_core.decision.state import initial_state
 
 DEFAULT = """
 scaleDown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from rlscaler_operator.api import find_condition, is_true, remove_condition, set_condition
+from rlscaler_core.api import find_condition, is_true, remove_condition, set_condition
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = THEN + timedelta(minutes=1)

@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rlscaler_operator.api import parse, to_params
-from rlscaler_operator.api.status import Learned, LearnedPool
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.types import FallbackBehavior
+from rlscaler_core.api import parse, to_params
+from rlscaler_core.api.status import Learned, LearnedPool
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.types import FallbackBehavior
 
 
 def params(body, values=None, learned=None):

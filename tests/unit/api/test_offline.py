@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from rlscaler_operator.api.offline import read_policy
+from rlscaler_core.api.offline import read_policy
 
 BODY = {
     "apiVersion": "rlscaler.io/v1alpha1",

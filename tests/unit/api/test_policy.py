@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 import yaml
 
-from rlscaler_operator.api import InvalidPolicy, parse
+from rlscaler_core.api import InvalidPolicy, parse
 
 ROOT = Path(__file__).parents[3]
 REFUSED = yaml.safe_load((ROOT / "tests/data/refused_policies.yaml").read_text())

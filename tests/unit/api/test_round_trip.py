@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_operator.api import parse, to_params
-from rlscaler_operator.api.base import format_time
-from rlscaler_operator.api.status import Status
+from rlscaler_core.api import parse, to_params
+from rlscaler_core.api.base import format_time
+from rlscaler_core.api.status import Status
 
 names = st.from_regex(r"\A[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?\Z")
 numbers = st.floats(0.01, 1000, allow_nan=False)

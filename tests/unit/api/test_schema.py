@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_operator.api import parse
-from rlscaler_operator.api.base import Model
-from rlscaler_operator.api.crd import crd
-from rlscaler_operator.api.manifest import manifest, policy_schema, render
-from rlscaler_operator.api.schema import UnsupportedSchemaError, structural
+from rlscaler_core.api import parse
+from rlscaler_core.api.base import Model
+from rlscaler_dev.generate.crd.command import crd
+from rlscaler_dev.generate.crd.manifest import manifest, policy_schema, render
+from rlscaler_dev.generate.crd.schema import UnsupportedSchemaError, structural
 
 ROOT = Path(__file__).parents[3]
 FORBIDDEN = {

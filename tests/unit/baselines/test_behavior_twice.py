@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_core.decision import behavior
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.state import initial_state
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rule, Rules
-from rlscaler_rl.decision import behavior
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.state import initial_state
 
 KINDS = {"Pods": behavior.PODS, "Percent": behavior.PERCENT}
 SLOW_UP = Rules(60.0, (Rule("Pods", 2, 45.0), Rule("Percent", 30, 60.0)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.state import initial_state
 from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, Behavior, Rule, Rules
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, average_value_replicas, utilization_replicas
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.state import initial_state
 
 FREE = Rules(0.0, (Rule("Pods", 1000, 15.0),))
 """Limits nothing here."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.state import initial_state
 from rlscaler_rl.baselines.kpa import CONCURRENCY, Decider, Kpa, KpaSettings
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.state import initial_state
 
 TEN_FOLD = {"max_scale_up_rate": 10.0, "max_scale_down_rate": 10.0}
 """The rates that Knative's own tests use; its defaults are 1000 and 2."""

@@ -7,6 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.rule import Rule as ForecastRule
+from rlscaler_core.decision.rule import RuleSettings
+from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_rl.baselines.behavior import DISABLED, MIN, Rule, Rules
 from rlscaler_rl.baselines.greedy import Greedy, GreedySettings
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings
@@ -15,9 +18,6 @@ from rlscaler_rl.baselines.keda import KedaRequestRate
 from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, Kpa, KpaSettings
 from rlscaler_rl.baselines.settings import pools, stacked
 from rlscaler_rl.baselines.simple import MaxOfRecent, RecentSettings, Static, StaticSettings
-from rlscaler_rl.decision.rule import Rule as ForecastRule
-from rlscaler_rl.decision.rule import RuleSettings
-from rlscaler_rl.decision.spec import SpecSettings
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
 

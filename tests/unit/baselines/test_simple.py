@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.state import initial_state
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings
 from rlscaler_rl.baselines.keda import KedaRequestRate
@@ -21,10 +25,6 @@ from rlscaler_rl.baselines.simple import (
     Unscaled,
 )
 from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.state import initial_state
 
 RPS = (20.0, 4.0)
 RNG = np.random.default_rng(0)

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.action import from_indices, head_probabilities, most_likely, one_hot, to_indices
-from rlscaler_rl.decision.actor import Actor
-from rlscaler_rl.decision.contract import CONTRACT_VERSION
-from rlscaler_rl.decision.decide import decide
-from rlscaler_rl.decision.exceptions import ContractMismatchError, ModelError
-from rlscaler_rl.decision.familiar import Familiar
-from rlscaler_rl.decision.manifest import Envelope, Manifest
-from rlscaler_rl.decision.observation import sense
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.state import initial_state
-from rlscaler_rl.decision.types import Flag, Float32, Params, Placement, Samples, State
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.action import from_indices, head_probabilities, most_likely, one_hot, to_indices
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.contract import CONTRACT_VERSION
+from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
+from rlscaler_core.decision.familiar import Familiar
+from rlscaler_core.decision.manifest import Envelope, Manifest
+from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.types import Flag, Float32, Params, Placement, Samples, State
 
 ENVELOPE = Envelope.model_validate(
     {
@@ -255,7 +255,7 @@ def test_bundled_rule_decides_without_a_network() -> None:
 
 def test_nobody_is_told_that_an_actor_runs(tmp_path: Path) -> None:
     """ONNX Runtime writes an identifier of the machine below HOME before it sends anything."""
-    program = "from rlscaler_rl.decision import bundled; bundled.load('ppo')"
+    program = "from rlscaler_core.decision import bundled; bundled.load('ppo')"
     subprocess.run([sys.executable, "-c", program], check=True, env={"HOME": str(tmp_path)})
     assert list(tmp_path.rglob("*")) == []
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_rl.decision.contract import ObservationContract
-from rlscaler_rl.decision.observation import observe
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.shield import act, floor_tick
-from rlscaler_rl.decision.state import initial_state
-from rlscaler_rl.decision.types import GUARDS, Decision, Flag, State
+from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.observation import observe
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.shield import act, floor_tick
+from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.types import GUARDS, Decision, Flag, State
 
 CONTRACT = ObservationContract(stack_size=1)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from rlscaler_rl.decision.familiar import Familiar
-from rlscaler_rl.decision.types import OBSERVATIONS, Observation, SignalState
+from rlscaler_core.decision.familiar import Familiar
+from rlscaler_core.decision.types import OBSERVATIONS, Observation, SignalState
 
 N = len(OBSERVATIONS)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_rl.decision.forecast import load_trend, recent, upper_forecast, variance_of
-from rlscaler_rl.decision.types import RATE_HISTORY, Float
+from rlscaler_core.decision.forecast import load_trend, recent, upper_forecast, variance_of
+from rlscaler_core.decision.types import RATE_HISTORY, Float
 
 EMPTY = np.full(RATE_HISTORY, np.nan)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_rl.decision.contract import NEUTRAL, ObservationContract
-from rlscaler_rl.decision.exceptions import ColumnError, ContractMismatchError
-from rlscaler_rl.decision.observation import observe, sense, stacked_input
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.state import initial_state
-from rlscaler_rl.decision.types import OBSERVATIONS, SIGNALS, Observation, SignalState
+from rlscaler_core.decision.contract import NEUTRAL, ObservationContract
+from rlscaler_core.decision.exceptions import ColumnError, ContractMismatchError
+from rlscaler_core.decision.observation import observe, sense, stacked_input
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.types import OBSERVATIONS, SIGNALS, Observation, SignalState
 
 KNOWN, NOT_APPLICABLE, UNKNOWN = SignalState.KNOWN, SignalState.NOT_APPLICABLE, SignalState.UNKNOWN
 HEALTHY = {

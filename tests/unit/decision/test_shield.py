@@ -7,16 +7,16 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.manifest import Manifest, RuleGains
+from rlscaler_core.decision.observation import observe, sense
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings, rule_under
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.shield import act, floor_tick
+from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.types import GUARDS, SIGNALS, Decision, FallbackBehavior, Flag, Placement, State
 from rlscaler_rl.baselines.actors import FrozenActor
-from rlscaler_rl.decision.contract import ObservationContract
-from rlscaler_rl.decision.manifest import Manifest, RuleGains
-from rlscaler_rl.decision.observation import observe, sense
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings, rule_under
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.shield import act, floor_tick
-from rlscaler_rl.decision.state import initial_state
-from rlscaler_rl.decision.types import GUARDS, SIGNALS, Decision, FallbackBehavior, Flag, Placement, State
 
 HEALTHY = {
     "time": 100.0,

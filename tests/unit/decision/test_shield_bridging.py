@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.shield import floor_tick
-from rlscaler_rl.decision.state import initial_state
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.state import initial_state
 
 PARAMS = {
     "requests_per_second": (20.0, 4.0),

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_rl.decision import virtual
-from rlscaler_rl.decision.action import most_likely
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.rule import DEFAULT_SETTINGS, Rule
-from rlscaler_rl.decision.types import Placement
-from rlscaler_rl.decision.virtual import Running, advance, initial_fleet, initial_meter, percentile_ms, scale, settle
+from rlscaler_core.decision.action import most_likely
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule
+from rlscaler_core.decision.types import Placement
+from rlscaler_core.queueing import fluid as virtual
+from rlscaler_core.queueing.fluid import Running, advance, initial_fleet, initial_meter, percentile_ms, scale, settle
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.ledger import read
 from rlscaler_rl.simulation.scenario import nominal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_demo.records import Decisions, Records, Requests, Run, Steps
+from rlscaler_dev.demo.records import Decisions, Records, Requests, Run, Steps
 
 START = 1_000_000.0
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_demo.cli import _settings, demo
-from rlscaler_demo.exceptions import DemoError
-from rlscaler_demo.load import Load
-from rlscaler_demo.results import ResultFolder
-from rlscaler_demo.settings import CPU_POOL, GPU_POOL, Settings
+from rlscaler_dev.demo.cli import _settings, demo
+from rlscaler_dev.demo.exceptions import DemoError
+from rlscaler_dev.demo.load import Load
+from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, Settings
 
 from .test_records import write_records
 

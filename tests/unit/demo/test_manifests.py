@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rlscaler_demo.access import access, operator_roles
-from rlscaler_demo.manifests import autoscalers, capacity_weights, deployment, http_route, policy, workload
-from rlscaler_demo.settings import CPU_POOL, GPU_POOL, Settings
+from rlscaler_dev.demo.access import access, operator_roles
+from rlscaler_dev.demo.manifests import autoscalers, capacity_weights, deployment, http_route, policy, workload
+from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, Settings
 
 SETTINGS = Settings(out=Path("/results"))
 

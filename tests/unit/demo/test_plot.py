@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlscaler_demo.plot import plot_timeline, runs, subtitle, title
-from rlscaler_demo.records import Records
-from rlscaler_demo.summary import summarise
-from rlscaler_demo.timeline import Timeline, build_timeline
+from rlscaler_dev.demo.plot import plot_timeline, runs, subtitle, title
+from rlscaler_dev.demo.records import Records
+from rlscaler_dev.demo.summary import summarise
+from rlscaler_dev.demo.timeline import Timeline, build_timeline
 
 from .records_fixture import made_up_run, make_records, make_requests
 

@@ -13,9 +13,9 @@ import psutil
 import pytest
 from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
-from rlscaler_demo.exceptions import ChildError, DemoError
-from rlscaler_demo.leftovers import Journal, end_processes
-from rlscaler_demo.processes import Supervisor, tail
+from rlscaler_dev.demo.exceptions import ChildError, DemoError
+from rlscaler_dev.demo.leftovers import Journal, end_processes
+from rlscaler_dev.demo.processes import Supervisor, tail
 
 FOREVER = "import signal; print('up', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
@@ -123,8 +123,8 @@ def test_tail_of_a_missing_and_of_a_long_log(tmp_path: Path) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from rlscaler_demo.leftovers import Journal
-from rlscaler_demo.processes import Supervisor
+from rlscaler_dev.demo.leftovers import Journal
+from rlscaler_dev.demo.processes import Supervisor
 folder = Path(sys.argv[1])
 with Journal("demo", folder) as journal:
     journal.begin(own_cluster=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rlscaler_demo.books import Condition, Replicas
-from rlscaler_demo.screen import Screen, Snapshot, summary_table
-from rlscaler_demo.settings import Settings
-from rlscaler_demo.summary import summarise
-from rlscaler_demo.tails import LoadFigures
+from rlscaler_dev.demo.books import Condition, Replicas
+from rlscaler_dev.demo.screen import Screen, Snapshot, summary_table
+from rlscaler_dev.demo.settings import Settings
+from rlscaler_dev.demo.summary import summarise
+from rlscaler_dev.demo.tails import LoadFigures
 
 from .records_fixture import make_records, make_requests
 

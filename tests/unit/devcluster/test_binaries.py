@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_devcluster import binaries, cleaning, paths, release, toolchain
-from rlscaler_devcluster.exceptions import BuildError, ToolchainError
-from rlscaler_devcluster.progress import Reporter
-from rlscaler_devcluster.versions import CONTROL_PLANE, TOOLS, pinned, text
+from rlscaler_dev.cluster import binaries, cleaning, paths, release, toolchain
+from rlscaler_dev.cluster.exceptions import BuildError, ToolchainError
+from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.cluster.versions import CONTROL_PLANE, TOOLS, pinned, text
 
 ETCD = TOOLS["etcd"]
 

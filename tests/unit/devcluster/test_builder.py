@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_devcluster import binaries, builder, paths, stamps
-from rlscaler_devcluster.exceptions import BuildError
-from rlscaler_devcluster.progress import Reporter
-from rlscaler_devcluster.toolchain import Go, environment
-from rlscaler_devcluster.versions import TOOLS
+from rlscaler_dev.cluster import binaries, builder, paths, stamps
+from rlscaler_dev.cluster.exceptions import BuildError
+from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.cluster.toolchain import Go, environment
+from rlscaler_dev.cluster.versions import TOOLS
 
 KWOK = TOOLS["kwok"]
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_devcluster.choice import AUTO, BUILD, CACHE, PATH, RELEASE, Found, choose
-from rlscaler_devcluster.versions import TOOLS, accepts, pinned
+from rlscaler_dev.cluster.choice import AUTO, BUILD, CACHE, PATH, RELEASE, Found, choose
+from rlscaler_dev.cluster.versions import TOOLS, accepts, pinned
 
 APISERVER = TOOLS["kube-apiserver"]
 GOOD = Found("/usr/bin/kube-apiserver", pinned(APISERVER))

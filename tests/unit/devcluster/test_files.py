@@ -9,9 +9,9 @@ import pytest
 import yaml
 from cryptography import x509
 
-from rlscaler_devcluster import kubeconfig, nodes, pki, stages
-from rlscaler_devcluster.components import PORTS, Layout, kube_apiserver
-from rlscaler_devcluster.exceptions import DevClusterError
+from rlscaler_dev.cluster import kubeconfig, nodes, pki, stages
+from rlscaler_dev.cluster.components import PORTS, Layout, kube_apiserver
+from rlscaler_dev.cluster.exceptions import DevClusterError
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_devcluster.exceptions import BuildError
-from rlscaler_devcluster.images import build, buildah, content, sbom
-from rlscaler_devcluster.realnode import packages
+from rlscaler_dev.cluster.exceptions import BuildError
+from rlscaler_dev.cluster.images import build, buildah, content, sbom
+from rlscaler_dev.cluster.realnode import packages
 
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = ROOT / "requirements"
@@ -58,7 +58,7 @@ def image(tmp_path: Path) -> Path:
                 "app/lib/numpy/core.py": "x" * 100,
                 "app/lib/numpy-2.0.dist-info/METADATA": METADATA.format(license="BSD-3-Clause"),
                 "app/lib/old-1.0.dist-info/METADATA": METADATA.format(license="MIT"),
-                "app/rlscaler/rlscaler_operator/main.py": "y" * 10,
+                "app/rlscaler/rlscaler_operator/run/main.py": "y" * 10,
             }
         ),
         "less.tar": _tar({"app/lib/.wh.old-1.0.dist-info": ""}),

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rlscaler_devcluster import launcher, locks, paths, ports, processes, state
-from rlscaler_devcluster.exceptions import DevClusterError
-from rlscaler_devcluster.kube import wait_until
-from rlscaler_devcluster.processes import ProcessRecord
-from rlscaler_devcluster.state import ClusterState
+from rlscaler_dev.cluster import launcher, locks, paths, ports, processes, state
+from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.cluster.kube import wait_until
+from rlscaler_dev.cluster.processes import ProcessRecord
+from rlscaler_dev.cluster.state import ClusterState
 
 NAME = "unit"
 SLEEP = ["/bin/sleep", "600"]

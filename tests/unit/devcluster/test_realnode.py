@@ -17,14 +17,14 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from rlscaler_devcluster import nodes, pki, prometheus
-from rlscaler_devcluster.components import PORTS, Layout, kube_apiserver, kwok
-from rlscaler_devcluster.exceptions import DevClusterError, StartError
-from rlscaler_devcluster.ports import HOST
-from rlscaler_devcluster.realnode import commands, config, forward, images, packages
-from rlscaler_devcluster.realnode.files import NodeFiles
-from rlscaler_devcluster.realnode.images import Image
-from rlscaler_devcluster.versions import CONTROL_PLANE, REAL_NODE, TOOLS
+from rlscaler_dev.cluster import nodes, pki, prometheus
+from rlscaler_dev.cluster.components import PORTS, Layout, kube_apiserver, kwok
+from rlscaler_dev.cluster.exceptions import DevClusterError, StartError
+from rlscaler_dev.cluster.ports import HOST
+from rlscaler_dev.cluster.realnode import commands, config, forward, images, packages
+from rlscaler_dev.cluster.realnode.files import NodeFiles
+from rlscaler_dev.cluster.realnode.images import Image
+from rlscaler_dev.cluster.versions import CONTROL_PLANE, REAL_NODE, TOOLS
 
 
 @pytest.fixture

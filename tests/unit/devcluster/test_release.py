@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_devcluster import binaries, release, stamps
-from rlscaler_devcluster.exceptions import BuildError
-from rlscaler_devcluster.progress import Reporter
-from rlscaler_devcluster.release import Release
-from rlscaler_devcluster.versions import TOOLS
+from rlscaler_dev.cluster import binaries, release, stamps
+from rlscaler_dev.cluster.exceptions import BuildError
+from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.cluster.release import Release
+from rlscaler_dev.cluster.versions import TOOLS
 
 ETCD = TOOLS["etcd"]
 PROGRAM = b"#!/bin/sh\necho etcd Version: 3.6.11\n"

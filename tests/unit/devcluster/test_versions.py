@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlscaler_devcluster import stages, versions
-from rlscaler_devcluster.versions import CONTROL_PLANE, TOOLS, accepts, linker_flags, parse, pinned, requirements
+from rlscaler_dev.cluster import stages, versions
+from rlscaler_dev.cluster.versions import CONTROL_PLANE, TOOLS, accepts, linker_flags, parse, pinned, requirements
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import click
 import pytest
 import yaml
 
-from rlscaler_operator.cli import main
+from rlscaler_live.cli import main
 from tests.unit.docs.pages import ROOT, command_lines, words
 
 RLSCALER = command_lines("rlscaler")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_devcluster.paths import cluster_dir
-from rlscaler_e2e import host
-from rlscaler_e2e.cli import e2e
-from rlscaler_e2e.lifecycle import longest_pause, lowest
-from rlscaler_e2e.settings import Play, Settings
+from rlscaler_dev.cluster.paths import cluster_dir
+from rlscaler_dev.e2e import host
+from rlscaler_dev.e2e.cli import e2e
+from rlscaler_dev.e2e.lifecycle import longest_pause, lowest
+from rlscaler_dev.e2e.settings import Play, Settings
 from tests.harness.waiting import until
 from tests.unit.demo.records_fixture import START, make_steps
 

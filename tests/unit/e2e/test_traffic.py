@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_demo.records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS
-from rlscaler_e2e.traffic import stretches, summarise
+from rlscaler_dev.demo.records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS
+from rlscaler_dev.e2e.traffic import stretches, summarise
 from tests.unit.demo.records_fixture import START, make_run
 
 

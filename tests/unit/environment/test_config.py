@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rlscaler_operator.api import parse, to_params
-from rlscaler_operator.environment import KubernetesEnv, LiveEnvironmentError, create_environment_config
-from rlscaler_operator.environment.config import EnvironmentConfig
+from rlscaler_core.api import parse, to_params
+from rlscaler_live.environment import KubernetesEnv, LiveEnvironmentError, create_environment_config
+from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_rl.simulation.gym_env import SimulatorEnv
 
 

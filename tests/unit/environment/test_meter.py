@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from rlscaler_operator.environment import LiveEnvironmentError
-from rlscaler_operator.environment.meter import Meter, Spent, meter_query
+from rlscaler_live.environment import LiveEnvironmentError
+from rlscaler_live.environment.meter import Meter, Spent, meter_query
 from rlscaler_operator.sensing.queries import Subject
 
 SUBJECT = Subject("ns", "chat", ("chat-gpu", "chat-cpu"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlscaler_rl.decision.manifest import Envelope, Manifest, Training
+from rlscaler_core.decision.manifest import Envelope, Manifest, Training
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.report.card import card
 from rlscaler_rl.evaluation.report.tables import title

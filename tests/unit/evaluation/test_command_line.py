@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_rl.evaluation.cli import compare, evaluate
+from rlscaler_live.compare_cli import compare, evaluate
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.scenes import name_of
 from rlscaler_rl.evaluation.settings import read_settings

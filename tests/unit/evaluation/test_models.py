@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_core.decision.manifest import Manifest
 from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.training.export import actor_layers, to_onnx, write

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rlscaler_rl.live import command
-from rlscaler_rl.live.errors import LiveError
+from rlscaler_live import command
+from rlscaler_live.errors import LiveError
 
 
 def config(tmp_path, **environment):

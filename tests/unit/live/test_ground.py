@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from rlscaler_operator.environment import create_environment_config
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.live.errors import LiveError
-from rlscaler_rl.live.ground import ground, make_env, read_parts
+from rlscaler_core.decision import bundled
+from rlscaler_live.environment import create_environment_config
+from rlscaler_live.errors import LiveError
+from rlscaler_live.ground import ground, make_env, read_parts
 
 
 def write(tmp_path, content):

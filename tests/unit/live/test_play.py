@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rlscaler_live.errors import LiveError
+from rlscaler_live.play import LiveAudit, _check_intervals, _record, check
 from rlscaler_rl.evaluation.models import load
 from rlscaler_rl.evaluation.settings import Settings
-from rlscaler_rl.live.errors import LiveError
-from rlscaler_rl.live.play import LiveAudit, _check_intervals, _record, check
-from rlscaler_rl.tuning.cache import record_of
+from rlscaler_rl.evaluation.tuning.cache import record_of
 
 FIGURES = {"requests": 100.0, "in_time": 90.0, "late": 5.0, "dropped": 4.0, "queued": 1.0, "lost_ticks": 0.0}
 FIGURES |= {"dispatch_lag_p99_ms": 12.0}

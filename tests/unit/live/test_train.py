@@ -2,9 +2,9 @@
 
 import pytest
 
-from rlscaler_rl.live.errors import LiveError
-from rlscaler_rl.live.train import AGENT, _settings
-from rlscaler_rl.tailoring.start import load_start
+from rlscaler_live.errors import LiveError
+from rlscaler_live.train import AGENT, _settings
+from rlscaler_rl.evaluation.service_tuning.start import load_start
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rlscaler_operator.decisions import Entry, fresh_state
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.rule import Rule
-from rlscaler_rl.decision.samples import make_samples
+from rlscaler_core.decision.batch import Entry, fresh_state
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.rule import Rule
+from rlscaler_core.decision.samples import make_samples
 
 
 @pytest.fixture(scope="session")

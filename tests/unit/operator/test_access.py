@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from rlscaler_operator.cluster.references import Name, References
 from rlscaler_operator.exceptions import CredentialError
-from rlscaler_operator.references import Name, References
-from rlscaler_operator.registry import Registry
 from rlscaler_operator.sensing.access import SECRETS, Access, Certificates, access_of
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import Query
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.registry import Registry
 
 SETTINGS = Settings(prometheus_url="https://prometheus")
 QUERIES = [Query("a", "service", "up")]
@@ -45,7 +45,8 @@ def access(policy_body, monkeypatch):
                 one.value = {k: v if isinstance(v, bytes) else v.encode() for k, v in content.items()}
         body = policy_body()
         body["spec"]["metrics"] = {"prometheus": {"auth": auth} | ({"url": url} if url else {})}
-        return access_of(Registry().put(body), SETTINGS, secrets)
+        policy = Registry().put(body)
+        return access_of(policy.spec.metrics, policy.key, SETTINGS, secrets)
 
     return of
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.apis import HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, OptionalApis
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.optional_apis import HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, OptionalApis
 from rlscaler_operator.exceptions import OperatorError
-from rlscaler_operator.kube import Kube
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from kubernetes.aio.client import Configuration
 
+from rlscaler_core.api import parse
+from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.apply import Actuator
-from rlscaler_operator.api import parse
-from rlscaler_operator.decisions import decide_all
-from rlscaler_operator.kube import Kube
-from rlscaler_operator.lanes import Lanes
-from rlscaler_operator.registry import Registry
-from rlscaler_operator.sensing.cache import WatchCache
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.rate_limiter import Lanes
+from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards
+from rlscaler_operator.state.registry import Registry
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_operator.reporting import audit
-from rlscaler_operator.reporting.audit import AuditLog, LogFile, files_of
+from rlscaler_operator.records import audit
+from rlscaler_operator.records.audit import AuditLog, LogFile, files_of
 from rlscaler_operator.settings import Settings
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rlscaler_operator.sensing.cache import WatchCache, deployment_of_pod, parse_deployment, start_seconds
+from rlscaler_operator.cluster.cache import WatchCache, deployment_of_pod, parse_deployment, start_seconds
 
 
 def body(replicas=2, ready=1, version="10", uid="u", managers=()):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_operator.api.status import Learned, LearnedPool
-from rlscaler_operator.registry import Registry
-from rlscaler_operator.sensing.cache import WatchCache
+from rlscaler_core.api.status import Learned, LearnedPool
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.loop.learn import learn_capacity, learned
 from rlscaler_operator.sensing.capacity import NEEDED, Capacity
-from rlscaler_operator.sensing.learn import learn_capacity, learned
 from rlscaler_operator.sensing.results import Reading
+from rlscaler_operator.state.registry import Registry
 
 WINDOW = 60.0
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_operator.chart import readme, schema, values
-from rlscaler_operator.chart.command import chart
+from rlscaler_dev.generate.chart import readme, schema, values
+from rlscaler_dev.generate.chart.command import chart
 from rlscaler_operator.exceptions import OperatorError
 
 VALUES = """\

@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from rlscaler_operator.collecting import WHOLE_SECONDS, Collecting
+from rlscaler_operator.run.garbage_collection import WHOLE_SECONDS, Collecting
 
 
 @pytest.fixture

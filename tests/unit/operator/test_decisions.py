@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from rlscaler_operator import decisions
-from rlscaler_operator.decisions import decide_all, fresh_state, with_stack
-from rlscaler_rl.decision.types import Flag
+from rlscaler_core.decision import batch as decisions
+from rlscaler_core.decision.batch import decide_all, fresh_state, with_stack
+from rlscaler_core.decision.types import Flag
 
 
 def test_outcomes_come_in_the_order_of_the_entries(entry):

@@ -8,16 +8,16 @@ import time
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
-from rlscaler_operator.kube import Kube
-from rlscaler_operator.lanes import CROWD, Lane
-from rlscaler_operator.schedule import Due, Schedule
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.rate_limiter import CROWD, Lane
+from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.loop.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
 from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.newest import Rates
 from rlscaler_operator.sensing.queries import Window
 from rlscaler_operator.sensing.results import group
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards
+from rlscaler_operator.state.schedule import Due, Schedule
 
 
 async def until(true):

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_operator.decisions import decide_all
-from rlscaler_operator.explain.command import explain
-from rlscaler_operator.explain.counterfactual import steps
-from rlscaler_operator.explain.flips import find_flips
-from rlscaler_operator.reporting.record import Subject, line
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.action import most_likely
-from rlscaler_rl.decision.types import GUARDS
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.action import most_likely
+from rlscaler_core.decision.batch import decide_all
+from rlscaler_core.decision.types import GUARDS
+from rlscaler_operator.cli.explain.command import explain
+from rlscaler_operator.cli.explain.counterfactual import steps
+from rlscaler_operator.cli.explain.flips import find_flips
+from rlscaler_operator.records.record import Subject, line
 
 
 @pytest.fixture(scope="session")

@@ -15,11 +15,11 @@ from grpc_tools import protoc
 
 import rlscaler_operator
 from rlscaler_operator.exceptions import OperatorError
-from rlscaler_operator.externalscaler import external_scaler_pb2 as pb
-from rlscaler_operator.externalscaler import external_scaler_pb2_grpc as stubs
-from rlscaler_operator.externalscaler import service
-from rlscaler_operator.registry import Registry
+from rlscaler_operator.keda import external_scaler_pb2 as pb
+from rlscaler_operator.keda import external_scaler_pb2_grpc as stubs
+from rlscaler_operator.keda import service
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.registry import Registry
 
 SOURCES = Path(rlscaler_operator.__file__).parent.parent
 

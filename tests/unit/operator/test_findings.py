@@ -1,10 +1,10 @@
 from datetime import UTC, datetime, timedelta
 
-from rlscaler_operator.actuation.ownership import Conflict
-from rlscaler_operator.api import find_condition
-from rlscaler_operator.api.conditions import CAPACITY_UNKNOWN, MODEL_OUTDATED
-from rlscaler_operator.reporting.events import BURST, REFILL_SECONDS, REPEAT_SECONDS, Limiter
-from rlscaler_operator.reporting.findings import Findings, Problem, update
+from rlscaler_core.api import find_condition
+from rlscaler_core.api.conditions import CAPACITY_UNKNOWN, MODEL_OUTDATED
+from rlscaler_operator.cluster.events import BURST, REFILL_SECONDS, REPEAT_SECONDS, Limiter
+from rlscaler_operator.state.findings import Findings, Problem, update
+from rlscaler_operator.state.ownership import Conflict
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LOST = Problem("PrometheusUnreachable", "arrival_rate is unknown: connection refused")

@@ -7,13 +7,13 @@ import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.actors import Actors
-from rlscaler_operator.context import Context
+from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import OperatorError
-from rlscaler_operator.health import STUCK_SECONDS, Health
-from rlscaler_operator.kube import Kube
+from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.reporting.server import serve
+from rlscaler_operator.run.context import Context
+from rlscaler_operator.run.health import STUCK_SECONDS, Health
+from rlscaler_operator.run.server import serve
 from rlscaler_operator.settings import Settings
 
 

@@ -4,12 +4,12 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.actuation.idle import IdlePods, idlest
+from rlscaler_operator.cluster.cache import IDLE, WatchCache
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.rate_limiter import Lanes
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.kube import Kube
-from rlscaler_operator.lanes import Lanes
-from rlscaler_operator.registry import Registry
-from rlscaler_operator.sensing.cache import IDLE, WatchCache
 from rlscaler_operator.sensing.queries import busy_pods
+from rlscaler_operator.state.registry import Registry
 
 PODS = ["chat-gpu-6b7f-aaaaa", "chat-gpu-6b7f-bbbbb", "chat-gpu-6b7f-ccccc"]
 A, B, C = PODS

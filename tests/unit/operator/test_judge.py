@@ -3,13 +3,13 @@
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.api import set_condition
-from rlscaler_operator.api.conditions import CONFLICTED
-from rlscaler_operator.judge import ASK_AGAIN_SECONDS, Judge, _unknown
-from rlscaler_operator.kube import Kube
-from rlscaler_operator.registry import Registry
-from rlscaler_operator.sensing.cache import WatchCache
+from rlscaler_core.api import set_condition
+from rlscaler_core.api.conditions import CONFLICTED
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.loop.diagnose import ASK_AGAIN_SECONDS, Judge, _unknown
 from rlscaler_operator.sensing.results import unknown
+from rlscaler_operator.state.registry import Registry
 
 HPA = {"metadata": {"namespace": "ns", "name": "theirs"}, "spec": {"scaleTargetRef": {"name": "chat-gpu"}}}
 

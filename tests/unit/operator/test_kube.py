@@ -7,10 +7,10 @@ import math
 import pytest
 from kubernetes.aio.client import Configuration
 
+from rlscaler_operator.cluster.kube import Kube, connection
+from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError
-from rlscaler_operator.kube import Kube, connection
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rlscaler_operator.lanes import CROWD, LONGEST_PAUSE_SECONDS, Lane, Lanes
+from rlscaler_operator.cluster.rate_limiter import CROWD, LONGEST_PAUSE_SECONDS, Lane, Lanes
 
 
 async def _settle():

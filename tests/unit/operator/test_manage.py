@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from rlscaler_operator.cli import main
-from rlscaler_operator.explain.live import live_page
-from rlscaler_operator.manage import plugin
-from rlscaler_operator.manage.pages import age, detail, evidence, table
+from rlscaler_live import plugin
+from rlscaler_live.cli import main
+from rlscaler_operator.cli.explain.live import live_page
+from rlscaler_operator.cli.pages import age, detail, evidence, table
 
 
 def ago(**what):

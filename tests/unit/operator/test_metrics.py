@@ -6,19 +6,19 @@ import re
 import numpy as np
 import pytest
 
+from rlscaler_core.api import set_condition
+from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus, Regret, RegretInterval
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.scale import Write
-from rlscaler_operator.api import set_condition
-from rlscaler_operator.api.promotion import EvidenceDay, PromotionStatus, Regret, RegretInterval
-from rlscaler_operator.decisions import decide_all
-from rlscaler_operator.registry import Registry
+from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.reporting import measures
-from rlscaler_operator.reporting.findings import Problem
 from rlscaler_operator.reporting.measures import entropy_ratio, interventions
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.sensing.cache import Deployment
 from rlscaler_operator.sensing.results import unknown
-from rlscaler_rl.decision import bundled
+from rlscaler_operator.state.findings import Problem
+from rlscaler_operator.state.registry import Registry
 
 POLICY = 'policy="chat"'
 RUNNING = Deployment("uid", "1", 2, 1, "")

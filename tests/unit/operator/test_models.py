@@ -3,14 +3,14 @@ from importlib.resources import files
 
 import pytest
 
-from rlscaler_operator import models
+from rlscaler_core.decision import bundled
+from rlscaler_operator.cluster import models
+from rlscaler_operator.cluster.models import ModelFile, from_config_map
+from rlscaler_operator.cluster.references import Name
 from rlscaler_operator.exceptions import ModelUnavailableError
-from rlscaler_operator.models import ModelFile, from_config_map
-from rlscaler_operator.references import Name
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.tailoring.publish import MANIFEST, config_map, read_folder
+from rlscaler_rl.evaluation.service_tuning.publish import MANIFEST, config_map, read_folder
 
-GRAPH = (files("rlscaler_rl.models") / "ppo.onnx").read_bytes()
+GRAPH = (files("rlscaler_core.models") / "ppo.onnx").read_bytes()
 TEXT = bundled.load("ppo").manifest.model_dump_json()
 NAME = Name("ns", "chat-policy", MANIFEST)
 

@@ -3,10 +3,10 @@
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.registry import Registry
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.objectives import AT_ONCE, Objectives
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.registry import Registry
 
 
 class Source:

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_operator.decisions import Entry, decide_all
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.batch import Entry, decide_all
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.state import initial_state
 from rlscaler_operator.exceptions import RecordError
-from rlscaler_operator.registry import Registry
+from rlscaler_operator.records.record import RECORDED, Subject, entry_of, line, manifest_digest
+from rlscaler_operator.records.rows import decode_params, decode_samples, decode_state, encode, encode_state
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.reporting.record import RECORDED, Subject, entry_of, line, manifest_digest
 from rlscaler_operator.reporting.report import Reporter
-from rlscaler_operator.reporting.rows import decode_params, decode_samples, decode_state, encode, encode_state
 from rlscaler_operator.settings import Settings
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.state import initial_state
+from rlscaler_operator.state.registry import Registry
 
 SUBJECT = Subject("ns", "chat", "uid", 3, "Auto")
 

@@ -7,10 +7,10 @@ import threading
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator import references
+from rlscaler_operator.cluster import references
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.references import Name, References, Source
 from rlscaler_operator.exceptions import CredentialError
-from rlscaler_operator.kube import Kube
-from rlscaler_operator.references import Name, References, Source
 
 RELEASE = threading.Event()
 

@@ -1,10 +1,10 @@
 import pytest
 
-from rlscaler_operator.registry import Registry
-from rlscaler_operator.reporting.audit import uuid7
-from rlscaler_operator.reporting.status import flag_names
+from rlscaler_core.decision.types import Flag
+from rlscaler_operator.records.audit import uuid7
 from rlscaler_operator.settings import Settings
-from rlscaler_rl.decision.types import Flag
+from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.state.status import flag_names
 
 
 def body(name="chat", uid="u", generation=1, mode="Auto", gpu="chat-gpu", status=None, **metadata):

@@ -7,11 +7,11 @@ from copy import deepcopy
 
 import pytest
 
+from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import KubeError, OperatorError
-from rlscaler_operator.installation import release as module
-from rlscaler_operator.installation.farewell import farewell
-from rlscaler_operator.installation.release import HOLD_SECONDS, release
-from rlscaler_operator.kube import Kube
+from rlscaler_operator.run import release as module
+from rlscaler_operator.run.farewell import farewell
+from rlscaler_operator.run.release import HOLD_SECONDS, release
 from rlscaler_operator.settings import Settings
 
 OURS, OTHERS = "rlscaler.io/restore", "other.io/keep"

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_operator.decisions import decide_all, fresh_state
-from rlscaler_operator.replay import command
-from rlscaler_operator.replay.actors import Shelf
-from rlscaler_operator.replay.compare import replay
-from rlscaler_operator.replay.log import find_files, read
-from rlscaler_operator.reporting.record import Subject, line, manifest_digest
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.decision.samples import make_samples
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.batch import decide_all, fresh_state
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_operator.cli.replay import command
+from rlscaler_operator.cli.replay.actors import Shelf
+from rlscaler_operator.cli.replay.compare import replay
+from rlscaler_operator.records.log import find_files, read
+from rlscaler_operator.records.record import Subject, line, manifest_digest
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +164,7 @@ def test_the_same_network_with_another_envelope_is_another_actor(ppo, episode, l
 
 
 def test_a_model_of_ones_own_is_found_by_its_digest(ppo, episode, log, tmp_path):
-    folder, models = tmp_path / "mine", resources.files("rlscaler_rl.models")
+    folder, models = tmp_path / "mine", resources.files("rlscaler_core.models")
     folder.mkdir()
     manifest = json.loads((models / "ppo.json").read_text()) | {"name": "mine"}
     (folder / "manifest.json").write_text(json.dumps(manifest))

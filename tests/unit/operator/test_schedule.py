@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_operator.schedule import ACTIONS_AT_ONCE, LONGEST_BREAK_SECONDS, Breaker, Due, Schedule, spread
+from rlscaler_operator.state.schedule import ACTIONS_AT_ONCE, LONGEST_BREAK_SECONDS, Breaker, Due, Schedule, spread
 
 
 def test_a_new_policy_senses_at_once_and_acts_after_an_interval():

@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from rlscaler_operator.api.promotion import PromotionStatus
-from rlscaler_operator.api.status import Condition
-from rlscaler_operator.decisions import Entry, decide_all, fresh_state
-from rlscaler_operator.registry import Registry
+from rlscaler_core.api.promotion import PromotionStatus
+from rlscaler_core.api.status import Condition
+from rlscaler_core.decision.batch import Entry, decide_all, fresh_state
+from rlscaler_core.decision.rule import Rule
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.types import Flag
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.shadows import Item, Shadows, driver
-from rlscaler_rl.decision.rule import Rule
-from rlscaler_rl.decision.samples import make_samples
-from rlscaler_rl.decision.types import Flag
+from rlscaler_operator.state.registry import Registry
 
 START = datetime(2026, 3, 2, 22, tzinfo=UTC).timestamp()
 SENSE = 60.0

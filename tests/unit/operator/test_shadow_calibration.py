@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlscaler_core.queueing.fluid import Running
 from rlscaler_operator.sensing.queries import Subject
 from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
 from rlscaler_operator.shadow.statistics import interval, turned_above
 from rlscaler_operator.shadow.trail import at, no_trail, push
-from rlscaler_rl.decision.virtual import Running
 
 
 def histogram(received=100.0, **within):

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from rlscaler_operator.decisions import without_actor
+from rlscaler_core.decision.batch import without_actor
+from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.rule import Rule
+from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.state import initial_state
 from rlscaler_operator.shadow.evidence import LATE_TOLERANCE_POINTS, LATE_TOLERANCE_SHARE
 from rlscaler_operator.shadow.twins import Twin, drive, hpa_params, meter, new_twin
-from rlscaler_rl.decision.decide import decide
-from rlscaler_rl.decision.observation import sense
-from rlscaler_rl.decision.rule import Rule
-from rlscaler_rl.decision.shield import floor_tick
-from rlscaler_rl.decision.state import initial_state
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.ledger import read
 from rlscaler_rl.simulation.scenario import nominal

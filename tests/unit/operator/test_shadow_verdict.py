@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 import numpy as np
 import pytest
 
-from rlscaler_operator.api.promotion import EvidenceDay, MeasuredDay, PromotionStatus
+from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, PromotionStatus
 from rlscaler_operator.shadow.evidence import is_calibrated
 from rlscaler_operator.shadow.verdict import Asked, demoted, judge, writes
 

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.kube import Kube
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.shards import Shards, shard_of
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shards import Shards, shard_of
 
 KEYS = [(f"team-{i % 7}", f"service-{i}") for i in range(3000)]
 

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_operator.api import Status
-from rlscaler_operator.decisions import decide_all
+from rlscaler_core.api import Status
+from rlscaler_core.decision.batch import decide_all
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.state import initial_state
+from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.reporting.stabilization import restore, to_status
-from rlscaler_operator.reporting.status import (
+from rlscaler_operator.state.status import (
     decision_status,
     merge_patch,
     observation_status,
@@ -17,9 +20,6 @@ from rlscaler_operator.reporting.status import (
     targets_status,
     with_history,
 )
-from rlscaler_operator.sensing.cache import Deployment
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.decision.state import initial_state
 
 json_objects = st.recursive(
     st.one_of(st.integers(), st.text(max_size=3), st.booleans(), st.lists(st.integers(), max_size=2)),

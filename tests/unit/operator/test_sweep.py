@@ -5,10 +5,10 @@ import json
 import pytest
 from kubernetes.aio.client import Configuration
 
+from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import KubeError, OperatorError
-from rlscaler_operator.kube import Kube
-from rlscaler_operator.registry import Registry
-from rlscaler_operator.sweep import Sweep
+from rlscaler_operator.run.sweep import Sweep
+from rlscaler_operator.state.registry import Registry
 
 
 @pytest.fixture

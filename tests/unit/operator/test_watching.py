@@ -6,8 +6,8 @@ import kopf
 import pytest
 from kopf._core.intents.registries import OperatorRegistry
 
-from rlscaler_operator import main
-from rlscaler_operator.watching import NoDifferences, NoProgress
+from rlscaler_operator.run import main
+from rlscaler_operator.run.watching import NoDifferences, NoProgress
 
 
 def test_only_watch_handlers_are_registered_so_nothing_needs_to_be_remembered():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.params import make_params
 from rlscaler_loadgen.traces import Trace
-from rlscaler_rl.decision.params import make_params
-from rlscaler_rl.tailoring.history import History, prepare
-from rlscaler_rl.tailoring.service import Service
+from rlscaler_rl.evaluation.service_tuning.history import History, prepare
+from rlscaler_rl.evaluation.service_tuning.service import Service
 
 
 def make_service(**columns) -> Service:

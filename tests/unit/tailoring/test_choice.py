@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import yaml
 
+from rlscaler_core.decision import bundled
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.actors import FrozenActor
-from rlscaler_rl.decision import bundled
 from rlscaler_rl.evaluation.board import Board
 from rlscaler_rl.evaluation.schema import Difference
-from rlscaler_rl.tailoring import recommend, spec, trial
-from rlscaler_rl.tailoring.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
-from rlscaler_rl.tailoring.history import prepare
-from rlscaler_rl.tailoring.rivals import TUNED, Rival, Searched, rivals, tune
-from rlscaler_rl.tailoring.score import score_of
+from rlscaler_rl.evaluation.service_tuning import recommend, spec, trial
+from rlscaler_rl.evaluation.service_tuning.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
+from rlscaler_rl.evaluation.service_tuning.history import prepare
+from rlscaler_rl.evaluation.service_tuning.rivals import TUNED, Rival, Searched, rivals, tune
+from rlscaler_rl.evaluation.service_tuning.score import score_of
+from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
+from rlscaler_rl.evaluation.tuning.score import scores
 from rlscaler_rl.training.finetune import Candidate, FineTuned
-from rlscaler_rl.tuning.contenders import CONTENDERS
-from rlscaler_rl.tuning.score import scores
 from rlscaler_rl.workloads import Part
 
 from .conftest import make_service

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_live.train_cli import train
 from rlscaler_loadgen.traces import Trace, write_trace
-from rlscaler_rl.decision.actor import Actor
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.tailoring import run
-from rlscaler_rl.tailoring.cli import train
-from rlscaler_rl.tailoring.history import prepare
-from rlscaler_rl.tailoring.schema import Verdict
-from rlscaler_rl.tailoring.start import load_start
+from rlscaler_rl.evaluation.service_tuning import run
+from rlscaler_rl.evaluation.service_tuning.history import prepare
+from rlscaler_rl.evaluation.service_tuning.schema import Verdict
+from rlscaler_rl.evaluation.service_tuning.start import load_start
 from rlscaler_rl.training.finetune_settings import FineTuning
 
 from .conftest import make_service, waves

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rlscaler_loadgen.traces import Trace, write_trace
-from rlscaler_rl.tailoring.errors import TailoringError
-from rlscaler_rl.tailoring.history import duration, prepare, read_history
+from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.service_tuning.history import duration, prepare, read_history
 from rlscaler_rl.workloads import Part
 
 from .conftest import make_service, waves

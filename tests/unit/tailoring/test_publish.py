@@ -9,12 +9,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.actor import Actor
-from rlscaler_rl.decision.manifest import Manifest
-from rlscaler_rl.tailoring import publish
-from rlscaler_rl.tailoring.errors import TailoringError
-from rlscaler_rl.tailoring.publish_cli import publish as command
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_rl.evaluation.service_tuning import publish
+from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.service_tuning.publish_cli import publish as command
 
 from .test_verdict import make_verdict
 
@@ -22,7 +22,7 @@ from .test_verdict import make_verdict
 @pytest.fixture
 def folder(tmp_path):
     manifest = bundled.load("ppo").manifest
-    (tmp_path / "policy.onnx").write_bytes((files("rlscaler_rl.models") / "ppo.onnx").read_bytes())
+    (tmp_path / "policy.onnx").write_bytes((files("rlscaler_core.models") / "ppo.onnx").read_bytes())
     (tmp_path / "manifest.json").write_text(manifest.model_dump_json())
     judge(tmp_path)
     return tmp_path

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import yaml
 
+from rlscaler_core.decision.types import CPU, GPU
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
-from rlscaler_rl.decision.types import CPU, GPU
+from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.service_tuning.service import GROUP, read_policy, service_of
 from rlscaler_rl.simulation import episode
 from rlscaler_rl.simulation.scenario import from_rate
-from rlscaler_rl.tailoring.errors import TailoringError
-from rlscaler_rl.tailoring.service import GROUP, read_policy, service_of
 
 from .conftest import make_service
 

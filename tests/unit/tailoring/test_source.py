@@ -7,13 +7,13 @@ import pytest
 
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.simple import Unscaled
+from rlscaler_rl.evaluation.service_tuning import trial
+from rlscaler_rl.evaluation.service_tuning.history import prepare
+from rlscaler_rl.evaluation.service_tuning.score import score_of
+from rlscaler_rl.evaluation.service_tuning.source import ERROR, Mix, ServiceSource, lag_seconds
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.tailoring import trial
-from rlscaler_rl.tailoring.history import prepare
-from rlscaler_rl.tailoring.score import score_of
-from rlscaler_rl.tailoring.source import ERROR, Mix, ServiceSource, lag_seconds
 from rlscaler_rl.workloads import Part
 
 from .conftest import make_service, waves

@@ -10,12 +10,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlscaler_core.decision.types import CPU, GPU
 from rlscaler_loadgen.traces import Trace
-from rlscaler_rl.decision.types import CPU, GPU
+from rlscaler_rl.evaluation.service_tuning import spec
+from rlscaler_rl.evaluation.service_tuning.history import prepare
+from rlscaler_rl.evaluation.service_tuning.service import read_policy, service_of
 from rlscaler_rl.simulation.scenario import from_rate
-from rlscaler_rl.tailoring import spec
-from rlscaler_rl.tailoring.history import prepare
-from rlscaler_rl.tailoring.service import read_policy, service_of
 
 from .conftest import make_service, waves
 from .test_service import EXAMPLES

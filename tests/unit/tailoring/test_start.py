@@ -10,14 +10,14 @@ import onnx
 import pytest
 from onnx import helper
 
-from rlscaler_rl.decision import bundled
-from rlscaler_rl.decision.exceptions import ModelError
-from rlscaler_rl.decision.types import OBSERVATIONS
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.service_tuning.source import ServiceSource
+from rlscaler_rl.evaluation.service_tuning.start import load_start
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
-from rlscaler_rl.tailoring.errors import TailoringError
-from rlscaler_rl.tailoring.source import ServiceSource
-from rlscaler_rl.tailoring.start import load_start
 from rlscaler_rl.training.export import NumpyActor
 from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.training.network import weights_of
@@ -84,7 +84,7 @@ def copy(folder, change=None):
     from importlib.resources import files
 
     folder.mkdir(exist_ok=True)
-    (folder / "policy.onnx").write_bytes((files("rlscaler_rl.models") / "ppo.onnx").read_bytes())
+    (folder / "policy.onnx").write_bytes((files("rlscaler_core.models") / "ppo.onnx").read_bytes())
     body = actor.manifest.model_dump(mode="json")
     (folder / "manifest.json").write_text(json.dumps(body | (change or {})))
     return str(folder)

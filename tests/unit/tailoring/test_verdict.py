@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from rlscaler_rl.evaluation.schema import Difference
-from rlscaler_rl.tailoring.report import text_report
-from rlscaler_rl.tailoring.schema import Recorded, Row, Training, Verdict
-from rlscaler_rl.tailoring.verdict import decide
+from rlscaler_rl.evaluation.service_tuning.report import text_report
+from rlscaler_rl.evaluation.service_tuning.schema import Recorded, Row, Training, Verdict
+from rlscaler_rl.evaluation.service_tuning.verdict import decide
 from rlscaler_rl.training.finetune import Candidate, FineTuned
 
 FOUND = FineTuned(best=Candidate(1000, b"", None, 1.0, 1.0))

@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 import pytest
 
-from rlscaler_rl.decision.actor import Actor
-from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.manifest import Manifest
 from rlscaler_rl.training import checkpoint, seeds
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.distributed import map_runs, session

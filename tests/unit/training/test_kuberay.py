@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlscaler_rl.training.cli import train
+from rlscaler_live.train_all_cli import train
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "kuberay"

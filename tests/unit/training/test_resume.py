@@ -21,11 +21,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from rlscaler_rl.decision.actor import Actor
-from rlscaler_rl.decision.contract import CONTRACT_VERSION
-from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.contract import CONTRACT_VERSION
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_live.train_all_cli import train as command
 from rlscaler_rl.training import checkpoint
-from rlscaler_rl.training.cli import train as command
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.errors import CheckpointError, DivergedError
 from rlscaler_rl.training.train import make_env, make_model, train
@@ -46,7 +46,7 @@ os.replace = dies
 train(TrainingConfig.load(sys.argv[1]), Path(sys.argv[2]), progress=False)
 """
 
-COMMAND = "from rlscaler_rl.training.cli import train; train()"
+COMMAND = "from rlscaler_live.train_all_cli import train; train()"
 
 
 @pytest.fixture(scope="module")

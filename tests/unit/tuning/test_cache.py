@@ -7,18 +7,18 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from rlscaler_rl.evaluation.tuning import cache
+from rlscaler_rl.evaluation.tuning.cache import Record, Tuned, load, save
+from rlscaler_rl.evaluation.tuning.cli import tune as tune_command
+from rlscaler_rl.evaluation.tuning.command import check, refresh, stale
+from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
+from rlscaler_rl.evaluation.tuning.errors import TuningError
+from rlscaler_rl.evaluation.tuning.job import Job, jobs
+from rlscaler_rl.evaluation.tuning.lineup import lineup
+from rlscaler_rl.evaluation.tuning.score import tune_part
+from rlscaler_rl.evaluation.tuning.search import grid
+from rlscaler_rl.evaluation.tuning.table import tables
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.tuning import cache
-from rlscaler_rl.tuning.cache import Record, Tuned, load, save
-from rlscaler_rl.tuning.cli import tune as tune_command
-from rlscaler_rl.tuning.command import check, refresh, stale
-from rlscaler_rl.tuning.contenders import CONTENDERS
-from rlscaler_rl.tuning.errors import TuningError
-from rlscaler_rl.tuning.job import Job, jobs
-from rlscaler_rl.tuning.lineup import lineup
-from rlscaler_rl.tuning.score import tune_part
-from rlscaler_rl.tuning.search import grid
-from rlscaler_rl.tuning.table import tables
 
 QUIET = Console(quiet=True)
 SMALL = {"budget": 6, "finalists": 1, "episodes": 2}
@@ -160,7 +160,7 @@ def test_a_workload_without_settings_gets_those_for_all(monkeypatch, file):
 
 def test_the_lineup_leaves_out_who_was_not_tuned(monkeypatch, file):
     monkeypatch.setattr(cache, "_loaded", lambda: load(file))
-    from rlscaler_rl.decision import bundled
+    from rlscaler_core.decision import bundled
 
     for workload in (None, "ramp", "azure_code"):
         names = [entry.name for entry in lineup(bundled.load("rule"), "rule", workload=workload)]

@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from rlscaler_core.decision.rule import RuleSettings, rule_under
+from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_rl.baselines.actors import Configured
-from rlscaler_rl.decision.rule import RuleSettings, rule_under
-from rlscaler_rl.decision.spec import SpecSettings
+from rlscaler_rl.evaluation.tuning import networks, spaces
+from rlscaler_rl.evaluation.tuning.cache import load, with_network
+from rlscaler_rl.evaluation.tuning.command import refresh
+from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, STANDING
+from rlscaler_rl.evaluation.tuning.errors import TuningError
+from rlscaler_rl.evaluation.tuning.job import Job
+from rlscaler_rl.evaluation.tuning.networks import Plan
+from rlscaler_rl.evaluation.tuning.score import tune_part
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.stock import SHELF
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.export import NumpyActor
 from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.training.network import bundled_network
-from rlscaler_rl.tuning import networks, spaces
-from rlscaler_rl.tuning.cache import load, with_network
-from rlscaler_rl.tuning.command import refresh
-from rlscaler_rl.tuning.contenders import CONTENDERS, STANDING
-from rlscaler_rl.tuning.errors import TuningError
-from rlscaler_rl.tuning.job import Job
-from rlscaler_rl.tuning.networks import Plan
-from rlscaler_rl.tuning.score import tune_part
 from rlscaler_rl.workloads.source import WorkloadSource
 
 PPO = CONTENDERS["ppo"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from rlscaler_rl.tuning.contenders import CONTENDERS
-from rlscaler_rl.tuning.search import BATCH, child, grid, search
+from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
+from rlscaler_rl.evaluation.tuning.search import BATCH, child, grid, search
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "n": IntDistribution(0, 20), "kind": CategoricalDistribution(["a", "b"])}
 START = {"x": 0.9, "n": 20, "kind": "b"}

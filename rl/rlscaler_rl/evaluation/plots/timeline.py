@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from rlscaler_rl.decision.types import GPU
+from rlscaler_core.decision.types import GPU
 from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import tables
 

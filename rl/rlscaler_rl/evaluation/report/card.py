@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlscaler_rl.decision.manifest import Manifest
+from rlscaler_core.decision.manifest import Manifest
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.gate import PASSES
 from rlscaler_rl.evaluation.report.firstpage import claims_table, headline, losses_table

@@ -1,0 +1,297 @@
+"""What the operator reports: the status of RLScalingPolicy v1alpha1.
+
+A field is absent where nothing is known; unknown is never written as 0.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.config import JsonDict
+
+from rlscaler_core.api.base import Reported, Text, Time, Word
+from rlscaler_core.api.promotion import PromotionStatus
+
+MAP_BY_TYPE: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+
+HISTORY = 5
+"""Decisions kept in `status.history`."""
+
+EXPIRIES = 32
+"""Entries kept per pool in `status.stabilization`."""
+
+PlacementName = Literal["PreferGPU", "Balanced", "PreferCPU"]
+
+Count = Annotated[int, Field(json_schema_extra={"format": "int32"})]
+
+
+class Condition(Reported):
+    """One aspect of the policy's state, as `metav1.Condition`."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """Name of the aspect, such as `Ready`, `Active`, `Fallback`, `Paused` or `Conflicted`."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """Why, in one CamelCase word."""
+    message: Text = ""
+    """Why, for people: the object, the field and what to do."""
+    last_transition_time: Time
+    """When `status` last changed."""
+    observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
+    """Generation of the spec that this was found for."""
+
+
+class PoolCounts(Reported):
+    """One whole number for each pool; absent for a pool without target."""
+
+    gpu: Count | None = None
+    """Of the GPU pool."""
+    cpu: Count | None = None
+    """Of the CPU pool."""
+
+
+class TargetStatus(Reported):
+    """Replicas of one Deployment."""
+
+    deployment: Word
+    """Name of the Deployment."""
+    current: Count | None = None
+    """`spec.replicas` of the Deployment as last read."""
+    ready: Count | None = None
+    """Replicas that are ready."""
+    starting: Count | None = None
+    """Replicas that exist and are not ready yet."""
+    desired: Count | None = None
+    """Replicas last decided upon; in Shadow what would have been asked for."""
+    summary: Word | None = None
+    """`ready/desired`, for the table of `kubectl get`."""
+
+
+class TargetsStatus(Reported):
+    """Replicas of both Deployments."""
+
+    gpu: TargetStatus | None = None
+    """The GPU Deployment."""
+    cpu: TargetStatus | None = None
+    """The CPU Deployment."""
+
+
+class Signal(Reported):
+    """One number of the observation."""
+
+    value: float | None = None
+    """In the unit that the field names; absent while unknown or not applicable."""
+    state: Literal["Known", "NotApplicable", "Unknown"]
+    """`Known`; `NotApplicable` (such as the latency while nothing arrives); `Unknown` (stale, absent, not a number)."""
+    age_seconds: Annotated[float, Field(ge=0)] | None = None
+    """Age of the newest raw sample in seconds; absent when there never was one."""
+
+
+class ObservationStatus(Reported):
+    """The ten numbers that the last decision was taken on."""
+
+    time: Time
+    """When they were observed."""
+    cpu_utilization: Signal | None = None
+    """% of the CPU requests of the CPU pool's ready replicas."""
+    memory_utilization: Signal | None = None
+    """% of the memory requests of all ready replicas."""
+    gpu_utilization: Signal | None = None
+    """% of the GPU pool's ready replicas, mean."""
+    p95_latency: Signal | None = None
+    """95th percentile of the latency in milliseconds."""
+    throughput: Signal | None = None
+    """Requests that arrive, rejected ones included, in % of what both pools answer at `maxReplicas`."""
+    gpu_replicas: Signal | None = None
+    """`spec.replicas` of the GPU Deployment."""
+    cpu_replicas: Signal | None = None
+    """`spec.replicas` of the CPU Deployment."""
+    load_trend: Signal | None = None
+    """Forecast of the arrivals against now, -1 to 1."""
+    load_variance: Signal | None = None
+    """Coefficient of variation of the arrivals over the last minute, 0 to 1."""
+    time_in_episode: Signal | None = None
+    """Constant on a live cluster."""
+
+
+class Action(Reported):
+    """What the actor asked for, in steps; absent placement = no actor ran."""
+
+    gpu: Annotated[int, Field(ge=-2, le=2)]
+    """Steps by which the GPU replicas should move."""
+    cpu: Annotated[int, Field(ge=-2, le=2)]
+    """Steps by which the CPU replicas should move."""
+    placement: PlacementName | None = None
+    """Which pool should be preferred."""
+
+
+class GuardStep(Reported):
+    """Desired replicas after one stage of the shield."""
+
+    name: Word
+    """Name of the stage, in the order in which they run."""
+    after: PoolCounts
+    """Desired replicas when the stage was through."""
+
+
+class DecisionStatus(Reported):
+    """One decision in short."""
+
+    id: Word
+    """Identifier of the decision's record in the audit log."""
+    time: Time
+    """When it was taken."""
+    action: Action | None = None
+    """What the actor asked for; absent when no actor ran."""
+    base: PoolCounts
+    """Replicas that the action was added to."""
+    desired: PoolCounts
+    """Replicas decided upon."""
+    applied: bool
+    """Whether the Deployments were changed accordingly."""
+    reasons: list[Word] = Field(default_factory=list, max_length=16)
+    """Guards and circumstances that shaped the result."""
+
+
+class LastDecision(DecisionStatus):
+    """The newest decision, with what each guard did to it."""
+
+    guards: list[GuardStep] = Field(default_factory=list, max_length=16)
+    """Desired replicas after each stage of the shield."""
+    result: Text | None = None
+    """What became of the write."""
+
+
+class Weights(Reported):
+    """Shares of the traffic, per mille."""
+
+    gpu: Annotated[int, Field(ge=0, le=1000)]
+    """Of the GPU pool."""
+    cpu: Annotated[int, Field(ge=0, le=1000)]
+    """Of the CPU pool."""
+
+
+class Latency(Reported):
+    """The latency that is displayed, over the rate window."""
+
+    percentile: Annotated[float, Field(ge=0, le=100)]
+    """`slo.percentile`."""
+    milliseconds: Annotated[float, Field(ge=0)] | None = None
+    """Absent while it is not known."""
+
+
+class ModelStatus(Reported):
+    """The actor that decides."""
+
+    name: Word
+    """As its manifest says."""
+    digest: Annotated[str, Field(max_length=64)] | None = None
+    """sha256 of the ONNX graph; absent where there is none."""
+
+
+class PlacementStatus(Reported):
+    """The traffic split in force."""
+
+    preference: PlacementName
+    """Which pool is preferred."""
+    weights: Weights
+    """Shares of the traffic, per mille."""
+    http_route: Word | None = None
+    """The HTTPRoute that carries the weights; absent when they are only published here."""
+
+
+class LearnedPool(Reported):
+    """What was learned about one pool where the spec leaves it open."""
+
+    requests_per_second: Annotated[float, Field(gt=0)] | None = None
+    """Requests per second that one replica answers: lower confidence bound."""
+    cold_start_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Seconds from a pod's creation until it is ready."""
+    samples: Annotated[int, Field(ge=0)] | None = None
+    """Observations behind it."""
+
+
+class Learned(Reported):
+    """What was learned about both pools."""
+
+    gpu: LearnedPool | None = None
+    """About the GPU pool."""
+    cpu: LearnedPool | None = None
+    """About the CPU pool."""
+
+
+class Originals(Reported):
+    """What was found before the first change, for `restoreOnDelete`."""
+
+    time: Time
+    """When it was recorded."""
+    replicas: PoolCounts
+    """`spec.replicas` of the Deployments."""
+    weights: PoolCounts | None = None
+    """Weights of the HTTPRoute's backends as found."""
+
+
+class Expiry(Reported):
+    """A past recommendation or change that still counts for `behavior`."""
+
+    value: Count
+    """Replicas recommended, or replicas added (negative: removed)."""
+    expires: Time
+    """When it stops counting."""
+
+
+class StabilizationPool(Reported):
+    """What `behavior` remembers about one pool."""
+
+    recommendations: list[Expiry] = Field(default_factory=list, max_length=EXPIRIES)
+    """Recommendations within the stabilization windows."""
+    changes: list[Expiry] = Field(default_factory=list, max_length=EXPIRIES)
+    """Changes within the periods of the policies."""
+    floor: Count | None = None
+    """Replicas that the reactive floor asked for and that have not been ready yet."""
+
+
+class Stabilization(Reported):
+    """What `behavior` remembers across restarts of the operator."""
+
+    gpu: StabilizationPool | None = None
+    """About the GPU pool."""
+    cpu: StabilizationPool | None = None
+    """About the CPU pool."""
+    budget_per_hour: Annotated[float, Field(ge=0)] | None = None
+    """`guards.budgetPerHour` that the running replicas were last within; only a lower one lowers them."""
+
+
+class Status(Reported):
+    """What the operator found and did; written by the operator only."""
+
+    observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
+    """Generation of the spec that this status belongs to."""
+    conditions: list[Condition] = Field(default_factory=list, max_length=16, json_schema_extra=MAP_BY_TYPE)
+    """`Ready` (the policy can decide), `Active` (it changes the Deployments), `Fallback`, `Paused`, `Conflicted`."""
+    targets: TargetsStatus | None = None
+    """Replicas of both Deployments."""
+    cost_per_hour: Annotated[float, Field(ge=0)] | None = None
+    """Cost of the replicas that exist now, in currency units per hour."""
+    observation: ObservationStatus | None = None
+    """What the last decision was taken on."""
+    latency: Latency | None = None
+    """The latency at `slo.percentile`."""
+    model: ModelStatus | None = None
+    """The actor that decides; an older one where the condition `ModelOutdated` says so."""
+    last_decision: LastDecision | None = None
+    """The newest decision, with what each guard did to it."""
+    history: list[DecisionStatus] = Field(default_factory=list, max_length=HISTORY)
+    """The last decisions that changed something, newest first."""
+    learned: Learned | None = None
+    """What was learned about the pools where the spec leaves it open."""
+    promotion: PromotionStatus | None = None
+    """How far the policy is on its way from Shadow to Auto."""
+    placement: PlacementStatus | None = None
+    """The traffic split in force."""
+    originals: Originals | None = None
+    """What was found before the first change."""
+    stabilization: Stabilization | None = None
+    """What `behavior` remembers across restarts of the operator."""

@@ -1,0 +1,62 @@
+"""The budget guard: what both pools may cost together."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision.capacity import Capacity
+from rlscaler_core.decision.pairs import either, total
+from rlscaler_core.decision.types import Bool, Float, Int, Params, State
+
+ROUNDING = 1e-9
+"""Of the budget; keeps 16 * 0.625 from being more than 10."""
+
+
+def within_budget(params: Params, state: State, base: Int, bounded: Int, capacity: Capacity) -> tuple[Int, Bool, Float]:
+    """(N, 2) `bounded` as the budget allows it, (N,) where the budget is the limit, and (N,) `State.budget_kept`.
+
+    Increases over the budget are refused, least capacity per cost first. Running replicas are lowered only where the
+    user lowered the budget: until they fit once, then never again, whoever raises them. An exchange that is cut so
+    short that it would serve less than both the replicas that run and those that were asked for is not made.
+    `base` and `bounded` (N, 2) are within min and max; `min_replicas` wins.
+    """
+    budget = params.budget_per_hour
+    rows = np.flatnonzero(np.isfinite(budget))
+    limited = np.zeros(len(budget), np.bool_)
+    if not rows.size:
+        return bounded, limited, budget.copy()
+    spent = total(base * params.cost_per_hour)
+    allowance = budget * (1 + ROUNDING)
+    kept = np.where((spent <= allowance) | (budget >= state.budget_kept), budget, state.budget_kept)
+    limited = total(bounded * params.cost_per_hour) > allowance
+    rows = np.flatnonzero(limited)
+    if rows.size:
+        lowering = (budget < kept)[rows]
+        bounded = bounded.copy()
+        bounded[rows] = _cut(params, base, bounded, capacity, rows, lowering, allowance[rows])
+    return bounded, limited, kept
+
+
+def _cut(
+    params: Params, base: Int, asked: Int, capacity: Capacity, rows: NDArray[np.intp], lowering: Bool, allowance: Float
+) -> Int:
+    """(R, 2) for the rows that cost too much."""
+    cost, wanted, running = params.cost_per_hour[rows], asked[rows], base[rows]
+    lowest = np.where(lowering[:, None], params.min_replicas[rows], np.minimum(wanted, running))
+    best = capacity.cheapest[rows]
+    cut = wanted.copy()
+    here = np.arange(len(rows))
+    for pool in (1 - best, best):
+        price = np.where(cost[here, pool] > 0, cost[here, pool], np.inf)
+        surplus = np.ceil((total(cut * cost) - allowance) / price)
+        cut[here, pool] -= np.clip(surplus, 0, cut[here, pool] - lowest[here, pool]).astype(np.int32)
+    for pool in (best, 1 - best):
+        price = np.where(cost[here, pool] > 0, cost[here, pool], np.inf)
+        room = np.floor((allowance - total(cut * cost)) / price)
+        cut[here, pool] += np.clip(room, 0, wanted[here, pool] - cut[here, pool]).astype(np.int32)
+    unit = capacity.requests_per_second[rows]
+    served = np.minimum(total(wanted * unit), total(running * unit))
+    worse = np.where(capacity.unmeasured[rows], either(cut < running), total(cut * unit) < served)
+    keeps = worse & (total(running * cost) <= allowance)
+    return np.where(keeps[:, None], running, cut)

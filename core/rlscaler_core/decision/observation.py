@@ -1,0 +1,172 @@
+"""From samples to the ten numbers, and the history and stack that they need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision import forecast
+from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.exceptions import ContractMismatchError
+from rlscaler_core.decision.pairs import both, either, total
+from rlscaler_core.decision.params import capacity_unknown
+from rlscaler_core.decision.samples import arrivals_known, known
+from rlscaler_core.decision.types import (
+    CPU,
+    GPU,
+    OBSERVATIONS,
+    Bool,
+    Float,
+    Float32,
+    Int,
+    Observation,
+    Params,
+    Samples,
+    SignalState,
+    State,
+)
+
+_SAME_SAMPLE_SECONDS = 1e-3
+
+_AGE_OF = np.array([1, 2, 3, 4, 0, 5, 5, 0, 0])
+"""The column of `Samples.age_seconds` behind each of the first nine observations."""
+
+
+def sense(params: Params, state: State, samples: Samples) -> State:
+    """Remember the arrival rate where it is known and its raw sample is newer than the last one remembered.
+
+    Call it at every sensing tick, before `observe` or `floor_tick`. A row's history shifts only when it grows.
+    """
+    taken = samples.time - samples.age_seconds[:, 0]
+    fresh = arrivals_known(params, samples) & ~(taken <= state.rate_time[:, -1] + _SAME_SAMPLE_SECONDS)
+    stale = np.flatnonzero(~fresh)
+    if len(stale) == len(fresh):
+        return state
+    return replace(
+        state,
+        rate_time=_shifted(state.rate_time, taken, stale),
+        rate_value=_shifted(state.rate_value, samples.arrival_rate, stale),
+    )
+
+
+def _shifted(history: Float, newest: Float, stale: NDArray[np.intp]) -> Float:
+    """One column further, but for the `stale` rows."""
+    moved = np.empty_like(history)
+    moved[:, :-1] = history[:, 1:]
+    moved[:, -1] = newest
+    if stale.size:
+        moved[stale] = history[stale]
+    return moved
+
+
+def observe(params: Params, state: State, samples: Samples, contract: ObservationContract) -> tuple[Observation, State]:
+    """The ten numbers of this action interval; the fed ones go on the stack. Call after `sense`, once an interval.
+
+    Raises ContractMismatchError where the state's stack is not the contract's.
+    """
+    if state.stack.shape[1] != contract.stack_size:
+        raise ContractMismatchError(
+            f"State.stack holds {state.stack.shape[1]} observations and the actor expects {contract.stack_size}; "
+            "make the state with initial_state(n, manifest.stack_size)"
+        )
+    signal_known = known(params, samples)
+    status = _status(params, samples, signal_known)
+    values = _values(params, state, samples)
+    values[status != SignalState.KNOWN] = np.nan
+    fed = _fed(params, samples, values, contract)
+    observation = Observation(
+        values=values,
+        fed=fed,
+        status=status,
+        age_seconds=_ages(samples),
+        required_unknown=_required_unknown(params, samples, signal_known, status),
+    )
+    return observation, _stacked(state, fed, contract)
+
+
+def stacked_input(state: State) -> Float32:
+    """(N, 10 * k) what the network eats, oldest observation first; an own array."""
+    return state.stack.reshape(len(state.stack), -1).copy()
+
+
+def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
+    """(N, 10) SignalState."""
+    status = np.empty((len(samples.time), len(OBSERVATIONS)), np.int32)
+    status[:, :9] = np.where(signal_known[:, _AGE_OF], SignalState.KNOWN, SignalState.UNKNOWN)
+    status[:, 9] = SignalState.KNOWN
+    status[either(capacity_unknown(params)), 4] = SignalState.UNKNOWN
+    serving = params.present & ((samples.ready_replicas > 0) | ~signal_known[:, 5:6])
+    status[~serving[:, CPU], 0] = SignalState.NOT_APPLICABLE
+    status[~either(serving), 1] = SignalState.NOT_APPLICABLE
+    status[~serving[:, GPU], 2] = SignalState.NOT_APPLICABLE
+    status[signal_known[:, 0] & (samples.arrival_rate == 0), 3] = SignalState.NOT_APPLICABLE
+    status[:, 5:7][~params.present] = SignalState.NOT_APPLICABLE
+    return status
+
+
+def _required_unknown(params: Params, samples: Samples, signal_known: Bool, status: Int) -> Bool:
+    """(N,): arrival rate or replicas are unknown, or a pool has neither p95 nor a utilization to go by."""
+    latency = status[:, 3] != SignalState.UNKNOWN
+    idle = ~params.present | (samples.spec_replicas <= 0)
+    informed = idle | signal_known[:, [3, 1]] | latency[:, None]
+    return ~(both(informed) & signal_known[:, 0] & signal_known[:, 5])
+
+
+def _values(params: Params, state: State, samples: Samples) -> Float:
+    """(N, 10) in the units people read; what is not known is overwritten by the caller."""
+    values = np.empty((len(samples.time), len(OBSERVATIONS)))
+    values[:, 0] = samples.cpu_utilization
+    values[:, 1] = samples.memory_utilization
+    values[:, 2] = samples.gpu_utilization
+    values[:, 3] = samples.p95_ms
+    capacity = np.where(params.present, params.max_replicas * params.requests_per_second, 0.0)
+    values[:, 4] = samples.arrival_rate / np.maximum(total(capacity), 1e-9) * 100
+    values[:, 5:7] = samples.spec_replicas
+    history = forecast.recent(state.rate_time, state.rate_value, samples.time)
+    upper = forecast.upper_of(history, horizon_seconds(params))
+    with np.errstate(invalid="ignore"):
+        trend = forecast.load_trend(upper, samples.arrival_rate)
+    values[:, 7] = np.where(np.isnan(trend), 0.0, trend)
+    values[:, 8] = forecast.variance_of(history)
+    values[:, 9] = samples.time_in_episode
+    return values
+
+
+def horizon_seconds(params: Params) -> Float:
+    """(N,) two cold starts of the slowest pool there is."""
+    cold = np.where(params.present, params.cold_start_seconds, 0.0)
+    return 2 * np.maximum(cold[:, 0], cold[:, 1])
+
+
+def _fed(params: Params, samples: Samples, values: Float, contract: ObservationContract) -> Float32:
+    """(N, 10) dimensionless; the neutral value where `values` is NaN."""
+    fed = values.copy()
+    fed[:, :3] /= contract.utilization_scale
+    fed[:, 3] = np.log1p(fed[:, 3] / params.slo_ms) / np.log1p(contract.latency_log_scale)
+    fed[:, 4] /= contract.throughput_scale
+    fed[:, 5:7] /= params.step_size * contract.replicas_scale
+    if not contract.sees_time:
+        fed[:, 9] = contract.neutral[9]
+    np.clip(fed, -contract.clip, contract.clip, out=fed)
+    return np.where(np.isnan(fed), contract.neutral, fed).astype(np.float32)
+
+
+def _ages(samples: Samples) -> Float:
+    ages = np.zeros((len(samples.time), len(OBSERVATIONS)))
+    ages[:, :9] = samples.age_seconds[:, _AGE_OF]
+    return ages
+
+
+def _stacked(state: State, fed: Float32, contract: ObservationContract) -> State:
+    """Push. Before a row's first observation nothing is known: the neutral value, not copies of the first, which
+    would look like a long quiet.
+    """
+    stack = np.empty_like(state.stack)
+    stack[:, :-1] = state.stack[:, 1:]
+    stack[:, -1] = fed
+    first = state.stacked == 0
+    if first.any():
+        stack[first, :-1] = contract.neutral
+    return replace(state, stack=stack, stacked=np.minimum(state.stacked + 1, stack.shape[1]))

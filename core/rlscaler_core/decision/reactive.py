@@ -1,0 +1,86 @@
+"""What the load of this moment needs, without any forecast: the capacity floor and the HPA's formula."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision.capacity import Capacity
+from rlscaler_core.decision.pairs import total
+from rlscaler_core.decision.types import Bool, Float, Int, Samples
+
+Rows = NDArray[np.intp]
+
+HPA_TOLERANCE = 0.1
+"""Kubernetes' --horizontal-pod-autoscaler-tolerance default."""
+
+ROUNDING = 1e-9
+"""Replicas; keeps 2.0000000001 from becoming 3."""
+
+MANY = 1_000_000
+"""Replicas; no limit is that high, and it fits an int32 whatever is added."""
+
+
+def floor_replicas(arrivals: Float, desired: Int, capacity: Capacity, limit: Int, running: Int | None = None) -> Int:
+    """(N, 2) `desired` raised until the replicas carry `arrivals` (N,) within their target utilization.
+
+    What is missing is taken in whole replicas: first from those that `running` (N, 2) says are there and `desired`
+    would remove, cheapest capacity first; then new ones in the pool that is ready soonest, up to its `limit` (N, 2);
+    the rest in the other pool. Never below `desired`. A NaN in `arrivals` raises nothing, nor does a pool without
+    capacity get anything.
+    """
+    short = np.flatnonzero(arrivals - total(desired * capacity.requests_per_second) > ROUNDING)
+    if not short.size:
+        return desired
+    raised = desired.copy()
+    filling = _Filling(arrivals[short], raised.reshape(-1), capacity)
+    if running is not None:
+        kept = np.minimum(running, limit)
+        if (kept > raised).any():
+            filling.fill(2 * short + capacity.cheapest[short], kept.reshape(-1))
+    filling.fill(2 * short + capacity.soonest[short], limit.reshape(-1))
+    return raised
+
+
+class _Filling:
+    """Whole replicas for the R rows that are short of them; pools are positions in the flattened (N, 2)."""
+
+    def __init__(self, arrivals: Float, raised: Int, capacity: Capacity) -> None:
+        self.arrivals, self.raised = arrivals, raised
+        self.capacity = capacity.requests_per_second.reshape(-1)
+        self.divisor = capacity.divisor.reshape(-1)
+
+    def fill(self, first: Rows, bound: Int) -> None:
+        """Raise the pool `first` (R,), then the row's other one, up to `bound` (2 N,)."""
+        for pool, other in ((first, first ^ 1), (first ^ 1, first)):
+            there = self.raised[pool]
+            carried = there * self.capacity[pool] + self.raised[other] * self.capacity[other]
+            wanted = np.ceil((self.arrivals - carried) / self.divisor[pool] - ROUNDING)
+            room = np.maximum(bound[pool] - there, 0)
+            self.raised[pool] = there + np.minimum(np.maximum(wanted, 0), room).astype(np.int32)
+
+
+def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization: Float) -> Int:
+    """(N, 2) ceil(ready * utilization / target), or `current` within the tolerance or where nothing is known.
+
+    `utilization` in %, `target_utilization` a fraction. As in Kubernetes' replica calculator, a result that points
+    the other way than the ratio (because not all replicas are ready) is dropped for `current`.
+    Source: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
+    """
+    ratio = utilization / (100 * target_utilization)
+    measured = np.isfinite(ratio) & (ready > 0) & (np.abs(ratio - 1) > HPA_TOLERANCE + ROUNDING)
+    wanted = np.where(measured, whole_replicas(np.where(measured, ready * ratio, 0.0)), current)
+    contrary = np.where(ratio > 1, wanted < current, wanted > current)
+    return np.where(contrary, current, wanted)
+
+
+def whole_replicas(count: Float) -> Int:
+    """`count` rounded up, at least 0, at most MANY; NaN is 0."""
+    rounded = np.nan_to_num(np.ceil(count - ROUNDING), nan=0.0)
+    return np.asarray(np.clip(rounded, 0, MANY), np.int32)
+
+
+def pool_utilization(samples: Samples, signal_known: Bool) -> Float:
+    """(N, 2) in %, NaN where not known; `signal_known` as `samples.known` gives it."""
+    utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
+    return np.where(signal_known[:, [3, 1]], utilization, np.nan)

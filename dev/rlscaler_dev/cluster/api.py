@@ -1,0 +1,262 @@
+"""The development cluster for other packages and tests: `up`, `down`, `status`.
+
+info = up("mine")
+... info.kubeconfig, info.prometheus_url, info.prometheus_targets_dir ...
+down("mine")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlscaler_dev.cluster import attach, binaries, gateway, kubeconfig, launcher, locks, paths, state
+from rlscaler_dev.cluster.components import Layout
+from rlscaler_dev.cluster.exceptions import DevClusterError, NotRunningError
+from rlscaler_dev.cluster.launcher import Options, healthy, layout_of
+from rlscaler_dev.cluster.processes import supported
+from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.cluster.realnode import images, namespace, packages
+from rlscaler_dev.cluster.realnode.files import NodeFiles
+from rlscaler_dev.cluster.realnode.node import DEFAULT_GPUS, KWOK, REAL
+from rlscaler_dev.cluster.state import ClusterState
+from rlscaler_dev.cluster.versions import ADAPTER, CONTROL_PLANE, REAL_NODE
+
+DEFAULT_NAME = "rlscaler"
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """A running cluster."""
+
+    name: str
+    kubeconfig: Path
+    """Of an administrator (system:masters, so neither RBAC nor fairness applies to it)."""
+    server: str
+    server_version: str
+    prometheus_url: str | None
+    """None on a cluster of the user's without our Prometheus."""
+    prometheus_targets_dir: Path | None
+    """Drop a file_sd JSON file in here and its targets are scraped every 2 s."""
+    state_dir: Path
+    managed: bool
+    """False for a cluster of the user's: it is neither changed nor stopped."""
+    adapter: bool
+    """Whether custom.metrics.k8s.io and external.metrics.k8s.io are served from Prometheus."""
+    processes: dict[str, int]
+    """Component -> pid."""
+    start_seconds: float
+    """How long starting took when it was started."""
+    node: str = KWOK
+    """'real' where containers run beside the pods that kwok plays."""
+    gateway_url: str | None = None
+    """Beside a real node: where the Gateway API's data plane takes requests."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        targets = self.prometheus_targets_dir
+        return {
+            "name": self.name,
+            "kubeconfig": str(self.kubeconfig),
+            "server": self.server,
+            "server_version": self.server_version,
+            "prometheus_url": self.prometheus_url,
+            "prometheus_targets_dir": str(targets) if targets else None,
+            "state_dir": str(self.state_dir),
+            "managed": self.managed,
+            "adapter": self.adapter,
+            "processes": self.processes,
+            "start_seconds": round(self.start_seconds, 2),
+            "node": self.node,
+            "gateway_url": self.gateway_url,
+        }
+
+    def add_scrape_target(self, job: str, *addresses: str, labels: Mapping[str, str] | None = None) -> Path:
+        """Have Prometheus scrape `host:port` addresses under the job name `job`; the file to delete to stop it."""
+        if self.prometheus_targets_dir is None:
+            raise DevClusterError(f"cluster {self.name} runs without our Prometheus: start it with --prometheus")
+        content = [{"targets": list(addresses), "labels": {"job": job, **(labels or {})}}]
+        path = self.prometheus_targets_dir / f"{job}.json"
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(content))
+        return temporary.replace(path)
+
+
+def up(
+    name: str = DEFAULT_NAME,
+    kubeconfig: Path | str | None = None,
+    gpu_nodes: int = 2,
+    gpus_per_node: int = 8,
+    cpu_nodes: int = 2,
+    progress: Reporter | None = None,
+    *,
+    cold_start_seconds: Mapping[str, tuple[float, float]] | None = None,
+    metrics_server: bool = True,
+    gateway_api: bool = True,
+    adapter: bool = False,
+    prometheus: bool = True,
+    source: str | None = None,
+    merge_kubeconfig: bool = False,
+    node: str | None = None,
+    real_gpus: int = DEFAULT_GPUS,
+) -> ClusterInfo:
+    """Start the cluster, or return it when it runs already. What a killed run left behind is cleaned first.
+
+    kubeconfig: a cluster of the user's; then nothing is started except Prometheus beside it (`prometheus`).
+    cold_start_seconds: flavour -> (shortest, longest).
+    adapter: serve GPU utilization from Prometheus to HorizontalPodAutoscalers (built the first time it is asked for).
+    source: 'release' or 'build' instead of the usual order ('auto').
+    node: 'real' runs containers on a node `real-1` beside those that kwok plays (Linux, root and
+    `make e2e-packages`); None is what the running cluster has, else 'kwok'.
+    real_gpus: GPUs that the real node pretends to have.
+    Raises DevClusterError with a remedy.
+    """
+    reporter = progress or Reporter()
+    if kubeconfig is not None and (adapter or node):
+        raise DevClusterError(
+            "--adapter and --node change a cluster: they are not done to one that you bring with --kubeconfig"
+        )
+    with locks.hold(f"cluster-{name}", reporter.say, f"another process that starts or stops {name}"):
+        if kubeconfig is not None:
+            return _info(attach.up(name, Path(kubeconfig), prometheus, reporter, source))
+        if not supported():
+            raise DevClusterError(
+                "the control plane starts on Linux only; elsewhere bring a cluster (kind, minikube) with --kubeconfig"
+            )
+        chosen = node or _node_of(state.load(name))
+        options = Options(
+            gpu_nodes,
+            gpus_per_node,
+            cpu_nodes,
+            dict(cold_start_seconds or {}),
+            metrics_server,
+            gateway_api,
+            chosen,
+            real_gpus,
+        )
+        cluster = _running(name, options, reporter)
+        if cluster is None:
+            if chosen == REAL:
+                packages.require_node()
+                NodeFiles.of(paths.cluster_dir(name))
+            provided = binaries.provide((*CONTROL_PLANE, *(REAL_NODE if chosen == REAL else ())), reporter, source)
+            definitions = gateway.manifests(reporter) if gateway_api else []
+            cluster = launcher.start(name, options, provided, definitions, reporter.say)
+        if adapter and cluster.process(ADAPTER) is None:
+            launcher.start_adapter(cluster, binaries.provide([ADAPTER], reporter, source), reporter.say)
+        if merge_kubeconfig:
+            _merge(cluster)
+        return _info(cluster)
+
+
+def _running(name: str, options: Options, reporter: Reporter) -> ClusterState | None:
+    """The healthy cluster of that name; None after cleaning whatever else is there."""
+    cluster = state.load(name)
+    if cluster is not None and cluster.managed and healthy(cluster):
+        if _node_of(cluster) != options.node:
+            raise DevClusterError(
+                f"cluster {name} runs with --node {_node_of(cluster)}: `rlscaler cluster down --name {name}` first, "
+                "or choose another --name"
+            )
+        launcher.reconcile(cluster, options, reporter.say)
+        return cluster
+    if cluster is not None and not cluster.managed:
+        raise DevClusterError(
+            f"{name} names a cluster brought with --kubeconfig: `rlscaler cluster down --name {name}` releases it"
+        )
+    killed = launcher.clean(name)
+    if killed:
+        reporter.say(f"cleaned {killed} processes that an earlier run of {name} left behind")
+    return None
+
+
+def _node_of(cluster: ClusterState | None) -> str:
+    return str(cluster.options.get("node", KWOK)) if cluster else KWOK
+
+
+def down(name: str = DEFAULT_NAME) -> bool:
+    """Stop the cluster and delete its files; False when there was nothing to stop."""
+    with locks.hold(f"cluster-{name}"):
+        known = paths.cluster_dir(name).exists()
+        return launcher.clean(name) > 0 or known
+
+
+@contextmanager
+def started(name: str, *, keep: bool = False, **options: Any) -> Iterator[ClusterInfo]:
+    """`up` with these options; `down` when the context ends, or when it could not begin. `keep`: without `down`."""
+    try:
+        yield up(name, **options)
+    finally:
+        if not keep:
+            down(name)
+
+
+def status(name: str = DEFAULT_NAME) -> ClusterInfo:
+    """The running cluster; raises NotRunningError that says what is wrong."""
+    cluster = state.load(name)
+    if cluster is None:
+        raise NotRunningError(f"cluster {name} is not running: `rlscaler cluster up --name {name}` starts it")
+    if not healthy(cluster):
+        ended = ", ".join(record.name for record in cluster.dead()) or "the API server does not answer"
+        raise NotRunningError(
+            f"cluster {name} is not healthy ({ended}): `rlscaler cluster up --name {name}` cleans and starts it again"
+        )
+    return _info(cluster)
+
+
+def inside(name: str, command: Sequence[str]) -> list[str]:
+    """The command line that runs `command` in the network, mounts and processes of the cluster's real node.
+
+    Raises NotRunningError, or DevClusterError for a cluster without a real node.
+    """
+    cluster = state.load(name)
+    if cluster is None or _node_of(cluster) != REAL:
+        status(name)
+        raise DevClusterError(f"cluster {name} has no real node: start it with --node real")
+    return [*namespace.prefix(cluster), *command]
+
+
+def load_images(name: str, *archives: Path | str) -> list[str]:
+    """Import image archives (OCI or Docker, plain tar) into the real node; what containerd says of each.
+
+    Pods name the image as the archive does, with imagePullPolicy IfNotPresent. Raises DevClusterError.
+    """
+    return images.load(inside(name, ()), [Path(archive) for archive in archives])
+
+
+def names() -> list[str]:
+    """Clusters that left a directory, running or not."""
+    return state.names()
+
+
+def _merge(cluster: ClusterState) -> None:
+    target = kubeconfig.users_file()
+    before = kubeconfig.merge(kubeconfig.read(Path(cluster.kubeconfig)), target)
+    if before != kubeconfig.context_name(cluster.name):
+        cluster.previous_context = before
+    cluster.merged_into = str(target)
+    cluster.save()
+
+
+def _info(cluster: ClusterState) -> ClusterInfo:
+    layout: Layout = layout_of(cluster)
+    with_prometheus = cluster.process("prometheus") is not None
+    return ClusterInfo(
+        cluster.name,
+        Path(cluster.kubeconfig),
+        cluster.server,
+        cluster.server_version,
+        layout.prometheus_url if with_prometheus else None,
+        layout.targets_dir if with_prometheus else None,
+        cluster.directory,
+        cluster.managed,
+        cluster.process(ADAPTER) is not None,
+        {record.name: record.pid for record in cluster.processes},
+        cluster.start_seconds,
+        _node_of(cluster),
+        layout.gateway_url if cluster.process("traefik") else None,
+    )

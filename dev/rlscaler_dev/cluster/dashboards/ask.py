@@ -1,0 +1,119 @@
+"""Asking a live Prometheus what a dashboard would show."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import requests
+
+from rlscaler_dev.cluster.dashboards.model import ROW, Dashboard, Panel, Target, expand
+from rlscaler_dev.cluster.exceptions import DevClusterError
+
+TIMEOUT_SECONDS = 30.0
+POINTS = 240
+"""Of each series, over the whole range."""
+
+Values = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a panel."""
+
+    name: str
+    labels: Mapping[str, str]
+    times: list[float]
+    """Unix seconds."""
+    values: list[float]
+    """NaN where nothing is known."""
+
+    @property
+    def has_data(self) -> bool:
+        return any(map(math.isfinite, self.values))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A panel and what its queries were answered, one list of series for each."""
+
+    panel: Panel
+    answers: list[list[Series]]
+
+    @property
+    def unanswered(self) -> list[Target]:
+        """Queries without a single series."""
+        return [target for target, series in zip(self.panel.targets, self.answers, strict=True) if not series]
+
+    @property
+    def empty(self) -> bool:
+        """No query has a number to show."""
+        return not any(one.has_data for series in self.answers for one in series)
+
+
+class Source:
+    """One Prometheus, over the last seconds."""
+
+    def __init__(self, url: str, last_seconds: float, rate_seconds: float) -> None:
+        """`rate_seconds` is what Grafana would put in for `$__rate_interval`: four scrapes."""
+        self._url, self._last_seconds, self._rate = url.rstrip("/"), last_seconds, f"{rate_seconds:g}s"
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def resolve(self, dashboard: Dashboard, given: Values) -> dict[str, str]:
+        """A value for every variable: as given, else all of them or the first. Raises DevClusterError."""
+        values = {"__rate_interval": self._rate, **given}
+        for variable in dashboard.variables:
+            if variable.name in values:
+                continue
+            if variable.every:
+                values[variable.name] = ".+"
+                continue
+            found = self.instant(f"group by ({variable.label}) ({expand(variable.selector, values)})")
+            names = sorted(one.labels.get(variable.label, "") for one in found)
+            if not names:
+                raise DevClusterError(
+                    f"Prometheus has no values for the variable {variable.name} ({variable.selector}): "
+                    "is the operator scraped, and is there a policy?"
+                )
+            values[variable.name] = names[0]
+        return values
+
+    def show(self, dashboard: Dashboard, values: Values) -> Iterator[Shown]:
+        """Every panel but the headings. Raises DevClusterError where Prometheus refuses a query."""
+        for panel in dashboard.panels:
+            if panel.kind != ROW:
+                yield Shown(panel, [self._answer(target, values) for target in panel.targets])
+
+    def _answer(self, target: Target, values: Values) -> list[Series]:
+        query = expand(target.expr, values)
+        series = self.instant(query) if target.instant else self._range(query)
+        return [Series(target.name(one.labels), one.labels, one.times, one.values) for one in series]
+
+    def instant(self, query: str) -> list[Series]:
+        """The newest values. Raises DevClusterError where Prometheus refuses the query."""
+        return [
+            Series("", one["metric"], [float(one["value"][0])], [float(one["value"][1])])
+            for one in self._ask("query", query=query)
+        ]
+
+    def _range(self, query: str) -> list[Series]:
+        end = time.time()
+        step = max(1.0, self._last_seconds / POINTS)
+        found = self._ask("query_range", query=query, start=end - self._last_seconds, end=end, step=step)
+        return [
+            Series("", one["metric"], [float(t) for t, _ in one["values"]], [float(v) for _, v in one["values"]])
+            for one in found
+        ]
+
+    def _ask(self, what: str, **parameters: str | float) -> list[dict]:  # type: ignore[type-arg]
+        try:
+            answer = self._session.post(f"{self._url}/api/v1/{what}", data=parameters, timeout=TIMEOUT_SECONDS)
+            content = answer.json()
+        except (requests.RequestException, ValueError) as error:
+            raise DevClusterError(f"{self._url}: {error}; is it the URL of a Prometheus?") from error
+        if content.get("status") != "success":
+            raise DevClusterError(f"{content.get('error', answer.text)}: {parameters['query']}")
+        return list(content["data"]["result"])

@@ -1,0 +1,120 @@
+"""A Grafana dashboard's JSON, as far as its queries and its looks go."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlscaler_dev.cluster.exceptions import DevClusterError
+
+ROW = "row"
+_LABEL_VALUES = re.compile(r"label_values\((?P<selector>.+),\s*(?P<label>\w+)\)")
+_VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One query of a panel."""
+
+    expr: str
+    legend: str
+    """With `{{label}}` in place of the series' labels."""
+    instant: bool
+    """The newest value only."""
+
+    def name(self, labels: Mapping[str, str]) -> str:
+        """What the legend calls a series."""
+        return re.sub(r"{{\s*(\w+)\s*}}", lambda found: labels.get(found[1], ""), self.legend).strip()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel, or the heading of a row of them."""
+
+    title: str
+    kind: str
+    """`row`, `timeseries`, `stat`, `table` or `state-timeline`."""
+    box: tuple[int, int, int, int]
+    """x, y, width and height in a grid of 24 columns."""
+    unit: str
+    stacked: bool
+    lowest: float | None
+    highest: float | None
+    columns: tuple[str, ...]
+    """Of a table, in their order."""
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable whose values are those of a label."""
+
+    name: str
+    selector: str
+    label: str
+    every: bool
+    """All values are chosen unless one is given."""
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """What one file says."""
+
+    title: str
+    variables: tuple[Variable, ...]
+    panels: tuple[Panel, ...]
+
+
+def load(path: Path) -> Dashboard:
+    """Raises DevClusterError where the file is no dashboard that can be read here."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        variables = tuple(_variable(one) for one in content["templating"]["list"] if one["type"] == "query")
+        return Dashboard(content["title"], variables, tuple(_panel(one) for one in content["panels"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DevClusterError(f"{path}: not a dashboard: {error!r}; export it from Grafana as JSON") from error
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """The text with its variables replaced. Raises DevClusterError where one has no value."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in values:
+            raise DevClusterError(f"the variable {name} has no value: give one with --var {name}=VALUE")
+        return values[name]
+
+    return _VARIABLE.sub(value, text)
+
+
+def _variable(content: dict[str, Any]) -> Variable:
+    query = content["query"]["query"]
+    found = _LABEL_VALUES.fullmatch(query)
+    if found is None:
+        raise ValueError(f"variable {content['name']}: {query!r} is not label_values(SELECTOR, LABEL)")
+    return Variable(content["name"], found["selector"], found["label"], content.get("includeAll", False))
+
+
+def _panel(content: dict[str, Any]) -> Panel:
+    grid = content["gridPos"]
+    defaults = content.get("fieldConfig", {}).get("defaults", {})
+    custom = defaults.get("custom", {})
+    organized = [one["options"] for one in content.get("transformations", ()) if one["id"] == "organize"]
+    order = {name: at for one in organized for name, at in one["indexByName"].items()}
+    return Panel(
+        content["title"],
+        content["type"],
+        (grid["x"], grid["y"], grid["w"], grid["h"]),
+        defaults.get("unit", "short"),
+        custom.get("stacking", {}).get("mode") == "normal",
+        defaults.get("min"),
+        defaults.get("max"),
+        tuple(sorted(order, key=order.__getitem__)),
+        tuple(
+            Target(t["expr"], t.get("legendFormat", ""), t.get("instant", False)) for t in content.get("targets", ())
+        ),
+    )

@@ -1,0 +1,102 @@
+"""Reading, writing and merging kubeconfig files."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlscaler_dev.cluster import locks
+from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.cluster.pki import Pki
+
+SECTIONS = ("clusters", "users", "contexts")
+
+
+def context_name(cluster: str) -> str:
+    """Name of the context, the cluster and the user in the kubeconfig."""
+    return f"rlscaler-{cluster}"
+
+
+def admin(cluster: str, server: str, pki: Pki) -> dict[str, Any]:
+    """A self-contained administrator's kubeconfig."""
+    return client(cluster, server, pki.ca_cert, pki.admin_cert, pki.admin_key)
+
+
+def client(cluster: str, server: str, authority: Path, certificate: Path, key: Path) -> dict[str, Any]:
+    """A self-contained kubeconfig of whoever a certificate names."""
+    name = context_name(cluster)
+
+    def embedded(path: Path) -> str:
+        return base64.b64encode(path.read_bytes()).decode()
+
+    user = {"client-certificate-data": embedded(certificate), "client-key-data": embedded(key)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": embedded(authority)}}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+
+
+def write(path: Path, config: dict[str, Any]) -> None:
+    """Replace `path` atomically; readable by the owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        yaml.safe_dump(config, file, sort_keys=False)
+    temporary.replace(path)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The file's content; raises DevClusterError when it is not a kubeconfig."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise DevClusterError(f"cannot read kubeconfig {path}: {error}") from error
+    if not isinstance(content, dict) or not any(content.get(section) for section in SECTIONS):
+        raise DevClusterError(f"{path} is not a kubeconfig: it has no clusters, users or contexts")
+    return content
+
+
+def users_file() -> Path:
+    """The kubeconfig that kubectl would write to: the first of $KUBECONFIG, else ~/.kube/config."""
+    first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(first).expanduser() if first else Path.home() / ".kube" / "config"
+
+
+def merge(config: dict[str, Any], target: Path) -> str:
+    """Add `config`'s entries to the user's file and select its context; other entries stay as they are.
+
+    Returns the context that was selected before.
+    """
+    with locks.hold("kubeconfig"):
+        merged: dict[str, Any] = read(target) if target.exists() else {"apiVersion": "v1", "kind": "Config"}
+        for section in SECTIONS:
+            names = {entry["name"] for entry in config[section]}
+            kept = [entry for entry in merged.get(section) or [] if entry["name"] not in names]
+            merged[section] = kept + config[section]
+        before = merged.get("current-context") or ""
+        merged["current-context"] = config["current-context"]
+        write(target, merged)
+    return str(before)
+
+
+def unmerge(cluster: str, target: Path, previous_context: str = "") -> None:
+    """Take the cluster's entries out of the user's file again, and select the context that was selected before."""
+    if not target.exists():
+        return
+    name = context_name(cluster)
+    with locks.hold("kubeconfig"):
+        config = read(target)
+        for section in SECTIONS:
+            config[section] = [entry for entry in config.get(section) or [] if entry["name"] != name]
+        if config.get("current-context") == name:
+            known = {entry["name"] for entry in config["contexts"]}
+            config["current-context"] = previous_context if previous_context in known else ""
+        write(target, config)

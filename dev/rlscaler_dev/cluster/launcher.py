@@ -1,0 +1,281 @@
+"""Starting, stopping and repairing a cluster.
+
+The components are started directly rather than by kwokctl: see docs/decisions/ for why.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from rlscaler_dev.cluster import (
+    components,
+    kubeconfig,
+    locks,
+    manifests,
+    nodes,
+    paths,
+    pki,
+    ports,
+    processes,
+    prometheus,
+    stages,
+    state,
+)
+from rlscaler_dev.cluster.components import Layout
+from rlscaler_dev.cluster.exceptions import DevClusterError, StartError
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.readiness import api_available, nodes_schedulable, prometheus_ready, ready_api, settled
+from rlscaler_dev.cluster.realnode import cgroups, gateway, namespace
+from rlscaler_dev.cluster.realnode import node as real_node
+from rlscaler_dev.cluster.realnode.network import API_SERVICE_IP, NODE_IP, NODE_NAME
+from rlscaler_dev.cluster.state import ClusterState
+from rlscaler_dev.cluster.versions import ADAPTER
+
+START_TIMEOUT_SECONDS = 240.0
+ATTEMPTS = 3
+"""A port may be taken by somebody else between choice and use; then everything starts again on other ports."""
+ADAPTER_APIS = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a cluster is made of."""
+
+    gpu_nodes: int = 2
+    gpus_per_node: int = 8
+    cpu_nodes: int = 2
+    cold_start_seconds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Flavour -> range; missing flavours keep their default (stages.COLD_START_SECONDS)."""
+    metrics_server: bool = True
+    gateway_api: bool = True
+    node: str = real_node.KWOK
+    """'real' for a kubelet with containers beside the nodes that kwok plays."""
+    real_gpus: int = real_node.DEFAULT_GPUS
+    """GPUs that the real node pretends to have."""
+
+    def pools(self) -> list[dict[str, Any]]:
+        """The nodes that kwok plays."""
+        return nodes.pools(self.gpu_nodes, self.gpus_per_node, self.cpu_nodes, self.node == real_node.REAL)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the state file."""
+        return {
+            "gpu_nodes": self.gpu_nodes,
+            "gpus_per_node": self.gpus_per_node,
+            "cpu_nodes": self.cpu_nodes,
+            "cold_start_seconds": {flavour: list(span) for flavour, span in self.cold_start_seconds.items()},
+            "metrics_server": self.metrics_server,
+            "gateway_api": self.gateway_api,
+            "node": self.node,
+            "real_gpus": self.real_gpus,
+        }
+
+
+def layout_of(cluster: ClusterState) -> Layout:
+    """The layout that a state file describes."""
+    binaries = {tool: binary["path"] for tool, binary in cluster.binaries.items()}
+    return Layout(cluster.directory, cluster.ports, binaries, cluster.options.get("node") == real_node.REAL)
+
+
+def connect(cluster: ClusterState) -> KubeClient:
+    """A client of the cluster; for one of our own without the `kubernetes` package, which takes a second to import."""
+    if not cluster.managed:
+        return KubeClient.from_kubeconfig(Path(cluster.kubeconfig))
+    pki = layout_of(cluster).pki
+    session = requests.Session()
+    session.verify, session.cert = str(pki.ca_cert), (str(pki.admin_cert), str(pki.admin_key))
+    return KubeClient(cluster.server, session)
+
+
+def healthy(cluster: ClusterState | None) -> bool:
+    """Whether every recorded component lives and the API server answers."""
+    if cluster is None or cluster.phase != state.RUNNING or cluster.dead():
+        return False
+    try:
+        with connect(cluster) as client:
+            client.timeout_seconds = 3.0
+            return ready_api(client)
+    except DevClusterError:
+        return False
+
+
+def clean(name: str, keep_logs: bool = False) -> int:
+    """Kill what a cluster left running and remove its files; the number of processes killed."""
+    directory = paths.cluster_dir(name)
+    known = state.load(name)
+    killed = processes.stop(known.processes if known else [], directory)
+    cgroups.remove(name)
+    if known and known.merged_into:
+        kubeconfig.unmerge(name, Path(known.merged_into), known.previous_context)
+    if keep_logs:
+        for entry in directory.iterdir() if directory.is_dir() else ():
+            if entry.is_dir() and entry.name != "logs":
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.is_file():
+                entry.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+    return killed
+
+
+def start(
+    name: str,
+    options: Options,
+    binaries: Mapping[str, Mapping[str, str]],
+    gateway_manifests: list[dict[str, Any]],
+    say: Say,
+) -> ClusterState:
+    """Start a fresh cluster; on failure everything is stopped again and only the logs stay.
+
+    Raises StartError with the end of the log of the component that failed.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _start_once(name, options, binaries, gateway_manifests, say)
+        except StartError as error:
+            clean(name, keep_logs=True)
+            if "address already in use" not in error.message or attempt == ATTEMPTS:
+                raise
+            say("a port was taken meanwhile, trying others")
+        except BaseException:
+            clean(name, keep_logs=True)
+            raise
+    raise AssertionError("unreachable")
+
+
+def _start_once(
+    name: str,
+    options: Options,
+    binaries: Mapping[str, Mapping[str, str]],
+    gateway_manifests: list[dict[str, Any]],
+    say: Say,
+) -> ClusterState:
+    began = time.monotonic()
+    cluster = ClusterState(name, options=options.to_json(), started_at=time.time())
+    cluster.binaries = {tool: dict(binary) for tool, binary in binaries.items()}
+    with locks.hold("ports"):
+        chosen = ports.pick(len(components.PORTS), state.ports_taken())
+        cluster.ports = dict(zip(components.PORTS, chosen, strict=True))
+        cluster.save()
+    layout = layout_of(cluster)
+    cluster.kubeconfig, cluster.server = str(layout.kubeconfig), layout.server
+    _write_files(name, layout, options)
+    imported = None
+    if layout.real:
+        say("opening the real node's namespace and importing its images")
+        imported = real_node.open_node(cluster, layout)
+    run = partial(namespace.spawn, cluster)
+    say("starting etcd, the API server and Prometheus")
+    run("etcd", components.etcd(layout))
+    run("kube-apiserver", components.kube_apiserver(layout))
+    run("prometheus", components.prometheus(layout))
+    with connect(cluster) as client:
+        wait_until(lambda: alive(cluster) and ready_api(client), "the API server's readiness", START_TIMEOUT_SECONDS)
+        say("starting controllers, scheduler, kwok and metrics-server")
+        run("kube-controller-manager", components.kube_controller_manager(layout))
+        run("kube-scheduler", components.kube_scheduler(layout))
+        run("kwok", components.kwok(layout))
+        if layout.real:
+            real_node.join(cluster, layout)
+        expected = options.pools()
+        for manifest in expected:
+            client.create(manifest)
+        if options.metrics_server:
+            run("metrics-server", components.metrics_server(layout))
+            client.apply_all(manifests.documents("metrics-server.yaml", cluster.ports["metrics-server"]))
+        if options.gateway_api:
+            client.apply_all(gateway_manifests)
+        say("waiting for nodes and controllers")
+        for condition, what in (
+            (lambda: nodes_schedulable(client, len(expected) + layout.real), "ready nodes"),
+            (lambda: settled(client), "the controllers' first pass"),
+            (lambda: prometheus_ready(layout.prometheus_url), "Prometheus's readiness"),
+        ):
+            wait_until(lambda check=condition: alive(cluster) and check(), what, START_TIMEOUT_SECONDS)  # type: ignore[misc]
+        if imported is not None:
+            _finish_real(cluster, layout, options, client)
+            imported.result(START_TIMEOUT_SECONDS)
+        cluster.server_version = client.get("/version")["gitVersion"]
+    cluster.phase = state.RUNNING
+    cluster.start_seconds = time.monotonic() - began
+    cluster.save()
+    return cluster
+
+
+def _finish_real(cluster: ClusterState, layout: Layout, options: Options, client: KubeClient) -> None:
+    """What needs the registered node and the Gateway API's served definitions."""
+    real_node.add_gpus(client, options.real_gpus)
+    if options.gateway_api:
+        real_node.start_gateway(cluster, layout, client)
+        wait_until(lambda: alive(cluster) and gateway.accepted(client), "Traefik's readiness", START_TIMEOUT_SECONDS)
+
+
+def alive(cluster: ClusterState) -> bool:
+    """True; raises StartError with the end of its log when a component has ended."""
+    for record in cluster.dead():
+        raise StartError(f"{record.name} ended; the last lines of {record.log}:\n{record.log_tail()}")
+    return True
+
+
+def start_adapter(cluster: ClusterState, binary: Mapping[str, Mapping[str, str]], say: Say) -> None:
+    """Start prometheus-adapter beside a running cluster and register the APIs it serves."""
+    say("starting prometheus-adapter")
+    cluster.binaries |= {tool: dict(content) for tool, content in binary.items()}
+    layout = layout_of(cluster)
+    layout.adapter_rules.write_text(manifests.text("adapter-rules.yaml"))
+    namespace.spawn(cluster, ADAPTER, components.prometheus_adapter(layout))
+    try:
+        _register_adapter(cluster, layout)
+    except BaseException:
+        cluster.forget(ADAPTER)
+        with connect(cluster) as client:
+            for name in ADAPTER_APIS:
+                client.delete(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+        raise
+
+
+def _register_adapter(cluster: ClusterState, layout: Layout) -> None:
+    with connect(cluster) as client:
+        client.apply_all(manifests.documents("adapter.yaml", cluster.ports[ADAPTER]))
+        wait_until(
+            lambda: alive(cluster) and all(api_available(client, name) for name in ADAPTER_APIS),
+            "prometheus-adapter's readiness",
+            START_TIMEOUT_SECONDS,
+        )
+
+
+def reconcile(cluster: ClusterState, options: Options, say: Say) -> None:
+    """Add the nodes that a running cluster lacks. Nodes are never taken away: pods may run on them."""
+    expected = options.pools()
+    with connect(cluster) as client:
+        present = {node["metadata"]["name"] for node in client.get("/api/v1/nodes")["items"]}
+        missing = [manifest for manifest in expected if manifest["metadata"]["name"] not in present]
+        for manifest in missing:
+            client.create(manifest)
+        if missing:
+            say(f"added {len(missing)} nodes to the running cluster {cluster.name}")
+            wait_until(
+                lambda: nodes_schedulable(client, len(present) + len(missing)), "ready nodes", START_TIMEOUT_SECONDS
+            )
+
+
+def _write_files(name: str, layout: Layout, options: Options) -> None:
+    """Certificates and configuration files."""
+    if layout.real:
+        pki.create(layout.directory / "pki", NODE_NAME, (NODE_IP, API_SERVICE_IP))
+    else:
+        pki.create(layout.directory / "pki")
+    kubeconfig.write(layout.kubeconfig, kubeconfig.admin(name, layout.server, layout.pki))
+    stages.write_config(layout.kwok_config, dict(options.cold_start_seconds))
+    discovered = layout.kubeconfig if layout.real else None
+    prometheus.write_config(layout.prometheus_config, layout.targets_dir, discovered)

@@ -1,0 +1,89 @@
+"""Where the node keeps its files, all of them under the cluster's directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlscaler_dev.cluster.exceptions import StartError
+
+HIDDEN = (Path("/run"), Path("/var"))
+"""The namespace has its own; nothing that both sides need can be there."""
+
+
+@dataclass(frozen=True)
+class NodeFiles:
+    """Paths under CLUSTER/node."""
+
+    directory: Path
+
+    @classmethod
+    def of(cls, cluster_dir: Path) -> NodeFiles:
+        """Of the cluster in `cluster_dir`; raises StartError where the namespace could not see them."""
+        for hidden in HIDDEN:
+            if cluster_dir.is_relative_to(hidden):
+                raise StartError(
+                    f"{cluster_dir} is under {hidden}, which the real node replaces by its own: "
+                    "set RLSCALER_CACHE to a directory elsewhere"
+                )
+        return cls(cluster_dir / "node")
+
+    @property
+    def ready(self) -> Path:
+        """Exists once the namespace has its filesystems and network."""
+        return self.directory / "ready"
+
+    @property
+    def var_upper(self) -> Path:
+        """What is written to the namespace's /var."""
+        return self.directory / "var"
+
+    @property
+    def var_work(self) -> Path:
+        """The overlay filesystem's scratch directory."""
+        return self.directory / "var.work"
+
+    @property
+    def containerd_root(self) -> Path:
+        """Images and snapshots."""
+        return self.directory / "containerd"
+
+    @property
+    def containerd_config(self) -> Path:
+        """containerd's configuration."""
+        return self.directory / "containerd.toml"
+
+    @property
+    def cni_dir(self) -> Path:
+        """The pod network's definition."""
+        return self.directory / "cni"
+
+    @property
+    def kubelet_config(self) -> Path:
+        """KubeletConfiguration."""
+        return self.directory / "kubelet.yaml"
+
+    @property
+    def kubelet_kubeconfig(self) -> Path:
+        """The kubelet's own identity, to which the Node authorizer applies."""
+        return self.directory / "kubelet.kubeconfig"
+
+    @property
+    def resolv_conf(self) -> Path:
+        """What pods inherit; it keeps the host's search domains out."""
+        return self.directory / "resolv.conf"
+
+    @property
+    def proxy_config(self) -> Path:
+        """KubeProxyConfiguration."""
+        return self.directory / "kube-proxy.yaml"
+
+    @property
+    def corefile(self) -> Path:
+        """CoreDNS's configuration."""
+        return self.directory / "Corefile"
+
+    @property
+    def images_dir(self) -> Path:
+        """Archives of the images that every node starts with, until they are imported."""
+        return self.directory / "images"

@@ -1,0 +1,139 @@
+"""Container images without an engine or a registry: written as OCI archives, imported into containerd."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.cluster.realnode import packages
+from rlscaler_dev.cluster.release import architecture
+
+PAUSE = "localhost/pause:1"
+"""Holds a pod's network; containerd starts one for each pod."""
+PROMETHEUS = "localhost/prometheus:1"
+NAMESPACE = "k8s.io"
+"""containerd's namespace of the kubelet's images."""
+_OCI = "application/vnd.oci.image"
+_NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image of nothing but one statically linked program."""
+
+    name: str
+    program: Path
+    entrypoint: tuple[str, ...]
+    """The first is where the program is put."""
+    user: int = _NOBODY
+
+
+def pause() -> Image:
+    """catatonit as a pause process: it reaps, and ends when asked."""
+    return Image(PAUSE, Path(packages.needed("catatonit")), ("/catatonit", "-P"))
+
+
+def prometheus(binary: Path) -> Image:
+    """Our build, which discovers pods and nodes."""
+    return Image(PROMETHEUS, binary, ("/bin/prometheus",))
+
+
+def write(image: Image, target: Path) -> Path:
+    """Write the image as an OCI archive; the same program gives the same digests.
+
+    Layout: https://github.com/opencontainers/image-spec/blob/main/image-layout.md
+    """
+    layer = _layer(image)
+    config = _json(
+        {
+            "architecture": architecture(),
+            "os": "linux",
+            "config": {"User": str(image.user), "Entrypoint": list(image.entrypoint), "WorkingDir": "/"},
+            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+        }
+    )
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": f"{_OCI}.manifest.v1+json",
+            "config": _descriptor(config, "config.v1+json"),
+            "layers": [_descriptor(layer, "layer.v1.tar")],
+        }
+    )
+    index = _json(
+        {
+            "schemaVersion": 2,
+            "manifests": [
+                _descriptor(manifest, "manifest.v1+json")
+                | {
+                    "annotations": {
+                        "io.containerd.image.name": image.name,
+                        "org.opencontainers.image.ref.name": image.name,
+                    }
+                }
+            ],
+        }
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(target, "w") as archive:
+        _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
+        _add(archive, "index.json", index)
+        for blob in (layer, config, manifest):
+            _add(archive, f"blobs/sha256/{_digest(blob).removeprefix('sha256:')}", blob)
+    return target
+
+
+def _layer(image: Image) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        _add(archive, image.entrypoint[0].lstrip("/"), image.program.read_bytes(), 0o755)
+    return content.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()
+
+
+def _digest(blob: bytes) -> str:
+    return "sha256:" + hashlib.sha256(blob).hexdigest()
+
+
+def _descriptor(blob: bytes, kind: str) -> dict[str, Any]:
+    return {"mediaType": f"{_OCI}.{kind}", "digest": _digest(blob), "size": len(blob)}
+
+
+def load(prefix: Sequence[str], archives: Sequence[Path]) -> list[str]:
+    """Import archives (OCI or Docker) into the node behind `prefix`; what containerd says of each.
+
+    Raises DevClusterError that names the file.
+    """
+    said = []
+    for path in archives:
+        if not path.is_file():
+            raise DevClusterError(f"no image archive at {path}: `make images` writes those of this project")
+        with path.open("rb") as archive:
+            done = subprocess.run(
+                [*prefix, packages.needed("ctr"), "--namespace", NAMESPACE, "images", "import", "-"],
+                stdin=archive,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        if done.returncode:
+            raise DevClusterError(f"{path} cannot be imported as an OCI or Docker archive: {done.stderr.strip()}")
+        said += done.stdout.splitlines()
+    return said

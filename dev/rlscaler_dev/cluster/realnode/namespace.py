@@ -1,0 +1,83 @@
+"""Opening the private namespace, and running commands in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from rlscaler_dev.cluster import processes
+from rlscaler_dev.cluster.exceptions import NotRunningError, StartError
+from rlscaler_dev.cluster.kube import wait_until
+from rlscaler_dev.cluster.processes import ProcessRecord
+from rlscaler_dev.cluster.realnode import cgroups, packages
+from rlscaler_dev.cluster.realnode.files import NodeFiles
+from rlscaler_dev.cluster.state import ClusterState
+
+NAMESPACE = "namespace"
+"""The component that holds all others: `unshare`, whose only child is PID 1."""
+FORWARDER = "forwarder"
+OPEN_TIMEOUT_SECONDS = 30.0
+_MODULE = "rlscaler_dev.cluster.realnode"
+
+
+def open_namespace(cluster: ClusterState, forwards: Mapping[int, int]) -> list[str]:
+    """Start it and the forwarder of host ports to inner ports; what to put before a command to run it inside.
+
+    Raises StartError with the end of the log when a mount, interface or sysctl is refused.
+    """
+    files = NodeFiles.of(cluster.directory)
+    files.directory.mkdir(parents=True, exist_ok=True)
+    try:
+        cgroups.create(cluster.name)
+    except OSError as error:
+        raise StartError(f"cannot make the cgroup of the node's pods: {error}") from error
+    unshare = [packages.needed("unshare"), "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    init = [sys.executable, "-m", f"{_MODULE}.init", str(cluster.directory)]
+    record = processes.spawn(NAMESPACE, [*unshare, *init], cluster.directory)
+    cluster.record(record)
+    wait_until(lambda: _opened(record, files), "the node's namespace", OPEN_TIMEOUT_SECONDS, interval_seconds=0.02)
+    pairs = [f"{outer}:{inner}" for outer, inner in forwards.items()]
+    forwarder = [sys.executable, "-m", f"{_MODULE}.forward", str(_first_process(record)), *pairs]
+    cluster.record(processes.spawn(FORWARDER, forwarder, cluster.directory))
+    return prefix(cluster)
+
+
+def _opened(record: ProcessRecord, files: NodeFiles) -> bool:
+    if record.process() is None:
+        raise StartError(
+            "the real node's namespace could not be set up; the last lines of "
+            f"{record.log}:\n{record.log_tail()}\nIn a container this needs --privileged"
+        )
+    return files.ready.exists()
+
+
+def _first_process(record: ProcessRecord) -> int:
+    """The host's pid of PID 1."""
+    process = record.process()
+    children = process.children() if process else []
+    if not children:
+        raise NotRunningError("the real node's namespace has ended: `rlscaler cluster up --node real` starts it again")
+    return int(children[0].pid)
+
+
+def prefix(cluster: ClusterState) -> list[str]:
+    """What to put before a command to run it inside; empty where there is no namespace.
+
+    Raises NotRunningError when the namespace has ended.
+    """
+    record = cluster.process(NAMESPACE)
+    if record is None:
+        return []
+    target = str(_first_process(record))
+    return [packages.needed("nsenter"), "--target", target, "--mount", "--net", "--pid", "--"]
+
+
+def spawn(
+    cluster: ClusterState, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None
+) -> ProcessRecord:
+    """Start and write down one component, inside the namespace where there is one."""
+    inside = prefix(cluster)
+    path = {"PATH": packages.search_path()} if inside else {}
+    record = processes.spawn(name, [*inside, *argv], cluster.directory, path | dict(environment or {}))
+    cluster.record(record)
+    return record

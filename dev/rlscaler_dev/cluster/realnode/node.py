@@ -1,0 +1,77 @@
+"""The steps of bringing the real node up, which the launcher weaves into the control plane's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from rlscaler_dev.cluster.components import Layout
+from rlscaler_dev.cluster.exceptions import StartError
+from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.nodes import GPU_RESOURCE
+from rlscaler_dev.cluster.realnode import commands, config, gateway, images, namespace, packages
+from rlscaler_dev.cluster.realnode.files import NodeFiles
+from rlscaler_dev.cluster.realnode.network import GATEWAY_PORT, NODE_NAME
+from rlscaler_dev.cluster.state import ClusterState
+
+KWOK, REAL = "kwok", "real"
+CONTAINERD_TIMEOUT_SECONDS = 60.0
+DEFAULT_GPUS = 16
+
+
+def open_node(cluster: ClusterState, layout: Layout) -> Future[list[str]]:
+    """Open the namespace, start containerd and import the images every node has; the import goes on meanwhile.
+
+    The result of the Future, or its DevClusterError, must be awaited before pods can run.
+    """
+    ports = layout.ports
+    forwards = {ports["apiserver"]: ports["apiserver"], ports["prometheus"]: ports["prometheus"]}
+    prefix = namespace.open_namespace(cluster, forwards | {ports["gateway"]: GATEWAY_PORT})
+    config.write(cluster.name, layout)
+    namespace.spawn(cluster, "containerd", commands.containerd(layout))
+    with_images = (images.pause(), images.prometheus(Path(layout.binaries["prometheus"])))
+    executor = ThreadPoolExecutor(1, thread_name_prefix="images")
+    imported = executor.submit(_import, cluster, NodeFiles.of(layout.directory), prefix, with_images)
+    executor.shutdown(wait=False)
+    return imported
+
+
+def _import(cluster: ClusterState, files: NodeFiles, prefix: list[str], chosen: tuple[images.Image, ...]) -> list[str]:
+    archives = [images.write(image, files.images_dir / f"{number}.tar") for number, image in enumerate(chosen)]
+    probe = [*prefix, packages.needed("ctr"), "version"]
+
+    def answers() -> bool:
+        for record in cluster.dead():
+            raise StartError(f"{record.name} ended; the last lines of {record.log}:\n{record.log_tail()}")
+        return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+    wait_until(answers, "containerd's readiness", CONTAINERD_TIMEOUT_SECONDS)
+    said = images.load(prefix, archives)
+    shutil.rmtree(files.images_dir)
+    return said
+
+
+def join(cluster: ClusterState, layout: Layout) -> None:
+    """Start DNS, kube-proxy and the kubelet, which registers the node."""
+    namespace.spawn(cluster, "coredns", commands.coredns(layout))
+    namespace.spawn(cluster, "kube-proxy", commands.kube_proxy(layout))
+    namespace.spawn(cluster, "kubelet", commands.kubelet(layout))
+
+
+def add_gpus(client: KubeClient, count: int) -> None:
+    """Give the registered node GPUs that only the scheduler knows of."""
+    resources = {GPU_RESOURCE: str(count)}
+    client.request(
+        "PATCH",
+        f"/api/v1/nodes/{NODE_NAME}/status",
+        {"status": {"capacity": resources, "allocatable": resources}},
+        content_type="application/merge-patch+json",
+    )
+
+
+def start_gateway(cluster: ClusterState, layout: Layout, client: KubeClient) -> None:
+    """Start Traefik and give it its class; the definitions must be served already."""
+    namespace.spawn(cluster, "traefik", commands.traefik(layout), {"KUBECONFIG": str(layout.kubeconfig)})
+    client.apply_all(gateway.manifests())

@@ -1,0 +1,69 @@
+"""Stamp files: what a binary in our cache was made from, so that it is made again only when that changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+
+from rlscaler_dev.cluster import paths
+from rlscaler_dev.cluster.versions import Tool, linker_flags, pinned, text
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Beside each binary as NAME.stamp.json."""
+
+    tool: str
+    version: str
+    key: str
+    """Digest of the version and flags that the binary should have."""
+    source: str
+    """'build' or 'release'."""
+    size: int
+    """Bytes; a binary of another size was cut short."""
+
+
+def key(tool: Tool) -> str:
+    """Changes with the tool's version, tags or linker flags, and with its source where that is ours."""
+    main = resources.files("rlscaler_dev.cluster").joinpath("tools", tool.modules, "main.go")
+    source = main.read_text() if main.is_file() else ""
+    content = json.dumps([tool.package, text(pinned(tool)), tool.tags, linker_flags(tool), source])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def binary(tool: Tool) -> Path:
+    """Where the cached binary is or will be."""
+    return paths.bin_dir() / tool.name
+
+
+def _stamp_path(tool: Tool) -> Path:
+    return paths.bin_dir() / f"{tool.name}.stamp.json"
+
+
+def valid(tool: Tool) -> Stamp | None:
+    """The stamp of a cached binary that is complete and current; None otherwise."""
+    try:
+        stamp = Stamp(**json.loads(_stamp_path(tool).read_text()))
+        size = binary(tool).stat().st_size
+    except (OSError, ValueError, TypeError):
+        return None
+    return stamp if stamp.key == key(tool) and stamp.size == size and os.access(binary(tool), os.X_OK) else None
+
+
+def install(tool: Tool, made: Path, source: str) -> Stamp:
+    """Move a finished binary into place, then write its stamp; both atomically and in this order.
+
+    A run killed between the two leaves a binary without a current stamp, which is made again.
+    """
+    made.chmod(0o755)
+    stamp = Stamp(tool.name, text(pinned(tool)), key(tool), source, made.stat().st_size)
+    _stamp_path(tool).unlink(missing_ok=True)
+    made.replace(binary(tool))
+    temporary = _stamp_path(tool).with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(asdict(stamp), indent=2) + "\n")
+    temporary.replace(_stamp_path(tool))
+    return stamp

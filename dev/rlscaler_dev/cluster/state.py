@@ -1,0 +1,102 @@
+"""What is written down about a cluster: one JSON file, replaced atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from rlscaler_dev.cluster import paths
+from rlscaler_dev.cluster.processes import ProcessRecord
+
+STARTING, RUNNING = "starting", "running"
+
+
+@dataclass
+class ClusterState:
+    """The state file of one cluster."""
+
+    name: str
+    phase: str = STARTING
+    managed: bool = True
+    """False when the user brought the cluster and we only start what was asked beside it."""
+    server: str = ""
+    server_version: str = ""
+    kubeconfig: str = ""
+    merged_into: str | None = None
+    """A kubeconfig of the user's that holds our context too (--merge-kubeconfig)."""
+    previous_context: str = ""
+    """The context that was selected there before ours."""
+    ports: dict[str, int] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    binaries: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Tool -> path, version and source."""
+    processes: list[ProcessRecord] = field(default_factory=list)
+    started_at: float = 0.0
+    """Seconds since the epoch."""
+    start_seconds: float = 0.0
+    """How long `up` took."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the cluster keeps its files."""
+        return paths.cluster_dir(self.name)
+
+    def save(self) -> None:
+        """Replace the state file."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        target = self.directory / "state.json"
+        temporary = target.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        temporary.replace(target)
+
+    def record(self, process: ProcessRecord) -> None:
+        """Write down a process as soon as it was started."""
+        self.processes = [known for known in self.processes if known.name != process.name]
+        self.processes.append(process)
+        self.save()
+
+    def forget(self, name: str) -> None:
+        """Kill one component and strike it from the records."""
+        if (known := self.process(name)) is None:
+            return
+        if process := known.process():
+            # Inside a namespace the component is a child of the process that entered it.
+            for each in (*process.children(recursive=True), process):
+                each.kill()
+            process.wait(timeout=10)
+        self.processes = [record for record in self.processes if record.name != name]
+        self.save()
+
+    def process(self, name: str) -> ProcessRecord | None:
+        """The record of the component `name`."""
+        return next((known for known in self.processes if known.name == name), None)
+
+    def dead(self) -> list[ProcessRecord]:
+        """Components that have ended."""
+        return [record for record in self.processes if record.process() is None]
+
+
+def load(name: str) -> ClusterState | None:
+    """The state of `name`; None when there is none, or when it was written by an incompatible version or cut short."""
+    try:
+        content = json.loads((paths.cluster_dir(name) / "state.json").read_text())
+        known = {item.name for item in fields(ClusterState)}
+        state = ClusterState(**{key: value for key, value in content.items() if key in known})
+        state.processes = [ProcessRecord(**record) for record in content.get("processes", [])]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    return state
+
+
+def names() -> list[str]:
+    """Clusters that have a directory."""
+    directory = paths.clusters_dir()
+    return sorted(entry.name for entry in directory.iterdir() if entry.is_dir()) if directory.is_dir() else []
+
+
+def ports_taken() -> set[int]:
+    """Ports that clusters have written down."""
+    return {port for name in names() if (state := load(name)) for port in state.ports.values()}

@@ -1,0 +1,167 @@
+"""What scales the service during a run: the policy with its operator, or two HorizontalPodAutoscalers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import yaml
+
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
+
+from . import manifests
+from .access import access
+from .exceptions import DemoError
+from .kube import Json, Kube, path_of
+from .processes import Supervisor
+from .recorder import Recorder
+from .results import ResultFolder
+from .settings import NAMESPACE, Settings
+
+RLSCALER = (sys.executable, "-m", "rlscaler_live.cli")
+"""The command line in a process of its own: the demo uses the operator as its users do."""
+
+READY_SECONDS = 90.0
+
+
+class Contender(ABC):
+    """Installed before anything is recorded, started when the service is ready, stopped after the load."""
+
+    title: str
+
+    @abstractmethod
+    def install(self) -> None:
+        """Create what must exist before anybody watches it."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin to scale."""
+
+    @abstractmethod
+    def waiting_for(self, recorder: Recorder) -> str:
+        """What is still missing before the load may begin; empty = nothing."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Scale no more."""
+
+
+class Policy(Contender):
+    """The RLScalingPolicy and an operator with the rights of its own ServiceAccount."""
+
+    title = "RLScalingPolicy"
+
+    def __init__(
+        self, settings: Settings, kube: Kube, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
+    ) -> None:
+        self._settings, self._kube, self._cluster = settings, kube, cluster
+        self._supervisor, self._results = supervisor, results
+        self._kubeconfig = cluster.state_dir / "operator.kubeconfig"
+        self._target: Path | None = None
+
+    def install(self) -> None:
+        definition = crd()
+        self._kube.apply([definition])
+        self._kube.wait_condition(path_of(definition), "Established", READY_SECONDS)
+        self._kube.apply(access())
+        self._kube.account_kubeconfig(manifests.OPERATOR_NAMESPACE, manifests.OPERATOR, self._kubeconfig)
+
+    def start(self) -> None:
+        self._kube.apply([manifests.policy(self._settings)])
+        (health,) = pick(1)
+        child = self._supervisor.start("operator", self._command(health))
+        self._supervisor.wait_until(child, lambda: answers(f"http://{HOST}:{health}/readyz"), READY_SECONDS)
+        self._target = self._cluster.add_scrape_target("rlscaler", f"{HOST}:{health}")
+
+    def _command(self, port: int) -> list[str]:
+        return [
+            *(*RLSCALER, "operator", "run", "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE),
+            *("--prometheus-url", str(self._cluster.prometheus_url), "--scrape-interval", str(SCRAPE_INTERVAL_SECONDS)),
+            *("--metrics-port", str(port), "--audit-log", str(self._results.audit)),
+            *("--lease-namespace", manifests.OPERATOR_NAMESPACE),
+        ]
+
+    def waiting_for(self, recorder: Recorder) -> str:
+        return "" if self._settings.mode == "Off" else policy_lacks(recorder)
+
+    def stop(self) -> None:
+        if self._target:
+            self._target.unlink(missing_ok=True)
+        self._supervisor.stop("operator")
+        self._kubeconfig.unlink(missing_ok=True)
+
+
+class Autoscalers(Contender):
+    """HorizontalPodAutoscalers of kube-controller-manager, one a pool; the traffic weights stay by capacity."""
+
+    title = "HorizontalPodAutoscaler"
+
+    def __init__(self, settings: Settings, kube: Kube) -> None:
+        self._settings, self._kube = settings, kube
+
+    def install(self) -> None:
+        """Nothing: the API is built in."""
+
+    def start(self) -> None:
+        self._kube.apply(manifests.autoscalers(self._settings))
+
+    def waiting_for(self, recorder: Recorder) -> str:
+        return autoscalers_lack(recorder, self._settings)
+
+    def stop(self) -> None:
+        for autoscaler in manifests.autoscalers(self._settings):
+            self._kube.delete(autoscaler)
+
+
+def make_contender(
+    settings: Settings, kube: Kube, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
+) -> Contender:
+    if settings.contender == "hpa":
+        return Autoscalers(settings, kube)
+    return Policy(settings, kube, cluster, supervisor, results)
+
+
+def policy_lacks(recorder: Recorder) -> str:
+    """What is missing until the policy is Ready and has decided once; empty = nothing."""
+    ready = recorder.conditions.get("Ready")
+    if ready is None:
+        return "the operator's first report"
+    if ready.status != "True":
+        return f"the policy to be Ready: {ready.message}"
+    return "" if recorder.last_action else "the first decision"
+
+
+def autoscalers_lack(recorder: Recorder, settings: Settings) -> str:
+    """What is missing until both HorizontalPodAutoscalers have their metrics; empty = nothing."""
+    for pool in settings.pools:
+        status = recorder.autoscalers.get(pool.name, {})
+        active = recorder.conditions.get(f"{pool.name} ScalingActive")
+        if active is None or active.status != "True" or not any(status.get("currentMetrics") or []):
+            why = active.message if active else "no report yet"
+            return f"metrics of the HorizontalPodAutoscaler {pool.deployment}: {why}"
+    return ""
+
+
+def crd() -> Json:
+    """The CustomResourceDefinition as the installed operator generates it."""
+    command = [*RLSCALER, "crd", "generate", "--output", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise DemoError(f"the CustomResourceDefinition was not generated: {done.stderr.strip()}")
+    definition: Json = yaml.safe_load(done.stdout)
+    return definition
+
+
+def answers(url: str, timeout_seconds: float = 2.0) -> bool:
+    """Does the URL answer with a status of success?"""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_seconds) as response:
+            return bool(200 <= response.status < 300)
+    except (urllib.error.URLError, OSError):
+        return False

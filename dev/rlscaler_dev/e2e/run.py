@@ -1,0 +1,86 @@
+"""The whole end-to-end run: install, four patterns, upgrade, a dead leader, uninstall, nothing left."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rlscaler_dev.demo.describe import versions
+from rlscaler_dev.demo.exceptions import DemoError
+
+from . import host, picture, traffic
+from .cluster import Cluster
+from .lifecycle import Lifecycle
+from .logs import OperatorLogs
+from .play import Player
+from .settings import Play, Settings
+from .stage import Stage
+
+Say = Callable[[str], None]
+SCRAPED = 'count by (namespace) (up{job="pods"} == 1)'
+RECEIVED = "sum by (pool) (inference_requests_received_total)"
+CADVISOR = 'count(container_memory_working_set_bytes{pod!=""})'
+
+
+def run(settings: Settings, say: Say) -> dict[str, Any]:
+    """The content of OUT/summary.json. Raises DemoError where a step fails or something is left behind."""
+    begin = time.monotonic()
+    settings.out.mkdir(parents=True, exist_ok=True)
+    (settings.out / "transcript.txt").unlink(missing_ok=True)
+    before = host.interfaces()
+    with Cluster.up(settings) as cluster:
+        namespaces = host.pid_namespaces(cluster.info.processes.values())
+        up_seconds = time.monotonic() - begin
+        say(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version}, a real node, {up_seconds:.0f} s")
+        summary = {"up_seconds": round(up_seconds, 1), **_on(cluster, settings, say)}
+    left = [] if settings.keep_cluster else host.left(settings.cluster_name, namespaces, before)
+    summary |= {
+        "left_on_host": left,
+        "seconds": round(time.monotonic() - begin, 1),
+        "server_version": cluster.info.server_version,
+        "versions": versions(),
+    }
+    (settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    if left:
+        raise DemoError("left on this machine: " + "; ".join(left))
+    return summary
+
+
+def _on(cluster: Cluster, settings: Settings, say: Say) -> dict[str, Any]:
+    objects = cluster.objects()
+    stage = Stage(settings, cluster)
+    install = stage.install()
+    say(f"installed: operator {install['operator']} s, demo {install['demo']} s")
+    logs = OperatorLogs(cluster.kube, cluster.commands, settings.out / "logs")
+    try:
+        player = Player(settings, cluster, stage, logs, say)
+        plays = Play.all_of(settings)
+        runs = [player.play(play) for play in plays]
+        lifecycle = Lifecycle(settings, cluster, stage, say).play(player) if settings.lifecycle_seconds else None
+        scraped = {name: stage.query(promql) for name, promql in
+                   (("targets", SCRAPED), ("received", RECEIVED), ("cadvisor", CADVISOR))}  # fmt: skip
+    finally:
+        logs.stop()
+    names = [play.name for play in plays] + (["lifecycle"] if lifecycle else [])
+    moved = {name: traffic.stretches(settings.out / name) for name in names}
+    picture.compare(plays, settings.out)
+    picture.traffic(moved, settings.out)
+    begin = time.monotonic()
+    stage.uninstall()
+    remains = sorted(cluster.objects() - objects)
+    say(f"uninstalled in {time.monotonic() - begin:.0f} s; left in the cluster: {', '.join(remains) or 'nothing'}")
+    if remains:
+        raise DemoError("left in the cluster: " + "; ".join(remains))
+    return {
+        "install_seconds": install,
+        "runs": runs,
+        "lifecycle": lifecycle,
+        "pods_seen": len(player.pods_seen),
+        "most_pods_at_once": player.most_pods,
+        "prometheus": scraped,
+        "traffic": {name: traffic.summarise(found) for name, found in moved.items()},
+        "uninstall_seconds": round(time.monotonic() - begin, 1),
+        "left_in_cluster": remains,
+    }

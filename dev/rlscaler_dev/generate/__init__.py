@@ -1,0 +1,1 @@
+"""Generators of committed files: CRD, charts and reference pages, each with a check for drift."""

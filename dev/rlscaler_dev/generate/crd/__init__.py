@@ -1,0 +1,1 @@
+"""The CustomResourceDefinition and its reference page, generated from the API models."""

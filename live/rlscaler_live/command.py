@@ -1,0 +1,99 @@
+"""`rlscaler evaluate --env cluster` and `rlscaler compare --env cluster`."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rlscaler_live.errors import LiveError
+from rlscaler_live.ground import ground, read_parts
+from rlscaler_live.play import Watch, check, live_entries, play
+from rlscaler_rl.evaluation import models
+from rlscaler_rl.evaluation.files import Layout, write_all
+from rlscaler_rl.evaluation.report.terminal import show
+from rlscaler_rl.evaluation.result import result_file
+from rlscaler_rl.evaluation.settings import read_settings
+
+RESULTS = Path("rl")
+DEFAULTS: dict[str, Any] = {
+    "workloads": ("spike",),
+    "runs": 1,
+    "episodes": 1,
+    "extras": False,
+    "duration_seconds": 300,
+    "level": "live",
+}
+"""Everything takes as long as it says: one pattern, one episode of five minutes for each contender."""
+
+FROM_FILE = {"episode_duration": "duration_seconds", "low_rps": "low_rps", "high_rps": "high_rps"}
+"""Fields of a live environment that also decide which episodes are played."""
+
+DECIDED = {
+    "patterns": "choose the loads with --workloads",
+    "trace": "choose the loads with --workloads",
+    "start_replicas": "every episode begins with what its first rate needs",
+}
+"""Fields of a live environment that an evaluation does not take, and why."""
+
+EPISODES = "episodes.jsonl"
+"""Every episode's figures as soon as it is over: hours of real time must not be lost to the last minute."""
+
+BETWEEN_EPISODES_SECONDS = 60.0
+"""About what it takes to get back to the first replicas and to silence."""
+
+
+def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | None, **options: Any) -> bool:
+    """Play live, judge, write and print; true when the run is valid. Raises EvaluationError, LiveError."""
+    began = time.monotonic()
+    console = Console()
+    live, _, _ = read_parts(config)
+    _refuse_decided(live, config)
+    given = {ours: live[theirs] for theirs, ours in FROM_FILE.items() if theirs in live}
+    chosen = DEFAULTS | given | {name: value for name, value in options.items() if value is not None}
+    settings = read_settings(config, **chosen | {"level": "live", "extras": False})
+    check(settings)
+    loaded = models.load_all(model, RESULTS)
+    episodes = len(live_entries(kind, loaded)) * len(settings.played) * settings.runs * settings.episodes
+    minutes = episodes * (settings.duration_seconds + BETWEEN_EPISODES_SECONDS) / 60
+    console.print(f"[bold]{kind}[/] of {loaded[0].name}, live: {episodes} episodes, about {minutes:.0f} min")
+    folder = out or RESULTS / f"{kind}_{datetime.now():%Y%m%d_%H%M%S}"
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False)
+
+    def step(workload: str, label: str) -> None:
+        say(f"{(time.monotonic() - began) / 60:5.1f} min  {workload}: {label}")
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with ground(live, folder, settings.seed, say) as place, (folder / EPISODES).open("w", encoding="utf-8") as file:
+
+        def keep(workload: str, contender: str, figures: Mapping[str, Any]) -> None:
+            print(json.dumps({"workload": workload, "contender": contender} | _scalars(figures)), file=file, flush=True)
+
+        played = play(settings, kind, loaded, place, Watch(step, keep))
+    layout = Layout.at(kind, folder, [item.name for item in played.workloads])
+    result = result_file(kind, played, loaded[:1], time.monotonic() - began, layout.names())
+    write_all(layout, result, played)
+    show(result, layout.folder, console)
+    return result.valid
+
+
+def _refuse_decided(live: Mapping[str, Any], config: Path | None) -> None:
+    """Raise LiveError for fields that would be passed over."""
+    pools = {name for pool in ("gpu", "cpu") if isinstance(live.get(pool), dict) for name in live[pool]}
+    for name, why in DECIDED.items():
+        if name in live or name in pools:
+            raise LiveError(f"--config {config}: environment: {name}: leave it out, {why}")
+
+
+def _scalars(figures: Mapping[str, Any]) -> dict[str, float | None]:
+    """Single numbers only; None where one is not known."""
+    found = {name: float(value) for name, value in figures.items() if isinstance(value, int | float)}
+    return {name: value if math.isfinite(value) else None for name, value in found.items()}

@@ -1,0 +1,111 @@
+"""Where live episodes run: the cluster that the configuration names, or one that is started for them.
+
+What starts a cluster is found through the entry point group `rlscaler.stages`, because it is no part of the product.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.rule import rule_of
+from rlscaler_live.environment import KubernetesEnv
+from rlscaler_live.errors import LiveError
+from rlscaler_rl.training.config import EnvironmentConfig
+
+STAGES = "rlscaler.stages"
+
+SHARED = frozenset(
+    {
+        *("namespace", "prometheus_url", "locust_url", "episode_duration", "action_interval", "min_replicas"),
+        *("max_replicas", "objective", "latency_weight", "throughput_weight", "efficiency_weight", "stability_weight"),
+    }
+)
+"""Fields of a configuration file that mean the same to a simulation and to a cluster."""
+
+OF_A_CLUSTER = frozenset({"namespace", "prometheus_url", "locust_url", "kubeconfig", "service", "gpu", "cpu"})
+"""A file that sets any of these describes a cluster of the user's; otherwise one is started."""
+
+Json = dict[str, Any]
+Say = Callable[[str], None]
+
+
+def read_parts(path: Path | None) -> tuple[Json, Json, Json]:
+    """(fields for the live environment, for training alone, the agent's) of a configuration file.
+
+    Raises LiveError.
+    """
+    if path is None:
+        return {}, {}, {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        environment, agent = dict(content.get("environment", {})), dict(content.get("agent", {}))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise LiveError(
+            f"--config {path}: {error}; a JSON file with the parts environment and agent is needed"
+        ) from error
+    if unknown := sorted(set(content) - {"environment", "agent"}):
+        raise LiveError(f"--config {path}: {', '.join(unknown)}: the parts are environment and agent")
+    simulated = set(EnvironmentConfig.model_fields) - SHARED
+    live = {name: value for name, value in environment.items() if name not in simulated}
+    return live, {name: value for name, value in environment.items() if name in simulated}, agent
+
+
+@contextmanager
+def ground(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterator[Json]:
+    """The live environment's configuration, with a cluster, a service and a load source behind it.
+
+    Where `live` names none, all of it is started for as long as the context lasts; its logs go to `folder`/live.
+    SIGTERM and SIGHUP end the program in order meanwhile: replicas are put back, and a cluster that was started stops.
+    Raises LiveError, or a ClickException of what starts it.
+    """
+    with _ended_in_order(), _place(live, folder, seed, say) as place:
+        yield place
+
+
+@contextmanager
+def _place(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterator[Json]:
+    if OF_A_CLUSTER & {name for name, value in live.items() if value is not None}:
+        yield {"results": str((folder / "live" / "load").absolute()), **live}
+        return
+    stage = _stage()
+    given = {name: value for name, value in live.items() if value is not None}
+    with stage(folder / "live", seed=seed, say=say) as started:
+        yield started | given
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def make_env(config: Mapping[str, Any], manifest: Manifest) -> Any:
+    """A live environment for an actor with this manifest: same stack, same mode. Raises a ClickException."""
+    return KubernetesEnv(config, contract=manifest.contract, rule=rule_of(manifest))
+
+
+def _stage() -> Callable[..., Any]:
+    remedy = "install the development tools (make install), or name a cluster in --config"
+    found = list(entry_points(group=STAGES, name="local"))
+    if not found:
+        raise LiveError(f"--env cluster: nothing is installed that starts a cluster; {remedy}")
+    try:
+        loaded: Callable[..., Any] = found[0].load()
+    except ModuleNotFoundError as error:
+        raise LiveError(f"--env cluster needs the package '{error.name}': {remedy}") from error
+    return loaded

@@ -1,0 +1,163 @@
+"""`rlscaler train`, which with `--for` trains for one service instead of for all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rlscaler_live.train_all_cli import train as general
+from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS
+from rlscaler_rl.workloads.cli import refuse_of_prometheus
+
+PUBLISH, DO_NOT_PUBLISH = 0, 3
+"""Exit codes; 2 is bad input."""
+
+SHARED = ("steps", "seed", "out", "quiet")
+"""Options of the general training that also mean something with `--for`."""
+
+OWN: tuple[click.Option, ...] = (
+    click.Option(
+        ["--for", "policy"],
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="YAML of an RLScalingPolicy: fine-tune for that one service, and say whether to publish the result.",
+    ),
+    click.Option(
+        ["--history"],
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="With --for: the service's past load, CSV with time_s,requests_per_s; needs no --prometheus.",
+    ),
+    click.Option(["--prometheus"], metavar="URL", help="With --for: where to ask for the past load."),
+    click.Option(
+        ["--query"], metavar="PROMQL", help="With --prometheus: one series of requests/s, such as sum(rate())."
+    ),
+    click.Option(["--from", "begin"], default="now-7d", show_default=True, help="With --prometheus: first moment."),
+    click.Option(["--to", "end"], default="now", show_default=True, help="With --prometheus: last moment."),
+    click.Option(["--step"], default="15s", show_default=True, help="With --prometheus: width of a bin."),
+    click.Option(
+        ["--fill"], type=click.Choice(["hold", "zero"]), help="With --prometheus: what stands in for missing samples."
+    ),
+    click.Option(
+        ["--bearer-token-file"], type=click.Path(dir_okay=False, path_type=Path), help="With --prometheus: its token."
+    ),
+    click.Option(
+        ["--model"], help="With --for: what to start from, a folder, .onnx or .zip; the bundled policy if not."
+    ),
+    click.Option(
+        ["--seconds"],
+        type=click.FloatRange(1),
+        help="With --for: after so long, shared by both networks, training ends with what it has; 150 by default.",
+    ),
+    click.Option(["--replicas"], metavar="GPU,CPU", help="With --for: fixed replicas of today, to be compared with."),
+    click.Option(
+        ["--scrape-seconds"], type=int, default=15, show_default=True, help="With --for: how often metrics are scraped."
+    ),
+    click.Option(
+        ["--router"],
+        type=click.Choice(ROUTERS),
+        default=ROUTERS[LEAST_LOADED],
+        show_default=True,
+        help="With --for: who picks a pod; `random` is a plain Service (kube-proxy).",
+    ),
+    click.Option(
+        ["--level"],
+        type=click.Choice(["request", "fluid"]),
+        default="request",
+        show_default=True,
+        help="With --for: simulator that judges.",
+    ),
+)
+
+HELP = f"""{general.help}
+
+With --for the general policy is fine-tuned twice (2 million steps together) on one service's own capacity, cold start,
+prices and recorded load, under the policy's own spec and under the best that a search found around it, tried on the
+held-back last quarter of that load against tuned rivals and against what runs today, and the verdict is printed: exit
+code 0 = publish, 3 = do not publish. Changes of the spec that help are printed too. The folder
+(rl/tailoring_YYYYMMDD_HHMMSS by default) gets policy.onnx, manifest.json, verdict.json, report.txt and, where the spec
+should change, spec-patch.yaml; see `rlscaler publish`.
+"""
+
+
+def _dispatch(**options: Any) -> None:
+    own = {option.name or "": options.pop(option.name or "") for option in OWN}
+    context = click.get_current_context()
+    given = [name for name in [*own, *options] if context.get_parameter_source(name) is not _DEFAULT]
+    if own["policy"] is None:
+        if misplaced := [_flag(name) for name in given if name in own]:
+            raise click.UsageError(f"{', '.join(misplaced)}: only with --for, which names the service's policy")
+        assert general.callback is not None
+        context.invoke(general.callback, **options)
+        return
+    allowed = (*own, *SHARED)
+    misplaced = [
+        _flag(name) for name in given if name not in allowed and (name, options[name]) != ("environment", "sim")
+    ]
+    if misplaced:
+        raise click.UsageError(f"{', '.join(misplaced)}: not with --for; leave it out")
+    _tailor(**{name: options[name] for name in SHARED}, **own)
+
+
+_DEFAULT = click.core.ParameterSource.DEFAULT
+
+
+def _flag(name: str) -> str:
+    context = click.get_current_context()
+    return next(one.opts[0] for one in context.command.params if one.name == name)
+
+
+def _tailor(
+    *, steps: int | None, seed: int | None, out: Path | None, quiet: bool, policy: Path, level: Any, **own: Any
+) -> None:
+    from rlscaler_rl.evaluation.service_tuning import report, run, service, start
+    from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+    from rlscaler_rl.evaluation.service_tuning.history import prepare
+    from rlscaler_rl.training.errors import DivergedError
+    from rlscaler_rl.training.finetune_settings import FineTuning
+
+    known = service.read_policy(policy)
+    chosen = service.service_of(known, own["scrape_seconds"], _replicas(own["replicas"]), own["router"])
+    history = prepare(*_history(own), chosen)
+    options = run.Options(training=FineTuning.of(steps=steps, seed=seed, seconds=own["seconds"]), level=level)
+    folder = out or Path("rl") / f"tailoring_{datetime.now():%Y%m%d_%H%M%S}"
+    say = (lambda text: None) if quiet else click.echo
+    try:
+        verdict = run.tailor(chosen, history, start.load_start(own["model"]), options, folder, say)
+    except DivergedError as error:
+        raise TailoringError(f"{policy}: fine-tuning diverged: {error}") from error
+    click.echo(report.text_report(verdict) + f"{folder}")
+    click.get_current_context().exit(PUBLISH if verdict.publish else DO_NOT_PUBLISH)
+
+
+def _replicas(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
+        raise click.UsageError(f"--replicas {text}: write the GPU and the CPU replicas like 2,4; 0 for a missing pool")
+    return int(parts[0]), int(parts[1])
+
+
+def _history(own: dict[str, Any]) -> tuple[Any, str]:
+    """The trace and what to call it."""
+    from rlscaler_rl.evaluation.service_tuning.history import read_history
+    from rlscaler_rl.workloads import history as prometheus
+
+    path, url, query = own["history"], own["prometheus"], own["query"]
+    if (path is None) == (url is None):
+        raise click.UsageError("--for: give the past load with --history FILE.csv or --prometheus URL --query PROMQL")
+    if path is not None:
+        refuse_of_prometheus()
+        return read_history(path), str(path)
+    if query is None:
+        raise click.UsageError("--prometheus: name the series with --query, such as 'sum(rate(requests_total[1m]))'")
+    now = datetime.now(UTC)
+    begin, end = (prometheus.parse_time(own[name], now) for name in ("begin", "end"))
+    asked = prometheus.Range.between(begin, end, prometheus.parse_duration(own["step"]))
+    token = prometheus.read_token(own["bearer_token_file"]) if own["bearer_token_file"] else None
+    return prometheus.read_history(url, query, asked, token=token, fill=own["fill"]), query
+
+
+train = click.Command("train", params=[*general.params, *OWN], callback=_dispatch, help=HELP)

@@ -1,0 +1,1 @@
+"""The commands that talk to a cluster or read decision logs."""

@@ -1,0 +1,122 @@
+"""`rlscaler pause`, `resume` and `promote`: what people change about a policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rlscaler_operator.cli.cluster import Policies, Target, cluster_options, policy_argument, within
+
+if TYPE_CHECKING:
+    from rlscaler_operator.cluster.kube import Json
+
+PAUSED = "rlscaler.io/paused"
+PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
+PAUSED_REPLICAS = "rlscaler.io/paused-replicas-"
+PAUSES = (PAUSED, PAUSED_SCALE_DOWN, f"{PAUSED_REPLICAS}gpu", f"{PAUSED_REPLICAS}cpu")
+
+MOST_REPLICAS = 10_000
+
+
+@click.command()
+@policy_argument
+@cluster_options
+@click.option("--scale-down", is_flag=True, help="Forbid scaling down only; it goes on growing.")
+@click.option("--gpu", type=click.IntRange(0, MOST_REPLICAS), help="Set the GPU replicas to this number and keep them.")
+@click.option("--cpu", type=click.IntRange(0, MOST_REPLICAS), help="Set the CPU replicas to this number and keep them.")
+def pause(
+    name: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    scale_down: bool,
+    gpu: int | None,
+    cpu: int | None,
+) -> None:
+    """Hold the replicas of policy NAME as they are, or at a number. It goes on deciding and recording.
+
+    The traffic split goes on as well. `rlscaler resume NAME` ends it.
+    """
+    numbers = {pool: number for pool, number in (("gpu", gpu), ("cpu", cpu)) if number is not None}
+    if scale_down and numbers:
+        raise click.UsageError("--scale-down and a number of replicas exclude each other: the number holds both ways")
+
+    async def work(policies: Policies) -> str:
+        body = await policies.get(name)
+        targets = (body.get("spec") or {}).get("targets") or {}
+        if absent := [pool for pool in numbers if pool not in targets]:
+            raise click.ClickException(f"{name} has no spec.targets.{absent[0]}: leave --{absent[0]} out")
+        wanted = {f"{PAUSED_REPLICAS}{pool}": str(number) for pool, number in numbers.items()}
+        wanted |= {} if wanted else {PAUSED_SCALE_DOWN if scale_down else PAUSED: "true"}
+        await policies.annotate(name, dict.fromkeys(PAUSES) | wanted)
+        held = "is not scaled down" if scale_down else "keeps its replicas"
+        if numbers:
+            held = f"is held at {', '.join(f'{pool} {number}' for pool, number in numbers.items())}"
+        return f"{policies.namespace}/{name} {held} until `rlscaler resume {name} -n {policies.namespace}`"
+
+    click.echo(within(Target(kubeconfig, context, namespace), work))
+
+
+@click.command()
+@policy_argument
+@cluster_options
+def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
+    """Let policy NAME scale again: takes every pause annotation away."""
+
+    async def work(policies: Policies) -> str:
+        body = await policies.get(name)
+        found = [key for key in PAUSES if key in (body["metadata"].get("annotations") or {})]
+        if not found:
+            return f"{policies.namespace}/{name} is not paused"
+        await policies.annotate(name, dict.fromkeys(found))
+        return f"{policies.namespace}/{name} scales again ({', '.join(found)} removed)"
+
+    click.echo(within(Target(kubeconfig, context, namespace), work))
+
+
+@click.command()
+@policy_argument
+@cluster_options
+@click.option("--force", is_flag=True, help="Although it is not Ready, or somebody else scales its targets.")
+def promote(name: str, kubeconfig: Path | None, context: str | None, namespace: str | None, force: bool) -> None:
+    """Switch policy NAME from Shadow to Auto, and say what the evidence says.
+
+    Refused while the policy is not Ready, and while somebody else scales its targets. With `promotion.require:
+    Evidence` it acts in Auto once it was measurably better than what ran before, not earlier.
+    """
+    from rlscaler_operator.cli.pages import evidence, mode_of
+
+    async def work(policies: Policies) -> list[str]:
+        body = await policies.get(name)
+        called, promotion = f"{policies.namespace}/{name}", (body.get("status") or {}).get("promotion") or {}
+        said = [f"evidence: {evidence(promotion)}"] if promotion else []
+        if mode_of(body) == "Auto":
+            return [f"{called} is in mode Auto already", *said]
+        if (why := _obstacle(body)) and not force:
+            raise click.ClickException(f"{called} would not act: {why} (--force switches it all the same)")
+        await policies.switch(body, "Auto")
+        return [f"{called} is in mode Auto: {_what_follows(body, promotion)}", *said]
+
+    for line in within(Target(kubeconfig, context, namespace), work):
+        click.echo(line)
+
+
+def _obstacle(body: Json) -> str:
+    """Why it would not act in Auto now; empty = it would."""
+    from rlscaler_operator.cli.pages import condition
+
+    conflicted, ready = condition(body, "Conflicted"), condition(body, "Ready")
+    if conflicted.get("status") == "True":
+        return conflicted.get("message", "Conflicted")
+    if not ready:
+        return "no operator has looked at it yet"
+    return "" if ready["status"] == "True" else f"{ready.get('reason')}: {ready.get('message')}"
+
+
+def _what_follows(body: Json, promotion: Json) -> str:
+    required = (((body.get("spec") or {}).get("promotion")) or {}).get("require") == "Evidence"
+    if required and promotion.get("state") not in ("Ready", "Promoted"):
+        return "it acts once the evidence is there"
+    return "replicas and traffic follow its decisions from the next interval on"

@@ -1,0 +1,169 @@
+"""The cluster that a command is about: the options that kubectl has, and policies as plain objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rlscaler_operator.cluster.kube import Json, Kube
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+API_VERSION = "rlscaler.io/v1alpha1"
+PLURAL = "rlscalingpolicies"
+
+FIELD_MANAGER = "rlscaler-cli"
+"""Owner of what people write with these commands; the operator's own is another."""
+
+COMPLETION_SECONDS = 2.0
+"""Nobody waits longer for a completion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to look."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str | None = None
+    """Default: that of the kubeconfig's context, in a pod the pod's own."""
+
+
+def cluster_options(command: F) -> F:
+    """`--kubeconfig`, `--context` and `--namespace` as kubectl has them."""
+    for option in (
+        click.option("-n", "--namespace", help="Namespace of the policy; default: that of the context."),
+        click.option("--context", help="Context of the kubeconfig."),
+        click.option(
+            "--kubeconfig",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, in a pod its service account.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def policy_argument(command: F) -> F:
+    """The argument NAME, completed from the cluster."""
+    return click.argument("name", shell_complete=complete_names)(command)
+
+
+def within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]]) -> T:
+    """Run `work` with the policies of the target. Raises ClickException with what the API server says."""
+    from rlscaler_operator.exceptions import OperatorError
+
+    try:
+        return asyncio.run(_within(target, work))
+    except OperatorError as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]]) -> T:
+    from rlscaler_operator.cluster.kube import Kube, load_configuration
+    from rlscaler_operator.settings import Settings
+
+    settings = Settings(kubeconfig=target.kubeconfig) if target.kubeconfig else Settings()
+    kube = Kube(await load_configuration(settings, target.context), timeout_seconds=30.0)
+    try:
+        return await work(Policies(kube, target.namespace or _namespace(target, settings.kubeconfig)))
+    finally:
+        await kube.close()
+
+
+def _namespace(target: Target, kubeconfig: Path | None) -> str:
+    """Of the context that is used."""
+    from kubernetes.aio.config import ConfigException, list_kube_config_contexts
+
+    from rlscaler_operator.settings import own_namespace
+
+    try:
+        contexts, current = list_kube_config_contexts(None if kubeconfig is None else str(kubeconfig))
+    except (ConfigException, OSError, TypeError):
+        return own_namespace()
+    named = {context["name"]: context for context in contexts}
+    found = named.get(target.context or "", current) or {}
+    return str((found.get("context") or {}).get("namespace") or own_namespace())
+
+
+class Policies:
+    """RLScalingPolicies of one cluster as the API server gives them. All methods raise OperatorError."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube, self.namespace = kube, namespace
+
+    async def all(self, everywhere: bool) -> list[Json]:
+        """By namespace and name."""
+        from rlscaler_operator.cluster.kube import listed
+
+        namespaces = [] if everywhere else [self.namespace]
+        found = [body async for body in listed(self._kube, namespaces, API_VERSION, PLURAL)]
+        return sorted(found, key=lambda body: (body["metadata"]["namespace"], body["metadata"]["name"]))
+
+    async def get(self, name: str) -> Json:
+        from rlscaler_operator.exceptions import KubeError, OperatorError
+
+        try:
+            return await self._kube.get(self._path(name))
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            there = ", ".join(body["metadata"]["name"] for body in await self.all(False)) or "none"
+            raise OperatorError(
+                f"RLScalingPolicy {self.namespace}/{name} does not exist (there are: {there}): "
+                "correct the name, or name its namespace with -n"
+            ) from error
+
+    async def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations; None removes one."""
+        from rlscaler_operator.cluster.kube import MERGE_PATCH
+
+        await self._patch(name, {"metadata": {"annotations": dict(annotations)}}, MERGE_PATCH)
+
+    async def switch(self, body: Json, mode: str) -> None:
+        """Set `spec.mode` where the spec is still the one that was read; status writes in between are no matter."""
+        from rlscaler_operator.cluster.kube import JSON_PATCH
+        from rlscaler_operator.exceptions import KubeError, OperatorError
+
+        name, generation = body["metadata"]["name"], body["metadata"]["generation"]
+        change = [
+            {"op": "test", "path": "/metadata/generation", "value": generation},
+            {"op": "add", "path": "/spec/mode", "value": mode},
+        ]
+        try:
+            await self._patch(name, change, JSON_PATCH)
+        except KubeError as error:
+            if (await self.get(name))["metadata"]["generation"] == generation:
+                raise
+            raise OperatorError(
+                f"the spec of {name} was changed by somebody else meanwhile: look at it again"
+            ) from error
+
+    async def _patch(self, name: str, change: Any, kind: str) -> None:
+        await self._kube.request("PATCH", self._path(name), change, content_type=kind, fieldManager=FIELD_MANAGER)
+
+    def _path(self, name: str) -> str:
+        from rlscaler_operator.cluster.kube import object_path
+
+        return object_path(API_VERSION, PLURAL, self.namespace, name)
+
+
+def complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of the policies; nothing where the cluster is slow or not there."""
+    target = Target(*(ctx.params.get(name) for name in ("kubeconfig", "context", "namespace")))
+
+    async def names(policies: Policies) -> list[str]:
+        async with asyncio.timeout(COMPLETION_SECONDS):
+            return [body["metadata"]["name"] for body in await policies.all(False)]
+
+    try:
+        return [name for name in within(target, names) if name.startswith(incomplete)]
+    except (click.ClickException, TimeoutError, OSError):
+        return []

@@ -1,0 +1,117 @@
+"""The page that `rlscaler explain POLICY` prints: the newest decision, as the policy's own status tells it.
+
+Without the audit log nothing can be worked out again; what the status has is what was seen, asked for and allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rlscaler_operator.cli.explain.page import GUARDS
+from rlscaler_operator.cli.pages import age, counts
+
+Body = Mapping[str, Any]
+
+SIGNALS = {
+    "cpuUtilization": "%",
+    "memoryUtilization": "%",
+    "gpuUtilization": "%",
+    "p95Latency": "ms",
+    "throughput": "% of the capacity at maxReplicas",
+    "gpuReplicas": "",
+    "cpuReplicas": "",
+    "loadTrend": "-1 to 1",
+    "loadVariance": "0 to 1",
+}
+"""Fields of `status.observation` and their units; the time in the episode is constant on a cluster."""
+
+
+def live_page(body: Body) -> RenderableType | None:
+    """Of a policy as the API server gives it; None where nothing was decided yet."""
+    status = body.get("status") or {}
+    last = status.get("lastDecision")
+    if last is None:
+        return None
+    parts: list[RenderableType] = [_head(body, last)]
+    if observation := status.get("observation"):
+        parts.append(_observation(observation))
+    if last.get("guards"):
+        parts.append(_guards(last))
+    if status.get("history"):
+        parts.append(_history(status["history"]))
+    return Group(*parts)
+
+
+def _head(body: Body, last: Mapping[str, Any]) -> Text:
+    metadata = body["metadata"]
+    lines = [
+        f"Decision {last['id']}",
+        f"  policy     {metadata['namespace']}/{metadata['name']}, mode {body['spec'].get('mode', 'Shadow')}",
+        f"  time       {last['time']}, {age(last['time'])} ago",
+        f"  asked for  {_asked(last.get('action'))}",
+        f"  replicas   {counts(last['base'])} → {counts(last['desired'])}",
+        f"  written    {_written(last)}",
+    ]
+    if last.get("reasons"):
+        lines.append(f"  because    {', '.join(last['reasons'])}")
+    return Text("\n".join(lines) + "\n")
+
+
+def _asked(action: Mapping[str, Any] | None) -> str:
+    if action is None:
+        return "nothing: the actor was not asked"
+    return f"gpu {action['gpu']:+d}, cpu {action['cpu']:+d}, {action.get('placement', '')}"
+
+
+def _written(last: Mapping[str, Any]) -> str:
+    if last.get("applied"):
+        return str(last.get("result") or "nothing had to change")
+    return str(last.get("result") or "no: see the conditions Active and Conflicted in `rlscaler status`")
+
+
+def _observation(observation: Mapping[str, Any]) -> Table:
+    shown = _table("What was seen", "signal", "value", "unit", "state", "age")
+    for name, unit in SIGNALS.items():
+        if signal := observation.get(name):
+            value, seconds = signal.get("value"), signal.get("ageSeconds")
+            shown.add_row(
+                name,
+                "" if value is None else f"{value:g}",
+                unit,
+                signal["state"],
+                "" if seconds is None else f"{seconds:g} s",
+            )
+    return shown
+
+
+def _guards(last: Mapping[str, Any]) -> Table:
+    """Only the first stage and those that changed something."""
+    shown = _table("What the guards made of it", "guard", "replicas after it", "what it is")
+    before: Any = None
+    for guard in last["guards"]:
+        if guard["after"] != before:
+            shown.add_row(guard["name"], counts(guard["after"]), GUARDS.get(guard["name"], ""))
+        before = guard["after"]
+    return shown
+
+
+def _history(history: list[Mapping[str, Any]]) -> Table:
+    shown = _table("The last changes", "ago", "asked for", "replicas", "written", "because")
+    for one in history:
+        change = f"{counts(one['base'])} → {counts(one['desired'])}"
+        written = "yes" if one.get("applied") else "no"
+        shown.add_row(age(one["time"]), _asked(one.get("action")), change, written, ", ".join(one.get("reasons") or ()))
+    return shown
+
+
+def _table(title: str, *columns: str) -> Table:
+    shown = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    for column in columns:
+        shown.add_column(column, no_wrap=column not in ("because", "what it is"))
+    return shown

@@ -1,0 +1,188 @@
+"""The page that `rlscaler explain` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rlscaler_core.decision.types import POOLS
+from rlscaler_operator.cli.explain.counterfactual import Step
+from rlscaler_operator.cli.explain.flips import Flip
+from rlscaler_operator.cli.explain.work import Explained
+
+Json = dict[str, Any]
+
+UNITS = {
+    "arrival_rate": "requests/s",
+    "cpu_utilization": "%",
+    "memory_utilization": "%",
+    "gpu_utilization": "%",
+    "p95_latency": "ms",
+    "throughput": "% of the capacity at maxReplicas",
+}
+
+GUARDS = {
+    "proposal": "what the actor asked for",
+    "unknown": "a required signal or a capacity is unknown, or the actor failed or is outside its envelope",
+    "pending": "pods of the pool stay pending",
+    "behavior": "spec.behavior",
+    "floor": "reactive floor: the arrivals of this moment",
+    "budget": "guards.budgetPerHour",
+    "limits": "minReplicas and maxReplicas",
+    "pause": "pause annotations",
+}
+
+PLACEMENTS = ("prefer GPU", "balanced", "prefer CPU")
+WITHHELD = ("Collecting", "Ready")
+"""States of `status.promotion` in which nothing is written."""
+
+STEPS = ("-2", "-1", "0", "+1", "+2")
+HEADS = (("gpu", 0, 5), ("cpu", 5, 10))
+
+
+def page(record: Json, explained: Explained) -> Group:
+    """Of a record and what was worked out besides."""
+    parts: list[RenderableType] = [_head(record)]
+    if record.get("observation"):
+        parts.append(_observation(record["observation"]))
+    if record.get("probabilities"):
+        parts.append(_probabilities(record["probabilities"], record["action"]))
+    parts.append(_guards(explained.guards))
+    if explained.flips is not None and record["kind"] == "action":
+        parts.append(_flips(explained.flips))
+    parts.append(Text(explained.note))
+    return Group(*parts)
+
+
+def action_text(action: Sequence[int]) -> str:
+    """As `gpu +1, cpu 0, balanced`."""
+    gpu, cpu, placement = action
+    return f"gpu {gpu:+d}, cpu {cpu:+d}, {PLACEMENTS[placement]}"
+
+
+def _head(record: Json) -> Text:
+    time = datetime.fromtimestamp(record["time"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    actor = record.get("actor") or {}
+    what = "action of the actor" if record["kind"] == "action" else "sensing tick between two actions"
+    moves = ", ".join(f"{pool} {record['base'][pool]} → {record['desired'][pool]}" for pool in POOLS)
+    weights = " : ".join(str(record["weights"][pool]) for pool in POOLS)
+    policy = f"{record['namespace']}/{record['name']}"
+    lines = [
+        f"Decision {record['decision_id']}",
+        f"  policy     {policy}, mode {record['mode']}, generation {record['generation']}",
+        f"  time       {time}, {what}",
+        f"  actor      {_actor(actor)}",
+        f"  asked for  {_asked(record)}",
+        f"  replicas   {moves}; traffic gpu : cpu {weights} ({record['placement']})",
+        f"  written    {_written(record)}",
+    ]
+    if record["flags"]:
+        lines.append(f"  because    {', '.join(record['flags'])}")
+    if record["unknown_required"]:
+        lines.append(f"  unknown    {', '.join(record['unknown_required'])}")
+    if record["outside_envelope"]:
+        lines.append(f"  envelope   {record['outside_envelope']}")
+    if took := record.get("seconds"):
+        lines.append("  took       " + ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in took.items()))
+    return Text("\n".join(lines) + "\n")
+
+
+def _asked(record: Json) -> str:
+    if record["action"] is not None:
+        return action_text(record["action"])
+    return "no actor ran" if record["kind"] == "action" else "nothing: the actor is asked at its interval"
+
+
+def _actor(actor: Json) -> str:
+    if not actor:
+        return "none"
+    return f"{actor['name']} {actor['digest'][:12]}".rstrip()
+
+
+def _written(record: Json) -> str:
+    if record["applied"] is None:
+        return "unknown: it was not done before the policy's deadline"
+    if record["mode"] != "Auto":
+        return f"nothing: mode {record['mode']}"
+    if record["conflict"]:
+        return f"nothing: Conflicted ({record['conflict']})"
+    if record["writes"]:
+        return ", ".join(f"{pool} {outcome}" for pool, outcome in record["writes"].items())
+    if record["applied"]:
+        return "nothing to write"
+    promotion = record.get("promotion")
+    why = "the spec changed meanwhile or the lease was lost"
+    return f"nothing: promotion {promotion}" if promotion in WITHHELD else f"nothing: {why}"
+
+
+def _observation(observation: Json) -> Table:
+    table = _table("Observation", "value", "unit", "state", "age s", "fed to the actor")
+    for name, one in observation.items():
+        table.add_row(
+            name,
+            _number(one["value"]),
+            UNITS.get(name, ""),
+            one["state"].lower().replace("_", " "),
+            _number(one["age_seconds"]),
+            _number(one["fed"]),
+        )
+    return table
+
+
+def _probabilities(probabilities: Sequence[float | None], action: Sequence[int] | None) -> Table:
+    table = _table("Probabilities", *STEPS)
+    for pool, (name, first, last) in enumerate(HEADS):
+        chosen = None if action is None else action[pool] + 2
+        table.add_row(name, *_chosen(probabilities[first:last], chosen))
+    chosen = None if action is None else action[2]
+    cells = _chosen(probabilities[HEADS[-1][2] :], chosen)
+    table.add_row("placement", *(f"{cell} {name}" for cell, name in zip(cells, PLACEMENTS, strict=True)))
+    return table
+
+
+def _chosen(values: Sequence[float | None], chosen: int | None) -> list[str]:
+    return [f"{'>' if i == chosen else ''}{_number(value)}" for i, value in enumerate(values)]
+
+
+def _guards(steps: Sequence[Step]) -> Table:
+    table = _table("Guard", "gpu", "cpu", "without it", "")
+    for step in steps:
+        moves = [f"{step.before[pool]} → {step.after[pool]}" for pool in POOLS]
+        off = "" if step.without is None else ", ".join(f"{pool} {step.without[pool]}" for pool in POOLS)
+        table.add_row(step.guard, *moves, off, GUARDS.get(step.guard, "") if step.changed else "")
+    return table
+
+
+def _flips(flips: Sequence[Flip]) -> RenderableType:
+    if not flips:
+        return Text("No single signal, over its whole range, would have changed what the actor asked for.\n")
+    table = _table("Would have changed it", "was", "at", "unit", "the actor had asked for", "proposal gpu, cpu")
+    for flip in flips:
+        table.add_row(
+            flip.signal,
+            _number(flip.measured),
+            _number(flip.value),
+            UNITS.get(flip.signal, ""),
+            action_text(flip.action),
+            f"{flip.proposal[0]}, {flip.proposal[1]}",
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in (title, *columns):
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _number(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:.4g}"

@@ -1,0 +1,159 @@
+"""A coordination.k8s.io Lease: of several operators one acts, and it knows until when it may.
+
+client-go's algorithm (a lease is free when its record was not seen to change for its duration, by the observer's own
+monotonic clock), with two additions: the holder keeps a deadline against which every write is checked right before it
+is sent, and it hands the lease back on shutdown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rlscaler_operator.cluster.kube import Json, Kube, object_path
+from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.settings import Settings
+
+log = logging.getLogger("rlscaler.lease")
+
+API_VERSION = "coordination.k8s.io/v1"
+MARGIN = 0.2
+"""Share of the lease's duration that the holder leaves unused: clocks may run at different speeds."""
+
+
+class Lease:
+    """Holding, renewing and handing back one Lease."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """`name` in place of the settings' and `labels` of the object."""
+        self._kube, self._clock, self._labels = kube, clock, dict(labels or {})
+        self.identity = settings.identity
+        self.seconds = settings.lease_seconds
+        self._collection = object_path(API_VERSION, "leases", settings.lease_namespace)
+        self._name, self._namespace = name or settings.lease_name, settings.lease_namespace
+        self._deadline = float("-inf")
+        self._seen: tuple[Any, ...] | None = None
+        self._seen_at = float("-inf")
+        self.term = 0
+        """Grows when it becomes ours. A deadline that was missed while nobody else took it does not end a term."""
+        self._duration = self.seconds
+        self._held: Json | None = None
+        """As last written by us; None = it is not ours."""
+
+    @property
+    def held(self) -> bool:
+        """May this process act now?"""
+        return self._clock() < self._deadline
+
+    def remaining_seconds(self) -> float:
+        """Time left to act; <= 0 when not held."""
+        return self._deadline - self._clock()
+
+    def write_timeout(self, at_most: float) -> float:
+        """Timeout of a write that is about to be sent: it ends before the lease may pass on.
+
+        Raises LeaseLostError when there is no time left.
+        """
+        remaining = self.remaining_seconds()
+        if remaining <= 0:
+            raise LeaseLostError(f"the lease {self._namespace}/{self._name} is not held any more: nothing is written")
+        return min(at_most, remaining)
+
+    def expires_in(self) -> float:
+        """Seconds until the record of another holder counts as expired; infinite before it was seen."""
+        return self._seen_at + self._duration - self._clock() if self._seen is not None else float("inf")
+
+    def stop(self) -> None:
+        """Write nothing under it from now on; it stays ours until `release`."""
+        self._deadline = float("-inf")
+
+    async def attempt(self, take: bool = True) -> None:
+        """`step`, with failures logged: the next one is the retry."""
+        try:
+            await self.step(take)
+        except KubeError as error:
+            log.warning("lease %s/%s: %s", self._namespace, self._name, error)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            log.error("lease %s/%s: not a Lease: %r; delete it", self._namespace, self._name, error)
+
+    async def step(self, take: bool = True) -> None:
+        """Look at it; renew it where it is ours, and `take` it where it is free.
+
+        Raises KubeError; ValueError, TypeError, KeyError or AttributeError where the object is not a Lease.
+        """
+        path = f"{self._collection}/{self._name}"
+        try:
+            lease = await self._kube.request("GET", path, timeout_seconds=self.seconds / 3)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            ours, self._held = self.held, None
+            self.stop()
+            # Somebody may have deleted a Lease whose holder goes on until its own deadline.
+            if take and (ours or self._seen is None or self.expires_in() <= 0):
+                await self._write("POST", self._collection, self._body({}))
+            return
+        spec = lease.get("spec") or {}
+        record = (spec.get("holderIdentity"), spec.get("renewTime"), lease["metadata"].get("resourceVersion"))
+        holder = spec.get("holderIdentity")
+        if record != self._seen:
+            if holder not in (self.identity, "", None) and (self._seen is None or self._seen[0] != holder):
+                log.info("standing by: %s holds the lease %s/%s", holder, self._namespace, self._name)
+            self._seen, self._seen_at = record, self._clock()
+        self._duration = float(spec.get("leaseDurationSeconds") or self.seconds)
+        expired = self.expires_in() <= 0
+        if holder != self.identity:
+            self.stop()
+            self._held = None
+        if holder == self.identity or (take and (holder in ("", None) or expired)):
+            await self._write("PUT", path, self._body(lease))
+
+    def _body(self, lease: Json) -> Json:
+        spec = dict(lease.get("spec") or {})
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        if spec.get("holderIdentity") != self.identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if lease else 0)
+        spec |= {"holderIdentity": self.identity, "leaseDurationSeconds": round(self.seconds), "renewTime": now}
+        metadata = lease.get("metadata") or {"name": self._name, "namespace": self._namespace, "labels": self._labels}
+        return {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    async def _write(self, method: str, path: str, body: Json) -> None:
+        """A PUT carries the resourceVersion that was read, so of two candidates one gets a conflict."""
+        sent, new = self._clock(), self._held is None
+        try:
+            self._held = await self._kube.request(
+                method, path, body, timeout_seconds=self.seconds / 3, fieldManager="rlscaler"
+            )
+        except KubeError as error:
+            if error.status == 409:
+                self._held = None
+                return
+            raise
+        if not self.held:
+            log.info("%s holds the lease %s/%s", self.identity, self._namespace, self._name)
+        self.term += new
+        self._deadline = sent + self.seconds * (1 - MARGIN)
+
+    async def release(self) -> None:
+        """Hand it back; nothing is written under it from now on."""
+        self.stop()
+        if self._held is None:
+            return
+        with contextlib.suppress(KubeError, KeyError, TypeError, ValueError):
+            body = dict(self._held, spec=dict(self._held["spec"], holderIdentity=""))
+            path = f"{self._collection}/{self._name}"
+            await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager="rlscaler")
+            log.info("handed the lease %s/%s back", self._namespace, self._name)
+        self._held = None

@@ -1,0 +1,148 @@
+"""Trained networks that an administrator or a user provides: a manifest, and the ONNX graph that it names by digest."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_operator.cluster.references import Name, Source
+from rlscaler_operator.exceptions import ModelUnavailableError
+
+LOOK_AGAIN_SECONDS = 1.0
+"""A file's times are looked at no more often than this, however many policies use it."""
+
+MOST_BYTES = 64 * 2**20
+"""A larger file is no policy network."""
+
+Stamp = tuple[object, ...]
+
+_shared: WeakValueDictionary[str, Actor] = WeakValueDictionary()
+"""By digest of manifest and graph: policies with the same model are decided in one batch."""
+
+
+def load_model(manifest_text: str | bytes, graphs: Iterable[bytes], source: str) -> Actor:
+    """The actor of a manifest, with the graph among `graphs` that has its digest. Raises ModelUnavailableError."""
+    try:
+        manifest = Manifest.parse(manifest_text, source)
+        if manifest.envelope is None:
+            raise ModelError(f"{source}: states no envelope, so nobody knows where it may act; export the actor again")
+        for graph in graphs:
+            if hashlib.sha256(graph).hexdigest() == manifest.digest:
+                return _share(manifest, graph)
+    except ContractMismatchError as error:
+        raise ModelUnavailableError(str(error), "ModelContractMismatch") from error
+    except ModelError as error:
+        raise ModelUnavailableError(str(error), "ModelInvalid") from error
+    raise ModelUnavailableError(
+        f"{source}: no graph beside it has the sha256 that it names ({manifest.digest or 'none'}): "
+        "the two belong to different models or one is damaged; publish both again",
+        "ModelDigestMismatch",
+    )
+
+
+def _share(manifest: Manifest, graph: bytes) -> Actor:
+    key = hashlib.sha256(manifest.model_dump_json().encode()).hexdigest() + manifest.digest
+    actor = _shared.get(key)
+    if actor is None:
+        actor = _shared[key] = Actor.load(graph, manifest)
+    return actor
+
+
+def from_config_map(name: Name, body: Mapping[str, Any]) -> Actor:
+    """The manifest under `name.key`, the graph in `binaryData` beside it, as `rlscaler publish` writes them.
+
+    Raises ModelUnavailableError.
+    """
+    source = f"ConfigMap {name.namespace}/{name.name}"
+    data = body.get("data") or {}
+    if name.key not in data:
+        there = ", ".join(sorted(data)) or "none"
+        raise ModelUnavailableError(
+            f"{source} has no key {name.key!r} in data (there are: {there}): correct spec.policy.configMap.key",
+            "ModelInvalid",
+        )
+    try:
+        graphs = [base64.b64decode(text, validate=True) for text in (body.get("binaryData") or {}).values()]
+    except binascii.Error as error:
+        raise ModelUnavailableError(f"{source}: binaryData is not base64: {error}", "ModelInvalid") from error
+    return load_model(data[name.key], graphs, f"{source}, key {name.key}")
+
+
+CONFIG_MAPS = Source(
+    kind="ConfigMap",
+    plural="configmaps",
+    load=from_config_map,
+    keeps_last_good=True,
+    error=ModelUnavailableError,
+    remedy="create it with `rlscaler publish`, or correct spec.policy.configMap.name",
+)
+
+
+@dataclass(slots=True)
+class ModelFile:
+    """A manifest under the operator's `--policy-dir` and the ONNX files beside it; read again when they change."""
+
+    folder: Path
+    relative: str
+    actor: Actor | None = None
+    """The last good one."""
+    error: ModelUnavailableError | None = None
+    _stamp: Stamp | None = None
+    _looked_at: float = float("-inf")
+
+    def refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_AGAIN_SECONDS:
+            return
+        self._looked_at = now
+        try:
+            path = self._resolved()
+            stamp = tuple((str(one), stamp_of(one)) for one in (path, *_graphs(path)))
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp
+            self.actor, self.error = load_model(_read(path), map(_read, _graphs(path)), str(path)), None
+        except ModelUnavailableError as error:
+            self.error = error
+        except OSError as error:
+            self._stamp = None
+            text = f"{self.folder / self.relative}: {error.strerror}: correct spec.policy.path, or copy the model there"
+            self.error = ModelUnavailableError(text, "ModelMissing")
+
+    def _resolved(self) -> Path:
+        """Raises ModelUnavailableError where a link leads out of the folder."""
+        folder, path = self.folder.resolve(), (self.folder / self.relative).resolve()
+        if not path.is_relative_to(folder):
+            text = f"spec.policy.path {self.relative} leads out of the operator's --policy-dir: copy the model into it"
+            raise ModelUnavailableError(text, "ModelMissing")
+        return path
+
+
+def _graphs(manifest: Path) -> list[Path]:
+    return sorted(manifest.parent.glob("*.onnx"))
+
+
+def _read(path: Path) -> bytes:
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise ModelUnavailableError(f"{path}: {size:,} bytes are more than a policy network has", "ModelInvalid")
+    return path.read_bytes()
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Modification time, size and inode; None = not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

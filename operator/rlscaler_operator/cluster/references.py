@@ -1,0 +1,190 @@
+"""ConfigMaps and Secrets that policies name.
+
+They are read one by one, by name: a watch would need the right to list all of a namespace's Secrets and would hold
+every ConfigMap in memory. Whether one has changed is asked for its metadata alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.exceptions import KubeError, OperatorError
+
+log = logging.getLogger("rlscaler.references")
+
+RETRY_SECONDS = 5.0
+"""How soon an object that could not be used is looked at again."""
+
+FORGET_SECONDS = 900.0
+"""An object that nobody asked for within this time is forgotten: more than two of the longest intervals."""
+
+LOAD_SECONDS = 20.0
+"""Longest time for making something of an object: a model may be an endless computation."""
+
+CONCURRENCY = 4
+
+_ACCOUNT = re.compile(r'"system:serviceaccount:(?P<namespace>[^:"]+):(?P<name>[^:"]+)"')
+"""Who was refused, in the API server's words."""
+
+T = TypeVar("T")
+
+
+class Name(NamedTuple):
+    """One object, or one key of it."""
+
+    namespace: str
+    name: str
+    key: str = ""
+
+
+@dataclass(slots=True)
+class Held(Generic[T]):
+    """What is known of one object. Neither value nor error: it is being read for the first time."""
+
+    value: T | None = None
+    """The last good one."""
+    error: OperatorError | None = None
+    """Why the object as it is now cannot be used; a value beside it is an older one."""
+    version: tuple[str, str] = ("", "")
+    """uid and resourceVersion of what was last read."""
+    looked_at: float = float("-inf")
+    wanted_at: float = float("-inf")
+
+    @property
+    def pending(self) -> bool:
+        return self.value is None and self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Generic[T]):
+    """Where the objects of one kind are, and what is made of them."""
+
+    kind: str
+    plural: str
+    load: Callable[[Name, Mapping[str, Any]], T]
+    """Runs in a thread. Raises OperatorError."""
+    keeps_last_good: bool
+    """Does a value outlive the object that it came from? An error of the API server ends none."""
+    error: type[OperatorError]
+    remedy: str
+
+
+class References(Generic[T]):
+    """Objects of one kind, kept as fresh as `reload_seconds` says."""
+
+    def __init__(
+        self, kube: Kube, source: Source[T], reload_seconds: float, changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._kube, self._source, self._reload_seconds, self._changed = kube, source, reload_seconds, changed
+        self._held: dict[Name, Held[T]] = {}
+        self._wake = asyncio.Event()
+        self._slots = asyncio.Semaphore(CONCURRENCY)
+
+    def get(self, name: Name) -> Held[T]:
+        """What is known of it now; asks for it where nobody did before."""
+        held = self._held.get(name)
+        if held is None:
+            held = self._held[name] = Held()
+            self._wake.set()
+        held.wanted_at = time.monotonic()
+        return held
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._wake.clear()
+            await self.refresh()
+            try:
+                async with asyncio.timeout(self._pause()):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def refresh(self) -> None:
+        """Look at everything that is due once."""
+        now = time.monotonic()
+        self._held = {name: held for name, held in self._held.items() if now - held.wanted_at < FORGET_SECONDS}
+        due = [(name, held) for name, held in self._held.items() if self._due(held) <= now]
+        await asyncio.gather(*(self._look(name, held) for name, held in due))
+
+    def _due(self, held: Held[T]) -> float:
+        return held.looked_at + (RETRY_SECONDS if held.error is not None else self._reload_seconds)
+
+    def _pause(self) -> float:
+        soonest = min((self._due(held) for held in self._held.values()), default=float("inf"))
+        return min(max(0.1, soonest - time.monotonic()), self._reload_seconds)
+
+    async def _look(self, name: Name, held: Held[T]) -> None:
+        before = held.value, str(held.error or "")
+        async with self._slots:
+            try:
+                await self._read(name, held)
+            except OperatorError as error:
+                self._refuse(name, held, error)
+            except Exception as error:
+                log.exception("%s %s/%s could not be read", self._source.kind, name.namespace, name.name)
+                self._refuse(name, held, self._source.error(f"{self._called(name)}: {error!r}"))
+        held.looked_at = time.monotonic()
+        if (held.value, str(held.error or "")) != before:
+            self._changed()
+
+    async def _read(self, name: Name, held: Held[T]) -> None:
+        path = object_path("v1", self._source.plural, name.namespace, name.name)
+        if held.version != ("", "") and _version(await self._kube.get_metadata(path)) == held.version:
+            return
+        body = await self._kube.get(path)
+        held.version = _version(body.get("metadata") or {})
+        try:
+            async with asyncio.timeout(LOAD_SECONDS):
+                held.value = await asyncio.to_thread(self._source.load, name, body)
+        except TimeoutError:
+            text = f"{self._called(name)} could not be loaded within {LOAD_SECONDS:g} s: {self._source.remedy}"
+            raise self._source.error(text) from None
+        held.error = None
+
+    def _refuse(self, name: Name, held: Held[T], error: OperatorError) -> None:
+        if isinstance(error, KubeError):
+            if error.status not in (403, 404) and held.value is not None:
+                log.warning("%s was not looked at: %s", self._called(name), error)
+                return
+            held.version = ("", "")
+            error = self._said(name, error)
+        if not self._source.keeps_last_good:
+            held.value = None
+        held.error = error
+
+    def _said(self, name: Name, error: KubeError) -> OperatorError:
+        reason = {403: f"{self._source.kind}Forbidden", 404: f"{self._source.kind}Missing"}.get(error.status)
+        if error.status == 404:
+            return self._source.error(f"{self._called(name)} does not exist: {self._source.remedy}", reason)
+        if error.status == 403:
+            text = f"{self._called(name)} may not be read by the operator; {self._grant(name, error)}"
+            return self._source.error(text, reason)
+        return self._source.error(f"{self._called(name)} cannot be read: {error}", error.reason)
+
+    def _grant(self, name: Name, error: KubeError) -> str:
+        """The command that grants this one object and no other; the API server's answer says whom."""
+        account = _ACCOUNT.search(str(error))
+        if account is None:
+            return f"grant the operator's ServiceAccount the verb get ({error})"
+        role = f"rlscaler-{self._source.kind.lower()}-{name.name}"
+        verb = f"--verb=get --resource={self._source.plural} --resource-name={name.name}"
+        return (
+            f"grant it with: kubectl create role {role} -n {name.namespace} {verb} && "
+            f"kubectl create rolebinding {role} -n {name.namespace} --role={role} "
+            f"--serviceaccount={account['namespace']}:{account['name']}"
+        )
+
+    def _called(self, name: Name) -> str:
+        return f"{self._source.kind} {name.namespace}/{name.name}"
+
+
+def _version(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    return metadata.get("uid", ""), metadata.get("resourceVersion", "")

@@ -1,0 +1,81 @@
+"""How many replicas a policy recommends, or why nobody knows. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from rlscaler_core.decision.types import POOLS
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
+
+LIVE_SECONDS = 30.0
+"""A decision that this process takes part in is at most so old, or three sensing ticks where those are longer."""
+
+UNREFRESHED_STATUSES = 2.0
+"""Intervals of the operator's status writes after which a status says nothing about the present."""
+
+
+class NoSuchPolicyError(Exception):
+    """There is no such policy, or the trigger's metadata do not name one."""
+
+
+class NothingKnownError(Exception):
+    """There is such a policy, but no recommendation: KEDA and the HPA then leave the replicas as they are."""
+
+
+class Subject(NamedTuple):
+    """What a trigger asks for."""
+
+    namespace: str
+    policy: str
+    pool: str
+
+
+def subject_of(namespace: str, metadata: Mapping[str, str]) -> Subject:
+    """From the trigger's metadata `policy` and `pool`. Raises NoSuchPolicyError."""
+    policy, pool = metadata.get("policy", ""), metadata.get("pool", "")
+    if not policy:
+        raise NoSuchPolicyError("the trigger's metadata have no 'policy': name an RLScalingPolicy of this namespace")
+    if pool not in POOLS:
+        raise NoSuchPolicyError(f"the trigger's metadata have pool {pool!r}: set it to {' or '.join(POOLS)}")
+    return Subject(namespace, policy, pool)
+
+
+def recommended(registry: Registry, subject: Subject, now: float, status_interval_seconds: float) -> int:
+    """Replicas of the pool: decided by this process, else as another one's status says.
+
+    `now` in Unix seconds. Raises NoSuchPolicyError, NothingKnownError.
+    """
+    policy = registry.get((subject.namespace, subject.policy))
+    name = f"RLScalingPolicy {subject.namespace}/{subject.policy}"
+    if policy is None or policy.deleting:
+        raise NoSuchPolicyError(f"{name} does not exist: create it, or correct the trigger's metadata")
+    if policy.parsed is None:
+        raise NothingKnownError(policy.invalid)
+    if policy.spec.targets.pool(subject.pool) is None:
+        raise NoSuchPolicyError(f"{name} has no spec.targets.{subject.pool}: correct the trigger's metadata")
+    if policy.spec.mode == "Off":
+        raise NothingKnownError(f"{name} is switched off: set spec.mode Shadow")
+    replicas = _live(policy, subject.pool)
+    if replicas is None:
+        replicas = _reported(policy.latest.get("status") or {}, subject.pool, now, status_interval_seconds)
+    if replicas is None:
+        raise NothingKnownError(f"{name}: nothing was decided lately; its conditions say why")
+    return replicas
+
+
+def _live(policy: Policy, pool: str) -> int | None:
+    fresh = time.monotonic() - policy.read_at <= max(LIVE_SECONDS, 3 * policy.spec.sense_seconds)
+    return policy.desired.get(pool) if fresh else None
+
+
+def _reported(status: Mapping[str, Any], pool: str, now: float, interval_seconds: float) -> int | None:
+    decided = (status.get("lastDecision") or {}).get("time")
+    replicas = ((status.get("targets") or {}).get(pool) or {}).get("desired")
+    if decided is None or replicas is None:
+        return None
+    age = now - datetime.fromisoformat(decided).timestamp()
+    return int(replicas) if age <= UNREFRESHED_STATUSES * interval_seconds else None

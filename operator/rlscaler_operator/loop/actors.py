@@ -1,0 +1,110 @@
+"""Actors by the policy's source: loaded once, reloaded on a change, a bad file never replaces a good one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlscaler_core.decision.actor import Actor, ActorLike
+from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.rule import Rule
+from rlscaler_operator.cluster.models import ModelFile, stamp_of
+from rlscaler_operator.cluster.references import Name, References
+from rlscaler_operator.exceptions import ModelUnavailableError
+from rlscaler_operator.settings import Settings
+
+if TYPE_CHECKING:
+    from rlscaler_operator.state.policy import Policy
+
+Found = tuple[ActorLike | None, ModelUnavailableError | None]
+"""An actor, and what is wrong with its source; both where an older good one goes on."""
+
+
+@dataclass(slots=True)
+class _File:
+    """The bundled ONNX file and its manifest."""
+
+    onnx: Path
+    manifest: Path
+    stamp: tuple[object, ...] | None = None
+    actor: Actor | None = None
+    error: ModelUnavailableError | None = None
+
+    def refresh(self) -> None:
+        stamp = tuple(stamp_of(path) for path in (self.onnx, self.manifest))
+        if stamp == self.stamp:
+            return
+        self.stamp = stamp
+        try:
+            self.actor, self.error = Actor.load(self.onnx, Manifest.load(self.manifest)), None
+        except ContractMismatchError as error:
+            self.error = ModelUnavailableError(str(error), "ModelContractMismatch")
+        except ModelError as error:
+            self.error = ModelUnavailableError(str(error), "ModelMissing" if stamp[0] is None else "ModelInvalid")
+
+
+class Actors:
+    """The actors in use. `get` costs a few calls of stat at most."""
+
+    def __init__(self, settings: Settings, config_maps: References[Actor]) -> None:
+        folder = settings.model_dir or _bundled_folder()
+        self._ppo = _File(folder / "ppo.onnx", folder / "ppo.json")
+        self._rule: ActorLike = Rule()
+        self._policy_dir = settings.policy_dir
+        self._files: dict[str, ModelFile] = {}
+        self._config_maps = config_maps
+
+    def get(self, policy: Policy) -> Found:
+        """What the spec names; where that cannot be used, what the policy was decided with before."""
+        actor, error = self._named(policy)
+        return actor or policy.actor, error
+
+    def bundled_trouble(self) -> str:
+        """Why the bundled network cannot be used; empty = it is loaded."""
+        self._ppo.refresh()
+        return "" if self._ppo.actor is not None else str(self._ppo.error)
+
+    def pending(self, policy: Policy) -> bool:
+        """Is its source being read for the first time?"""
+        name = _config_map(policy)
+        return name is not None and policy.actor is None and self._config_maps.get(name).pending
+
+    def _named(self, policy: Policy) -> Found:
+        source = policy.spec.policy
+        if (name := _config_map(policy)) is not None:
+            held = self._config_maps.get(name)
+            error = held.error
+            return held.value, error if isinstance(error, ModelUnavailableError) else None
+        if source.path is not None:
+            return self._of_file(source.path)
+        if source.bundled_name == "rule":
+            return self._rule, None
+        self._ppo.refresh()
+        return self._ppo.actor, self._ppo.error
+
+    def _of_file(self, path: str) -> Found:
+        if self._policy_dir is None:
+            text = (
+                "spec.policy.path needs an operator with --policy-dir: ask its administrator, or use policy.configMap"
+            )
+            return None, ModelUnavailableError(text, "ModelMissing")
+        if path not in self._files:
+            self._files[path] = ModelFile(self._policy_dir, path)
+        file = self._files[path]
+        file.refresh()
+        return file.actor, file.error
+
+
+def _config_map(policy: Policy) -> Name | None:
+    source = policy.spec.policy.config_map
+    return None if source is None else Name(policy.key[0], source.name, source.key)
+
+
+def _bundled_folder() -> Path:
+    spec = find_spec("rlscaler_rl")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(next(iter(spec.submodule_search_locations))) / "models"

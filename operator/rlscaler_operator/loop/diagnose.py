@@ -1,0 +1,199 @@
+"""Finding out how a policy stands: what is missing, who else scales its targets, whether it is paused."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from rlscaler_core.api import is_true
+from rlscaler_core.api.conditions import CONFLICTED
+from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.types import POOLS, Flag
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
+from rlscaler_operator.exceptions import KubeError
+from rlscaler_operator.sensing.measure import missing_signals, pauses
+from rlscaler_operator.sensing.results import Reading
+from rlscaler_operator.shadow.verdict import demoted
+from rlscaler_operator.state.findings import Findings, Problem
+from rlscaler_operator.state.managers import remedy, tool_of, who
+from rlscaler_operator.state.ownership import NOT_ACTING, Conflict, ForeignWrites, declared, find_conflict
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
+
+HOLDERS = {
+    "HorizontalPodAutoscaler": ("autoscaling/v2", "horizontalpodautoscalers"),
+    "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
+    "RLScalingPolicy": ("rlscaler.io/v1alpha1", "rlscalingpolicies"),
+}
+"""Where the objects that hold a target are found."""
+
+ASK_AGAIN_SECONDS = 60.0
+"""How often a policy asks whether what it conflicts with is still there."""
+
+
+class Judge:
+    """Makes the findings that conditions are built from."""
+
+    def __init__(self, kube: Kube, cache: WatchCache, registry: Registry) -> None:
+        self._kube, self._cache, self._registry = kube, cache, registry
+
+    async def look(self, policy: Policy, outcome: Outcome | None) -> Findings:
+        """How the policy stands at this tick. `outcome` None = nothing was decided."""
+        if policy.parsed is None:
+            return Findings(mode="Auto", problems=[Problem("InvalidSpec", policy.invalid)])
+        findings = Findings(mode=policy.spec.mode)
+        if not policy.running:
+            return findings
+        findings.problems = self._problems(policy)
+        findings.conflict = await self._conflict(policy, findings)
+        findings.declared = declared(policy.facts.claim, self._cache)
+        findings.paused = pauses(policy.annotations)[3]
+        findings.promotion = policy.promotion
+        if outcome is not None:
+            self._judge_outcome(policy, outcome, findings)
+        findings.limits += self._rollouts(policy)
+        if policy.actor is not None and policy.actor_error is not None:
+            text = f"{policy.actor_error}; the model that was loaded before goes on"
+            findings.model = Problem(policy.actor_error.reason, text)
+        return findings
+
+    def _problems(self, policy: Policy) -> list[Problem]:
+        found = policy.found(self._cache)
+        problems = [
+            Problem(
+                "DeploymentMissing",
+                f"Deployment {policy.deployments[POOLS.index(pool)]} (spec.targets.{pool}.deployment) does not exist: "
+                "create it, or correct the name",
+            )
+            for pool, deployment in found.items()
+            if deployment is None
+        ]
+        if problems:
+            return problems
+        if policy.actor is None and policy.actor_error is not None:
+            problems.append(Problem(policy.actor_error.reason, str(policy.actor_error)))
+        present = (found.get("gpu") is not None, found.get("cpu") is not None)
+        replicas = tuple(d.replicas if (d := found.get(pool)) else 0 for pool in POOLS)
+        missing = missing_signals(
+            policy.readings, present, (replicas[0], replicas[1]), policy.spec.metrics.max_age_seconds
+        )
+        return problems + _unknown(missing)
+
+    def _rollouts(self, policy: Policy) -> list[Problem]:
+        found = policy.found(self._cache)
+        return [
+            Problem(
+                "RolloutInProgress",
+                f"Deployment {name} is being rolled out: nothing is scaled down until its old pods are gone; see "
+                f"kubectl -n {policy.key[0]} rollout status deployment/{name}",
+            )
+            for name, deployment in zip(filter(None, policy.deployments), found.values(), strict=True)
+            if deployment is not None and deployment.rolling
+        ]
+
+    async def _conflict(self, policy: Policy, findings: Findings) -> Conflict | None:
+        conflict = self._holder(policy)
+        if conflict is not None and self._may_ask(policy) and await self._is_gone(policy.key[0], conflict):
+            conflict = self._holder(policy)
+        return conflict or self._foreign(policy, findings)
+
+    def _holder(self, policy: Policy) -> Conflict | None:
+        claim = policy.facts.claim
+        if policy.spec.mode != "Auto":
+            claim = claim._replace(created=NOT_ACTING)
+        return find_conflict(claim, self._registry.claims(key for _, key in policy.facts.targets), self._cache)
+
+    def _may_ask(self, policy: Policy) -> bool:
+        """At once where the conflict is new, else now and then: its end may be missed as well."""
+        now = time.monotonic()
+        if is_true(policy.conditions, CONFLICTED) and now - policy.holder_asked_at < ASK_AGAIN_SECONDS:
+            return False
+        policy.holder_asked_at = now
+        return True
+
+    async def _is_gone(self, namespace: str, conflict: Conflict) -> bool:
+        """A watch that was interrupted may have missed a deletion: ask before saying Conflicted."""
+        if conflict.holder is None:
+            return False
+        kind, name = conflict.holder
+        try:
+            await self._kube.get(object_path(*HOLDERS[kind], namespace, name))
+        except KubeError as error:
+            if error.status != 404:
+                return False
+            if kind == "RLScalingPolicy":
+                self._registry.drop((namespace, name))
+            else:
+                self._cache.drop_autoscaler(kind, (namespace, name))
+            return True
+        return False
+
+    def _foreign(self, policy: Policy, findings: Findings) -> Conflict | None:
+        now = time.time()
+        for name in filter(None, policy.deployments) if policy.spec.mode == "Auto" else ():
+            deployment = self._cache.deployments.get((policy.key[0], name))
+            if deployment is None:
+                continue
+            writes = policy.foreign.setdefault(name, ForeignWrites(deployment.replicas))
+            manager = writes.look(deployment, FIELD_MANAGER, policy.spec.interval_seconds, now)
+            if manager is not None:
+                text = f"{who(manager)} set {deployment.replicas} replicas of Deployment {name}: taken as the new base"
+                text += f"; so that it does not happen again: {remedy(manager)}" if tool_of(manager) else ""
+                findings.warnings.append(Problem("ReplicasAdopted", text))
+            if (conflict := writes.conflict(name, now)) is not None:
+                return conflict
+        return None
+
+    def _judge_outcome(self, policy: Policy, outcome: Outcome, findings: Findings) -> None:
+        params = outcome.entry.params
+        unknown = np.isnan(params.requests_per_second[0]) & params.present[0]
+        findings.capacity_unknown = tuple(pool for i, pool in enumerate(POOLS) if unknown[i])
+        if outcome.decision is not None and outcome.entry.kind == "action":
+            policy.fallback_flags, policy.outside = int(outcome.decision.flags[0]), outcome.outside
+        if outcome.decision is not None:
+            findings.limits = _limits(policy, outcome, policy.fallback_flags | int(outcome.decision.flags[0]))
+        if policy.fallback_flags & Flag.FALLBACK:
+            findings.fallback = self._why_fallback(policy, findings)
+        findings.holding = bool(policy.fallback_flags & Flag.HELD_UNKNOWN)
+
+    def _why_fallback(self, policy: Policy, findings: Findings) -> Problem:
+        behavior = policy.spec.fallback.behavior
+        if demoted(policy.spec.mode, policy.promotion):
+            return Problem("Demoted", "the HPA formula decides: see the condition Active")
+        if policy.fallback_flags & Flag.OUT_OF_ENVELOPE:
+            return Problem(
+                "OutOfEnvelope", f"fallback {behavior}: {policy.outside or 'not what the actor was trained for'}"
+            )
+        if findings.problems:
+            return Problem(findings.problems[0].reason, f"fallback {behavior}: see the condition Ready")
+        return Problem("ActorFailed", f"fallback {behavior}: until the next action")
+
+
+def _unknown(missing: list[tuple[str, Reading]]) -> list[Problem]:
+    """Signals that are unknown for one reason are one problem: its remedy is said once."""
+    signals: dict[Problem, list[str]] = {}
+    for signal, reading in missing:
+        signals.setdefault(Problem(reading.reason, reading.message), []).append(signal)
+    return [
+        Problem(why.reason, f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} unknown: {why.message}")
+        for why, names in signals.items()
+    ]
+
+
+def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:
+    """What keeps the pools from what was asked for, at this tick or at the last action."""
+    limits = []
+    if flags & Flag.BUDGET_LIMITED:
+        text = "guards.budgetPerHour refuses what was asked for: raise it, or lower targets.*.minReplicas"
+        limits.append(Problem("BudgetLimited", text))
+    if flags & Flag.PENDING:
+        stuck = outcome.entry.samples.pending_seconds[0] > outcome.entry.params.pending_seconds[0]
+        for name in [name for name, is_stuck in zip(policy.deployments, stuck, strict=True) if name and is_stuck]:
+            text = (
+                f"pods of Deployment {name} do not come up within guards.pendingSeconds: it grows no further and the "
+                f"other pool takes the need; see kubectl -n {policy.key[0]} get pods"
+            )
+            limits.append(Problem("PodsPending", text))
+    return limits

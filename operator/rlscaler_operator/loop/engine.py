@@ -1,0 +1,262 @@
+"""The loop: who is due, and a batch for all that are due at once and share a Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from rlscaler_operator.actuation.apply import Actuator
+from rlscaler_operator.actuation.deletion import Deletion
+from rlscaler_operator.actuation.idle import IdlePods
+from rlscaler_operator.cluster.cache import Key, WatchCache
+from rlscaler_operator.cluster.events import Events
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.models import CONFIG_MAPS
+from rlscaler_operator.cluster.rate_limiter import Lanes
+from rlscaler_operator.cluster.references import References
+from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.loop.actors import Actors
+from rlscaler_operator.loop.apply_and_report import Finisher
+from rlscaler_operator.loop.diagnose import Judge
+from rlscaler_operator.loop.tick import Item, Ticker
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.reporting.publish import Publisher
+from rlscaler_operator.reporting.report import Reporter
+from rlscaler_operator.sensing.access import SECRETS, Access, access_of
+from rlscaler_operator.sensing.measure import pauses
+from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.state.schedule import Due, Schedule, spread
+
+log = logging.getLogger("rlscaler.engine")
+
+IDLE_SECONDS = 1.0
+"""Longest sleep of the loop: a lease that was lost or won is noticed within this time."""
+
+SHORTEST_SECONDS = 0.005
+"""Shortest sleep where nothing wakes the loop."""
+
+CROWDED_SECONDS = 5.0
+"""How often policies are looked at, at least, while a crowd of scale writes waits."""
+
+STOP_SECONDS = 2.0
+
+
+class Engine:
+    """Runs all policies of the shards whose Leases this process holds."""
+
+    def __init__(
+        self, settings: Settings, kube: Kube, shards: Shards, turned: Callable[[], None] = lambda: None
+    ) -> None:
+        """`turned` is called each time that the loop comes round."""
+        self.settings, self.shards, self._turned = settings, shards, turned
+        self.cache, self.registry, self.metrics = WatchCache(), Registry(), Metrics()
+        self._lanes = lanes = Lanes(settings.write_concurrency)
+        kube.on_back_off = lanes.back_off
+        self._launched_at = -math.inf
+        self.events = Events(kube, lanes, settings.identity)
+        publisher = Publisher(
+            kube, shards, lanes, settings, self.registry, self.events, self.metrics, self.forget, self._launch
+        )
+        self.reporter = Reporter(settings, self.events, self.metrics, publisher)
+        reload_seconds = settings.reload_seconds
+        self.config_maps = References(kube, CONFIG_MAPS, reload_seconds, self.wake)
+        self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
+        self._actors = Actors(settings, self.config_maps)
+        self._deletion = Deletion(kube, shards, self.cache, self.events, settings)
+        idle = IdlePods(kube, lanes, self.cache, self._ask, settings.write_timeout_seconds)
+        self._finisher = Finisher(
+            settings,
+            shards,
+            self.cache,
+            self.registry,
+            self.metrics,
+            Judge(kube, self.cache, self.registry),
+            Actuator(kube, shards, lanes, self.cache, settings, idle if settings.pod_deletion_cost else None),
+            self.reporter,
+        )
+        self.ticker = Ticker(
+            settings, lanes, self.cache, self.registry, self.metrics, self._actors, self._finisher, self._launch
+        )
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._acting: dict[int, int] = {}
+        """The shards that this process acts for now, with their terms."""
+        self._soonest = math.inf
+        """When the loop looks again by itself, on the monotonic clock."""
+        self._terms: dict[int, int] = {}
+        """The terms that policies were last adopted in."""
+        self.metrics.window.set(settings.window_seconds)
+
+    def bundled_trouble(self) -> str:
+        """Why the bundled policy cannot be used; empty = it is loaded."""
+        return self._actors.bundled_trouble()
+
+    def wake(self, deployment: Key | None = None) -> None:
+        """Something changed: look at the due times again; policies of `deployment` are due for a sensing tick."""
+        for policy in self.registry.of_deployment(deployment) if deployment else ():
+            if policy.schedule is not None:
+                policy.schedule.hurry(time.monotonic())
+        self._wake.set()
+
+    def take_in(self, body: Mapping[str, Any]) -> None:
+        """A policy is new or has changed; an edit and a pause act at once. A status alone is no news: it is ours."""
+        metadata = body["metadata"]
+        old = self.registry.get((metadata.get("namespace", ""), metadata["name"]))
+        before = old and _seen(old)
+        pauses_before = old and (old.generation, pauses(old.annotations))
+        policy = self.registry.put(body)
+        if policy is old and _seen(policy) == before:
+            return
+        if pauses_before and pauses_before[0] != policy.generation:
+            self.metrics.forget(*policy.key)
+        if pauses_before and pauses_before != (policy.generation, pauses(policy.annotations)):
+            if policy.schedule is not None:
+                policy.schedule.hurry(time.monotonic())
+            policy.breaker.succeeded()
+        self.wake()
+
+    def forget(self, key: Key, uid: str) -> None:
+        """A policy is gone."""
+        policy = self.registry.drop(key, uid)
+        if policy is not None:
+            self.shards.forget(key)
+            self.ticker.shadows.forget(key)
+            self.events.forget(policy.reference)
+            self.metrics.forget(*key)
+
+    async def run(self) -> None:
+        """Until cancelled; then wait a little for the ticks under way."""
+        try:
+            while True:
+                self._turned()
+                self._wake.clear()
+                self._take_over()
+                self.metrics.turns.inc()
+                self.metrics.leader.set(bool(self._acting))
+                self.metrics.policies.set(len(self.registry))
+                self._soonest = self._launch_due() if self._acting else math.inf
+                await self._sleep()
+        finally:
+            stop = time.monotonic() + STOP_SECONDS
+            while self._tasks and (remaining := stop - time.monotonic()) > 0:
+                await asyncio.wait(self._tasks, timeout=remaining)
+            for task in self._tasks:
+                task.cancel()
+            self.ticker.sources.close()
+            self.reporter.close()
+
+    def _take_over(self) -> None:
+        """In a new term of a shard, nothing that was remembered from an earlier one counts any more."""
+        self._acting = self.shards.holds()
+        if len(self._acting) < self.shards.number:
+            self.metrics.keep(lambda key: self.shards.shard(key) in self._acting)
+        if new := {shard for shard, term in self._acting.items() if self._terms.get(shard) != term}:
+            self._terms |= self._acting
+            number = self.registry.adopt_again(lambda key: self.shards.shard(key) in new)
+            log.info("acting for shards %s: %d policies", sorted(new), number)
+
+    def _launch_due(self) -> float:
+        """Start what is due. When the next of those that wait is due, on the monotonic clock; inf = none waits."""
+        now, soonest = time.monotonic(), math.inf
+        if self._lanes.crowded and now < self._launched_at + CROWDED_SECONDS:
+            # What would be decided now could not be written before those that wait.
+            return self._launched_at + CROWDED_SECONDS
+        soon = now + self.settings.gather_seconds
+        due: list[tuple[Policy, Access, Schedule, Due]] = []
+        decided, evenly = 0, 0.0
+        for policy in self.registry:
+            if self.shards.shard(policy.key) not in self._acting:
+                continue
+            decided += bool(policy.desired)
+            evenly += policy.schedule.share if policy.schedule is not None else 0.0
+            if policy.busy or policy.breaker.until > now:
+                continue
+            if policy.deleting:
+                self._launch([policy], self._deletion.run(policy))
+            elif not policy.running:
+                policy.schedule = policy.state = policy.settled = None
+                if self.reporter.stale(policy, now):
+                    self._launch([policy], self._finisher.idle(policy))
+            elif policy.schedule is not None and policy.schedule.next() > soon:
+                soonest = min(soonest, policy.schedule.next())
+            elif (what := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:
+                access = self._access(policy)
+                if access is None or self._actors.pending(policy) or self.ticker.sources.busy(access):
+                    soonest = now
+                    continue
+                self.metrics.late(now - policy.schedule.next())
+                due.append((policy, access, policy.schedule, what))
+        self.metrics.decided.set(decided)
+        if due:
+            self._launched_at = now
+        groups: dict[Access, list[Item]] = defaultdict(list)
+        now_due = spread([(schedule, what) for *_, schedule, what in due], evenly)
+        for (policy, access, *_), what in zip(due, now_due, strict=True):
+            groups[access].append((policy, what))
+        for access, items in groups.items():
+            self._launch([policy for policy, _ in items], self.ticker.run(access, items))
+        return soonest
+
+    def _due(self, policy: Policy, now: float) -> Due:
+        interval, sense = float(policy.spec.interval_seconds), float(policy.spec.sense_seconds)
+        if policy.schedule is None:
+            policy.schedule = Schedule.starting(interval, sense, now)
+        policy.schedule = policy.schedule.retimed(interval, sense, now)
+        return policy.schedule.due(now, self.settings.gather_seconds)
+
+    def _launch(self, policies: list[Policy], work: Coroutine[Any, Any, None]) -> None:
+        """Run in the background; the policies are busy until it is done.
+
+        The loop is woken where one of them is due before it would look by itself.
+        """
+        for policy in policies:
+            policy.busy += 1
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+
+        def done(finished: asyncio.Task[None]) -> None:
+            self._tasks.discard(finished)
+            for policy in policies:
+                policy.busy -= 1
+            if not finished.cancelled() and (error := finished.exception()) is not None:
+                log.error("a tick failed", exc_info=error)
+            if any(p.deleting or p.schedule is None or p.schedule.next() < self._soonest for p in policies):
+                self._wake.set()
+
+        task.add_done_callback(done)
+
+    async def _sleep(self) -> None:
+        """Until something is due or happens; what happens within the window is gathered into one look."""
+        now = time.monotonic()
+        self._soonest = min(self._soonest, now + IDLE_SECONDS)
+        pause = max(0.0, self._soonest - now)
+        shortest = max(self.settings.gather_seconds, SHORTEST_SECONDS)
+        try:
+            async with asyncio.timeout(max(pause, shortest)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(max(0.0, now + shortest - time.monotonic()))
+
+    async def _ask(self, policy: Policy, promql: str) -> list[dict[str, Any]]:
+        """The series of one query at a policy's Prometheus. Raises MetricsError."""
+        access = self._access(policy)
+        if access is None:
+            raise MetricsError("its credential is being read for the first time")
+        return await self.ticker.sources.instant(access, promql)
+
+    def _access(self, policy: Policy) -> Access | None:
+        return access_of(policy.spec.metrics, policy.key, self.settings, self.secrets)
+
+
+def _seen(policy: Policy) -> tuple[object, ...]:
+    """What an event may have changed, apart from the status."""
+    return policy.generation, policy.deleting, policy.annotations, policy.finalizers

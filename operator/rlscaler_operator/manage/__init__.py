@@ -1,1 +1,0 @@
-"""What people do with policies from a terminal: look, pause, resume, promote."""

@@ -1,0 +1,1 @@
+"""The decision log: one JSON line per decision, enough to take it again."""

@@ -1,0 +1,71 @@
+"""Reading audit logs, the rotated and the live ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlscaler_operator.exceptions import RecordError
+from rlscaler_operator.records.audit import files_of
+
+NAME = "audit.jsonl"
+"""The log in a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: a record, or why it is none."""
+
+    file: Path
+    number: int
+    record: dict[str, Any] | None = None
+    problem: str = ""
+    torn: bool = False
+    """It was cut short, as kill -9 or a full disk leaves it: nothing was lost but this decision."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+def find_files(paths: Iterable[Path]) -> list[Path]:
+    """The log files of `paths`: a file with the rotated ones beside it, or the folder that holds `audit.jsonl`.
+
+    Raises RecordError where there is none.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        log = path / NAME if path.is_dir() else path
+        files = [log] if log.suffix == ".gz" and log.exists() else files_of(log)
+        if not files:
+            raise RecordError(f"{log} does not exist: name an audit log (--audit-log of the operator) or its folder")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def read(files: Iterable[Path]) -> Iterator[Line]:
+    """Every line that is not empty, in the order of the files. Raises RecordError for a file that cannot be read."""
+    for file in files:
+        try:
+            with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as stream:
+                for number, text in enumerate(stream, start=1):
+                    if text.strip():
+                        yield _parse(file, number, text)
+        except (OSError, EOFError, zlib.error) as error:
+            raise RecordError(f"{file}: {error}") from error
+
+
+def _parse(file: Path, number: int, text: bytes) -> Line:
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        torn = text.startswith(b"{") and not text.rstrip().endswith(b"}")
+        return Line(file, number, problem=f"not JSON: {error}", torn=torn)
+    if not isinstance(record, dict) or "decision_id" not in record:
+        return Line(file, number, problem="not a decision: it has no decision_id")
+    return Line(file, number, record)

@@ -1,0 +1,177 @@
+"""One decision as a line of the audit log: enough to take it again, and what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.batch import Entry, Outcome
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Observation, SignalState
+from rlscaler_operator.exceptions import RecordError
+from rlscaler_operator.records.rows import Json, decode_params, decode_samples, decode_state, encode, encode_state
+from rlscaler_operator.records.rows import plain as exact
+from rlscaler_operator.state.status import PLACEMENTS, flag_names
+
+if TYPE_CHECKING:
+    from rlscaler_operator.actuation.apply import Applied
+
+SCHEMA = "rlscaler.io/decision/v2"
+
+RECORDED = {"params", "state", "samples", "kind", "actor", "generation"}
+"""The fields of `Entry`, all of which are in a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose decision it is."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    mode: str
+    promotion: str | None = None
+    """State of `status.promotion`."""
+
+
+def line(
+    decision_id: str,
+    time: float,
+    subject: Subject,
+    outcome: Outcome,
+    unknown_required: Sequence[str],
+    conflict: str | None,
+    applied: Applied | None,
+    *,
+    finished: bool = True,
+) -> Json:
+    """The record of an outcome with a decision; `time` in Unix seconds.
+
+    `applied` None = nothing was to be written. Not `finished` = nobody knows what was: `applied` is null then.
+    """
+    entry = outcome.entry
+    assert outcome.decision is not None
+    return {
+        "schema": SCHEMA,
+        "decision_id": decision_id,
+        "time": time,
+        "kind": entry.kind,
+        **{field.name: getattr(subject, field.name) for field in fields(subject)},
+        "runtime": runtime(),
+        "actor": describe(entry.actor),
+        "params": encode(entry.params),
+        "state": encode_state(entry.state),
+        "samples": encode(entry.samples),
+        "observation": None if outcome.observation is None else observation_record(outcome.observation),
+        "unknown_required": list(unknown_required),
+        **result(outcome, outcome.decision),
+        "conflict": conflict,
+        "applied": (applied is not None and applied.complete) if finished else None,
+        "writes": {pool: write.outcome for pool, write in applied.writes.items()} if applied else {},
+        "seconds": seconds(outcome, applied),
+    }
+
+
+def result(outcome: Outcome, decision: Decision) -> Json:
+    """What a replay has to come to again."""
+    ran = outcome.entry.kind == "action" and decision.action[0, 2] >= 0
+    return {
+        "probabilities": exact(decision.probabilities[0]) if ran else None,
+        "action": exact(decision.action[0]) if ran else None,
+        "base": by_pool(decision.base[0]),
+        "guards": guards_record(decision.base[0], decision.trail[0]),
+        "flags": flag_names(int(decision.flags[0])),
+        "outside_envelope": outcome.outside,
+        "desired": by_pool(decision.desired[0]),
+        "placement": PLACEMENTS[int(decision.placement[0])],
+        "weights": by_pool(decision.weights[0]),
+    }
+
+
+def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
+    """What was decided upon, for `decide_all`; `find` gives the actor that `describe` described.
+
+    A sensing tick between two actions asks no actor, so it needs none. Raises RecordError, as `find` may.
+    """
+    if record.get("schema") != SCHEMA:
+        raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
+    for name, kind in (("params", dict), ("state", dict), ("samples", dict), ("kind", str), ("generation", int)):
+        if not isinstance(record.get(name), kind):
+            raise RecordError(f"{name} is missing or malformed")
+    return Entry(
+        decode_params(record["params"]),
+        decode_state(record["state"]),
+        decode_samples(record["samples"]),
+        record["kind"],
+        find(record.get("actor") or {}) if record["kind"] == "action" else None,
+        record["generation"],
+    )
+
+
+def describe(actor: ActorLike | None) -> dict[str, str]:
+    """Name, contract and digests (of the network, of the manifest) of an actor; empty where there was none."""
+    if actor is None:
+        return {}
+    manifest = actor.manifest
+    return {
+        "name": manifest.name,
+        "digest": manifest.digest,
+        "contract": manifest.contract_version,
+        "manifest": manifest_digest(manifest),
+    }
+
+
+def manifest_digest(manifest: Manifest) -> str:
+    """sha256 of what a manifest says apart from the training: the network's digest covers none of it.
+
+    Defaults are left out, so that a field that a later release adds changes no digest.
+    """
+    content = manifest.model_dump_json(exclude={"training"}, exclude_defaults=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+@cache
+def runtime() -> dict[str, str]:
+    """Versions that a decision may depend on."""
+    return {name: version(name) for name in ("rlscaler", "numpy", "onnxruntime")}
+
+
+def seconds(outcome: Outcome, applied: Applied | None) -> dict[str, float]:
+    """How long each stage took; those of a batch are the whole batch's."""
+    writes = {f"write_{pool}": write.seconds for pool, write in applied.writes.items()} if applied else {}
+    stages = {**outcome.seconds, **writes}
+    return {name: round(took, 6) for name, took in stages.items() if took is not None}
+
+
+def observation_record(observation: Observation, index: int = 0) -> Json:
+    """The ten numbers with state and age, by name."""
+    return {
+        name: {
+            "value": exact(observation.values[index, i]),
+            "fed": exact(observation.fed[index, i]),
+            "state": SignalState(int(observation.status[index, i])).name,
+            "age_seconds": exact(observation.age_seconds[index, i]),
+        }
+        for i, name in enumerate(OBSERVATIONS)
+    }
+
+
+def guards_record(base: Any, trail: Any) -> list[Json]:
+    """What each stage of the shield made of the replicas: before -> after."""
+    before = by_pool(base)
+    steps = []
+    for name, after_pools in zip(GUARDS, trail, strict=True):
+        after = by_pool(after_pools)
+        steps.append({"guard": name, "before": before, "after": after})
+        before = after
+    return steps
+
+
+def by_pool(values: Any) -> Json:
+    return {pool: exact(values[i]) for i, pool in enumerate(POOLS)}

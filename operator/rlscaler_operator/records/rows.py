@@ -1,0 +1,135 @@
+"""One row of the decision function's tables as plain JSON, and back without loss. Pure.
+
+NaN is null and infinity is "inf" or "-inf": all three mean something different here (not known; never seen; no limit).
+Floats keep every bit, since JSON carries the shortest text that reads back as the same number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.types import Params, Rows, Samples, State
+from rlscaler_operator.exceptions import RecordError
+
+Json = dict[str, Any]
+Table = TypeVar("Table", bound=Rows)
+
+SERIES = ("rate_time", "rate_value")
+"""Columns of `State` that fill from the end; what is empty at their front is left out."""
+
+SLOTS = {
+    "event_time": "event_time",
+    "event_change": "event_time",
+    "recommendation_time": "recommendation_time",
+    "recommendation": "recommendation_time",
+}
+"""Columns of `State` (2, slots) and the one whose NaN marks their empty slots; what is empty at the end is left out."""
+
+
+def encode(table: Params | Samples, index: int = 0) -> Json:
+    """One row by the names of the columns."""
+    return {field.name: plain(getattr(table, field.name)[index]) for field in fields(table)}
+
+
+def encode_state(state: State, index: int = 0) -> Json:
+    """One row without the empty slots of its histories; `rate_slots` says how long the rates' were."""
+    row: Json = {"rate_slots": state.rate_time.shape[1]}
+    empty = int(np.isnan(state.rate_time[index]).sum())
+    for field in fields(state):
+        values = getattr(state, field.name)[index]
+        if field.name in SERIES:
+            values = values[empty:]
+        elif field.name in SLOTS:
+            used = ~np.isnan(getattr(state, SLOTS[field.name])[index]).all(axis=0)
+            values = values[:, : int((used * np.arange(1, len(used) + 1)).max())]
+        row[field.name] = plain(values)
+    return row
+
+
+def decode_params(row: Mapping[str, Any]) -> Params:
+    """A column that the record does not have (of an older release) gets its default. Raises RecordError."""
+    return _made(Params, row, lambda columns: make_params(1, **columns))
+
+
+def decode_samples(row: Mapping[str, Any]) -> Samples:
+    """As `decode_params`."""
+    return _made(Samples, row, lambda columns: make_samples(1, **columns))
+
+
+def decode_state(row: Mapping[str, Any]) -> State:
+    """As `decode_params`: what the record does not have was never there."""
+    try:
+        state = initial_state(1, len(row["stack"]), int(row["rate_slots"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"state: {error!r} is missing or malformed") from error
+    _refuse_unknown(State, row, {"rate_slots"})
+    for field in fields(state):
+        if field.name not in row:
+            continue
+        into = getattr(state, field.name)[0]
+        try:
+            values = _array(row[field.name], into.dtype)
+            if field.name in SERIES:
+                into[len(into) - len(values) :] = values
+            elif field.name in SLOTS:
+                into[:, : values.shape[1]] = values
+            else:
+                getattr(state, field.name)[0] = values
+        except (IndexError, TypeError, ValueError) as error:
+            raise RecordError(f"state.{field.name}: {error}") from error
+    return state
+
+
+def plain(value: Any) -> Any:
+    """Numpy to JSON."""
+    if not isinstance(value, np.ndarray | np.generic):
+        return _finite(value)
+    numbers = value.tolist()
+    if value.dtype.kind != "f" or np.isfinite(value).all():
+        return numbers
+    return _finite(numbers)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def _made(kind: type[Table], row: Mapping[str, Any], make: Callable[[Json], Table]) -> Table:
+    _refuse_unknown(kind, row, set())
+    try:
+        table = make({name: _array(value, None) for name, value in row.items()})
+        for name, value in row.items():
+            column = getattr(table, name)
+            column[0] = _array(value, column.dtype)
+        return table
+    except (TypeError, ValueError) as error:
+        raise RecordError(f"{kind.__name__}: {error}") from error
+
+
+def _refuse_unknown(kind: type[Rows], row: Mapping[str, Any], besides: set[str]) -> None:
+    unknown = row.keys() - set(kind.__dataclass_fields__) - besides
+    if unknown:
+        raise RecordError(
+            f"{kind.__name__} has no column {', '.join(sorted(unknown))}: replay it with the release that wrote it"
+        )
+
+
+def _array(value: Any, dtype: np.dtype[Any] | None) -> NDArray[Any]:
+    """None, "inf" and "-inf" become floats again; without `dtype` the numbers say what they are."""
+    array = np.asarray(value)
+    if array.dtype.kind in "OU":
+        array = np.asarray(value, np.float64)
+    return array if dtype is None else array.astype(dtype)

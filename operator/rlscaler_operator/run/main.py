@@ -1,0 +1,120 @@
+"""The operator's kopf handlers: declarations only.
+
+Run it with `rlscaler operator run`. Only watch handlers are registered, so that kopf never writes to the objects:
+status, finalizer and lease are the engine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import kopf
+
+from rlscaler_core.api import GROUP, PLURAL, VERSION
+from rlscaler_operator.cluster.kube import connection
+from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.run.context import Context, running
+from rlscaler_operator.run.watching import NoDifferences, NoProgress
+from rlscaler_operator.settings import Settings
+
+SERVER_TIMEOUT_SECONDS = 270
+CLIENT_TIMEOUT_SECONDS = 300
+"""A watch ends and is renewed within this time, even where a proxy has silently dropped it."""
+
+BACKOFF_SECONDS = (0.5, 1.0, 2.0, *(4.0,) * 14)
+"""Pauses between attempts at a watch. After a minute of them the operator ends, and its Deployment starts it again."""
+
+LOGIN_SECONDS = 2.0
+"""Pause before credentials that were refused are read anew."""
+
+HPA, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
+
+
+@kopf.on.login()
+async def login(memo: Any, **_: Any) -> kopf.ConnectionInfo:
+    """Asked at first, and again whenever the API server refuses what was given before."""
+    context = _context(memo)
+    context.logins += 1
+    if context.logins > 1:
+        await asyncio.sleep(LOGIN_SECONDS)
+        await context.kube.renew()
+    return await connection(context.kube.configuration, context.logins)
+
+
+@kopf.on.startup()
+async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
+    settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
+    settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
+    settings.watching.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.networking.error_backoffs = BACKOFF_SECONDS
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.persistence.diffbase_storage = NoDifferences()
+    settings.persistence.progress_storage = NoProgress()
+    settings.process.ultimate_exiting_timeout = 30
+
+
+@kopf.on.event(GROUP, VERSION, PLURAL)
+async def policy(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_policy(body, type == "DELETED")
+
+
+@kopf.on.event("apps", "v1", "deployments")
+async def deployment(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_deployment(body, type == "DELETED")
+
+
+@kopf.on.event("", "v1", "pods")
+async def pod(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_pod(body, type == "DELETED")
+
+
+@kopf.on.event("autoscaling", "v2", "horizontalpodautoscalers")
+async def autoscaler(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_autoscaler(HPA, body, type == "DELETED")
+
+
+@kopf.on.event("keda.sh", "v1alpha1", "scaledobjects")
+async def scaled_object(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_autoscaler(SCALED_OBJECT, body, type == "DELETED")
+
+
+@kopf.on.event("gateway.networking.k8s.io", "v1", "httproutes")
+async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_route(body, type == "DELETED")
+
+
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT. Raises OperatorError where it cannot start or go on."""
+    async with running(settings) as context:
+        # kopf takes the signals over; until then they must not cut a start short that already holds the lease.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, context.stop.set)
+        failed = asyncio.create_task(context.stop.wait(), name="stop")
+        operator = kopf.operator(
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            insights=context.apis.insights,
+            memo=context,
+        )
+        handlers = asyncio.create_task(operator, name="kopf")
+        context.synced = True
+        await asyncio.wait({failed, handlers}, return_when=asyncio.FIRST_COMPLETED)
+        context.synced = False
+        failed.cancel()
+        if not handlers.done():
+            handlers.cancel()
+        try:
+            await handlers
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:
+            raise OperatorError(f"watching ended: {error}") from error
+
+
+def _context(memo: Any) -> Context:
+    return memo  # type: ignore[no-any-return]

@@ -1,0 +1,111 @@
+"""Who holds a Deployment's replicas: nobody else, another autoscaler, an older policy, or a foreign writer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rlscaler_operator.cluster.cache import Deployment, Key, WatchCache
+from rlscaler_operator.state.managers import remedy, tool_of, who
+
+FOREIGN_INTERVALS = 5
+"""The same foreign manager twice within this many action intervals is a conflict; once is a person at work."""
+
+
+NOT_ACTING = "~"
+"""In place of the creation time of a policy that does not act: everybody who does goes before it."""
+
+
+class Claim(NamedTuple):
+    """A policy that acts on Deployments; claims sort by age."""
+
+    created: str
+    namespace: str
+    name: str
+    deployments: tuple[str, ...]
+
+
+class Conflict(NamedTuple):
+    """Why a policy may not patch. `holder` is (kind, name) of the object that holds the target."""
+
+    reason: str
+    message: str
+    holder: tuple[str, str] | None
+
+
+def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchCache) -> Conflict | None:
+    """The first object besides `claim` that holds one of its Deployments.
+
+    `others` are the policies that act (mode Auto), by (namespace, Deployment); the oldest of them holds it.
+    """
+    for deployment in claim.deployments:
+        autoscaler = cache.autoscaler_of(claim.namespace, deployment)
+        if autoscaler is not None:
+            kind = {"HorizontalPodAutoscaler": "HPA"}.get(autoscaler.kind, autoscaler.kind)
+            return Conflict(
+                f"{autoscaler.kind}Exists",
+                f"{kind} {autoscaler.name} scales Deployment {deployment}: delete it, or keep this policy in "
+                "mode Shadow",
+                (autoscaler.kind, autoscaler.name),
+            )
+    for deployment in claim.deployments:
+        oldest = min(others.get((claim.namespace, deployment), ()), default=claim)
+        if oldest.name != claim.name and oldest < claim:
+            return Conflict(
+                "OlderPolicyExists",
+                f"RLScalingPolicy {oldest.name} scales Deployment {deployment} already: delete one of the two, "
+                "or keep this one in mode Shadow",
+                ("RLScalingPolicy", oldest.name),
+            )
+    return None
+
+
+def declared(claim: Claim, cache: WatchCache) -> str:
+    """Which tools own the replicas of the claim's Deployments and will set them again; empty where none does.
+
+    No conflict before it happens: a manifest that names the replicas is often applied once and never again.
+    """
+    found = []
+    for name in claim.deployments:
+        deployment = cache.deployments.get((claim.namespace, name))
+        if deployment is not None and tool_of(deployment.manager) is not None:
+            text = f"{who(deployment.manager)} owns spec.replicas of Deployment {name} and may set it again"
+            found.append(f"{text}: {remedy(deployment.manager)}")
+    return "; ".join(found)
+
+
+@dataclass(slots=True)
+class ForeignWrites:
+    """Watches one Deployment for replicas that somebody else set after our own last write, or since we took over."""
+
+    written: int
+    """Replicas that we set, found or adopted last."""
+    manager: str = ""
+    """Who set another value last."""
+    seen_at: float = float("-inf")
+    conflict_until: float = float("-inf")
+
+    def look(self, deployment: Deployment, own_manager: str, interval_seconds: float, now: float) -> str | None:
+        """The manager that has just set another value than we did, once per write; else None.
+
+        The watch cache never goes back in time, so another value is always a later one. A manifest that merely owns
+        `replicas` without changing them is none.
+        """
+        if deployment.replicas == self.written or deployment.manager in ("", own_manager):
+            return None
+        if deployment.manager == self.manager and now - self.seen_at <= FOREIGN_INTERVALS * interval_seconds:
+            self.conflict_until = now + FOREIGN_INTERVALS * interval_seconds
+        self.manager, self.seen_at, self.written = deployment.manager, now, deployment.replicas
+        return deployment.manager
+
+    def conflict(self, name: str, now: float) -> Conflict | None:
+        """A foreign manager that keeps setting the replicas holds them for a while."""
+        if now >= self.conflict_until:
+            return None
+        return Conflict(
+            "ForeignWriter",
+            f"{who(self.manager)} keeps setting spec.replicas of Deployment {name}: {remedy(self.manager)}; or keep "
+            "this policy in mode Shadow",
+            None,
+        )

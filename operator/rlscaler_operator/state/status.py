@@ -1,0 +1,161 @@
+"""The status of a policy: putting it together, and deciding whether it is worth a write. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rlscaler_core.api.status import (
+    HISTORY,
+    Action,
+    DecisionStatus,
+    GuardStep,
+    LastDecision,
+    Latency,
+    ModelStatus,
+    ObservationStatus,
+    PlacementName,
+    PlacementStatus,
+    PoolCounts,
+    Signal,
+    TargetsStatus,
+    TargetStatus,
+    Weights,
+)
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState
+from rlscaler_operator.cluster.cache import Deployment
+from rlscaler_operator.sensing.results import Reading
+
+PLACEMENTS: tuple[PlacementName, ...] = ("PreferGPU", "Balanced", "PreferCPU")
+
+SIGNAL_STATES = {
+    SignalState.KNOWN: "Known",
+    SignalState.NOT_APPLICABLE: "NotApplicable",
+    SignalState.UNKNOWN: "Unknown",
+}
+
+Json = dict[str, Any]
+
+
+def pool_counts(values: Any, params: Params) -> PoolCounts:
+    """Of a row (2,); absent where there is no such target."""
+    return PoolCounts(**{pool: int(values[i]) for i, pool in enumerate(POOLS) if params.present[0, i]})
+
+
+def decision_status(
+    decision_id: str, time: float, decision: Decision, params: Params, applied: bool, result: str
+) -> LastDecision:
+    """The first row of `decision`, with what each guard did."""
+    action = decision.action[0]
+    asked = None
+    if action[2] >= 0:
+        asked = Action(gpu=int(action[0]), cpu=int(action[1]), placement=PLACEMENTS[int(action[2])])
+    return LastDecision(
+        id=decision_id,
+        time=datetime.fromtimestamp(time, UTC),
+        action=asked,
+        base=pool_counts(decision.base[0], params),
+        desired=pool_counts(decision.desired[0], params),
+        applied=applied,
+        reasons=flag_names(int(decision.flags[0])),
+        guards=[GuardStep(name=name, after=pool_counts(decision.trail[0, i], params)) for i, name in enumerate(GUARDS)],
+        result=result or None,
+    )
+
+
+def with_history(history: list[DecisionStatus], decision: LastDecision) -> list[DecisionStatus]:
+    """Decisions that changed something, newest first."""
+    if decision.desired == decision.base:
+        return history
+    short = DecisionStatus(**{name: getattr(decision, name) for name in DecisionStatus.model_fields})
+    return [short, *history][:HISTORY]
+
+
+def observation_status(observation: Observation, time: float) -> ObservationStatus:
+    """The ten numbers of the first row, rounded for people."""
+    signals: dict[str, Signal] = {}
+    for i, name in enumerate(OBSERVATIONS):
+        value, age = float(observation.values[0, i]), float(observation.age_seconds[0, i])
+        digits = 0 if name == "p95_latency" else 3
+        signals[name] = Signal(
+            value=round(value, digits) if math.isfinite(value) else None,
+            state=SIGNAL_STATES[SignalState(int(observation.status[0, i]))],  # type: ignore[arg-type]
+            age_seconds=round(age, 1) if math.isfinite(age) else None,
+        )
+    return ObservationStatus(time=datetime.fromtimestamp(time, UTC), **signals)
+
+
+def targets_status(
+    names: Mapping[str, str], found: Mapping[str, Deployment | None], desired: Mapping[str, int]
+) -> TargetsStatus:
+    """By pool; only the name of a Deployment that does not exist."""
+    targets = {}
+    for pool, name in names.items():
+        deployment = found.get(pool)
+        if deployment is None:
+            targets[pool] = TargetStatus(deployment=name)
+            continue
+        wanted = desired.get(pool, deployment.replicas)
+        targets[pool] = TargetStatus(
+            deployment=name,
+            current=deployment.replicas,
+            ready=deployment.ready,
+            starting=max(0, deployment.replicas - deployment.ready),
+            desired=wanted,
+            summary=f"{deployment.ready}/{wanted}",
+        )
+    return TargetsStatus(**targets)
+
+
+def placement_status(placement: int, weights: Any, http_route: str | None) -> PlacementStatus:
+    return PlacementStatus(
+        preference=PLACEMENTS[placement],
+        weights=Weights(gpu=int(weights[0]), cpu=int(weights[1])),
+        http_route=http_route,
+    )
+
+
+def flag_names(flags: int) -> list[str]:
+    """`HeldUnknown`, `Floor`, … in the order of the bits."""
+    if not flags:
+        return []
+    return ["".join(part.title() for part in (flag.name or "").split("_")) for flag in Flag if flag and flags & flag]
+
+
+def measured(percentile: float, latency: Reading | None, actor: ActorLike | None) -> Json:
+    """`latency` and `model`; absent before the first tick and without an actor."""
+    parts: Json = {}
+    if latency is not None:
+        value = round(latency.value) if latency.known else None
+        parts["latency"] = Latency(percentile=percentile, milliseconds=value)
+    if actor is not None:
+        parts["model"] = ModelStatus(name=actor.manifest.name, digest=actor.manifest.digest or None)
+    return parts
+
+
+def significant(status: Json) -> Json:
+    """What is worth a write at once: conditions, replicas, placement, guards; not measured values or times."""
+    kept = {name: status.get(name) for name in ("observedGeneration", "model", "targets", "placement", "originals")}
+    kept["conditions"] = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
+    promotion = status.get("promotion") or {}
+    kept["promotion"] = (promotion.get("state"), promotion.get("reason"), promotion.get("days"))
+    last = status.get("lastDecision") or {}
+    kept["decision"] = (last.get("desired"), last.get("reasons"), last.get("applied"))
+    return kept
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> Json:
+    """RFC 7396 from `old` to `new`; lists are replaced whole. Empty = equal."""
+    patch: Json = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            inner = merge_patch(before, value)
+            if inner:
+                patch[name] = inner
+        elif name not in old or before != value:
+            patch[name] = value
+    return patch

@@ -1,0 +1,167 @@
+"""A fine-tuned policy as a ConfigMap."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.service_tuning.schema import FILE, Verdict
+
+MANIFEST, GRAPH = "manifest.json", "policy.onnx"
+"""File names in the folder and keys in the ConfigMap; the policy's spec names the first."""
+
+LIMIT_BYTES = 2**20
+"""The most that the API server takes as the content of a ConfigMap."""
+
+LABEL = "rlscaler.io/policy-digest"
+"""The first twelve digits of the graph's sha256; the annotation of the same name has all of it."""
+
+SHORT = 12
+MANAGED_BY = {"app.kubernetes.io/managed-by": "rlscaler", "app.kubernetes.io/component": "policy"}
+FIELD_MANAGER = "rlscaler-publish"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """What a folder holds, checked: the graph loads, belongs to the manifest, and was judged."""
+
+    onnx: bytes
+    manifest: bytes
+    digest: str
+    verdict: Verdict | None
+    """None where nobody judged it: a folder of general training."""
+
+
+def read_folder(folder: Path, *, force: bool = False) -> Package:
+    """Raises TailoringError: a file is missing or damaged, or the verdict is "do not publish" and nothing forces it."""
+    try:
+        content = (folder / GRAPH).read_bytes()
+        text = (folder / MANIFEST).read_bytes()
+        manifest = Manifest.parse(text, str(folder / MANIFEST))
+        Actor.load(content, manifest)
+    except OSError as error:
+        raise TailoringError(
+            f"{error.filename}: {error.strerror}; give the folder that `rlscaler train --for` wrote"
+        ) from error
+    except ModelError as error:
+        raise TailoringError(str(error)) from error
+    verdict = _verdict(folder / FILE)
+    if not force:
+        _refuse(folder, verdict, manifest.digest)
+    return Package(content, text, manifest.digest, verdict)
+
+
+def _verdict(path: Path) -> Verdict | None:
+    if not path.is_file():
+        return None
+    try:
+        return Verdict.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise TailoringError(f"{path}: {where}: {first['msg']}; train again") from error
+
+
+def _refuse(folder: Path, verdict: Verdict | None, digest: str) -> None:
+    if verdict is None:
+        raise TailoringError(
+            f"{folder}: has no {FILE}, so nobody has said what this policy is worth for the service; "
+            "`rlscaler train --for` writes one, or publish it untried with --force"
+        )
+    if verdict.policy_digest != digest:
+        raise TailoringError(
+            f"{folder / FILE}: judges another policy (sha256 {verdict.policy_digest[:SHORT]}, not {digest[:SHORT]}); "
+            "train again, or publish with --force"
+        )
+    if not verdict.publish:
+        reasons = "; ".join(verdict.reasons)
+        raise TailoringError(f"{folder}: the verdict is: do not publish: {reasons}. --force publishes it nevertheless")
+
+
+def config_map(package: Package, name: str, namespace: str) -> dict[str, Any]:
+    """The object. Raises TailoringError for a name that Kubernetes refuses or a content that it does not take."""
+    if not _NAME.fullmatch(name) or len(name) > 253:
+        raise TailoringError(f"--name {name}: use small letters, digits, - and . (a DNS subdomain), at most 253")
+    if not _NAMESPACE.fullmatch(namespace) or len(namespace) > 63:
+        raise TailoringError(f"--namespace {namespace}: use small letters, digits and -, at most 63")
+    size = len(package.onnx) + len(package.manifest)
+    if size > LIMIT_BYTES:
+        raise TailoringError(
+            f"{GRAPH} and {MANIFEST} have {size:,} bytes and a ConfigMap takes {LIMIT_BYTES:,}; "
+            "start from a policy with a smaller hidden_size"
+        )
+    annotations = {LABEL: f"sha256:{package.digest}"}
+    if package.verdict is not None:
+        annotations["rlscaler.io/verdict"] = "publish" if package.verdict.publish else "do not publish, forced"
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": MANAGED_BY | {LABEL: package.digest[:SHORT]},
+            "annotations": annotations,
+        },
+        "data": {MANIFEST: package.manifest.decode()},
+        "binaryData": {GRAPH: base64.b64encode(package.onnx).decode()},
+    }
+
+
+def snippet(name: str) -> str:
+    """What the RLScalingPolicy has to say to use it."""
+    return f"spec:\n  policy:\n    configMap: {{name: {name}, key: {MANIFEST}}}\n"
+
+
+def to_yaml(body: dict[str, Any]) -> str:
+    return yaml.safe_dump(body, sort_keys=False, width=120)
+
+
+def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
+    """Apply it on the server; the object's resourceVersion. Raises TailoringError naming object and remedy."""
+    from kubernetes import client, config
+    from kubernetes.client.exceptions import ApiException
+    from urllib3.exceptions import HTTPError
+
+    name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+    try:
+        connection = config.new_client_from_config(str(kubeconfig) if kubeconfig else None)
+    except (config.ConfigException, OSError, TypeError) as error:
+        raise TailoringError(f"no cluster: {error}; name a kubeconfig with --kubeconfig") from error
+    with connection:
+        try:
+            done = client.CoreV1Api(connection).patch_namespaced_config_map(
+                name, namespace, body, field_manager=FIELD_MANAGER, _content_type=APPLY_PATCH, _request_timeout=30
+            )
+        except ApiException as error:
+            raise TailoringError(f"ConfigMap {namespace}/{name}: {_reason(error)}") from error
+        except HTTPError as error:
+            raise TailoringError(f"ConfigMap {namespace}/{name}: the API server does not answer: {error}") from error
+    return str(done.metadata.resource_version)
+
+
+def _reason(error: Any) -> str:
+    try:
+        said = json.loads(error.body)["message"]
+    except (TypeError, ValueError, KeyError):
+        said = error.reason
+    remedies = {
+        403: "; you need the right to patch ConfigMaps there",
+        404: "; create the namespace first",
+        409: "; somebody else owns these fields: choose another --name, or delete the ConfigMap",
+    }
+    return f"{said}{remedies.get(error.status, '')}"

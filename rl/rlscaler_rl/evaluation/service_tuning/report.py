@@ -1,0 +1,93 @@
+"""report.txt, and what the terminal shows."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from rlscaler_rl.evaluation.service_tuning.choice import FOUND_SPEC, OWN_SPEC
+from rlscaler_rl.evaluation.service_tuning.history import duration
+from rlscaler_rl.evaluation.service_tuning.recommend import FILE, RIVALS, shown, to_yaml
+from rlscaler_rl.evaluation.service_tuning.rivals import GENERAL, POLICY
+from rlscaler_rl.evaluation.service_tuning.schema import Row, Verdict
+
+WIDTH = 120
+NETWORKS = {GENERAL: "general", OWN_SPEC: "trained under your spec", FOUND_SPEC: "trained under a found one"}
+
+
+def headline(verdict: Verdict) -> str:
+    return "publish" if verdict.publish else "do not publish"
+
+
+def text_report(verdict: Verdict) -> str:
+    """The verdict with its reasons, the table, and what it rests on."""
+    history, training = verdict.history, verdict.training
+    kind = "smooth" if history.smooth else "bursty"
+    best = f"the checkpoint at {training.best_steps:,}" if training.best_steps else "the start itself"
+    over = " (ended by the clock)" if training.cut_short else ""
+    tuned = "; ".join(f"{name} {j['default']:.2f} -> {j['tuned']:.2f}" for name, j in training.tuned.items())
+    networks = "; ".join(
+        f"{NETWORKS[name]} {j['own']:.2f} -> {j['found']:.2f}" for name, j in training.networks.items()
+    )
+    blocks = ", ".join(f"{count} to {part}" for part, count in history.blocks.items())
+    peaks = ", ".join(f"{peak:.3g} ({part})" for part, peak in history.peak_rps.items())
+    lines = [
+        f"{verdict.namespace}/{verdict.name}: {headline(verdict)}",
+        *(f"  - {reason}" for reason in verdict.reasons),
+        *_spec(verdict),
+        "",
+        f"Held-back part: {verdict.episodes} episodes of {duration(verdict.episode_seconds)}, {verdict.level} level; "
+        "differences are paired, with 95 % intervals.",
+        _table(verdict.rows),
+        f"History: {history.source}, {duration(history.seconds)}, {kind} (rise {history.rise:.2f})",
+        f"Stretches of one episode: {blocks}",
+        f"99th percentiles of the load, requests/s: {peaks}",
+        f"Training: from {training.start}, {training.steps:,} steps in {training.seconds:.0f} s{over}; chosen: {best}, "
+        f"{NETWORKS[training.chosen]}",
+        *([f"Under your spec -> the best one, J: {networks}"] if networks else []),
+        f"Tuned on the same tune part, J: {tuned}",
+        *(["Keep in mind:", *(f"  - {caveat}" for caveat in verdict.caveats)] if verdict.caveats else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _spec(verdict: Verdict) -> list[str]:
+    """The recommended changes of the spec and what they are worth."""
+    made = verdict.recommendation
+    if made is None:
+        return []
+    if not made.changes:
+        return [f"Spec: {made.reason}"]
+    lines = [f"Spec changes ({FILE}): {'apply' if made.apply else 'do not apply'}", f"  - {made.reason}"]
+    labels = {POLICY: "with the policy for this service", GENERAL: "with the general policy"} | {
+        name: f"the policy under them, against {label}" for name, label in RIVALS.items()
+    }
+    said = POLICY if verdict.publish else GENERAL
+    lines += [f"  - {labels[name]}: J {shown(found)}" for name, found in made.worth.items() if name != said]
+    return [*lines, f"  - {made.together}", *(f"    {line}" for line in to_yaml(made).splitlines())]
+
+
+def _table(rows: tuple[Row, ...]) -> str:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for name in ("J", "cost/h", "late %", "p95 ms", "GPU", "CPU", "policy against it, %"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        figures = [f"{row.j:.2f}", f"{row.cost_per_hour:.2f}", f"{row.late_percent:.2f}", f"{row.p95_ms:.0f}"]
+        replicas = [f"{row.gpu_replicas:.1f}", f"{row.cpu_replicas:.1f}"]
+        table.add_row(row.label, *figures, *replicas, _against(row))
+    console = Console(file=StringIO(), width=WIDTH)
+    console.print(table)
+    written = console.file
+    assert isinstance(written, StringIO)
+    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
+
+
+def _against(row: Row) -> str:
+    found = row.difference
+    if found is None:
+        return ""
+    return f"{found.percent:+.1f} [{found.low_percent:+.1f}, {found.high_percent:+.1f}] {found.verdict}"

@@ -1,0 +1,181 @@
+"""`rlscaler train --for`: from a policy and a history to a result folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlscaler_core.decision.actor import Actor
+from rlscaler_rl.evaluation.service_tuning import networks, recommend, report, schema, spec, trial, verdict
+from rlscaler_rl.evaluation.service_tuning.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
+from rlscaler_rl.evaluation.service_tuning.history import History
+from rlscaler_rl.evaluation.service_tuning.rivals import TUNED, Searched, rivals, tune
+from rlscaler_rl.evaluation.service_tuning.score import Score, score_of
+from rlscaler_rl.evaluation.service_tuning.service import Service
+from rlscaler_rl.evaluation.service_tuning.start import Start
+from rlscaler_rl.simulation.levels import LevelName
+from rlscaler_rl.training.export import write
+from rlscaler_rl.training.files import write_atomically
+from rlscaler_rl.training.finetune import FineTuned
+from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.workloads import Part
+
+TUNE_EPISODES = 32
+TEST_EPISODES = 96
+"""About so many are played: of a long history a random choice of its stretches, of a short one each several times."""
+
+JUDGED_SEED = trial.DRAWS
+"""Networks, specs and the rivals' settings are chosen on other draws from the tune part than those that made them
+finalists: run r has the draws of `seed + r`, so that a smaller step would share most of them."""
+
+REPORT = "report.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Beside the policy and the history."""
+
+    training: FineTuning = field(default_factory=FineTuning)
+    level: LevelName = "request"
+    budget: int = 150
+    """Settings of HPA and of the rule that are tried on the tune part, each, and of the policy's spec around all its
+    networks together."""
+
+    finalists: int = 10
+    spec_finalists: int = 4
+    """Of every network's search."""
+
+
+def tailor(
+    service: Service, history: History, start: Start, options: Options, folder: Path, progress: Callable[[str], None]
+) -> schema.Verdict:
+    """Search, train, choose, tune the rivals, play the held-back part, write the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    score = score_of(service, history.recording.reference)
+    seed = options.training.seed
+    on_tune, _ = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed)
+    judged, runs = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed + JUDGED_SEED)
+    bench = Bench(
+        service=service,
+        kind=spec.tunable(service, history),
+        screening=on_tune,
+        judged=judged,
+        runs=runs,
+        score=score,
+        level=options.level,
+        budget=max(options.budget // (1 + networks.NETWORKS), 1),
+        finalists=options.spec_finalists,
+        seed=seed,
+    )
+    choice = _chosen(bench, history, start, options, progress, folder)
+    content, manifest = networks.artefact(service, start, choice.network, options.training)
+    write(folder, "policy", "manifest.json", content, manifest)
+    tuned = []
+    for name in TUNED:
+        progress(f"tuning the contender {name} on the tune part")
+        tuned.append(
+            tune(
+                name,
+                (on_tune, judged),
+                score,
+                options.level,
+                budget=options.budget,
+                finalists=options.finalists,
+                seed=seed,
+            )
+        )
+    progress("playing the held-back part")
+    made = _judged(service, history, start, choice, tuned, Actor.load(content, manifest), score, options)
+    assert made.recommendation is not None
+    recommend.write(made.recommendation, service, folder)
+    write_atomically(folder / schema.FILE, made.model_dump_json(indent=1, by_alias=True) + "\n")
+    write_atomically(folder / REPORT, report.text_report(made))
+    return made
+
+
+def _chosen(
+    bench: Bench, history: History, start: Start, options: Options, progress: Callable[[str], None], folder: Path
+) -> Choice:
+    """The spec is searched around the general network, two are fine-tuned, and it is searched around each of them."""
+    progress("searching the spec around the general policy on the tune part")
+    made = [Network(GENERAL, start.loaded.actor)]
+    found = {GENERAL: bench.search(start.loaded.actor)}
+    best = spec.changes(bench.service, found[GENERAL][0])
+    for index, (name, under) in enumerate(((OWN_SPEC, spec.OWN), (FOUND_SPEC, best))):
+        progress(f"fine-tuning under {'your own spec' if not under else 'the best spec so far'}")
+        training = networks.share(options.training, bench.seed + index)
+        known = bench.service, history, start, under, bench.screening, bench.score
+        made.append(networks.train(name, *known, training, bench.level, progress, folder))
+        progress("searching the spec around it")
+        found[name] = bench.search(made[-1].actor, [found[GENERAL][0]])
+    return bench.choose(made, found)
+
+
+def _judged(
+    service: Service,
+    history: History,
+    start: Start,
+    choice: Choice,
+    tuned: list[Searched],
+    actor: Actor,
+    score: Score,
+    options: Options,
+) -> schema.Verdict:
+    name, found = service.name, choice.network.tuned
+    assert found is not None
+    played = rivals(service, actor, start.loaded.actor, tuned, history.recording.reference, choice.found)
+    rows, runs = trial.scenarios(service, history, Part.TEST, TEST_EPISODES, options.training.seed)
+    board, audit = trial.play(name, played, rows, runs, score, options.level)
+    made = verdict.rows(board, name, played, service, service.episode_seconds)
+    publish, reasons = verdict.decide(made, history, found, service, audit.reasons())
+    return schema.Verdict(
+        publish=publish,
+        reasons=reasons,
+        caveats=(*_assumed(service), *history.caveats),
+        name=name,
+        namespace=service.namespace,
+        policy_digest=actor.manifest.digest,
+        general_digest=start.loaded.digest,
+        level=options.level,
+        episode_seconds=service.episode_seconds,
+        episodes=len(rows),
+        history=_recorded(history, service),
+        training=_training(start, choice, found, tuned),
+        rows=made,
+        recommendation=recommend.recommendation(board, name, choice, service, history, publish=publish),
+    )
+
+
+def _training(start: Start, choice: Choice, found: FineTuned, tuned: list[Searched]) -> schema.Training:
+    return schema.Training(
+        start=start.loaded.name,
+        steps=found.steps,
+        seconds=round(found.seconds, 1),
+        cut_short=found.cut_short,
+        best_steps=found.best.steps,
+        tune_j={one.steps: round(one.fluid, 4) for one in found.candidates},
+        tuned={one.name: {"default": one.default_j, "tuned": one.j} for one in tuned},
+        chosen=choice.network.name,
+        networks={name: {"own": round(own, 4), "found": round(best, 4)} for name, (own, best) in choice.j.items()},
+    )
+
+
+def _assumed(service: Service) -> list[str]:
+    """What the policy leaves open and training took for granted."""
+    found = [f"spec.{field} is assumed, nobody set or learned it: measure it" for field in service.assumed]
+    if (service.params.present[0] & (service.params.min_replicas[0] == 0)).any():
+        found.append("minReplicas 0: training kept at least one replica in every pool; the trial did not")
+    return found
+
+
+def _recorded(history: History, service: Service) -> schema.Recorded:
+    return schema.Recorded(
+        source=history.source,
+        seconds=history.seconds,
+        digest=history.digest,
+        peak_rps={str(part): round(peak, 4) for part, peak in history.peaks.items()},
+        blocks={str(part): history.blocks(part, service) for part in Part},
+        rise=round(history.rise, 4),
+        smooth=history.smooth,
+    )

@@ -1,0 +1,130 @@
+"""What fine-tuning plays: one service under its own load, as well as its constants are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlscaler_core.decision.types import Float
+from rlscaler_loadgen.patterns import rates
+from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.evaluation.service_tuning.history import GROWTH, History
+from rlscaler_rl.evaluation.service_tuning.service import Service
+from rlscaler_rl.simulation.loads import PATTERNS
+from rlscaler_rl.simulation.scenario import Scenarios, build
+from rlscaler_rl.simulation.stock import Chunks
+from rlscaler_rl.simulation.tables import CVS
+from rlscaler_rl.workloads import Part, TraceLoads
+
+ERROR = 0.1
+"""Relative: how far SLO, prices and mean cold starts are drawn around the policy's, and what a replica really carries
+around what the policy believes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What the episodes' loads are made of; the rest is the recorded train part."""
+
+    pattern_share: float = 0.2
+    """Drawn patterns between the history's own levels: what the train part happened not to hold."""
+
+    steady_share: float = 0.1
+    scale: tuple[float, float] = (0.8, GROWTH)
+    """Log-uniform factor on half of the recorded episodes: growth."""
+
+    least_share: float = 0.3
+    """Of the episodes begin with minReplicas, the others with what the first rate needs at a drawn utilization."""
+
+    delay: tuple[int, int] = (0, 5)
+    """Seconds by which a scrape is late."""
+
+
+MIX = Mix()
+
+
+def lag_seconds(service: Service, mix: Mix = MIX) -> float:
+    """The oldest that the newest sample is in training when the actor acts."""
+    return float(mix.delay[1] + service.scrape_seconds)
+
+
+class ServiceSource:
+    """An endless supply of episodes of one service; every draw comes from `rng`."""
+
+    def __init__(self, service: Service, history: History, rng: np.random.Generator, mix: Mix = MIX) -> None:
+        self.service, self.rng, self.mix = service, rng, mix
+        self.recorded = TraceLoads(Part.TRAIN, recordings=[history.recording])
+        self.reference = history.recording.reference
+        self.levels = np.percentile(history.recording.pieces[Part.TRAIN][0], [1, 50, 100])
+        self.take = Chunks(self.draw)
+
+    def draw(self, n: int) -> Scenarios:
+        """(n,) episodes."""
+        rng, seconds = self.rng, self.service.episode_seconds
+        rate, names = self._loads(n, seconds)
+        columns = {
+            **self._constants(n),
+            "pattern": names,
+            "seed": np.zeros(n),
+            "duration": seconds,
+            "rate": rate.astype(np.float32),
+            "arrivals": rng.poisson(rate).astype(np.float32),
+            "past_rate": np.where(rng.random(n) < 0.1, 0.0, rate[:, 0]),
+            "interval_seconds": float(self.service.interval),
+            "key": rng.integers(0, 2**63, n, dtype=np.uint64),
+        }
+        made = self.service.bind(build(n, columns))
+        need = rate[:, 0] / rng.uniform(0.5, 0.95, n)
+        mix = cheapest_mix(made.params(), need)
+        made.initial[:] = np.where(rng.random((n, 1)) < self.mix.least_share, made.min_replicas, mix)
+        return made
+
+    def _constants(self, n: int) -> dict[str, Any]:
+        """The service's columns; those that were measured by somebody are off by up to `ERROR`."""
+        rng, known = self.rng, self.service.columns()
+        believed = np.broadcast_to(known["rps"], (n, 2))
+        cold = 1 + rng.uniform(-ERROR, ERROR, (n, 2))
+        # The actor tells an absent pool by its 0 replicas, so a pool that is there never has none in training.
+        least = np.where(known["present"], np.maximum(known["min_replicas"], 1), 0)
+        return {
+            **known,
+            "min_replicas": np.minimum(least, known["max_replicas"]),
+            "slo_ms": known["slo_ms"] * (1 + rng.uniform(-ERROR, ERROR, n)),
+            "price_ratio": known["price_ratio"] * (1 + rng.uniform(-ERROR, ERROR, n)),
+            "rps": believed * (1 + rng.uniform(-ERROR, ERROR, (n, 2))),
+            "believed_rps": believed,
+            "cold_start_low": known["cold_start_low"] * cold,
+            "cold_start_high": known["cold_start_high"] * cold,
+            "cv": rng.choice(len(CVS), n, p=[0.15, 0.7, 0.15]),
+            "routing": rng.uniform(1.0, 1.5, n),
+            "phase": np.floor(rng.random(n) * known["scrape"]),
+            "delay": rng.integers(self.mix.delay[0], self.mix.delay[1] + 1, n),
+            "noise": rng.uniform(0, 0.05, n),
+        }
+
+    def _loads(self, n: int, seconds: int) -> tuple[Float, np.ndarray]:
+        """(n, seconds) requests/s at the history's own scale, and what each row is called."""
+        rng, mix = self.rng, self.mix
+        low, high = (float(np.log(bound)) for bound in mix.scale)
+        factor = np.where(rng.random(n) < 0.5, 1.0, np.exp(rng.uniform(low, high, n)))
+        drawn = self.recorded.draw(n, seconds, rng) * (factor * self.reference)[:, None]
+        names = np.full(n, "trace", "<U16")
+        kind = rng.random(n)
+        steady = np.flatnonzero(kind < mix.steady_share)
+        drawn[steady] = rng.uniform(0, self.levels[2], len(steady))[:, None]
+        names[steady] = "steady"
+        pattern = np.flatnonzero((kind >= mix.steady_share) & (kind < mix.steady_share + mix.pattern_share))
+        if len(pattern):
+            chosen = rng.choice(PATTERNS, len(pattern)).tolist()
+            drawn[pattern], names[pattern] = self._patterns(chosen, seconds), chosen
+        return drawn, names
+
+    def _patterns(self, names: list[str], seconds: int) -> Float:
+        rng, n = self.rng, len(names)
+        lowest, middle, highest = self.levels
+        low = rng.uniform(lowest, max(middle, lowest + 1e-9), n)
+        high = low + (highest - low) * rng.uniform(0.3, 1.2, n)
+        period = np.exp(rng.uniform(np.log(120), np.log(1200), n))
+        shape = rates(names, seconds, rng, n, low=0.0, high=1.0, start=0.0, phase=rng.random(n), period_s=period)
+        return np.asarray(low[:, None] + (high - low)[:, None] * shape)

@@ -1,0 +1,135 @@
+"""Who is tuned: name -> search space, default settings and how a controller is made of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.rule import Rule
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.baselines.actors import Configured
+from rlscaler_rl.baselines.contender import Contender
+from rlscaler_rl.baselines.greedy import Greedy
+from rlscaler_rl.baselines.hindsight import Hindsight
+from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.kpa import Kpa
+from rlscaler_rl.baselines.settings import stacked
+from rlscaler_rl.baselines.simple import MaxOfRecent, Static
+from rlscaler_rl.evaluation.tuning import spaces
+from rlscaler_rl.evaluation.tuning.spaces import Found, Space
+
+Controller = Contender | ActorLike
+
+STANDING = ((1, 4), (2, 2), (2, 6), (3, 3), (3, 8), (4, 1), (4, 5), (5, 3), (5, 8), (6, 6))
+"""minReplicas (GPU, CPU) that searches start from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tunable:
+    """A contender with everything that can be set of it."""
+
+    name: str
+    label: str
+    space: Space
+    default: Found
+    """As it ships; the first trial of every search."""
+
+    settings: Callable[[Found], Any]
+    make: Callable[[Any, Float], Controller]
+    """(settings, rate (N, T)) -> a controller of N episodes."""
+
+    trains: bool = False
+    """Its settings are around a network, which is fine-tuned for the workload before they are searched."""
+
+    def around(self, actor: ActorLike) -> Tunable:
+        """With another network inside."""
+        return replace(self, make=lambda chosen, rate: Configured(actor, chosen))
+
+    def starts(self) -> list[Found]:
+        """The default, alone and over standing capacity: what bursts need most, and hard to hit by chance."""
+        return [self.default, *(found for gpu, cpu in STANDING if (found := self.over(gpu, cpu)))]
+
+    def over(self, gpu: int, cpu: int) -> Found | None:
+        """The default over so many replicas that always stand; None where the contender has no minimum."""
+        if "min_gpu" not in self.space:
+            return None
+        most_gpu, most_cpu = (getattr(self.space[name], "high", 1) for name in ("min_gpu", "min_cpu"))
+        return {**self.default, "min_gpu": min(gpu, most_gpu), "min_cpu": min(cpu, most_cpu)}
+
+    def controller(self, found: Found, rate: Float) -> Controller:
+        """One setting for all episodes."""
+        return self.make(self.settings(found), rate)
+
+    def controllers(self, found: Sequence[Found], rate: Float, repeats: int) -> Controller:
+        """A batch in which every setting plays `repeats` episodes, one setting after the other."""
+        return self.make(stacked([self.settings(one) for one in found], repeats), rate)
+
+
+CONTENDERS: dict[str, Tunable] = {
+    one.name: one
+    for one in (
+        Tunable("hpa", "HPA", spaces.HPA, spaces.HPA_DEFAULT, spaces.hpa, lambda chosen, rate: Hpa(chosen)),
+        Tunable(
+            "keda",
+            "KEDA request rate",
+            spaces.KEDA,
+            spaces.HPA_DEFAULT,
+            spaces.hpa,
+            lambda chosen, rate: KedaRequestRate(chosen),
+        ),
+        Tunable("kpa", "Knative KPA", spaces.KPA, spaces.KPA_DEFAULT, spaces.kpa, lambda chosen, rate: Kpa(chosen)),
+        Tunable(
+            "greedy",
+            "Greedy by cost (Kthena)",
+            spaces.GREEDY,
+            spaces.GREEDY_DEFAULT,
+            spaces.greedy,
+            lambda chosen, rate: Greedy(chosen),
+        ),
+        Tunable(
+            "rule",
+            "Forecast rule",
+            spaces.RULE,
+            spaces.RULE_DEFAULT,
+            spaces.rule,
+            lambda chosen, rate: Rule(chosen),
+        ),
+        Tunable(
+            "max",
+            "Max of recent",
+            spaces.RECENT,
+            spaces.RECENT_DEFAULT,
+            spaces.recent,
+            lambda chosen, rate: MaxOfRecent(chosen),
+        ),
+        Tunable(
+            "static",
+            "Static",
+            spaces.STATIC,
+            spaces.STATIC_DEFAULT,
+            spaces.static,
+            lambda chosen, rate: Static(chosen),
+        ),
+        Tunable(
+            "ppo",
+            "Bundled PPO",
+            spaces.SPEC,
+            spaces.SPEC_DEFAULT,
+            spaces.spec,
+            lambda chosen, rate: Configured(bundled.load("ppo"), chosen),
+            trains=True,
+        ),
+        Tunable(
+            "hindsight",
+            "Hindsight rule",
+            spaces.HINDSIGHT,
+            spaces.HINDSIGHT_DEFAULT,
+            spaces.hindsight,
+            lambda chosen, rate: Hindsight(rate, chosen),
+        ),
+    )
+}

@@ -1,0 +1,123 @@
+"""The search: a given number of trials, asked for and answered in batches.
+
+First the settings that are known already (the contender's default), then a fifth of the trials spread evenly over the
+space (Sobol), then batches of which a quarter comes from a tree-structured Parzen estimator (TPE) and the rest are
+children of the best so far. A space with no more points than trials is played whole.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.evaluation.tuning.spaces import Found, Space
+
+BATCH = 20
+"""Trials that are proposed together; smaller batches learn more from each other, larger ones simulate faster."""
+
+SPREAD = 1 / 5
+CHILDREN = 3 / 4
+PARENTS = 10
+"""Children are made of so many of the best trials, the better ones more often."""
+
+CROSSOVER = 0.3
+"""Share of a child's values that come from its second parent."""
+
+MUTATION = 0.3
+"""Share of them that move, by a normal step of `STEP` of their range; what has no order is drawn anew."""
+
+STEP = 0.12
+"""Share of the trials that are spread evenly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    found: Found
+    j: float
+
+
+Score = Callable[[Sequence[Found]], Float]
+"""Settings -> (K,) J, lower is better."""
+
+
+def search(space: Space, starts: Sequence[Found], score: Score, budget: int, seed: int = 0) -> list[Trial]:
+    """All trials, the best first."""
+    points = grid(space, budget)
+    if points is not None:
+        trials = [Trial(found, float(j)) for found, j in zip(points, score(points), strict=True)]
+    else:
+        trials = _sampled(space, starts, score, budget, seed)
+    return sorted(trials, key=lambda trial: trial.j)
+
+
+def grid(space: Space, budget: int) -> list[Found] | None:
+    """Every point of a space that has no more than `budget`; else None."""
+    axes = []
+    for distribution in space.values():
+        if isinstance(distribution, CategoricalDistribution):
+            axes.append(list(distribution.choices))
+        elif isinstance(distribution, IntDistribution):
+            axes.append(list(range(distribution.low, distribution.high + 1, distribution.step)))
+        else:
+            return None
+    if np.prod([len(axis) for axis in axes]) > budget:
+        return None
+    return [dict(zip(space, point, strict=True)) for point in product(*axes)]
+
+
+def _sampled(space: Space, starts: Sequence[Found], score: Score, budget: int, seed: int) -> list[Trial]:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        spread = optuna.samplers.QMCSampler(seed=seed, warn_independent_sampling=False)
+    study = optuna.create_study(sampler=spread)
+    for start in starts[:budget]:
+        study.enqueue_trial(start)
+    _play(study, space, score, min(len(starts), budget))
+    _play(study, space, score, min(round(SPREAD * budget), budget - len(study.trials)))
+    study.sampler = optuna.samplers.TPESampler(n_startup_trials=1, seed=seed)
+    rng = np.random.default_rng(seed)
+    while left := budget - len(study.trials):
+        best = sorted(study.trials, key=lambda trial: trial.value or 0.0)[:PARENTS]
+        for _ in range(round(CHILDREN * min(left, BATCH))):
+            study.enqueue_trial(child(space, [trial.params for trial in best], rng))
+        _play(study, space, score, min(left, BATCH))
+    return [Trial(dict(trial.params), float(trial.value or 0.0)) for trial in study.trials]
+
+
+def _play(study: optuna.Study, space: Space, score: Score, count: int) -> None:
+    trials = [study.ask(space) for _ in range(count)]
+    if not trials:
+        return
+    for trial, j in zip(trials, score([trial.params for trial in trials]), strict=True):
+        study.tell(trial, float(j))
+
+
+def child(space: Space, parents: Sequence[Found], rng: np.random.Generator) -> Found:
+    """A point of the space between two of the parents, the best first, with some of its values moved."""
+    first, second = (parents[int(len(parents) * rng.random() ** 2)] for _ in range(2))
+    mixed = {name: (second if rng.random() < CROSSOVER else first)[name] for name in space}
+    return {
+        name: _moved(space[name], value, rng) if rng.random() < MUTATION else value for name, value in mixed.items()
+    }
+
+
+def _moved(distribution: BaseDistribution, value: Any, rng: np.random.Generator) -> Any:
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[rng.integers(len(distribution.choices))]
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    low, high = distribution.low, distribution.high
+    if distribution.log:
+        return float(np.clip(value * (high / low) ** (STEP * rng.standard_normal()), low, high))
+    moved = float(np.clip(value + STEP * (high - low) * rng.standard_normal(), low, high))
+    if isinstance(distribution, FloatDistribution):
+        return moved
+    return int(low + distribution.step * round((moved - low) / distribution.step))

@@ -1,0 +1,280 @@
+"""What the search may set of every contender, and how the numbers become its settings.
+
+A space is a dict of Optuna distributions. Bounds are those of the real systems' APIs where these are narrower than
+what makes sense for services of a few to a few dozen replicas; windows go up to the length of an episode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from rlscaler_core.decision.manifest import RuleGains
+from rlscaler_core.decision.rule import RuleSettings
+from rlscaler_core.decision.spec import SpecSettings
+from rlscaler_core.decision.types import Placement
+from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, Rule, Rules
+from rlscaler_rl.baselines.greedy import GreedySettings
+from rlscaler_rl.baselines.hindsight import HindsightSettings
+from rlscaler_rl.baselines.hpa import HpaSettings
+from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, KpaSettings
+from rlscaler_rl.baselines.simple import RecentSettings, StaticSettings
+
+Space = dict[str, BaseDistribution]
+Found = dict[str, Any]
+"""One point of a space."""
+
+PLACEMENTS = CategoricalDistribution([int(placement) for placement in Placement])
+MIN_REPLICAS: Space = {"min_gpu": IntDistribution(1, 6), "min_cpu": IntDistribution(1, 10)}
+
+
+def _seconds(high: int, step: int = 15, low: int = 0) -> IntDistribution:
+    return IntDistribution(low, high, step=step)
+
+
+_HPA_REST: Space = {
+    "tolerance": FloatDistribution(0.0, 0.2),
+    **MIN_REPLICAS,
+    "up_window": _seconds(120),
+    "up_pods": IntDistribution(1, 10),
+    "up_percent": IntDistribution(10, 400, step=10),
+    "up_period": _seconds(120, low=15),
+    "up_select": CategoricalDistribution([MAX, MIN]),
+    "down_window": _seconds(600),
+    "down_pods": IntDistribution(1, 10),
+    "down_percent": IntDistribution(5, 100, step=5),
+    "down_period": _seconds(120, low=15),
+    "down_select": CategoricalDistribution([MAX, MIN, DISABLED]),
+    "placement": PLACEMENTS,
+}
+
+HPA: Space = {"target_gpu": FloatDistribution(0.2, 0.95), "target_cpu": FloatDistribution(0.2, 0.95), **_HPA_REST}
+HPA_DEFAULT: Found = {
+    "target_gpu": 0.8,
+    "target_cpu": 0.8,
+    "tolerance": 0.1,
+    "min_gpu": 1,
+    "min_cpu": 1,
+    "up_window": 0,
+    "up_pods": 4,
+    "up_percent": 100,
+    "up_period": 15,
+    "up_select": MAX,
+    "down_window": 300,
+    "down_pods": 10,
+    "down_percent": 100,
+    "down_period": 15,
+    "down_select": MAX,
+    "placement": Placement.BALANCED.value,
+}
+
+KEDA: Space = {"target_gpu": FloatDistribution(0.3, 1.2), "target_cpu": FloatDistribution(0.3, 1.2), **_HPA_REST}
+
+
+def hpa(found: Found) -> HpaSettings:
+    up_pods = Rule("Pods", found["up_pods"], float(found["up_period"]))
+    up_percent = Rule("Percent", found["up_percent"], float(found["up_period"]))
+    down_pods = Rule("Pods", found["down_pods"], float(found["down_period"]))
+    down_percent = Rule("Percent", found["down_percent"], float(found["down_period"]))
+    return HpaSettings(
+        target=(found["target_gpu"], found["target_cpu"]),
+        tolerance=found["tolerance"],
+        min_replicas=(found["min_gpu"], found["min_cpu"]),
+        scaled=(True, True),
+        up=Rules(float(found["up_window"]), (up_pods, up_percent), found["up_select"]),
+        down=Rules(float(found["down_window"]), (down_pods, down_percent), found["down_select"]),
+        placement=found["placement"],
+    )
+
+
+KPA: Space = {
+    "metric": CategoricalDistribution([RPS, CONCURRENCY]),
+    "target_gpu": FloatDistribution(0.2, 1.1),
+    "target_cpu": FloatDistribution(0.2, 1.1),
+    "stable_window": _seconds(300, step=6, low=6),
+    "panic_window_percentage": FloatDistribution(1.0, 100.0),
+    "panic_threshold_percentage": FloatDistribution(110.0, 1000.0, log=True),
+    "max_scale_up_rate": FloatDistribution(1.05, 1000.0, log=True),
+    "max_scale_down_rate": FloatDistribution(1.05, 10.0, log=True),
+    "scale_down_delay": _seconds(600),
+    **MIN_REPLICAS,
+    "placement": PLACEMENTS,
+}
+KPA_DEFAULT: Found = {
+    "metric": RPS,
+    "target_gpu": 0.7,
+    "target_cpu": 0.7,
+    "stable_window": 60,
+    "panic_window_percentage": 10.0,
+    "panic_threshold_percentage": 200.0,
+    "max_scale_up_rate": 1000.0,
+    "max_scale_down_rate": 2.0,
+    "scale_down_delay": 0,
+    "min_gpu": 1,
+    "min_cpu": 1,
+    "placement": Placement.BALANCED.value,
+}
+
+
+def kpa(found: Found) -> KpaSettings:
+    return KpaSettings(
+        metric=found["metric"],
+        target=(found["target_gpu"], found["target_cpu"]),
+        stable_window_seconds=float(found["stable_window"]),
+        panic_window_percentage=found["panic_window_percentage"],
+        panic_threshold_percentage=found["panic_threshold_percentage"],
+        max_scale_up_rate=found["max_scale_up_rate"],
+        max_scale_down_rate=found["max_scale_down_rate"],
+        scale_down_delay_seconds=float(found["scale_down_delay"]),
+        min_scale=(found["min_gpu"], found["min_cpu"]),
+        placement=found["placement"],
+    )
+
+
+GREEDY: Space = {
+    "target": FloatDistribution(0.3, 1.2),
+    "tolerance": FloatDistribution(0.0, 0.2),
+    "expansion_percent": IntDistribution(100, 400, step=50),
+    "by_capacity": CategoricalDistribution([True, False]),
+    "panic_threshold_percent": FloatDistribution(110.0, 1000.0, log=True),
+    "panic_hold": _seconds(300),
+    "up_window": _seconds(120),
+    "down_window": _seconds(600),
+    **MIN_REPLICAS,
+    "placement": PLACEMENTS,
+}
+GREEDY_DEFAULT: Found = {
+    "target": 0.8,
+    "tolerance": 0.1,
+    "expansion_percent": 200,
+    "by_capacity": True,
+    "panic_threshold_percent": 200.0,
+    "panic_hold": 60,
+    "up_window": 0,
+    "down_window": 300,
+    "min_gpu": 1,
+    "min_cpu": 1,
+    "placement": Placement.BALANCED.value,
+}
+
+
+def greedy(found: Found) -> GreedySettings:
+    return GreedySettings(
+        target=found["target"],
+        tolerance=found["tolerance"],
+        expansion_percent=float(found["expansion_percent"]),
+        by_capacity=found["by_capacity"],
+        panic_threshold_percent=found["panic_threshold_percent"],
+        panic_hold_seconds=float(found["panic_hold"]),
+        scale_up_window_seconds=float(found["up_window"]),
+        scale_down_window_seconds=float(found["down_window"]),
+        min_replicas=(found["min_gpu"], found["min_cpu"]),
+        placement=found["placement"],
+    )
+
+
+INTERVALS = CategoricalDistribution([10, 15, 30])
+"""Seconds between actions: the default and shorter ones of what policies are trained on."""
+
+SPEC: Space = {
+    "interval": INTERVALS,
+    "target_utilization": FloatDistribution(0.4, 1.0),
+    "reactive_floor": CategoricalDistribution([True, False]),
+    "up_window": _seconds(60),
+    "down_window": _seconds(600),
+    **MIN_REPLICAS,
+}
+"""Of the policy's own spec, whichever actor it is around."""
+
+SPEC_DEFAULT: Found = {
+    "interval": 30,
+    "target_utilization": 0.8,
+    "reactive_floor": True,
+    "up_window": 0,
+    "down_window": 0,
+    "min_gpu": 1,
+    "min_cpu": 1,
+}
+
+
+def spec(found: Found) -> SpecSettings:
+    return SpecSettings(
+        interval_seconds=float(found["interval"]),
+        min_replicas=(found["min_gpu"], found["min_cpu"]),
+        reactive_floor=found["reactive_floor"],
+        target_utilization=found["target_utilization"],
+        scale_up_window_seconds=float(found["up_window"]),
+        scale_down_window_seconds=float(found["down_window"]),
+    )
+
+
+GAINS: Space = {
+    "loading": FloatDistribution(0.6, 1.6),
+    "horizon": FloatDistribution(0.2, 4.0),
+    "trend": FloatDistribution(0.0, 3.0),
+    "residual": FloatDistribution(0.0, 5.0),
+    "peak": FloatDistribution(0.3, 1.6),
+    "peak_seconds": FloatDistribution(5.0, 180.0),
+}
+"""Of the forecast rule itself."""
+
+
+def gains(found: Found) -> RuleGains:
+    return RuleGains(**{name: found[name] for name in GAINS})
+
+
+RULE: Space = {**GAINS, **SPEC, "placement": PLACEMENTS}
+RULE_DEFAULT: Found = {**RuleGains().model_dump(), **SPEC_DEFAULT, "placement": Placement.BALANCED.value}
+
+
+def rule(found: Found) -> RuleSettings:
+    return RuleSettings(**gains(found).model_dump(), placement=found["placement"], spec=spec(found))
+
+
+RECENT: Space = {
+    "window": _seconds(600, step=5, low=5),
+    "target": FloatDistribution(0.3, 1.2),
+    "period": _seconds(30, step=5, low=5),
+    **MIN_REPLICAS,
+    "placement": PLACEMENTS,
+}
+RECENT_DEFAULT: Found = {
+    "window": 300,
+    "target": 0.8,
+    "period": 30,
+    "min_gpu": 1,
+    "min_cpu": 1,
+    "placement": Placement.BALANCED.value,
+}
+
+
+def recent(found: Found) -> RecentSettings:
+    return RecentSettings(
+        window_seconds=float(found["window"]),
+        target=found["target"],
+        period_seconds=float(found["period"]),
+        min_replicas=(found["min_gpu"], found["min_cpu"]),
+        placement=found["placement"],
+    )
+
+
+STATIC: Space = {"ninths_gpu": IntDistribution(0, 9), "ninths_cpu": IntDistribution(0, 9), "placement": PLACEMENTS}
+STATIC_DEFAULT: Found = {"ninths_gpu": 9, "ninths_cpu": 9, "placement": Placement.BALANCED.value}
+
+
+def static(found: Found) -> StaticSettings:
+    return StaticSettings((found["ninths_gpu"] / 9, found["ninths_cpu"] / 9), found["placement"])
+
+
+HINDSIGHT: Space = {
+    "target": FloatDistribution(0.4, 1.6),
+    "lead": FloatDistribution(0.8, 2.5),
+    "smooth": _seconds(91, step=2, low=1),
+    "placement": PLACEMENTS,
+}
+HINDSIGHT_DEFAULT: Found = {"target": 0.85, "lead": 1.25, "smooth": 1, "placement": Placement.BALANCED.value}
+
+
+def hindsight(found: Found) -> HindsightSettings:
+    return HindsightSettings(found["target"], found["lead"], float(found["smooth"]), found["placement"])

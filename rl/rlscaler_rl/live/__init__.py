@@ -1,1 +1,0 @@
-"""Training and playing on a real cluster, in real time: `--env cluster`."""
