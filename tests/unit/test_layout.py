@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_live.cli import SUMMARY, main
+from rlscaler_live.cli import COMMANDS, GROUP, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,10 +20,9 @@ def test_operator_folder_is_not_a_package() -> None:
     assert Path(operator.__file__).parent.name != "operator"
 
 
-@pytest.mark.parametrize("point", sorted(entry_points(group="rlscaler.commands"), key=lambda p: p.name), ids=str)
-def test_every_command_has_help_and_a_summary(point) -> None:
-    assert point.name in SUMMARY
-    result = CliRunner().invoke(main, [point.name, "--help"])
+@pytest.mark.parametrize("name", sorted([*COMMANDS, *(point.name for point in entry_points(group=GROUP))]))
+def test_every_command_has_help(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0, result.output
     assert "Usage:" in result.output
 

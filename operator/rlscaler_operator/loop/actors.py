@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,7 +104,4 @@ def _config_map(policy: Policy) -> Name | None:
 
 
 def _bundled_folder() -> Path:
-    spec = find_spec("rlscaler_rl")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    return Path(next(iter(spec.submodule_search_locations))) / "models"
+    return Path(str(resources.files("rlscaler_core.models")))

@@ -228,7 +228,7 @@ async def test_a_folder_without_a_key_is_an_error(start, tmp_path):
 
 
 def test_the_stubs_are_those_of_the_protocol(tmp_path):
-    package = "rlscaler_operator/externalscaler"
+    package = "rlscaler_operator/keda"
     outputs = [f"--{kind}={tmp_path}" for kind in ("python_out", "pyi_out", "grpc_python_out")]
     assert protoc.main(["protoc", f"-I{SOURCES}", *outputs, f"{package}/external_scaler.proto"]) == 0
     for file in (tmp_path / package).iterdir():
