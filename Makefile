@@ -100,7 +100,7 @@ e2e-test: $(STAMP) ## The tests that need the real node (root)
 install-rl-deps: install ## The same environment: one lock file serves training and operator
 
 .PHONY: rl-test
-rl-test: $(STAMP) ## Tests of everything that learning is made of, the simulator's included
+rl-test: $(STAMP) ## Tests of everything that learning is made of, the meter's included
 	$(BIN)/pytest $(addprefix tests/unit/,decision simulation workloads baselines tuning training ablation evaluation \
 	  tailoring live) tests/meter tests/property
 
@@ -162,18 +162,18 @@ docs: $(STAMP) ## Build the documentation into site/; a link that leads nowhere 
 PARALLEL := -n logical --dist loadfile
 
 .PHONY: test-unit
-test-unit: $(STAMP) ## Unit and property tests, and broken simulators: no cluster
+test-unit: $(STAMP) ## Unit, property and meter tests: no cluster
 	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/meter
-
-# Counting lines takes 43 % more CPU time on Python 3.11, so it is no part of `make test`; CI runs it beside, on a Python whose
-# sys.monitoring counts for less.
-.PHONY: coverage
-coverage: $(STAMP) ## The tests of test-unit, with a table of how much of each file they run
-	$(BIN)/pytest $(PARALLEL) --cov --cov-report=term tests/unit tests/property tests/meter
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## Tests on a real API server
 	$(BIN)/pytest tests/cluster tests/load
+
+# Counting lines takes 43 % more CPU time on Python 3.11, so it is no part of `make test`; CI runs it beside, on a Python whose
+# sys.monitoring counts for less.
+.PHONY: coverage
+coverage: export PYTEST_ADDOPTS := --cov --cov-report=term
+coverage: test-unit ## The tests of test-unit, with a table of how much of each file they run
 
 .PHONY: chaos
 chaos: $(STAMP) ## Every fault on a real control plane: survived, time to recover, lowest replicas seen against allowed
