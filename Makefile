@@ -169,8 +169,8 @@ test-unit: $(STAMP) ## Unit, property and meter tests: no cluster
 test-cluster: $(STAMP) ## Tests on a real API server
 	$(BIN)/pytest tests/cluster tests/load
 
-# Counting lines takes 43 % more CPU time on Python 3.11, so it is no part of `make test`; CI runs it beside, on a Python whose
-# sys.monitoring counts for less.
+# Counting lines takes 43 % more CPU time on Python 3.11, so it is no part of `make test`; CI runs it in a job of its own, on a
+# Python that has sys.monitoring.
 .PHONY: coverage
 coverage: export PYTEST_ADDOPTS := --cov --cov-report=term
 coverage: test-unit ## The tests of test-unit, with a table of how much of each file they run
