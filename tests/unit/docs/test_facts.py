@@ -16,10 +16,17 @@ from tests.unit.docs.pages import PAGES, ROOT, blocks, name
 
 RULES = ROOT / "helm/rlscaler/rules/rlscaler.yaml"
 REASONS = ROOT / "docs/operations/conditions.md"
+RECORDS = ROOT / "docs/decisions"
 RUNBOOKS = ROOT / "docs/operations/runbooks"
 PACKAGES = tuple(f"rlscaler_{name}" for name in ("core", "operator", "rl", "live", "loadgen", "dev", "research"))
 KIND = "RLScalingPolicy"
 VALUES_PAGES = ("docs/operations/install.md",)
+
+FILE = re.compile(
+    r"(?<![\w./*-])((?:core|operator|rl/rlscaler_rl|live|loadgen|dev|research|tests|benchmarks|image|requirements|admission"
+    r"|crds|helm|examples)/[\w./-]*\w)(?!\w*\*)"
+)
+"""The path of a file or folder of the source tree."""
 
 REASON_OF = {"Problem", "unknown", "MetricsError", "CredentialError", "ModelUnavailableError", "Conflict", "Finding"}
 REASON = re.compile(r"^[A-Z][a-z]+(?:[A-Z][A-Za-z]*)+$")
@@ -93,6 +100,28 @@ def _reasons() -> set[str]:
 def test_links_of_pages_outside_the_site_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != RECORDS], ids=name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    """Records are left out: they speak of the tree as it was."""
+    named = set(FILE.findall(page.read_text(encoding="utf-8")))
+    missing = {path for path in named if not (ROOT / path).exists() and not (page.parent / path).exists()}
+    assert not missing
+
+
+def test_every_record_has_a_title_with_its_number_and_a_line_in_the_index() -> None:
+    index = (RECORDS / "index.md").read_text(encoding="utf-8")
+    for path in RECORDS.glob("0*.md"):
+        title = path.read_text(encoding="utf-8").partition("\n")[0].removeprefix(f"# {path.name[:4]} ")
+        assert f"| [{path.name[:4]}]({path.name}) | {title} |" in index, path.name
+
+
+def test_the_glossary_has_one_line_a_term() -> None:
+    rows = re.findall(
+        r"^\| (?!term \|)([^-|]+[^|]*) \|", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(rows) == len(set(rows)) <= 40
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
