@@ -37,8 +37,11 @@ MATCHED_NAMES = 200
 BUSY_SECONDS = 60
 """Window of a pod's CPU usage where pods are told apart: the order counts, not the value."""
 
-POD_OF_DEPLOYMENT = "(.+)-[a-z0-9]+-[a-z0-9]{5}"
-"""`<deployment>-<hash of the ReplicaSet>-<suffix>`: how the pods of a Deployment are called."""
+POD_SUFFIX = "-[a-z0-9]+-[a-z0-9]{5}"
+"""Pattern of what follows the Deployment's name in the names of its pods: the hash of the ReplicaSet and a suffix."""
+
+POD_OF_DEPLOYMENT = f"(.+){POD_SUFFIX}"
+"""Pattern of the name of a Deployment's pod; its group is the name of the Deployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) 
     namespaces = _matcher("namespace", {s.namespace for s in subjects})
     services = _services_of(subjects)
     deployments = {name for s in subjects for name in s.deployments if name is not None}
-    pods = _join(namespaces, _matcher("pod", deployments, suffix="-[a-z0-9]+-[a-z0-9]{5}"))
+    pods = _join(namespaces, _matcher("pod", deployments, suffix=POD_SUFFIX))
     containers = _join(pods, 'container!="",container!="POD"')
     span, resource_span = f"[{window.seconds}s]", f"[{resource_window.seconds}s]"
 
@@ -170,7 +173,7 @@ def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) 
 
 def busy_pods(namespace: str, deployment: str) -> str:
     """What each pod of a Deployment does now, told apart by the label `_`: requests, GPU and CPU."""
-    pods = _join(_matcher("namespace", {namespace}), _matcher("pod", {deployment}, suffix="-[a-z0-9]+-[a-z0-9]{5}"))
+    pods = _join(_matcher("namespace", {namespace}), _matcher("pod", {deployment}, suffix=POD_SUFFIX))
     containers = _join(pods, 'container!="",container!="POD"')
     kinds = {
         "in_flight": f"sum by (pod) (inference_requests_in_flight{{{pods}}})",

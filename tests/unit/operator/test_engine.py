@@ -8,8 +8,8 @@ import time
 import pytest
 from kubernetes.aio.client import Configuration
 
+from rlscaler_operator.cluster.concurrency import CROWD, Priority
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.cluster.rate_limiter import CROWD, Lane
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.loop.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
 from rlscaler_operator.sensing.measure import ROW
@@ -45,15 +45,15 @@ async def test_a_crowd_of_scale_writes_slows_sensing_down_and_never_stops_it(eng
     """What would be decided meanwhile could not be written."""
     policy = engine.registry.put(policy_body())
     engine._acting = {0: 1}
-    async with contextlib.AsyncExitStack() as places:
+    async with contextlib.AsyncExitStack() as slots:
         for _ in range(engine.settings.write_concurrency):
-            await places.enter_async_context(engine._lanes.enter(Lane.SCALE))
+            await slots.enter_async_context(engine._limiter.slot(Priority.SCALE))
         crowd = [
-            asyncio.create_task(engine._lanes.enter(Lane.SCALE).__aenter__())
+            asyncio.create_task(engine._limiter.slot(Priority.SCALE).__aenter__())
             for _ in range(engine.settings.write_concurrency * CROWD + 1)
         ]
         await asyncio.sleep(0)
-        assert engine._lanes.crowded
+        assert engine._limiter.crowded
         policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
         engine._launched_at = time.monotonic()
         engine._launch_due()
