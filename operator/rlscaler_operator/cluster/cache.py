@@ -79,7 +79,7 @@ class WatchCache:
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
         """Take in a Deployment; False where it says nothing new about replicas."""
-        key = _key(body)
+        key = key_of(body)
         new = parse_deployment(body)
         old = self.deployments.get(key)
         if old is not None and old.uid == new.uid and older(new.resource_version, old.resource_version):
@@ -95,7 +95,7 @@ class WatchCache:
             deployment.manager = FIELD_MANAGER
 
     def put_autoscaler(self, kind: str, body: Mapping[str, Any]) -> None:
-        key = _key(body)
+        key = key_of(body)
         self.drop_autoscaler(kind, key)
         reference = body.get("spec", {}).get("scaleTargetRef", {})
         if (reference.get("kind") or "Deployment") == "Deployment":
@@ -120,7 +120,7 @@ class WatchCache:
 
     def put_route(self, body: Mapping[str, Any]) -> None:
         metadata = body.get("metadata", {})
-        key = _key(body)
+        key = key_of(body)
         old = self.routes.get(key)
         version = metadata.get("resourceVersion", "")
         if old is not None and older(version, old["metadata"]["resourceVersion"]):
@@ -274,6 +274,7 @@ def unix(text: str | None) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
-def _key(body: Mapping[str, Any]) -> Key:
+def key_of(body: Mapping[str, Any]) -> Key:
+    """Return the namespace and the name of an object; the namespace is empty where the object has none."""
     metadata = body["metadata"]
     return metadata.get("namespace", ""), metadata["name"]

@@ -35,6 +35,12 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 UNAUTHORIZED, TOO_MANY_REQUESTS = 401, 429
 
+CONFLICTS = (409, 422)
+"""HTTP statuses that say that a resourceVersion, or the `test` of a JSON patch, is not current any more."""
+
+CONFLICT_ATTEMPTS = 5
+"""Attempts at a write that other writers come before."""
+
 RENEW_SECONDS = 5.0
 """Credentials that are refused are read anew at most this often."""
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rlscaler_operator.cluster.kube import Json, Kube, object_path
-from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, Json, Kube, object_path
+from rlscaler_operator.exceptions import KubeError, LeaseLostError, OperatorError
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler.lease")
@@ -121,7 +121,7 @@ class Lease:
 
     def _body(self, lease: Json) -> Json:
         spec = dict(lease.get("spec") or {})
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = _micro_time()
         if spec.get("holderIdentity") != self.identity:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if lease else 0)
@@ -157,3 +157,33 @@ class Lease:
             await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager="rlscaler")
             log.info("handed the lease %s/%s back", self._namespace, self._name)
         self._held = None
+
+
+async def seize(kube: Kube, settings: Settings, name: str, seconds: int) -> None:
+    """Become the holder of a Lease for `seconds`, no matter which process holds it; a Lease that is not there stays so.
+
+    Raises OperatorError.
+    """
+    path = object_path(API_VERSION, "leases", settings.lease_namespace, name)
+    for _ in range(CONFLICT_ATTEMPTS):
+        try:
+            lease = await kube.get(path)
+            spec, now = dict(lease.get("spec") or {}), _micro_time()
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+            spec |= {"holderIdentity": settings.identity, "leaseDurationSeconds": seconds}
+            await kube.replace(path, {**lease, "spec": spec | {"acquireTime": now, "renewTime": now}})
+        except KubeError as error:
+            if error.status == 404:
+                log.info("no Lease %s/%s: no operator acts by it", settings.lease_namespace, name)
+                return
+            if error.status not in CONFLICTS:
+                raise
+        else:
+            log.info("took the Lease %s/%s for %d s", settings.lease_namespace, name, seconds)
+            return
+    raise OperatorError(f"Lease {settings.lease_namespace}/{name} changes faster than it can be taken: try again")
+
+
+def _micro_time() -> str:
+    """Return the present time as Kubernetes' MicroTime."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
