@@ -25,8 +25,7 @@ from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.loop.engine import Engine
 from rlscaler_operator.run.context import GarbageCollection
-from rlscaler_operator.sensing.prometheus import Answers
-from rlscaler_operator.sensing.results import Reading
+from rlscaler_operator.sensing.results import Answers, Reading
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.schedule import Due, Schedule
 

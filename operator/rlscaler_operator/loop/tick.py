@@ -32,8 +32,9 @@ from rlscaler_operator.sensing.measure import (
     samples_row,
     shown_latency,
 )
-from rlscaler_operator.sensing.prometheus import Answers, Sources
+from rlscaler_operator.sensing.prometheus import Sources
 from rlscaler_operator.sensing.queries import Query, Subject, batch, windows
+from rlscaler_operator.sensing.results import Answers
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.calibration import histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
