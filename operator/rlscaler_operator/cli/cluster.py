@@ -30,7 +30,7 @@ class Target:
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str | None = None
-    """None stands for the namespace of the kubeconfig's context, and in a pod for the pod's own."""
+    """The default is the namespace of the kubeconfig's context, and in a pod the pod's own."""
 
 
 def cluster_options(command: F) -> F:

@@ -1,4 +1,4 @@
-"""From answers of Prometheus and the watch cache to the samples that one policy is decided upon. Pure."""
+"""Turns answers of Prometheus and the watch cache into the samples that one policy is decided upon. Pure."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ REPLACES = {
     "gpuUtilization": ("gpu_utilization", ("gpu_utilization",)),
     "p95Latency": ("p95_latency", ("p95_ms",)),
 }
-"""By the name in `spec.metrics.queries`: the signal that it gives, and the built-in queries that it makes needless."""
+"""Names in `spec.metrics.queries`, each with the signal that it gives and the built-in queries that it replaces."""
 
 MATCHED_NAMES = 200
 """Number of names above which a query selects everything and its answer is filtered: a longer URL costs more."""

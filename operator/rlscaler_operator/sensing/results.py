@@ -1,4 +1,4 @@
-"""From answers of Prometheus to one reading per service or Deployment. Pure: times are passed in.
+"""Turns answers of Prometheus into one reading for each service or Deployment. Pure: times are passed in.
 
 A rate is taken over a window that ends now. When samples stop coming the window only empties: the rate falls although
 nothing was measured. So a rate is held at its newest raw sample: while no newer sample comes it keeps the value that it
@@ -58,7 +58,7 @@ class Reading(NamedTuple):
 
 
 Answers = dict[str, dict[Key, Reading] | MetricsError]
-"""By the name of the query: its readings, or why there are none."""
+"""The readings of each query, by its name, or why there are none."""
 
 
 def unknown(reason: str, message: str, age_seconds: float = math.inf) -> Reading:
