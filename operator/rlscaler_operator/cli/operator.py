@@ -64,7 +64,7 @@ INSTALLATION = {
 """Settings that say which installation `verify` and `release` are about, with their help."""
 
 
-def settings_options(helps: Mapping[str, str]) -> Callable[[F], F]:
+def settings_options(helps: dict[str, str]) -> Callable[[F], F]:
     """Give a command an option for each of these fields of `Settings`, in this order; flag and type are the field's."""
 
     def decorate(command: F) -> F:

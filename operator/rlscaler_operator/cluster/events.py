@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
-from rlscaler_core.api import KIND
+from rlscaler_core.api import GROUP, KIND, VERSION
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.exceptions import KubeError
@@ -111,7 +111,7 @@ class Events:
             "kind": "Event",
             "metadata": {"name": f"{about.name[:230]}.{uuid4().hex[:16]}", "namespace": about.namespace},
             "involvedObject": {
-                "apiVersion": "rlscaler.io/v1alpha1",
+                "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": KIND,
                 "namespace": about.namespace,
                 "name": about.name,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, Json, Kube, object_path
+from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, FIELD_MANAGER, Json, Kube, object_path
 from rlscaler_operator.exceptions import KubeError, LeaseLostError, OperatorError
 from rlscaler_operator.settings import Settings
 
@@ -134,7 +134,7 @@ class Lease:
         sent, new = self._clock(), self._held is None
         try:
             self._held = await self._kube.request(
-                method, path, body, timeout_seconds=self.seconds / 3, fieldManager="rlscaler"
+                method, path, body, timeout_seconds=self.seconds / 3, fieldManager=FIELD_MANAGER
             )
         except KubeError as error:
             if error.status == 409:
@@ -154,7 +154,7 @@ class Lease:
         with contextlib.suppress(KubeError, KeyError, TypeError, ValueError):
             body = dict(self._held, spec=dict(self._held["spec"], holderIdentity=""))
             path = f"{self._collection}/{self._name}"
-            await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager="rlscaler")
+            await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager=FIELD_MANAGER)
             log.info("handed the lease %s/%s back", self._namespace, self._name)
         self._held = None
 
