@@ -24,9 +24,8 @@ from kubernetes.aio.client import Configuration
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.loop.engine import Engine
-from rlscaler_operator.run.garbage_collection import Collecting
-from rlscaler_operator.sensing.prometheus import Answers
-from rlscaler_operator.sensing.results import Reading
+from rlscaler_operator.run.context import GarbageCollection
+from rlscaler_operator.sensing.results import Answers, Reading
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.schedule import Due, Schedule
 
@@ -105,15 +104,15 @@ class Bench:
 
 
 async def run(policies: int, rounds: int) -> dict[str, Any]:
-    bench, collecting = Bench(policies), Collecting()
-    collecting.begin()
+    bench, garbage = Bench(policies), GarbageCollection()
+    garbage.begin()
     found: dict[str, list[dict[str, float]]] = {"first": [await bench.tick(Due.SENSE)], "quiet": [], "action": []}
     await bench.tick(Due.SENSE)
     for _ in range(rounds):
         found["action"].append(await bench.tick(Due.ACTION))
         await bench.tick(Due.SENSE)
         found["quiet"].append(await bench.tick(Due.SENSE))
-    collecting.end()
+    garbage.end()
     await bench.kube.close()
     return {
         what: {name: round(statistics.median(one[name] for one in ticks), 4) for name in ticks[0]}

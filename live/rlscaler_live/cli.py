@@ -35,7 +35,7 @@ def _operator() -> click.Command:
 
 
 def _status() -> click.Command:
-    from rlscaler_operator.cli.status import status
+    from rlscaler_operator.cli.policies import status
 
     return status
 
@@ -47,19 +47,19 @@ def _explain() -> click.Command:
 
 
 def _pause() -> click.Command:
-    from rlscaler_operator.cli.change import pause
+    from rlscaler_operator.cli.policies import pause
 
     return pause
 
 
 def _resume() -> click.Command:
-    from rlscaler_operator.cli.change import resume
+    from rlscaler_operator.cli.policies import resume
 
     return resume
 
 
 def _promote() -> click.Command:
-    from rlscaler_operator.cli.change import promote
+    from rlscaler_operator.cli.policies import promote
 
     return promote
 

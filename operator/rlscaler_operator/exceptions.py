@@ -1,4 +1,4 @@
-"""What can go wrong in the operator, each with the reason that conditions and Events show."""
+"""Errors of the operator, each with the reason that conditions and Events show."""
 
 from __future__ import annotations
 

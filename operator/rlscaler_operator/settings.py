@@ -13,11 +13,10 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 SCRAPES_PER_WINDOW = 4
-"""A rate over fewer scrapes swings with their timing and goes blind when a single one is missed."""
-
+"""Scrapes in a rate window: a rate over fewer swings with their timing and is unknown when a single one is missed."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where the kubelet puts a pod's own credentials and namespace."""
+"""Folder that the kubelet puts a pod's own credentials and namespace into."""
 
 
 class Settings(BaseSettings):
@@ -132,23 +131,23 @@ class Settings(BaseSettings):
 
     @property
     def window_seconds(self) -> int:
-        """Rate window of the service's metrics."""
+        """Rate window of the service's metrics, in seconds."""
         return round(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * self.scrape_interval_seconds))
 
     @property
     def resource_window_seconds(self) -> int:
-        """Rate window of container metrics."""
+        """Rate window of the containers' metrics, in seconds."""
         scrape = self.resource_scrape_interval_seconds or self.scrape_interval_seconds
         return round(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * scrape))
 
     def may_query(self, url: str) -> bool:
-        """Is a policy allowed to name this Prometheus?"""
+        """Return True where a policy may name the Prometheus at this URL."""
         allowed = (self.prometheus_url, *self.allowed_prometheus_urls)
         return "*" in allowed or any(_within(url, prefix) for prefix in allowed)
 
 
 def _within(url: str, prefix: str) -> bool:
-    """A path that leads out of the prefix again, plainly or escaped, is not within it."""
+    """Return True where a URL is below a prefix; a path that leads out of it again, plainly or escaped, is not."""
     prefix = prefix.rstrip("/")
     if url.rstrip("/") == prefix:
         return True
@@ -157,7 +156,7 @@ def _within(url: str, prefix: str) -> bool:
 
 
 def own_namespace() -> str:
-    """Of the pod; outside of a cluster `default`."""
+    """Return the namespace of the pod, and `default` outside of a cluster."""
     try:
         return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
     except OSError:

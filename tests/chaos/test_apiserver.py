@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_operator.run.sweep import SWEEP_SECONDS
+from rlscaler_operator.run.watches import DELETION_CHECK_SECONDS
 from tests.chaos.conftest import Line
 from tests.chaos.trial import BUSY, CALM, Trial
 from tests.harness.control_plane import ControlPlane
@@ -120,7 +120,7 @@ def test_a_policy_is_deleted_while_nobody_watches(operator, api, world, replicas
     with api.fault(Fault(drop=True), lambda request: request.watches):
         api.cut()
         world.delete("rlscalingpolicies", "orphan")
-        for _ in looks(SWEEP_SECONDS + SECONDS):
+        for _ in looks(DELETION_CHECK_SECONDS + SECONDS):
             pass
     held = replicas.now("orphan")
     load.rate = BUSY

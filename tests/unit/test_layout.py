@@ -1,8 +1,10 @@
 """Facts about the source tree that would break in ways that are hard to see."""
 
+import ast
 import logging
 import operator
 import re
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -37,3 +39,29 @@ def test_debug_logs_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_readme_has_no_gap() -> None:
     assert not re.findall(r"^[A-Z]+_[A-Z_]+$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+ROOMS = ("core", "operator", "rl", "live", "loadgen", "dev", "research")
+GENERATED = "external_scaler_pb2_grpc.py"
+"""Its only private import, of grpc, expects that the module may be missing."""
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_private_module_of_a_library_is_imported() -> None:
+    """A library may move what begins with an underscore in any release, without a word in its change log."""
+    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py") if file.name != GENERATED]
+    assert len(files) > 300
+    private = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in files
+        for name in _imported(ast.parse(file.read_text(encoding="utf-8")))
+        if re.search(r"(^|\.)_(?!_)", name) and not name.startswith(("rlscaler_", "__future__"))
+    ]
+    assert not private, "use the library's public names, or add a test that says when this one moves"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
-from rlscaler_operator.sensing.queries import POD_OF_DEPLOYMENT, Subject
+from rlscaler_operator.sensing.queries import POD_OF_DEPLOYMENT, POD_SUFFIX, Subject
 
 Float = NDArray[np.float64]
 Labels = frozenset[tuple[str, str]]
@@ -42,7 +42,7 @@ def meter_query(subject: Subject, seconds: float) -> str:
     for deployment in filter(None, subject.deployments):
         requests = (
             f'kube_pod_container_resource_requests{{namespace="{subject.namespace}",resource="cpu",'
-            f'pod=~"{deployment}-[a-z0-9]+-[a-z0-9]{{5}}"}}'
+            f'pod=~"{deployment}{POD_SUFFIX}"}}'
         )
         pods = f'count by (deployment) (label_replace(group by (pod) ({requests}), "deployment", "$1", "pod", '
         pods += f'"{POD_OF_DEPLOYMENT}"))'

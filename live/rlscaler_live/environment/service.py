@@ -17,8 +17,8 @@ from rlscaler_operator.actuation.apply import Actuator, Applied
 from rlscaler_operator.actuation.restore import restore
 from rlscaler_operator.actuation.routes import ANNOTATION, format_weights
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube, listed, load_configuration, object_path
-from rlscaler_operator.cluster.rate_limiter import Lanes
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, MetricsError, OperatorError
 from rlscaler_operator.loop.learn import learned
@@ -54,7 +54,7 @@ class LiveService:
         self._lease = Shards(kube, self._settings)
         self._holding: asyncio.Task[None] | None = None
         self._actuator = Actuator(
-            kube, self._lease, Lanes(self._settings.write_concurrency), self._cache, self._settings
+            kube, self._lease, ConcurrencyLimiter(self._settings.write_concurrency), self._cache, self._settings
         )
         self._prometheus = Prometheus(Access(config.prometheus_url), self._settings.prometheus_timeout_seconds)
         self._meter = Meter(self._policy.subject)

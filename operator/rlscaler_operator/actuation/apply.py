@@ -26,8 +26,8 @@ from rlscaler_operator.actuation.routes import (
 )
 from rlscaler_operator.actuation.scale import Write, write_replicas
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
-from rlscaler_operator.cluster.rate_limiter import Lane, Lanes
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.settings import Settings
@@ -65,13 +65,13 @@ class Actuator:
         self,
         kube: Kube,
         shards: Shards,
-        lanes: Lanes,
+        limiter: ConcurrencyLimiter,
         cache: WatchCache,
         settings: Settings,
         idle: IdlePods | None = None,
     ) -> None:
         """`idle` marks the pods that should go; without it their ReplicaSet chooses."""
-        self._kube, self._shards, self._lanes, self._cache, self._idle = kube, shards, lanes, cache, idle
+        self._kube, self._shards, self._limiter, self._cache, self._idle = kube, shards, limiter, cache, idle
         self._timeout = settings.write_timeout_seconds
 
     async def apply(self, policy: Policy, decision: Decision) -> Applied:
@@ -114,7 +114,7 @@ class Actuator:
         """The finalizer, and the originals where a restart finds them; tried again at the next tick."""
         try:
             if policy.spec.restore_on_delete != (FINALIZER in policy.finalizers):
-                async with self._lanes.enter(Lane.SCALE):
+                async with self._limiter.slot(Priority.SCALE):
                     await ensure_finalizer(self._kube, self._shards.of(policy.key), policy, self._timeout)
             if policy.originals is not None and policy.status.get("originals") != policy.originals.to_dict():
                 await self._record_originals(policy, policy.originals)
@@ -140,7 +140,7 @@ class Actuator:
         before = {name: value for name, value in policy.status.items() if name == "originals"}
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         body = {"status": merge_patch(before, {"originals": originals.to_dict()})}
-        async with self._lanes.enter(Lane.SCALE):
+        async with self._limiter.slot(Priority.SCALE):
             timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
             await self._kube.patch(path, body, timeout_seconds=timeout)
         policy.status["originals"] = originals.to_dict()
@@ -160,12 +160,12 @@ class Actuator:
             write = write_weights(self._kube, lease, self._cache, *backends, weights, self._timeout)
             if not self._moves(policy, weights):
                 return await write
-            async with self._lanes.enter(Lane.SCALE):
+            async with self._limiter.slot(Priority.SCALE):
                 return await write
         published = policy.annotations.get(ANNOTATION) == format_weights(weights)
         if policy.spec.placement.http_route is None and all(policy.deployments) and not published:
             try:
-                async with self._lanes.enter(Lane.REPORT):
+                async with self._limiter.slot(Priority.REPORT):
                     await annotate(self._kube, lease, policy.key, weights, self._timeout)
             except (KubeError, LeaseLostError) as error:
                 return Placed(Problem("PolicyNotWritten", f"annotation {ANNOTATION}: {error}"), settled=False)
@@ -178,7 +178,7 @@ class Actuator:
         key = (policy.key[0], name)
         if self._idle is not None and desired < base:
             await self._idle.mark(policy, name, base - desired)
-        async with self._lanes.enter(Lane.SCALE):
+        async with self._limiter.slot(Priority.SCALE):
             began = time.monotonic()
             lease = self._shards.of(policy.key)
             write = await write_replicas(self._kube, lease, self._cache, key, base, desired, self._timeout)

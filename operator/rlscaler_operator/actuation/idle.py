@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from rlscaler_operator.cluster.cache import DELETION_COST, IDLE, Key, WatchCache
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
-from rlscaler_operator.cluster.rate_limiter import Lane, Lanes
 from rlscaler_operator.exceptions import KubeError, MetricsError
 from rlscaler_operator.sensing.queries import busy_pods
 from rlscaler_operator.state.policy import Policy
@@ -35,9 +35,11 @@ Ask = Callable[[Policy, str], Awaitable[list[dict[str, Any]]]]
 class IdlePods:
     """Marks pods for deletion."""
 
-    def __init__(self, kube: Kube, lanes: Lanes, cache: WatchCache, ask: Ask, timeout_seconds: float) -> None:
+    def __init__(
+        self, kube: Kube, limiter: ConcurrencyLimiter, cache: WatchCache, ask: Ask, timeout_seconds: float
+    ) -> None:
         """`ask` sends PromQL to a policy's Prometheus; raises MetricsError."""
-        self._kube, self._lanes, self._cache, self._ask = kube, lanes, cache, ask
+        self._kube, self._limiter, self._cache, self._ask = kube, limiter, cache, ask
         self._timeout = timeout_seconds
 
     async def mark(self, policy: Policy, deployment: str, fewer: int) -> None:
@@ -60,7 +62,7 @@ class IdlePods:
         body = {"metadata": {"annotations": {DELETION_COST: IDLE if marked else None}}}
         path = object_path("v1", "pods", key[0], pod)
         try:
-            async with self._lanes.enter(Lane.SCALE):
+            async with self._limiter.slot(Priority.SCALE):
                 await self._kube.patch(path, body, timeout_seconds=self._timeout)
         except KubeError as error:
             if error.status != 404:

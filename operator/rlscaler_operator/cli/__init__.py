@@ -1,1 +1,1 @@
-"""The commands that talk to a cluster or read decision logs."""
+"""Commands that run the operator, talk to a cluster, or read decision logs."""

@@ -1,4 +1,4 @@
-"""The cluster that a command is about: the options that kubectl has, and policies as plain objects."""
+"""The cluster that a command talks to: the options that kubectl has, and policies as plain JSON objects."""
 
 from __future__ import annotations
 
@@ -16,28 +16,25 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
-API_VERSION = "rlscaler.io/v1alpha1"
-PLURAL = "rlscalingpolicies"
-
 FIELD_MANAGER = "rlscaler-cli"
-"""Owner of what people write with these commands; the operator's own is another."""
+"""Owner, in managedFields, of what people write with these commands; the operator itself is another owner."""
 
 COMPLETION_SECONDS = 2.0
-"""Nobody waits longer for a completion."""
+"""The longest time that the shell waits for the names of policies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to look."""
+    """The cluster and the namespace that a command is about."""
 
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str | None = None
-    """Default: that of the kubeconfig's context, in a pod the pod's own."""
+    """The default is the namespace of the kubeconfig's context, and in a pod the pod's own."""
 
 
 def cluster_options(command: F) -> F:
-    """`--kubeconfig`, `--context` and `--namespace` as kubectl has them."""
+    """Give a command the options `--kubeconfig`, `--context` and `--namespace` as kubectl has them."""
     for option in (
         click.option("-n", "--namespace", help="Namespace of the policy; default: that of the context."),
         click.option("--context", help="Context of the kubeconfig."),
@@ -52,12 +49,15 @@ def cluster_options(command: F) -> F:
 
 
 def policy_argument(command: F) -> F:
-    """The argument NAME, completed from the cluster."""
+    """Give a command the argument NAME, which the shell completes from the cluster."""
     return click.argument("name", shell_complete=complete_names)(command)
 
 
 def within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]]) -> T:
-    """Run `work` with the policies of the target. Raises ClickException with what the API server says."""
+    """Run `work` with the policies of the target and return its result.
+
+    Raises ClickException with what the API server says.
+    """
     from rlscaler_operator.exceptions import OperatorError
 
     try:
@@ -79,7 +79,7 @@ async def _within(target: Target, work: Callable[[Policies], Coroutine[Any, Any,
 
 
 def _namespace(target: Target, kubeconfig: Path | None) -> str:
-    """Of the context that is used."""
+    """Return the namespace of the context that is used."""
     from kubernetes.aio.config import ConfigException, list_kube_config_contexts
 
     from rlscaler_operator.settings import own_namespace
@@ -100,14 +100,16 @@ class Policies:
         self._kube, self.namespace = kube, namespace
 
     async def all(self, everywhere: bool) -> list[Json]:
-        """By namespace and name."""
+        """Return the policies of the namespace, or of all namespaces, ordered by namespace and name."""
+        from rlscaler_core.api import GROUP, PLURAL, VERSION
         from rlscaler_operator.cluster.kube import listed
 
         namespaces = [] if everywhere else [self.namespace]
-        found = [body async for body in listed(self._kube, namespaces, API_VERSION, PLURAL)]
+        found = [body async for body in listed(self._kube, namespaces, f"{GROUP}/{VERSION}", PLURAL)]
         return sorted(found, key=lambda body: (body["metadata"]["namespace"], body["metadata"]["name"]))
 
     async def get(self, name: str) -> Json:
+        """Return one policy of the namespace. The error for a wrong name lists the names that there are."""
         from rlscaler_operator.exceptions import KubeError, OperatorError
 
         try:
@@ -128,7 +130,7 @@ class Policies:
         await self._patch(name, {"metadata": {"annotations": dict(annotations)}}, MERGE_PATCH)
 
     async def switch(self, body: Json, mode: str) -> None:
-        """Set `spec.mode` where the spec is still the one that was read; status writes in between are no matter."""
+        """Set `spec.mode` if the spec is still the one that was read; writes of the status in between do no harm."""
         from rlscaler_operator.cluster.kube import JSON_PATCH
         from rlscaler_operator.exceptions import KubeError, OperatorError
 
@@ -150,13 +152,14 @@ class Policies:
         await self._kube.request("PATCH", self._path(name), change, content_type=kind, fieldManager=FIELD_MANAGER)
 
     def _path(self, name: str) -> str:
+        from rlscaler_core.api import GROUP, PLURAL, VERSION
         from rlscaler_operator.cluster.kube import object_path
 
-        return object_path(API_VERSION, PLURAL, self.namespace, name)
+        return object_path(f"{GROUP}/{VERSION}", PLURAL, self.namespace, name)
 
 
 def complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of the policies; nothing where the cluster is slow or not there."""
+    """Return the names of the policies that begin with `incomplete`; none where the cluster is slow or not there."""
     target = Target(*(ctx.params.get(name) for name in ("kubeconfig", "context", "namespace")))
 
     async def names(policies: Policies) -> list[str]:

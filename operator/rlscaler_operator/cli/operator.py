@@ -1,17 +1,98 @@
-"""`rlscaler operator`: running the operator from the command line."""
+"""`rlscaler operator`: run the operator, check an installation, and release all policies before it is uninstalled."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import click
+from pydantic import ValidationError
 
-from rlscaler_operator.cli.installation import release, verify
 from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.settings import Settings
+
+if TYPE_CHECKING:
+    from rlscaler_operator.cluster.kube import Kube
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FLAGS = {
+    "namespaces": "--namespace",
+    "allowed_prometheus_urls": "--allow-prometheus-url",
+    "scrape_interval_seconds": "--scrape-interval",
+}
+"""Flags that are not called as their field of `Settings` is."""
+
+MUST_EXIST = ("external_scaler_tls_dir",)
+"""Paths that must exist when the command begins."""
+
+RUN = {
+    "kubeconfig": "Kubeconfig of the cluster.",
+    "namespaces": "Serve only this namespace (repeatable); default: all.",
+    "prometheus_url": "Prometheus of policies that name none.",
+    "allowed_prometheus_urls": "URL that policies may name.",
+    "scrape_interval_seconds": "Seconds between two scrapes.",
+    "metrics_port": "Serve /metrics, /healthz and /readyz on this port.",
+    "metrics_host": "Address of that port.",
+    "external_scaler_port": "Serve KEDA's external scaler protocol on this port.",
+    "external_scaler_host": "Address of the external scaler.",
+    "external_scaler_tls_dir": "Folder of its tls.crt, tls.key and, where clients have to show a certificate, ca.crt.",
+    "audit_log": "Write a JSON line per decision.",
+    "lease_namespace": "Namespace of the Lease.",
+    "lease_name": "Name of the Lease.",
+    "lease_seconds": "How long a silent holder keeps the Lease.",
+    "shards": "Parts that the policies are split into, one operator each.",
+    "pod_deletion_cost": "Mark idle pods before a pool shrinks.",
+    "model_dir": "Folder of ppo.onnx and ppo.json.",
+    "policy_dir": "Folder of spec.policy.path.",
+    "reload_seconds": "How often named ConfigMaps and Secrets are looked at again.",
+    "verbose": "Log every tick.",
+}
+"""Settings that are options of `run`, with their help."""
+
+INSTALLATION = {
+    "kubeconfig": "Kubeconfig of the cluster.",
+    "namespaces": "A namespace that is served (repeatable).",
+    "lease_namespace": "Namespace of the operators' Lease.",
+    "lease_name": "Name of the operators' Lease.",
+    "shards": "Shards of the operators.",
+}
+"""Settings that say which installation `verify` and `release` are about, with their help."""
+
+
+def settings_options(helps: dict[str, str]) -> Callable[[F], F]:
+    """Give a command an option for each of these fields of `Settings`, in this order; flag and type are the field's."""
+
+    def decorate(command: F) -> F:
+        for name, text in reversed(helps.items()):
+            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+            command = click.option(flag, name, help=text, **_option_type(name))(command)
+        return command
+
+    return decorate
+
+
+def _option_type(name: str) -> dict[str, Any]:
+    """Return the arguments of `click.option` that follow from a field's type."""
+    annotation = Settings.model_fields[name].annotation
+    if get_origin(annotation) is tuple:
+        return {"multiple": True}
+    kind = next((part for part in get_args(annotation) if part is not type(None)), annotation)
+    if kind is bool:
+        return {"is_flag": True, "default": None}
+    if kind is Path:
+        folder = name.endswith("_dir")
+        return {"type": click.Path(name in MUST_EXIST, file_okay=not folder, dir_okay=folder, path_type=Path)}
+    return {"type": kind}
+
+
+def _settings(options: Mapping[str, Any]) -> Settings:
+    """Make settings of the options that were given; the others come from the environment. Raises ValidationError."""
+    return Settings(**{name: value for name, value in options.items() if value not in (None, ())})
 
 
 @click.group()
@@ -19,49 +100,20 @@ def operator() -> None:
     """Run the operator."""
 
 
-operator.add_command(verify)
-operator.add_command(release)
-
-
 @operator.command()
-@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="Kubeconfig of the cluster.")
-@click.option("--namespace", "namespaces", multiple=True, help="Serve only this namespace (repeatable); default: all.")
-@click.option("--prometheus-url", help="Prometheus of policies that name none.")
-@click.option("--allow-prometheus-url", "allowed_prometheus_urls", multiple=True, help="URL that policies may name.")
-@click.option("--scrape-interval", "scrape_interval_seconds", type=float, help="Seconds between two scrapes.")
-@click.option("--metrics-port", type=int, help="Serve /metrics, /healthz and /readyz on this port.")
-@click.option("--metrics-host", help="Address of that port.")
-@click.option("--external-scaler-port", type=int, help="Serve KEDA's external scaler protocol on this port.")
-@click.option("--external-scaler-host", help="Address of the external scaler.")
-@click.option(
-    "--external-scaler-tls-dir",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of its tls.crt, tls.key and, where clients have to show a certificate, ca.crt.",
-)
-@click.option("--audit-log", type=click.Path(dir_okay=False, path_type=Path), help="Write a JSON line per decision.")
-@click.option("--lease-namespace", help="Namespace of the Lease.")
-@click.option("--lease-name", help="Name of the Lease.")
-@click.option("--lease-seconds", type=float, help="How long a silent holder keeps the Lease.")
-@click.option("--shards", type=int, help="Parts that the policies are split into, one operator each.")
-@click.option("--pod-deletion-cost", is_flag=True, default=None, help="Mark idle pods before a pool shrinks.")
-@click.option("--model-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder of ppo.onnx and ppo.json.")
-@click.option("--policy-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder of spec.policy.path.")
-@click.option("--reload-seconds", type=float, help="How often named ConfigMaps and Secrets are looked at again.")
-@click.option("--verbose", is_flag=True, default=None, help="Log every tick.")
+@settings_options(RUN)
 def run(**options: Any) -> None:
     """Scale the Deployments of all RLScalingPolicies until SIGTERM.
 
     Every option can also be set as RLSCALER_<NAME> in the environment; `rlscaler_operator/settings.py` has them all.
     """
-    from pydantic import ValidationError
-
     from rlscaler_operator.run.main import run as run_operator
-    from rlscaler_operator.settings import Settings
 
     try:
-        settings = Settings(**{name: value for name, value in options.items() if value not in (None, ())})
+        settings = _settings(options)
     except ValidationError as error:
-        raise click.UsageError(_explain(error)) from error
+        troubles = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise click.UsageError("; ".join(troubles)) from error
     _log(settings.verbose)
     try:
         asyncio.run(run_operator(settings))
@@ -69,10 +121,6 @@ def run(**options: Any) -> None:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _explain(error: Any) -> str:
-    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
 
 
 def _log(verbose: bool) -> None:
@@ -83,3 +131,58 @@ def _log(verbose: bool) -> None:
     )
     for name in ("asyncio", "urllib3", "kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+@operator.command()
+@settings_options(INSTALLATION | {"prometheus_url": RUN["prometheus_url"]})
+@click.option("--url", help="Address of the operator's metrics port; its readiness is asked for there.")
+def verify(url: str | None, **options: Any) -> None:
+    """Check an installation: API, permissions, Lease, Prometheus, readiness. Exit code 1 where something is wrong.
+
+    Run it under the operator's account: what that may not do, or may do beyond its needs, is found so.
+    """
+    from rlscaler_operator.cli.verify import verify as findings
+
+    async def work(kube: Kube, settings: Settings) -> bool:
+        good = True
+        async for finding in findings(kube, settings, url):
+            good = good and not finding.trouble
+            click.echo(f"{'FAIL' if finding.trouble else 'ok  '} {finding.what}")
+            if finding.trouble:
+                click.echo(f"     {finding.trouble}")
+        return good
+
+    sys.exit(0 if _connected(work, options) else 1)
+
+
+@operator.command()
+@settings_options(INSTALLATION)
+def release(**options: Any) -> None:
+    """Let go of all policies before the operator is uninstalled.
+
+    Takes the operators' Lease, so that none acts for 90 s, and removes the finalizers of policies with restoreOnDelete:
+    nobody would remove them later. Replicas and weights stay as they are.
+    """
+    from rlscaler_operator.run.release import release as release_policies
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    released = _connected(release_policies, options)
+    click.echo(f"released {', '.join(released)}" if released else "no policy has a finalizer: nothing to release")
+
+
+def _connected(work: Callable[[Kube, Settings], Awaitable[Any]], options: Mapping[str, Any]) -> Any:
+    """Return the result of `work` with a connection to the cluster. Raises ClickException."""
+    from rlscaler_operator.cluster.kube import Kube, load_configuration
+
+    async def connected() -> Any:
+        settings = _settings(options)
+        kube = Kube(await load_configuration(settings))
+        try:
+            return await work(kube, settings)
+        finally:
+            await kube.close()
+
+    try:
+        return asyncio.run(connected())
+    except (OperatorError, ValidationError) as error:
+        raise click.ClickException(str(error)) from error

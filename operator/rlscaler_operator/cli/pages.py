@@ -1,6 +1,6 @@
-"""Policies for people: a table of many, a page of one. Made of the objects as the API server gives them.
+"""Policies on the terminal: a table of many, a page of one, made of the objects as the API server gives them.
 
-A policy whose spec is wrong has to be shown as well, so nothing here parses it.
+A policy whose spec is wrong has to be shown as well, so nothing here parses the spec.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Body = Mapping[str, Any]
 
 
 def table(bodies: Sequence[Body], everywhere: bool) -> RenderableType:
-    """One line a policy, and below it what is wrong with which."""
+    """Make a table with one line for each policy, and below it what is wrong with them."""
     shown = Table(box=None, pad_edge=False, header_style="")
     columns = ("POLICY", "MODE", "STATE", "GPU", "CPU", "PLACEMENT", "LATENCY", "COST/H", "READY", "AGE")
     for column in ("NAMESPACE", *columns) if everywhere else columns:
@@ -41,7 +41,7 @@ def table(bodies: Sequence[Body], everywhere: bool) -> RenderableType:
 
 
 def detail(body: Body) -> RenderableType:
-    """Everything that a person asks first."""
+    """Make the page of one policy: its facts and its conditions."""
     metadata, status = body["metadata"], body.get("status") or {}
     facts = Table(box=None, pad_edge=False, show_header=False)
     facts.add_row("Policy", f"{metadata['namespace']}/{metadata['name']}, {age(metadata.get('creationTimestamp'))} old")
@@ -68,7 +68,7 @@ def detail(body: Body) -> RenderableType:
 
 
 def condition(body: Body, type_: str) -> Mapping[str, str]:
-    """Empty where the operator has not said anything yet."""
+    """Return a condition of the policy; empty where the operator has not reported it yet."""
     found = (body.get("status") or {}).get("conditions") or ()
     return next((one for one in found if one["type"] == type_), {})
 
@@ -78,18 +78,18 @@ def mode_of(body: Body) -> str:
 
 
 def state_of(body: Body) -> str:
-    """Why replicas follow the decisions, or why not, in a word."""
+    """Return the word that says why replicas follow the decisions, or why not."""
     return condition(body, "Active").get("reason") or "NotSeenYet"
 
 
 def pool_of(body: Body, pool: str) -> str:
-    """`ready/desired`."""
+    """Return the replicas of a pool as `ready/desired`."""
     target = ((body.get("status") or {}).get("targets") or {}).get(pool) or {}
     return str(target.get("summary") or UNKNOWN)
 
 
 def troubles(body: Body) -> Iterator[tuple[str, str, str]]:
-    """Conditions that somebody should look at: (type, reason, message)."""
+    """Yield the conditions that need attention as (type, reason, message)."""
     if not (body.get("status") or {}).get("conditions"):
         yield "Unseen", "NoReport", "no operator has said anything about it: is one running for this namespace?"
     for found in (body.get("status") or {}).get("conditions") or ():
@@ -99,7 +99,7 @@ def troubles(body: Body) -> Iterator[tuple[str, str, str]]:
 
 
 def evidence(promotion: Mapping[str, Any]) -> str:
-    """How the policy compares with what runs without it, in a line."""
+    """Say in one line how the policy compares with what runs without it."""
     parts = [str(promotion.get("state"))]
     if promotion.get("days") is not None:
         parts.append(f"{promotion['days']} days of evidence")
@@ -113,7 +113,7 @@ def evidence(promotion: Mapping[str, Any]) -> str:
 
 
 def age(text: str | None, now: datetime | None = None) -> str:
-    """As kubectl says it: 45s, 12m, 3h, 8d."""
+    """Return the time since an RFC 3339 time as kubectl writes it: 45s, 12m, 3h, 8d."""
     if not text:
         return UNKNOWN
     seconds = max(0, int(((now or datetime.now(UTC)) - datetime.fromisoformat(text)).total_seconds()))
@@ -124,7 +124,7 @@ def age(text: str | None, now: datetime | None = None) -> str:
 
 
 def counts(pools: Mapping[str, Any] | None) -> str:
-    """`gpu 2, cpu 3`."""
+    """Return numbers by pool as `gpu 2, cpu 3`."""
     return ", ".join(f"{pool} {(pools or {})[pool]}" for pool in POOLS if (pools or {}).get(pool) is not None)
 
 
@@ -151,7 +151,7 @@ def _weights(body: Body) -> str:
 
 
 def _latency(body: Body) -> str:
-    """What is measured beside what is promised."""
+    """Return the measured latency and the latency objective as `p95 120/200 ms`."""
     slo = ((body.get("spec") or {}).get("slo") or {}).get("latencyMilliseconds", UNKNOWN)
     latency = (body.get("status") or {}).get("latency") or {}
     value = latency.get("milliseconds")

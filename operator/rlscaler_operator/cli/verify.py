@@ -1,15 +1,20 @@
-"""Does an installation work? Asked from inside a pod under the operator's own account (`helm test`)."""
+"""Checks whether an installation works, from inside a pod under the operator's own account (`helm test`).
+
+What the account may do is asked of the API server itself: what is missing, and what is too much.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Any
 
 import aiohttp
+import yaml
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
-from rlscaler_operator.cli.permissions import Act, allowed, needed, too_much
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.lease import API_VERSION
 from rlscaler_operator.cluster.shards import lease_names
@@ -17,20 +22,64 @@ from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.settings import Settings
 
 HTTP_SECONDS = 10.0
+"""The longest wait for an answer of Prometheus or of the operator."""
+
 CONCURRENT = 8
+"""Reviews of permissions that are under way at the same time."""
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@dataclass(frozen=True)
+class Act:
+    """One verb on one resource; the namespace "" stands for all namespaces, the name "" for any."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        where = f"in {self.namespace}" if self.namespace else "in all namespaces"
+        return " ".join(part for part in (self.verb, what, self.name, where) if part)
+
+
+TOO_MUCH = (
+    Act("get", "", "secrets"),
+    Act("list", "", "secrets"),
+    Act("get", "", "configmaps"),
+    Act("create", "", "pods"),
+    Act("delete", "", "pods"),
+    Act("create", "", "pods/exec"),
+    Act("create", "", "serviceaccounts/token"),
+    Act("patch", "", "nodes"),
+    Act("update", "apps", "deployments"),
+    Act("patch", "apps", "deployments"),
+    Act("delete", "apps", "deployments"),
+    Act("create", "rlscaler.io", "rlscalingpolicies"),
+    Act("delete", "rlscaler.io", "rlscalingpolicies"),
+    Act("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
+    Act("create", "rbac.authorization.k8s.io", "rolebindings"),
+    Act("escalate", "rbac.authorization.k8s.io", "clusterroles"),
+    Act("bind", "rbac.authorization.k8s.io", "clusterroles"),
+    Act("impersonate", "", "users"),
+)
+"""Acts that must be denied to an operator: with any of them it could take over workloads, or the cluster."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, and what is wrong with it."""
+    """What was checked, and what is wrong with it."""
 
     what: str
     trouble: str = ""
-    """With the remedy; empty = nothing is."""
+    """What is wrong and how to mend it; empty = nothing is wrong."""
 
 
 async def verify(kube: Kube, settings: Settings, operator_url: str | None = None) -> AsyncIterator[Finding]:
-    """Look at the API, permissions, Leases, Prometheus and, where its address is known, the operator's readiness."""
+    """Check the API, permissions, Leases, Prometheus and, where its address is known, the operator's readiness."""
     yield await _definition(kube)
     yield await _permissions(kube, settings)
     yield await _denials(kube, settings)
@@ -74,7 +123,7 @@ async def _denials(kube: Kube, settings: Settings) -> Finding:
 
 
 async def _reviewed(kube: Kube, acts: list[Act]) -> list[bool] | str:
-    """For each act whether it is allowed, or why that cannot be asked."""
+    """Return for each act whether it is allowed, or say why the API server does not tell."""
     slots = asyncio.Semaphore(CONCURRENT)
 
     async def one(act: Act) -> bool:
@@ -108,3 +157,61 @@ async def _answers(who: str, url: str, remedy: str) -> Finding:
             return Finding(what, f"it says {answer.status} {text}: {remedy}")
     except (aiohttp.ClientError, TimeoutError) as error:
         return Finding(what, f"{str(error) or 'no answer in time'}: {remedy}")
+
+
+def needed(settings: Settings) -> list[Act]:
+    """Return the acts that the roles shipped with the operator allow, as far as these settings need them."""
+    acts = [act for act in _role("rbac.yaml", "rlscaler-operator") for act in _everywhere(act, settings)]
+    if settings.pod_deletion_cost:
+        acts += [
+            a for act in _role("rbac-optional.yaml", "rlscaler-pod-deletion-cost") for a in _everywhere(act, settings)
+        ]
+    leases = Act("", "coordination.k8s.io", "leases", settings.lease_namespace)
+    acts += [replace(leases, verb=verb, name=name) for name in lease_names(settings) for verb in ("get", "update")]
+    acts.append(Act("get", "", "namespaces", settings.lease_namespace, settings.lease_namespace))
+    if settings.shards > 1:
+        acts += [replace(leases, verb=verb) for verb in ("create", "list", "delete")]
+    return acts
+
+
+def too_much(settings: Settings) -> list[Act]:
+    """Return the acts of TOO_MUCH in the served namespaces, in the Lease's and in all namespaces."""
+    namespaces = (*settings.namespaces, settings.lease_namespace, "")
+    return [replace(act, namespace=namespace) for act in TOO_MUCH for namespace in dict.fromkeys(namespaces)]
+
+
+async def allowed(kube: Kube, act: Act) -> bool:
+    """Ask the API server whether this account may do it. Raises KubeError."""
+    resource, _, subresource = act.resource.partition("/")
+    attributes = {
+        "verb": act.verb,
+        "group": act.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": act.namespace,
+        "name": act.name,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = await kube.create(REVIEWS, review)
+    return bool(answer["status"].get("allowed"))
+
+
+def _role(file: str, name: str) -> Iterator[Act]:
+    """Read the acts that a role of a file in this package allows."""
+    text = resources.files("rlscaler_operator").joinpath(file).read_text(encoding="utf-8")
+    role: dict[str, Any] = next(role for role in yaml.safe_load_all(text) if role["metadata"]["name"] == name)
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for verb in rule["verbs"]:
+                    yield Act(verb, group, resource)
+
+
+def _everywhere(act: Act, settings: Settings) -> Iterator[Act]:
+    """Yield the act in each served namespace."""
+    for namespace in settings.namespaces or ("",):
+        yield replace(act, namespace=namespace)

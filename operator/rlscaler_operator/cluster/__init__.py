@@ -1,1 +1,1 @@
-"""The Kubernetes side: client, watch cache, Leases, referenced objects, Events and the limit on requests."""
+"""The Kubernetes side: client, watch cache, Leases, referenced objects, Events and the limit on concurrent requests."""

@@ -1,7 +1,7 @@
-"""What the API server says about the objects around the policies, kept by the watch streams.
+"""Cache of what the watch streams say about the objects around the policies: Deployments, pods, scalers and routes.
 
-Plain dictionaries of a few numbers per object: an index in kopf or whole bodies would cost seconds and hundreds of
-MiB in a large cluster.
+It keeps plain dictionaries with a few numbers per object: an index in kopf or whole bodies would cost seconds and
+hundreds of MiB in a large cluster.
 """
 
 from __future__ import annotations
@@ -20,82 +20,86 @@ Key = tuple[str, str]
 """(namespace, name)."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""Of two ready pods, a ReplicaSet deletes the one with the lower number first; without it 0."""
+"""Annotation of pods: a ReplicaSet deletes ready pods with a lower number first; a pod without it counts as 0."""
 
 IDLE = "-1000"
-"""What an idle pod is marked with. Others' marks are told from ours by another number, and left alone."""
+"""Deletion cost of a pod that the operator has marked as idle. Another number is another writer's, and left alone."""
 
 COLD_STARTS_KEPT = 20
+"""Cold starts of a Deployment that are kept: the newest ones."""
+
 NEVER_READY_SECONDS = 5.0
 """A pod that turned un-ready later than this after it was scheduled was ready before."""
+
 COLD_STARTS_NEEDED = 3
 """Pods that must have started before their cold start counts as learned."""
 
 
 @dataclass(slots=True)
 class Deployment:
-    """What is read of a Deployment."""
+    """The parts of a Deployment that the operator reads."""
 
     uid: str
     resource_version: str
     replicas: int
     ready: int
     manager: str
-    """Who set `spec.replicas`, by managedFields; empty = nobody known."""
+    """Field manager that set `spec.replicas`; empty = not known."""
     deleting: bool = False
     rolling: bool = False
-    """Is a new version of its pods being rolled out?"""
+    """True while a new version of its pods is rolled out."""
 
 
 @dataclass(slots=True)
 class Autoscaler:
-    """A foreign scaler: a HorizontalPodAutoscaler or a ScaledObject."""
+    """A scaler besides rlscaler: a HorizontalPodAutoscaler or a ScaledObject."""
 
     kind: str
     name: str
     target: str
-    """The Deployment that it scales."""
+    """Name of the Deployment that it scales."""
 
 
 @dataclass(slots=True)
 class WatchCache:
-    """Objects by (namespace, name); fed by `put_*` and `drop`, read by everybody."""
+    """Objects by (namespace, name). The watch handlers call `put_*` and `drop_*`; the rest of the operator reads."""
 
     deployments: dict[Key, Deployment] = field(default_factory=dict)
     routes: dict[Key, dict[str, Any]] = field(default_factory=dict)
     """HTTPRoutes: `{"metadata": {"resourceVersion", "annotations"}, "spec": {"rules"}}`."""
     _autoscalers: dict[tuple[str, str, str], Autoscaler] = field(default_factory=dict)
-    """By (kind, namespace, name)."""
+    """Scalers by (kind, namespace, name)."""
     _scaled: dict[Key, list[Autoscaler]] = field(default_factory=dict)
-    """By the Deployment that they scale."""
+    """Scalers by the Deployment that they scale."""
     _starts: dict[Key, deque[float]] = field(default_factory=dict)
+    """Newest cold starts in seconds, by Deployment."""
     _was_ready: dict[str, bool] = field(default_factory=dict)
-    """By the uid of every pod."""
+    """Whether each pod, by its uid, has ever been ready."""
     _starting: dict[Key, dict[str, float]] = field(default_factory=dict)
-    """By Deployment: the pods that were never ready, by uid, and since when they were seen on `clock`."""
+    """Pods of each Deployment that were never ready: their uids and the times by `clock` when they were first seen."""
     pods: dict[Key, dict[str, bool]] = field(default_factory=dict)
-    """By Deployment: the names of its pods, and whether each carries a deletion cost of ours."""
+    """Pods of each Deployment: their names, and whether each carries the operator's deletion cost."""
     clock: Callable[[], float] = time.monotonic
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
-        """Take in a Deployment; False where it says nothing new about replicas."""
-        key = _key(body)
+        """Take in a Deployment; return False where nothing changed that a policy reacts to."""
+        key = key_of(body)
         new = parse_deployment(body)
         old = self.deployments.get(key)
         if old is not None and old.uid == new.uid and older(new.resource_version, old.resource_version):
             return False
         self.deployments[key] = new
-        return old is None or _shown(old) != _shown(new)
+        return old is None or _relevant(old) != _relevant(new)
 
     def wrote_replicas(self, key: Key, replicas: int, resource_version: str) -> None:
-        """Remember a write of ours before the watch reports it."""
+        """Remember a write of the operator before the watch reports it."""
         deployment = self.deployments.get(key)
         if deployment is not None and not older(resource_version, deployment.resource_version):
             deployment.replicas, deployment.resource_version = replicas, resource_version
             deployment.manager = FIELD_MANAGER
 
     def put_autoscaler(self, kind: str, body: Mapping[str, Any]) -> None:
-        key = _key(body)
+        key = key_of(body)
         self.drop_autoscaler(kind, key)
         reference = body.get("spec", {}).get("scaleTargetRef", {})
         if (reference.get("kind") or "Deployment") == "Deployment":
@@ -109,18 +113,18 @@ class WatchCache:
             self._scaled[key[0], autoscaler.target].remove(autoscaler)
 
     def drop_autoscalers(self, kind: str) -> None:
-        """All of a kind."""
+        """Forget all scalers of a kind."""
         for found, *key in list(self._autoscalers):
             if found == kind:
                 self.drop_autoscaler(kind, (key[0], key[1]))
 
     def autoscaler_of(self, namespace: str, deployment: str) -> Autoscaler | None:
-        """The HPA or ScaledObject that scales a Deployment."""
+        """Return the HorizontalPodAutoscaler or ScaledObject that scales a Deployment; None where there is none."""
         return next(iter(self._scaled.get((namespace, deployment), ())), None)
 
     def put_route(self, body: Mapping[str, Any]) -> None:
         metadata = body.get("metadata", {})
-        key = _key(body)
+        key = key_of(body)
         old = self.routes.get(key)
         version = metadata.get("resourceVersion", "")
         if old is not None and older(version, old["metadata"]["resourceVersion"]):
@@ -131,9 +135,9 @@ class WatchCache:
         }
 
     def put_pod(self, body: Mapping[str, Any]) -> None:
-        """Learn from a pod that becomes ready how long it took from being scheduled.
+        """Take in a pod; when it becomes ready, learn how long that took from being scheduled.
 
-        A pod that is first seen ready, or un-ready after it was ready, teaches nothing: it is not starting.
+        Nothing is learned from a pod that is first seen ready, or un-ready after it was ready: it is not starting.
         """
         uid, deployment = body["metadata"].get("uid", ""), deployment_of_pod(body)
         seconds = start_seconds(body)
@@ -164,10 +168,10 @@ class WatchCache:
             self._starting[deployment].pop(uid, None)
 
     def pending_seconds(self, key: Key) -> float:
-        """How long the oldest pod that was never ready has been seen for; 0 where there is none.
+        """Return how many seconds the oldest pod that was never ready has been seen for; 0 where there is none.
 
-        By our own clock, which no skew touches. Where all replicas are ready none is pending, whatever a watch that was
-        interrupted has missed.
+        The time is measured by `clock`, which no clock skew touches. No pod is pending where all replicas are ready, no
+        matter what an interrupted watch has missed.
         """
         starting, deployment = self._starting.get(key), self.deployments.get(key)
         if not starting:
@@ -178,12 +182,13 @@ class WatchCache:
         return max(0.0, self.clock() - min(starting.values()))
 
     def cold_start_seconds(self, key: Key) -> float | None:
-        """Median time from scheduled to ready of the newest pods; None before enough were seen."""
+        """Return the median seconds from scheduled to ready of the newest pods; None before enough were seen."""
         starts = self._starts.get(key, ())
         return float(median(starts)) if len(starts) >= COLD_STARTS_NEEDED else None
 
 
 def parse_deployment(body: Mapping[str, Any]) -> Deployment:
+    """Read the parts of a Deployment object that the operator uses."""
     metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
     replicas = spec.get("replicas")
     return Deployment(
@@ -197,15 +202,15 @@ def parse_deployment(body: Mapping[str, Any]) -> Deployment:
     )
 
 
-def _shown(deployment: Deployment) -> tuple[object, ...]:
-    """What a policy looks at again for."""
+def _relevant(deployment: Deployment) -> tuple[object, ...]:
+    """Return the parts of a Deployment whose change a policy reacts to."""
     return deployment.replicas, deployment.ready, deployment.uid, deployment.rolling
 
 
 def _is_rolling(status: Mapping[str, Any]) -> bool:
-    """Are there pods of an older template while the controller makes progress?
+    """Return True while there are pods of an older template and the Deployment's controller makes progress.
 
-    One that is paused, or stuck for longer than its progressDeadlineSeconds, holds nothing for ever.
+    A rollout that is paused, or stuck for longer than its progressDeadlineSeconds, must not hold a policy for ever.
     """
     conditions: list[Mapping[str, Any]] = list(status.get("conditions") or ())
     progress: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Progressing"), {})
@@ -214,10 +219,10 @@ def _is_rolling(status: Mapping[str, Any]) -> bool:
 
 
 def replicas_manager(managed_fields: Any) -> str:
-    """Who owns `spec.replicas`; empty where nobody is recorded.
+    """Return the field manager that owns `spec.replicas`; empty where none is recorded.
 
-    A manager that sets another value takes the field over. Several may own one value; then it is as much ours as
-    theirs. Entries of the scale subresource carry no time.
+    A manager that sets another value takes the field over. Several managers may own the same value; if the operator is
+    among them, it is returned. Entries of the scale subresource carry no time.
     """
     owners = [
         entry.get("manager", "")
@@ -228,7 +233,7 @@ def replicas_manager(managed_fields: Any) -> str:
 
 
 def deployment_of_pod(body: Mapping[str, Any]) -> Key | None:
-    """The Deployment behind a pod, through its ReplicaSet's name."""
+    """Return the Deployment of a pod by the name of its ReplicaSet; None where it has none."""
     metadata = body.get("metadata", {})
     template = (metadata.get("labels") or {}).get("pod-template-hash")
     for owner in metadata.get("ownerReferences") or ():
@@ -239,7 +244,7 @@ def deployment_of_pod(body: Mapping[str, Any]) -> Key | None:
 
 
 def start_seconds(body: Mapping[str, Any]) -> float | None:
-    """Seconds from scheduled to ready; None where the pod is not ready or was restarted since."""
+    """Return the seconds from scheduled to ready; None where the pod is not ready or was restarted since."""
     conditions = {c.get("type"): c for c in body.get("status", {}).get("conditions") or ()}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     if ready.get("status") != "True":
@@ -252,7 +257,7 @@ def start_seconds(body: Mapping[str, Any]) -> float | None:
 
 
 def was_ready(body: Mapping[str, Any]) -> bool:
-    """Was a pod ready before, by what it says now?"""
+    """Return True where the conditions of a pod say that it is ready or was ready before."""
     conditions = {c.get("type"): c for c in body.get("status", {}).get("conditions") or ()}
     ready = conditions.get("Ready")
     if ready is None:
@@ -265,15 +270,16 @@ def was_ready(body: Mapping[str, Any]) -> bool:
 
 
 def older(version: str, than: str) -> bool:
-    """Is a resourceVersion older? Unknown formats never are."""
+    """Return True where a resourceVersion is older than another; one of an unknown format never is."""
     return version.isdigit() and than.isdigit() and int(version) < int(than)
 
 
 def unix(text: str | None) -> float:
-    """Unix seconds of an RFC 3339 time; 0 for none."""
+    """Return the unix seconds of an RFC 3339 time; 0 for none."""
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
-def _key(body: Mapping[str, Any]) -> Key:
+def key_of(body: Mapping[str, Any]) -> Key:
+    """Return the namespace and the name of an object; the namespace is empty where the object has none."""
     metadata = body["metadata"]
     return metadata.get("namespace", ""), metadata["name"]

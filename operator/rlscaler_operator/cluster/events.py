@@ -1,4 +1,4 @@
-"""Kubernetes Events on a policy, never more than a few a minute."""
+"""Kubernetes Events about policies, at most a few a minute for each policy."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
-from rlscaler_core.api import KIND
+from rlscaler_core.api import GROUP, KIND, VERSION
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
-from rlscaler_operator.cluster.rate_limiter import Lane, Lanes
 from rlscaler_operator.exceptions import KubeError
 
 log = logging.getLogger("rlscaler.events")
 
 Type = Literal["Normal", "Warning"]
 Event = dict[str, Any]
-"""As it is sent."""
+"""The JSON object that is sent to the API server."""
 
 REPEAT_SECONDS = 600.0
 """The same Event is not posted again within this time."""
@@ -30,14 +30,15 @@ REFILL_SECONDS = 20.0
 
 
 @dataclass(slots=True)
-class Limiter:
-    """Which Events of one policy and type are posted: no repetitions, and a token bucket."""
+class EventFilter:
+    """Decides which Events of one policy and type are posted: a token bucket that also refuses repetitions."""
 
     tokens: float = BURST
     _at: float = 0.0
     _posted: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def allows(self, reason: str, message: str, now: float) -> bool:
+        """Take a token and return True; return False for a repetition and for an empty bucket."""
         self._posted = {what: at for what, at in self._posted.items() if now - at < REPEAT_SECONDS}
         self.tokens = min(BURST, self.tokens + (now - self._at) / REFILL_SECONDS) if self._at else self.tokens
         self._at = now
@@ -48,7 +49,7 @@ class Limiter:
         return True
 
     def forget(self, reason: str) -> None:
-        """The cause has gone: its return is news."""
+        """Forget what was posted with this reason: its cause has gone, and its return is posted again."""
         self._posted = {what: at for what, at in self._posted.items() if what[0] != reason}
 
 
@@ -62,39 +63,42 @@ class Reference:
 
 
 class Events:
-    """Posts Events; a failure to post is logged and nothing else."""
+    """Posts Events. A failure to post is logged; it has no other consequence."""
 
-    def __init__(self, kube: Kube, lanes: Lanes, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._kube, self._lanes, self._identity, self._clock = kube, lanes, identity, clock
-        self._limiters: dict[str, dict[str, Limiter]] = {}
-        """By policy and type: what is scaled often must not use up what warnings need."""
+    def __init__(
+        self, kube: Kube, limiter: ConcurrencyLimiter, identity: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kube, self._limiter, self._identity, self._clock = kube, limiter, identity, clock
+        self._filters: dict[str, dict[str, EventFilter]] = {}
+        """Filters by the policy's uid and the Event's type: frequent scaling must not use up the tokens of warnings."""
 
     def forget(self, reference: Reference, reason: str | None = None) -> None:
-        """Drop what is remembered about a policy, or about one reason."""
+        """Forget which Events of a policy were posted; with `reason`, only those with this reason."""
         if reason is None:
-            self._limiters.pop(reference.uid, None)
+            self._filters.pop(reference.uid, None)
         else:
-            for limiter in self._limiters.get(reference.uid, {}).values():
-                limiter.forget(reason)
+            for one in self._filters.get(reference.uid, {}).values():
+                one.forget(reason)
 
     async def post(self, about: Reference, type_: Type, reason: str, message: str) -> None:
+        """Post an Event where its filter allows it."""
         event = self.admit(about, type_, reason, message)
         if event is not None:
             await self.send(event)
 
     def admit(self, about: Reference, type_: Type, reason: str, message: str) -> Event | None:
-        """The Event that is to be sent; None for a repetition and for one too many."""
-        limiter = self._limiters.setdefault(about.uid, {}).setdefault(type_, Limiter())
-        if not limiter.allows(reason, message, self._clock()):
+        """Log the Event and return what is to be sent; None where the filter does not allow it."""
+        one = self._filters.setdefault(about.uid, {}).setdefault(type_, EventFilter())
+        if not one.allows(reason, message, self._clock()):
             return None
         log.info("%s/%s: %s: %s", about.namespace, about.name, reason, message)
         return self._body(about, type_, reason, message)
 
     async def send(self, event: Event) -> None:
-        """One that was admitted."""
+        """Send an Event that `admit` returned."""
         about = event["involvedObject"]
         try:
-            async with self._lanes.enter(Lane.REPORT):
+            async with self._limiter.slot(Priority.REPORT):
                 await self._kube.create(object_path("v1", "events", about["namespace"]), event)
         except KubeError as error:
             name = f"{about['namespace']}/{about['name']}"
@@ -107,7 +111,7 @@ class Events:
             "kind": "Event",
             "metadata": {"name": f"{about.name[:230]}.{uuid4().hex[:16]}", "namespace": about.namespace},
             "involvedObject": {
-                "apiVersion": "rlscaler.io/v1alpha1",
+                "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": KIND,
                 "namespace": about.namespace,
                 "name": about.name,

@@ -1,4 +1,4 @@
-"""The API server: one generic client over plain JSON objects.
+"""Client of the API server: one generic client of plain JSON objects.
 
 The typed classes of the `kubernetes` package cost more memory than the rest of the operator together
 (docs/decisions/ has the figures), so only its transport, credentials and token renewal are used.
@@ -25,7 +25,7 @@ from rlscaler_operator.settings import Settings
 log = logging.getLogger("rlscaler.kube")
 
 FIELD_MANAGER = "rlscaler"
-"""Owner of what the operator writes, in managedFields."""
+"""Owner, in managedFields, of what the operator writes."""
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -35,22 +35,28 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 UNAUTHORIZED, TOO_MANY_REQUESTS = 401, 429
 
+CONFLICTS = (409, 422)
+"""HTTP statuses that say that a resourceVersion, or the `test` of a JSON patch, is not current any more."""
+
+CONFLICT_ATTEMPTS = 5
+"""Attempts at a write that other writers come before."""
+
 RENEW_SECONDS = 5.0
-"""Credentials that are refused are read anew at most this often."""
+"""Least time between two attempts to read refused credentials anew."""
 
 PAGE = 500
-"""Objects asked for at a time."""
+"""Objects in a page of a list."""
 
 Json = dict[str, Any]
 
 Timeout = float | Callable[[], float]
-"""Seconds, or what tells them at the moment that they start to count."""
+"""Seconds, or a function that returns them at the moment that they start to count."""
 
 
 async def load_configuration(settings: Settings, context: str | None = None) -> Configuration:
-    """Address and credentials of the API server; `context` of the kubeconfig in place of its current one.
+    """Load the address and the credentials of the API server, with `context` of the kubeconfig or its current one.
 
-    Raises OperatorError that names the file when there are none.
+    Raises OperatorError that names the file where there are none.
     """
     configuration = Configuration()
     try:
@@ -74,7 +80,7 @@ async def load_configuration(settings: Settings, context: str | None = None) -> 
 
 
 async def connection(configuration: Configuration, attempt: int = 0) -> kopf.ConnectionInfo:
-    """The same credentials for kopf. `attempt` tells them apart from equal ones that were refused before."""
+    """Return the same credentials for kopf. `attempt` tells them apart from equal ones that were refused before."""
     token = await configuration.get_api_key_with_prefix("BearerToken")
     return kopf.ConnectionInfo(
         server=configuration.host,
@@ -91,7 +97,7 @@ async def connection(configuration: Configuration, attempt: int = 0) -> kopf.Con
 
 
 class Kube:
-    """Requests to the API server as plain JSON. Raises KubeError on every failure, never retries by itself."""
+    """Requests to the API server as plain JSON. Every failure is raised as KubeError; nothing is retried."""
 
     def __init__(
         self,
@@ -99,12 +105,12 @@ class Kube:
         timeout_seconds: float = 5.0,
         reload: Callable[[], Awaitable[Configuration]] | None = None,
     ) -> None:
-        """`reload` reads the credentials anew; without it they are what they were."""
+        """`reload` reads the credentials anew; without it they never change."""
         self.configuration, self._reload, self._renewed_at = configuration, reload, float("-inf")
         self.timeout_seconds = timeout_seconds
         self._client = ApiClient(configuration)
         self.on_back_off: Callable[[float], None] = lambda _: None
-        """Called with the seconds that the API server asks to be left alone for (429 with Retry-After)."""
+        """Called with the seconds for which the API server asks to be sent nothing (429 with Retry-After)."""
 
     async def close(self) -> None:
         await self._client.close()
@@ -120,15 +126,16 @@ class Kube:
         timeout_seconds: Timeout | None = None,
         **query: str,
     ) -> Json:
-        """The answer's object. `timeout_seconds` bounds the whole request, connecting included.
+        """Send a request and return the object of the answer.
 
-        A function is called once more right before the request is sent, and may raise LeaseLostError then.
+        `timeout_seconds` bounds the whole request, connecting included. A function is called once more right before the
+        request is sent, and may raise LeaseLostError then.
         """
         headers = {"Accept": accept, "Content-Type": content_type}
         limit: Timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
             async with asyncio.timeout(_seconds(limit)):
-                # Without the body: it is JSON already, and looking for models in it takes as long as all the rest.
+                # The body is left out: it is JSON already, and a search for models in it takes as long as all the rest.
                 method, url, headers, *_ = await self._client.param_serialize(
                     method=method,
                     resource_path=f"{path}?{urlencode(query)}" if query else path,
@@ -157,7 +164,7 @@ class Kube:
         return answer
 
     async def renew(self) -> None:
-        """Read the credentials anew: a token that was rotated counts from now on."""
+        """Read the credentials anew, so that a rotated token is used from now on."""
         if self._reload is None or time.monotonic() - self._renewed_at < RENEW_SECONDS:
             return
         self._renewed_at = time.monotonic()
@@ -180,11 +187,11 @@ class Kube:
         return await self.request("GET", path)
 
     async def get_metadata(self, path: str) -> Json:
-        """The object's `metadata` alone, however large the rest is."""
+        """Return the `metadata` of an object alone: the rest, however large, is not sent."""
         return (await self.request("GET", path, accept=METADATA_ONLY)).get("metadata") or {}
 
     async def patch(self, path: str, body: Any, *, timeout_seconds: Timeout | None = None) -> Json:
-        """A list is a JSON patch, an object a merge patch; both under the operator's field manager."""
+        """Send a JSON patch (a list) or a merge patch (an object) under the operator's field manager."""
         kind = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
         return await self.request(
             "PATCH", path, body, content_type=kind, timeout_seconds=timeout_seconds, fieldManager=FIELD_MANAGER
@@ -206,9 +213,9 @@ async def listed(
     optional: bool = False,
     metadata_only: bool = False,
 ) -> AsyncIterator[Json]:
-    """All objects of a kind in the namespaces, or everywhere where none is named; `optional` = it may not be installed.
+    """Yield all objects of a kind in the namespaces, or in the whole cluster where none is named.
 
-    Raises OperatorError.
+    An `optional` kind may not be installed; then there are none. Raises OperatorError.
     """
     accept = METADATA_LIST if metadata_only else "application/json"
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
@@ -232,7 +239,7 @@ async def listed(
 
 
 def object_path(api_version: str, plural: str, namespace: str, name: str = "", subresource: str = "") -> str:
-    """`/apis/apps/v1/namespaces/ns/deployments/name/scale` and its like."""
+    """Return a path such as `/apis/apps/v1/namespaces/ns/deployments/name/scale`."""
     root = "/api" if "/" not in api_version else "/apis"
     parts = [root, api_version, "namespaces", namespace, plural, name, subresource]
     return "/".join(part for part in parts if part)

@@ -1,8 +1,8 @@
 """A coordination.k8s.io Lease: of several operators one acts, and it knows until when it may.
 
-client-go's algorithm (a lease is free when its record was not seen to change for its duration, by the observer's own
-monotonic clock), with two additions: the holder keeps a deadline against which every write is checked right before it
-is sent, and it hands the lease back on shutdown.
+The algorithm is client-go's: a lease is free when its record was not seen to change for its duration, by the observer's
+own monotonic clock. There are two additions: the holder keeps a deadline against which every write is checked right
+before it is sent, and it hands the lease back on shutdown.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rlscaler_operator.cluster.kube import Json, Kube, object_path
-from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, FIELD_MANAGER, Json, Kube, object_path
+from rlscaler_operator.exceptions import KubeError, LeaseLostError, OperatorError
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler.lease")
@@ -26,7 +26,7 @@ MARGIN = 0.2
 
 
 class Lease:
-    """Holding, renewing and handing back one Lease."""
+    """One Lease that this process acquires, renews and hands back."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Lease:
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """`name` in place of the settings' and `labels` of the object."""
+        """`name` replaces the settings' name of the Lease; `labels` are given to an object that is created."""
         self._kube, self._clock, self._labels = kube, clock, dict(labels or {})
         self.identity = settings.identity
         self.seconds = settings.lease_seconds
@@ -46,22 +46,22 @@ class Lease:
         self._seen: tuple[Any, ...] | None = None
         self._seen_at = float("-inf")
         self.term = 0
-        """Grows when it becomes ours. A deadline that was missed while nobody else took it does not end a term."""
+        """Number of times that this process became the holder. A missed deadline alone does not end a term."""
         self._duration = self.seconds
         self._held: Json | None = None
-        """As last written by us; None = it is not ours."""
+        """The object as this process last wrote it; None = this process is not the holder."""
 
     @property
     def held(self) -> bool:
-        """May this process act now?"""
+        """True while this process may act."""
         return self._clock() < self._deadline
 
     def remaining_seconds(self) -> float:
-        """Time left to act; <= 0 when not held."""
+        """Return the seconds left to act; 0 or less where the lease is not held."""
         return self._deadline - self._clock()
 
     def write_timeout(self, at_most: float) -> float:
-        """Timeout of a write that is about to be sent: it ends before the lease may pass on.
+        """Return the timeout of a write that is about to be sent: it ends before the lease may pass to another process.
 
         Raises LeaseLostError when there is no time left.
         """
@@ -71,15 +71,15 @@ class Lease:
         return min(at_most, remaining)
 
     def expires_in(self) -> float:
-        """Seconds until the record of another holder counts as expired; infinite before it was seen."""
+        """Return the seconds until the record of another holder counts as expired; infinite before it was seen."""
         return self._seen_at + self._duration - self._clock() if self._seen is not None else float("inf")
 
     def stop(self) -> None:
-        """Write nothing under it from now on; it stays ours until `release`."""
+        """Let nothing be written under the lease from now on; this process stays its holder until `release`."""
         self._deadline = float("-inf")
 
     async def attempt(self, take: bool = True) -> None:
-        """`step`, with failures logged: the next one is the retry."""
+        """Do a `step` and log its failure: the next step is the retry."""
         try:
             await self.step(take)
         except KubeError as error:
@@ -88,7 +88,7 @@ class Lease:
             log.error("lease %s/%s: not a Lease: %r; delete it", self._namespace, self._name, error)
 
     async def step(self, take: bool = True) -> None:
-        """Look at it; renew it where it is ours, and `take` it where it is free.
+        """Read the lease; renew it where this process is the holder, and `take` it where it is free.
 
         Raises KubeError; ValueError, TypeError, KeyError or AttributeError where the object is not a Lease.
         """
@@ -100,7 +100,7 @@ class Lease:
                 raise
             ours, self._held = self.held, None
             self.stop()
-            # Somebody may have deleted a Lease whose holder goes on until its own deadline.
+            # A Lease may have been deleted whose holder goes on until its own deadline.
             if take and (ours or self._seen is None or self.expires_in() <= 0):
                 await self._write("POST", self._collection, self._body({}))
             return
@@ -121,7 +121,7 @@ class Lease:
 
     def _body(self, lease: Json) -> Json:
         spec = dict(lease.get("spec") or {})
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = _micro_time()
         if spec.get("holderIdentity") != self.identity:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if lease else 0)
@@ -130,11 +130,11 @@ class Lease:
         return {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
 
     async def _write(self, method: str, path: str, body: Json) -> None:
-        """A PUT carries the resourceVersion that was read, so of two candidates one gets a conflict."""
+        """Send the record. A PUT carries the resourceVersion that was read: one of two candidates gets a conflict."""
         sent, new = self._clock(), self._held is None
         try:
             self._held = await self._kube.request(
-                method, path, body, timeout_seconds=self.seconds / 3, fieldManager="rlscaler"
+                method, path, body, timeout_seconds=self.seconds / 3, fieldManager=FIELD_MANAGER
             )
         except KubeError as error:
             if error.status == 409:
@@ -147,13 +147,43 @@ class Lease:
         self._deadline = sent + self.seconds * (1 - MARGIN)
 
     async def release(self) -> None:
-        """Hand it back; nothing is written under it from now on."""
+        """Hand the lease back; nothing is written under it from now on."""
         self.stop()
         if self._held is None:
             return
         with contextlib.suppress(KubeError, KeyError, TypeError, ValueError):
             body = dict(self._held, spec=dict(self._held["spec"], holderIdentity=""))
             path = f"{self._collection}/{self._name}"
-            await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager="rlscaler")
+            await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager=FIELD_MANAGER)
             log.info("handed the lease %s/%s back", self._namespace, self._name)
         self._held = None
+
+
+async def seize(kube: Kube, settings: Settings, name: str, seconds: int) -> None:
+    """Become the holder of a Lease for `seconds`, no matter which process holds it; a Lease that is not there stays so.
+
+    Raises OperatorError.
+    """
+    path = object_path(API_VERSION, "leases", settings.lease_namespace, name)
+    for _ in range(CONFLICT_ATTEMPTS):
+        try:
+            lease = await kube.get(path)
+            spec, now = dict(lease.get("spec") or {}), _micro_time()
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+            spec |= {"holderIdentity": settings.identity, "leaseDurationSeconds": seconds}
+            await kube.replace(path, {**lease, "spec": spec | {"acquireTime": now, "renewTime": now}})
+        except KubeError as error:
+            if error.status == 404:
+                log.info("no Lease %s/%s: no operator acts by it", settings.lease_namespace, name)
+                return
+            if error.status not in CONFLICTS:
+                raise
+        else:
+            log.info("took the Lease %s/%s for %d s", settings.lease_namespace, name, seconds)
+            return
+    raise OperatorError(f"Lease {settings.lease_namespace}/{name} changes faster than it can be taken: try again")
+
+
+def _micro_time() -> str:
+    """Return the present time as Kubernetes' MicroTime."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""Trained networks that an administrator or a user provides: a manifest, and the ONNX graph that it names by digest."""
+"""Trained networks that an administrator or a user provides: a manifest and the ONNX graph that it names by digest."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ from rlscaler_operator.cluster.references import Name, Source
 from rlscaler_operator.exceptions import ModelUnavailableError
 
 LOOK_AGAIN_SECONDS = 1.0
-"""A file's times are looked at no more often than this, however many policies use it."""
+"""Least time between two looks at the times of a file, however many policies use it."""
 
 MOST_BYTES = 64 * 2**20
-"""A larger file is no policy network."""
+"""The largest size of a file; a larger one is no policy network."""
 
 Stamp = tuple[object, ...]
+"""Paths of a model's files with the time, size and inode of each."""
 
 _shared: WeakValueDictionary[str, Actor] = WeakValueDictionary()
-"""By digest of manifest and graph: policies with the same model are decided in one batch."""
+"""Loaded actors by the digest of manifest and graph: policies with the same model are decided in one batch."""
 
 
 def load_model(manifest_text: str | bytes, graphs: Iterable[bytes], source: str) -> Actor:
-    """The actor of a manifest, with the graph among `graphs` that has its digest. Raises ModelUnavailableError."""
+    """Load the actor of a manifest, with the graph among `graphs` that has its digest.
+
+    `source` names the origin in messages. Raises ModelUnavailableError.
+    """
     try:
         manifest = Manifest.parse(manifest_text, source)
         if manifest.envelope is None:
@@ -60,7 +64,7 @@ def _share(manifest: Manifest, graph: bytes) -> Actor:
 
 
 def from_config_map(name: Name, body: Mapping[str, Any]) -> Actor:
-    """The manifest under `name.key`, the graph in `binaryData` beside it, as `rlscaler publish` writes them.
+    """Load the manifest under `name.key` and the graph in `binaryData` beside it, as `rlscaler publish` writes them.
 
     Raises ModelUnavailableError.
     """
@@ -91,17 +95,19 @@ CONFIG_MAPS = Source(
 
 @dataclass(slots=True)
 class ModelFile:
-    """A manifest under the operator's `--policy-dir` and the ONNX files beside it; read again when they change."""
+    """A manifest under the operator's `--policy-dir` with the ONNX files beside it; they are read again on a change."""
 
     folder: Path
     relative: str
     actor: Actor | None = None
-    """The last good one."""
+    """The last actor that could be loaded."""
     error: ModelUnavailableError | None = None
+    """Why the files as they are now cannot be loaded; None = they can."""
     _stamp: Stamp | None = None
     _looked_at: float = float("-inf")
 
     def refresh(self) -> None:
+        """Load the model anew where its files have changed; failures are kept in `error`."""
         now = time.monotonic()
         if now - self._looked_at < LOOK_AGAIN_SECONDS:
             return
@@ -121,7 +127,7 @@ class ModelFile:
             self.error = ModelUnavailableError(text, "ModelMissing")
 
     def _resolved(self) -> Path:
-        """Raises ModelUnavailableError where a link leads out of the folder."""
+        """Return the path of the manifest. Raises ModelUnavailableError where a link leads out of the folder."""
         folder, path = self.folder.resolve(), (self.folder / self.relative).resolve()
         if not path.is_relative_to(folder):
             text = f"spec.policy.path {self.relative} leads out of the operator's --policy-dir: copy the model into it"
@@ -140,7 +146,7 @@ def _read(path: Path) -> bytes:
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Modification time, size and inode; None = not there."""
+    """Return modification time (ns), size (bytes) and inode of a file; None where it is not there."""
     try:
         status = os.stat(path)
     except OSError:

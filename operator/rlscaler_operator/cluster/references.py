@@ -1,7 +1,7 @@
 """ConfigMaps and Secrets that policies name.
 
-They are read one by one, by name: a watch would need the right to list all of a namespace's Secrets and would hold
-every ConfigMap in memory. Whether one has changed is asked for its metadata alone.
+They are read one by one, by name: a watch would need the right to list all Secrets of a namespace and would hold every
+ConfigMap in memory. A change is recognized by the metadata alone.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from rlscaler_operator.exceptions import KubeError, OperatorError
 log = logging.getLogger("rlscaler.references")
 
 RETRY_SECONDS = 5.0
-"""How soon an object that could not be used is looked at again."""
+"""Time after which an object that could not be used is read again."""
 
 FORGET_SECONDS = 900.0
-"""An object that nobody asked for within this time is forgotten: more than two of the longest intervals."""
+"""Time without a request after which an object is forgotten: more than two of the longest intervals."""
 
 LOAD_SECONDS = 20.0
-"""Longest time for making something of an object: a model may be an endless computation."""
+"""Longest time that loading an object may take: a model may be an endless computation."""
 
 CONCURRENCY = 4
+"""Objects of a kind that are read at the same time."""
 
 _ACCOUNT = re.compile(r'"system:serviceaccount:(?P<namespace>[^:"]+):(?P<name>[^:"]+)"')
-"""Who was refused, in the API server's words."""
+"""Pattern of the refused account in the API server's message."""
 
 T = TypeVar("T")
 
 
 class Name(NamedTuple):
-    """One object, or one key of it."""
+    """Name of one object, or of one key of it."""
 
     namespace: str
     name: str
@@ -46,14 +47,14 @@ class Name(NamedTuple):
 
 @dataclass(slots=True)
 class Held(Generic[T]):
-    """What is known of one object. Neither value nor error: it is being read for the first time."""
+    """What is known of one object. Neither a value nor an error means that it is being read for the first time."""
 
     value: T | None = None
-    """The last good one."""
+    """The last value that could be loaded."""
     error: OperatorError | None = None
     """Why the object as it is now cannot be used; a value beside it is an older one."""
     version: tuple[str, str] = ("", "")
-    """uid and resourceVersion of what was last read."""
+    """uid and resourceVersion of the object that was last read."""
     looked_at: float = float("-inf")
     wanted_at: float = float("-inf")
 
@@ -64,20 +65,22 @@ class Held(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Source(Generic[T]):
-    """Where the objects of one kind are, and what is made of them."""
+    """One kind of objects, and how they are loaded."""
 
     kind: str
     plural: str
     load: Callable[[Name, Mapping[str, Any]], T]
-    """Runs in a thread. Raises OperatorError."""
+    """Makes the value of an object; it runs in a thread. Raises OperatorError."""
     keeps_last_good: bool
-    """Does a value outlive the object that it came from? An error of the API server ends none."""
+    """True where a value outlives the object that it came from. An error of the API server ends no value."""
     error: type[OperatorError]
+    """Class of the errors of this kind."""
     remedy: str
+    """What to do about an object that is missing, for messages."""
 
 
 class References(Generic[T]):
-    """Objects of one kind, kept as fresh as `reload_seconds` says."""
+    """Objects of one kind, each read again every `reload_seconds`."""
 
     def __init__(
         self, kube: Kube, source: Source[T], reload_seconds: float, changed: Callable[[], None] = lambda: None
@@ -88,7 +91,7 @@ class References(Generic[T]):
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     def get(self, name: Name) -> Held[T]:
-        """What is known of it now; asks for it where nobody did before."""
+        """Return what is known of an object now; the first request starts to read it."""
         held = self._held.get(name)
         if held is None:
             held = self._held[name] = Held()
@@ -97,7 +100,7 @@ class References(Generic[T]):
         return held
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read what is due again and again until cancelled."""
         while True:
             self._wake.clear()
             await self.refresh()
@@ -108,7 +111,7 @@ class References(Generic[T]):
                 pass
 
     async def refresh(self) -> None:
-        """Look at everything that is due once."""
+        """Read everything that is due once."""
         now = time.monotonic()
         self._held = {name: held for name, held in self._held.items() if now - held.wanted_at < FORGET_SECONDS}
         due = [(name, held) for name, held in self._held.items() if self._due(held) <= now]
@@ -170,7 +173,7 @@ class References(Generic[T]):
         return self._source.error(f"{self._called(name)} cannot be read: {error}", error.reason)
 
     def _grant(self, name: Name, error: KubeError) -> str:
-        """The command that grants this one object and no other; the API server's answer says whom."""
+        """Return the command that grants this one object; the API server's answer names the account."""
         account = _ACCOUNT.search(str(error))
         if account is None:
             return f"grant the operator's ServiceAccount the verb get ({error})"

@@ -1,11 +1,11 @@
 """Policies spread over several active operators: each shard is a Lease of its own, held by one of them.
 
-A policy belongs to one shard for good (rendezvous hashing of its namespace and name), so nothing but the holder of a
-shard moves when an operator dies or joins. Every write is fenced by the deadline of its own shard's Lease, with the
-same rules as for a single one.
+A policy belongs to one shard for good (rendezvous hashing of its namespace and name), so only the holder of a shard
+changes when an operator dies or joins. Every write is fenced by the deadline of its own shard's Lease, with the same
+rules as for a single Lease.
 
-Each operator also keeps a member Lease. Those that are renewed are the living members, and nobody holds more than its
-fair share of the shards: who holds more hands one back, who holds fewer takes free ones.
+Each operator also keeps a member Lease. The operators whose member Lease is renewed are alive, and none holds more than
+its fair share of the shards: one that holds more hands a shard back, one that holds fewer takes free shards.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from rlscaler_operator.settings import Settings
 log = logging.getLogger("rlscaler.shards")
 
 MEMBER_LABEL = "rlscaler.io/member-of"
-"""On the Lease by which an operator says that it lives: the name of the shards' Lease."""
+"""Label of an operator's member Lease; its value is the name of the shards' Lease."""
 
 SHORTEST_SECONDS = 0.2
-"""Shortest time between two looks at a lease that is about to expire."""
+"""Shortest time between two reads of a lease that is about to expire."""
 
 FORGET_AFTER = 10.0
 """Lease durations after which the Lease of a member that died is deleted."""
 
 
 def lease_names(settings: Settings) -> list[str]:
-    """One Lease for each shard; with one shard the Lease has the plain name."""
+    """Return the name of each shard's Lease; with one shard the Lease has the plain name."""
     if settings.shards == 1:
         return [settings.lease_name]
     return [f"{settings.lease_name}-{i}" for i in range(settings.shards)]
 
 
 def shard_of(key: Key, shards: int) -> int:
-    """The shard of a policy: with one more shard, only the policies that it takes over move."""
+    """Return the shard of a policy. With one more shard, only the policies that it takes over move."""
     if shards == 1:
         return 0
     return max(range(shards), key=lambda i: hashlib.blake2b(f"{key[0]}/{key[1]}/{i}".encode(), digest_size=8).digest())
 
 
 class Members:
-    """Which operators live, by Leases that each renews and nobody else takes."""
+    """Counts the operators that are alive, by member Leases that each of them renews and no other takes."""
 
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube, self._clock, self._seconds = kube, clock, settings.lease_seconds
@@ -63,9 +63,9 @@ class Members:
         self._own = Lease(kube, settings, clock, name=self._name, labels={MEMBER_LABEL: settings.lease_name})
 
     async def count(self) -> int:
-        """Renew our own, then count those whose record changed within a lease's duration, by our own clock.
+        """Renew the own member Lease, then count those whose record changed within a lease's duration.
 
-        Leases of members that died long ago are deleted. Raises KubeError.
+        The time is measured by the own clock. Leases of members that died long ago are deleted. Raises KubeError.
         """
         await self._own.step()
         query = {"labelSelector": f"{MEMBER_LABEL}={self._label}"}
@@ -85,6 +85,7 @@ class Members:
         return max(1, living)
 
     async def leave(self) -> None:
+        """Delete the own member Lease."""
         await self._delete(self._name)
 
     async def _delete(self, name: str) -> None:
@@ -93,7 +94,7 @@ class Members:
 
 
 class Shards:
-    """All shards of one operator. With one shard this is a single Lease, and no members are counted."""
+    """The Leases of all shards as one operator sees them. With one shard, no members are counted."""
 
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.number, self._seconds = settings.shards, settings.lease_seconds
@@ -105,19 +106,19 @@ class Shards:
 
     @property
     def held(self) -> bool:
-        """May this process act for any policy?"""
+        """True while this process may act for any policy."""
         return any(lease.held for lease in self.leases)
 
     def holds(self) -> dict[int, int]:
-        """The shards that this process may act for now, each with the term of its Lease."""
+        """Return the shards that this process may act for now, each with the term of its Lease."""
         return {i: lease.term for i, lease in enumerate(self.leases) if lease.held}
 
     def of(self, key: Key) -> Lease:
-        """The Lease that a policy's writes are checked against."""
+        """Return the Lease that a policy's writes are checked against."""
         return self.leases[self.shard(key)]
 
     def shard(self, key: Key) -> int:
-        """The shard of a policy."""
+        """Return the shard of a policy."""
         if key not in self._shard_of:
             self._shard_of[key] = shard_of(key, self.number)
         return self._shard_of[key]
@@ -126,7 +127,7 @@ class Shards:
         self._shard_of.pop(key, None)
 
     async def run(self) -> None:
-        """Acquire and renew until cancelled; then hand everything back."""
+        """Acquire and renew the Leases until cancelled; then hand them all back."""
         try:
             while True:
                 try:
@@ -140,12 +141,12 @@ class Shards:
             await asyncio.shield(self._leave())
 
     def _pause(self) -> float:
-        """A fifth of the lease; less where a lease that others hold would expire before."""
+        """Return the seconds until the next step: a fifth of a lease, or less where another's lease expires before."""
         waits = [lease.expires_in() for lease in self.leases if not lease.held]
         return min([self._seconds / 5, *(max(SHORTEST_SECONDS, wait) for wait in waits if wait > 0)])
 
     async def _step(self) -> None:
-        """Renew what is held first; then hand back what is too much, or take what is free."""
+        """Renew the held Leases first; then hand back those beyond the fair share, or take free ones."""
         held = [lease for lease in self.leases if lease.held]
         await asyncio.gather(*(lease.attempt() for lease in held))
         if self._members is None:
@@ -157,11 +158,11 @@ class Shards:
             self._hand_back(lease)
         for lease in self.leases:
             if lease not in held and lease not in self._leaving:
-                # Those of others are looked at, too: that is how it is known when they expire.
+                # The Leases of other holders are read as well: that is how it is known when they expire.
                 await lease.attempt(take=sum(lease.held for lease in self.leases) < fair)
 
     def _hand_back(self, lease: Lease) -> None:
-        """Stop writing under it at once, and let it go when every write that is under way has ended."""
+        """Stop writing under a Lease at once, and release it when every write that is under way has ended."""
         lease.stop()
 
         async def later() -> None:

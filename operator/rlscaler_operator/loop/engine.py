@@ -14,10 +14,10 @@ from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.deletion import Deletion
 from rlscaler_operator.actuation.idle import IdlePods
 from rlscaler_operator.cluster.cache import Key, WatchCache
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.events import Events
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.models import CONFIG_MAPS
-from rlscaler_operator.cluster.rate_limiter import Lanes
 from rlscaler_operator.cluster.references import References
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import MetricsError
@@ -58,12 +58,12 @@ class Engine:
         """`turned` is called each time that the loop comes round."""
         self.settings, self.shards, self._turned = settings, shards, turned
         self.cache, self.registry, self.metrics = WatchCache(), Registry(), Metrics()
-        self._lanes = lanes = Lanes(settings.write_concurrency)
-        kube.on_back_off = lanes.back_off
+        self._limiter = limiter = ConcurrencyLimiter(settings.write_concurrency)
+        kube.on_back_off = limiter.back_off
         self._launched_at = -math.inf
-        self.events = Events(kube, lanes, settings.identity)
+        self.events = Events(kube, limiter, settings.identity)
         publisher = Publisher(
-            kube, shards, lanes, settings, self.registry, self.events, self.metrics, self.forget, self._launch
+            kube, shards, limiter, settings, self.registry, self.events, self.metrics, self.forget, self._launch
         )
         self.reporter = Reporter(settings, self.events, self.metrics, publisher)
         reload_seconds = settings.reload_seconds
@@ -71,7 +71,7 @@ class Engine:
         self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
         self._actors = Actors(settings, self.config_maps)
         self._deletion = Deletion(kube, shards, self.cache, self.events, settings)
-        idle = IdlePods(kube, lanes, self.cache, self._ask, settings.write_timeout_seconds)
+        idle = IdlePods(kube, limiter, self.cache, self._ask, settings.write_timeout_seconds)
         self._finisher = Finisher(
             settings,
             shards,
@@ -79,11 +79,11 @@ class Engine:
             self.registry,
             self.metrics,
             Judge(kube, self.cache, self.registry),
-            Actuator(kube, shards, lanes, self.cache, settings, idle if settings.pod_deletion_cost else None),
+            Actuator(kube, shards, limiter, self.cache, settings, idle if settings.pod_deletion_cost else None),
             self.reporter,
         )
         self.ticker = Ticker(
-            settings, lanes, self.cache, self.registry, self.metrics, self._actors, self._finisher, self._launch
+            settings, limiter, self.cache, self.registry, self.metrics, self._actors, self._finisher, self._launch
         )
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -166,7 +166,7 @@ class Engine:
     def _launch_due(self) -> float:
         """Start what is due. When the next of those that wait is due, on the monotonic clock; inf = none waits."""
         now, soonest = time.monotonic(), math.inf
-        if self._lanes.crowded and now < self._launched_at + CROWDED_SECONDS:
+        if self._limiter.crowded and now < self._launched_at + CROWDED_SECONDS:
             # What would be decided now could not be written before those that wait.
             return self._launched_at + CROWDED_SECONDS
         soon = now + self.settings.gather_seconds

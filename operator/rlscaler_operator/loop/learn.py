@@ -9,8 +9,7 @@ from rlscaler_core.api.status import Learned, LearnedPool
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.sensing.capacity import Capacity
-from rlscaler_operator.sensing.prometheus import Answers
-from rlscaler_operator.sensing.results import pick
+from rlscaler_operator.sensing.results import Answers, pick
 
 if TYPE_CHECKING:
     from rlscaler_operator.state.policy import Policy

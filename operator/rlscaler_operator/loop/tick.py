@@ -14,7 +14,7 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry, Kind, Outcome, Tables, decide_all, fresh_state, with_stack
 from rlscaler_core.decision.types import POOLS, Params, State
 from rlscaler_operator.cluster.cache import WatchCache
-from rlscaler_operator.cluster.rate_limiter import Lanes
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.loop.apply_and_report import Finisher
@@ -32,8 +32,9 @@ from rlscaler_operator.sensing.measure import (
     samples_row,
     shown_latency,
 )
-from rlscaler_operator.sensing.prometheus import Answers, Sources
+from rlscaler_operator.sensing.prometheus import Sources
 from rlscaler_operator.sensing.queries import Query, Subject, batch, windows
+from rlscaler_operator.sensing.results import Answers
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.calibration import histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
@@ -75,7 +76,7 @@ class Ticker:
     def __init__(
         self,
         settings: Settings,
-        lanes: Lanes,
+        limiter: ConcurrencyLimiter,
         cache: WatchCache,
         registry: Registry,
         metrics: Metrics,
@@ -83,7 +84,7 @@ class Ticker:
         finisher: Finisher,
         launch: Launch,
     ) -> None:
-        self._settings, self._lanes = settings, lanes
+        self._settings, self._limiter = settings, limiter
         self._cache, self._registry = cache, registry
         self._metrics, self._actors, self._finisher, self._launch = metrics, actors, finisher, launch
         self.sources = Sources(settings.prometheus_timeout_seconds)
@@ -134,7 +135,7 @@ class Ticker:
         following = iter(outcomes)
         found = [(policy, None if entry is None else next(following), error) for policy, entry, error in work]
         moving = any(outcome.moves for outcome in outcomes)
-        with self._lanes.hold_reports() if moving else contextlib.nullcontext():
+        with self._limiter.hold_reports() if moving else contextlib.nullcontext():
             await self._launch_all(found, seconds)
 
     async def _launch_all(

@@ -15,9 +15,9 @@ from typing import Any
 
 from rlscaler_core.api import PLURAL
 from rlscaler_operator.cluster.cache import Key
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.events import Event, Events
 from rlscaler_operator.cluster.kube import Kube, object_path
-from rlscaler_operator.cluster.rate_limiter import Lane, Lanes
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.reporting.metrics import Metrics
@@ -39,7 +39,7 @@ class Publisher:
         self,
         kube: Kube,
         shards: Shards,
-        lanes: Lanes,
+        limiter: ConcurrencyLimiter,
         settings: Settings,
         registry: Registry,
         events: Events,
@@ -47,7 +47,7 @@ class Publisher:
         forget: Callable[[Key, str], None],
         launch: Launch,
     ) -> None:
-        self._kube, self._shards, self._lanes, self._settings = kube, shards, lanes, settings
+        self._kube, self._shards, self._limiter, self._settings = kube, shards, limiter, settings
         self._registry, self._events, self._metrics = registry, events, metrics
         self._forget, self._launch = forget, launch
 
@@ -98,7 +98,7 @@ class Publisher:
         """False where it could not be written."""
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         try:
-            async with self._lanes.enter(Lane.REPORT):
+            async with self._limiter.slot(Priority.REPORT):
                 if policy.deleting or self._registry.get(policy.key) is not policy:
                     return True
                 if policy.originals is not None:

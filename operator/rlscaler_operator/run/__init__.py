@@ -1,1 +1,1 @@
-"""Starting and stopping the operator: kopf handlers, health, and what lives as long as the process."""
+"""Starting and stopping the operator: kopf handlers, watches, health, and what lives as long as the process."""

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, Self
 
 import kopf
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
+from rlscaler_operator.cluster.cache import key_of
 from rlscaler_operator.cluster.kube import Kube, listed, load_configuration
-from rlscaler_operator.cluster.optional_apis import HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, OptionalApis
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.loop.engine import Engine
-from rlscaler_operator.run.farewell import farewell
-from rlscaler_operator.run.garbage_collection import Collecting
-from rlscaler_operator.run.health import Health
-from rlscaler_operator.run.server import serve
-from rlscaler_operator.run.sweep import Sweep
+from rlscaler_operator.run.health import Health, serve
+from rlscaler_operator.run.release import release_if_namespace_ends
+from rlscaler_operator.run.watches import HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, MissedDeletions, OptionalApis
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler")
@@ -29,11 +29,18 @@ log = logging.getLogger("rlscaler")
 STOP_SECONDS = 3.0
 """Time for the writes under way to end; the lease is handed back after it."""
 
+FULL_COLLECTION_SECONDS = 3600.0
+"""How often a full garbage collection looks at frozen objects as well."""
+
+YOUNG_OBJECTS = 5_000
+"""New objects that start a collection of the youngest generation; Python's default is 700. Nearly all objects of a
+quiet tick are freed by their reference counts before that."""
+
 Body = Mapping[str, Any]
 
 
 class Part(Protocol):
-    """What runs as long as the operator."""
+    """A part of the operator whose `run` goes on until it is cancelled."""
 
     async def run(self) -> None: ...
 
@@ -45,15 +52,15 @@ class Context:
         self.settings, self.kube = settings, kube
         self.shards = Shards(kube, settings)
         self.synced = False
-        """Has everything that is watched been read, and does kopf run?"""
+        """True while kopf runs, after everything that is watched has been read."""
         self.health = Health({"watches": self._watches, "policy": lambda: self.engine.bundled_trouble()})
         self.engine = Engine(settings, kube, self.shards, self.health.turn)
         self.apis = OptionalApis(kube, self.read_optional, self.drop_optional)
         self.stop = asyncio.Event()
-        """Set where a part of the operator has failed; everything ends then."""
+        """Set when a part of the operator has failed; everything ends then."""
         self.failure: BaseException | None = None
         self.logins = 0
-        """How often kopf asked for credentials."""
+        """Number of times that kopf asked for credentials."""
 
     def __copy__(self) -> Self:
         """kopf copies its memo for every object; there is one context for all."""
@@ -61,17 +68,17 @@ class Context:
 
     def put_policy(self, body: Body, deleted: bool) -> None:
         if deleted:
-            self.engine.forget(_key(body), body["metadata"].get("uid", ""))
+            self.engine.forget(key_of(body), body["metadata"].get("uid", ""))
             self.engine.wake()
         else:
             self.engine.take_in(body)
 
     def put_deployment(self, body: Body, deleted: bool) -> None:
         if deleted:
-            self.engine.cache.deployments.pop(_key(body), None)
-            self.engine.wake(_key(body))
+            self.engine.cache.deployments.pop(key_of(body), None)
+            self.engine.wake(key_of(body))
         elif self.engine.cache.put_deployment(body):
-            self.engine.wake(_key(body))
+            self.engine.wake(key_of(body))
 
     def put_pod(self, body: Body, deleted: bool) -> None:
         if deleted:
@@ -81,18 +88,18 @@ class Context:
 
     def put_autoscaler(self, kind: str, body: Body, deleted: bool) -> None:
         if deleted:
-            self.engine.cache.drop_autoscaler(kind, _key(body))
+            self.engine.cache.drop_autoscaler(kind, key_of(body))
         else:
             self.engine.cache.put_autoscaler(kind, body)
 
     def put_route(self, body: Body, deleted: bool) -> None:
         if deleted:
-            self.engine.cache.routes.pop(_key(body), None)
+            self.engine.cache.routes.pop(key_of(body), None)
         else:
             self.engine.cache.put_route(body)
 
     async def prime(self) -> None:
-        """Read everything once: nothing is written before it is known who else scales the targets.
+        """Read everything once: nothing is written before it is known which other scalers act on the targets.
 
         Raises OperatorError.
         """
@@ -107,7 +114,7 @@ class Context:
             self.put_policy(body, deleted=False)
 
     async def read_optional(self, resource: kopf.Resource) -> None:
-        """Read all objects of an API that may not be installed. Raises OperatorError."""
+        """Read all objects of an optional API; there are none where it is not installed. Raises OperatorError."""
         version = f"{resource.group}/{resource.version}"
         async for body in listed(self.kube, self.settings.namespaces, version, resource.plural, optional=True):
             if resource == SCALED_OBJECTS:
@@ -116,7 +123,7 @@ class Context:
                 self.put_route(body, deleted=False)
 
     def drop_optional(self, resource: kopf.Resource) -> None:
-        """Forget all objects of an API that was removed."""
+        """Forget all objects of an optional API that was removed."""
         if resource == HTTP_ROUTES:
             self.engine.cache.routes.clear()
         else:
@@ -128,11 +135,11 @@ class Context:
             return f"the operator is ending: {self.failure}"
         if not self.synced:
             return "objects are being read for the first time"
-        # kopf sets it when its own credentials were taken and it has found what to watch.
+        # kopf sets this flag when its own credentials were accepted and it has found what to watch.
         return "" if self.apis.insights.ready_resources.is_set() else "no watch has begun yet"
 
     def watch(self, task: asyncio.Task[None]) -> None:
-        """End everything where `task` fails."""
+        """End everything when `task` fails."""
 
         def done(finished: asyncio.Task[None]) -> None:
             if not finished.cancelled() and (error := finished.exception()) is not None:
@@ -145,17 +152,17 @@ class Context:
 
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Context]:
-    """A context whose lease and engine run. Raises OperatorError where it cannot start, or where a part failed."""
+    """Yield a context whose lease and engine run. Raises OperatorError where it cannot start, or when a part fails."""
     async with contextlib.AsyncExitStack() as stack:
         kube = Kube(await load_configuration(settings), reload=partial(load_configuration, settings))
         stack.push_async_callback(kube.close)
-        stack.push_async_callback(farewell, kube, settings)
+        stack.push_async_callback(release_if_namespace_ends, kube, settings)
         context = Context(settings, kube)
         await serve(settings, context.engine.metrics, context.health, stack)
         await context.prime()
-        collecting = Collecting()
-        collecting.begin()
-        stack.callback(collecting.end)
+        garbage = GarbageCollection()
+        garbage.begin()
+        stack.callback(garbage.end)
         if settings.external_scaler_port is not None:
             await _serve_keda(settings, context.engine, stack)
         engine = context.engine
@@ -163,7 +170,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
             "config maps": engine.config_maps,
             "secrets": engine.secrets,
             "apis": context.apis,
-            "sweep": Sweep(kube, engine.registry, settings.namespaces, engine.forget),
+            "missed deletions": MissedDeletions(kube, engine.registry, settings.namespaces, engine.forget),
             "lease": context.shards,
             "engine": engine,
         }
@@ -193,3 +200,35 @@ async def _stop(task: asyncio.Task[None]) -> None:
 
 def _key(body: Body) -> tuple[str, str]:
     return body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+class GarbageCollection:
+    """Keeps Python's garbage collector away from objects that live long; `begin` and `end` switch it on and off.
+
+    A full collection looks at every object: 0.3 s at a thousand policies, in which the event loop stands still. An
+    object that survives one lives long and is frozen, so that the next one looks at newer objects only. A frozen object
+    is still freed when its last reference goes; only cycles of them stay until everything is looked at again.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._full_at, self._before = clock, clock(), gc.get_threshold()
+
+    def begin(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS, *self._before[1:])
+        gc.callbacks.append(self._collected)
+
+    def end(self) -> None:
+        gc.callbacks.remove(self._collected)
+        gc.set_threshold(*self._before)
+        gc.unfreeze()
+
+    def _collected(self, phase: str, info: Mapping[str, int]) -> None:
+        if phase != "stop" or info["generation"] != 2:
+            return
+        if self._clock() - self._full_at >= FULL_COLLECTION_SECONDS:
+            self._full_at = self._clock()
+            gc.unfreeze()
+        else:
+            gc.freeze()

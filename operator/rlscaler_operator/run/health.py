@@ -1,40 +1,87 @@
-"""Is this process alive, and is it ready? What `/healthz` and `/readyz` answer, and why not.
+"""Is this process alive, and is it ready? The HTTP server of `/healthz` and `/readyz`, and of `/metrics` beside them.
 
-Alive: the engine's loop turns. The probe is answered by the same event loop, so one that is stuck answers nothing, and
-a loop of the engine that waits for something that never comes is told by its last turn.
+Alive: the engine's loop turns. The probe is answered by the same event loop, so an event loop that is stuck answers
+nothing; an engine's loop that waits for something that never comes is recognized by the time of its last turn.
 
-Ready: everything that is watched was read and is followed, and the bundled policy is loaded. Who holds the Lease is no
-matter: a standby is as ready to act as the holder.
+Ready: everything that is watched was read and is followed, and the bundled policy is loaded. It does not matter which
+process holds the Lease: a standby is as ready to act as the holder.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+
+from aiohttp import web
+
+from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.settings import Settings
 
 STUCK_SECONDS = 30.0
 """The engine's loop turns at least once a second; a pause of a slow machine is far shorter than this."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Health:
     """What the parts of one operator say about themselves."""
 
     def __init__(self, parts: Mapping[str, Callable[[], str]], clock: Callable[[], float] = time.monotonic) -> None:
-        """`parts` say why they are not ready; empty = they are."""
+        """`parts` say why they are not ready; an empty text means that they are."""
         self._parts, self._clock = parts, clock
         self._turned_at: float | None = None
 
     def turn(self) -> None:
-        """The engine's loop has come round."""
+        """Note that the engine's loop has come round."""
         self._turned_at = self._clock()
 
     def not_alive(self) -> str:
-        """Why the process should be started again; empty = it is alive. A loop that has not begun is not stuck."""
+        """Say why the process should be started again; empty = it is alive. A loop that has not begun is not stuck."""
         if self._turned_at is None:
             return ""
         silent = self._clock() - self._turned_at
         return f"the engine's loop has not turned for {silent:.0f} s" if silent > STUCK_SECONDS else ""
 
     def not_ready(self) -> str:
-        """Why it is not ready; empty = it is."""
+        """Say why the process is not ready; empty = it is."""
         return "; ".join(f"{part}: {why}" for part, look in self._parts.items() if (why := look()))
+
+
+async def serve(settings: Settings, metrics: Metrics, health: Health, stack: AsyncExitStack) -> None:
+    """Start the HTTP server where `settings` name a port; `stack` stops it.
+
+    Raises OperatorError where the port is taken.
+    """
+
+    async def show_metrics(request: web.Request) -> web.Response:
+        # As Prometheus's own exporters do, `?name[]=` gives some series only. A thousand policies have 90,000 series.
+        text = await asyncio.to_thread(metrics.render, request.query.getall("name[]", []))
+        return web.Response(body=text, content_type="text/plain", charset="utf-8")
+
+    host, port = settings.metrics_host, settings.metrics_port
+    if port is None:
+        return
+    application = web.Application()
+    probes = {"/healthz": _probe(health.not_alive), "/readyz": _probe(health.not_ready)}
+    application.add_routes([web.get(path, handler) for path, handler in probes.items()])
+    application.add_routes([web.get("/metrics", show_metrics)])
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        raise OperatorError(f"cannot listen on {host}:{port}: {error}; choose another port") from error
+
+
+def _probe(trouble: Callable[[], str]) -> Handler:
+    """Return a handler that answers 200, or 503 with what `trouble` says."""
+
+    async def answer(_: web.Request) -> web.Response:
+        why = trouble()
+        return web.Response(status=503 if why else 200, text=f"{why or 'ok'}\n")
+
+    return answer

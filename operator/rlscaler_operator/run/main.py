@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -16,12 +16,12 @@ from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.cluster.kube import connection
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.run.context import Context, running
-from rlscaler_operator.run.watching import NoDifferences, NoProgress
+from rlscaler_operator.run.watches import NoDiffBase, NoProgress
 from rlscaler_operator.settings import Settings
 
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
-"""A watch ends and is renewed within this time, even where a proxy has silently dropped it."""
+"""A watch ends and is renewed within this time, even when a proxy has silently dropped it."""
 
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, *(4.0,) * 14)
 """Pauses between attempts at a watch. After a minute of them the operator ends, and its Deployment starts it again."""
@@ -34,7 +34,7 @@ HPA, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 
 @kopf.on.login()
 async def login(memo: Any, **_: Any) -> kopf.ConnectionInfo:
-    """Asked at first, and again whenever the API server refuses what was given before."""
+    """Give kopf its credentials: at first, and again whenever the API server refuses those that it has."""
     context = _context(memo)
     context.logins += 1
     if context.logins > 1:
@@ -52,7 +52,7 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.networking.error_backoffs = BACKOFF_SECONDS
     settings.scanning.disabled = True
     settings.posting.enabled = False
-    settings.persistence.diffbase_storage = NoDifferences()
+    settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = NoProgress()
     settings.process.ultimate_exiting_timeout = 30
 
@@ -98,7 +98,7 @@ async def run(settings: Settings) -> None:
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
-            insights=context.apis.insights,
+            insights=cast(Any, context.apis.insights),
             memo=context,
         )
         handlers = asyncio.create_task(operator, name="kopf")

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.actuation.restore import FINALIZER
-from rlscaler_operator.cluster.kube import Json, Kube, listed, object_path
-from rlscaler_operator.cluster.lease import API_VERSION
+from rlscaler_operator.cluster.cache import key_of
+from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, Json, Kube, listed, object_path
+from rlscaler_operator.cluster.lease import seize
 from rlscaler_operator.cluster.shards import lease_names
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.settings import Settings
@@ -26,43 +26,64 @@ HOLD_SECONDS = 90
 """How long no operator acts afterwards, unless the Lease is deleted."""
 
 RESTORE_SECONDS = 15.0
-"""Time for policies that are being deleted already: an operator restores what they ask for."""
-
-ATTEMPTS = 5
-"""Of a write that another one came before."""
-
-CONFLICTS = (409, 422)
-"""A resourceVersion, or the `test` of a JSON patch, is not current any more."""
+"""Time that an operator gets to restore what policies ask for that are being deleted already."""
 
 
 async def release(kube: Kube, settings: Settings, acting: bool = True) -> list[str]:
-    """Remove our finalizer from every policy that the operators serve; the policies as namespace/name.
+    """Remove our finalizer from every policy that the operators serve, and return these policies as namespace/name.
 
-    `acting`: an operator still acts, and may restore what a policy that is being deleted asks for. Raises OperatorError
-    where the API server refuses it.
+    `acting` means that an operator still acts and may restore what a policy that is being deleted asks for. Raises
+    OperatorError where the API server refuses it.
     """
-    if not [body async for body in _policies(kube, settings) if _holds(body) or _asks(body)]:
+    if not [body async for body in _policies(kube, settings) if _has_finalizer(body) or _restores(body)]:
         return []
     if acting:
         await _wait_for_deletions(kube, settings)
     for name in lease_names(settings):
-        await _take(kube, settings, name)
-    released = await _sweep(kube, settings)
+        await seize(kube, settings, name, HOLD_SECONDS)
+    released = await _remove_finalizers(kube, settings)
     # A holder that has not noticed yet may write until its own deadline, which is before this.
     await asyncio.sleep(settings.lease_seconds)
-    return sorted({*released, *await _sweep(kube, settings)})
+    return sorted({*released, *await _remove_finalizers(kube, settings)})
+
+
+async def release_if_namespace_ends(kube: Kube, settings: Settings) -> None:
+    """Let go of all policies where the namespace of the Lease is being deleted; called when this operator has stopped.
+
+    No hook of Helm runs then, and no operator will come back to remove the finalizers of policies in other namespaces.
+    Pods are the first objects that Kubernetes (1.33 or newer) ends in such a namespace, so their account still has its
+    permissions.
+    """
+    try:
+        metadata = await kube.get_metadata(f"/api/v1/namespaces/{settings.lease_namespace}")
+    except KubeError as error:
+        log.debug("whether namespace %s stays is not known: %s", settings.lease_namespace, error)
+        return
+    if "deletionTimestamp" not in metadata:
+        return
+    try:
+        released = await release(kube, settings, acting=False)
+    except OperatorError as error:
+        log.error(
+            "namespace %s is being deleted, and policies with restoreOnDelete keep their finalizer: %s; "
+            "run `rlscaler operator release`",
+            settings.lease_namespace,
+            error,
+        )
+        return
+    log.info("namespace %s is being deleted: released %s", settings.lease_namespace, ", ".join(released) or "nothing")
 
 
 def _policies(kube: Kube, settings: Settings) -> AsyncIterator[Json]:
-    """Without the definition there are none."""
+    """List the policies; there are none where the CustomResourceDefinition is not there."""
     return listed(kube, settings.namespaces, f"{GROUP}/{VERSION}", PLURAL, optional=True)
 
 
-def _holds(body: Json) -> bool:
+def _has_finalizer(body: Json) -> bool:
     return FINALIZER in (body["metadata"].get("finalizers") or ())
 
 
-def _asks(body: Json) -> bool:
+def _restores(body: Json) -> bool:
     return bool((body.get("spec") or {}).get("restoreOnDelete"))
 
 
@@ -72,7 +93,7 @@ async def _wait_for_deletions(kube: Kube, settings: Settings) -> None:
         going = [
             _name(body)
             async for body in _policies(kube, settings)
-            if _holds(body) and "deletionTimestamp" in body["metadata"]
+            if _has_finalizer(body) and "deletionTimestamp" in body["metadata"]
         ]
         if not going:
             return
@@ -80,37 +101,15 @@ async def _wait_for_deletions(kube: Kube, settings: Settings) -> None:
         await asyncio.sleep(1.0)
 
 
-async def _take(kube: Kube, settings: Settings, name: str) -> None:
-    """Become the holder, whoever is. Raises OperatorError."""
-    path = object_path(API_VERSION, "leases", settings.lease_namespace, name)
-    for _ in range(ATTEMPTS):
-        try:
-            lease = await kube.get(path)
-            spec = dict(lease.get("spec") or {})
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
-            spec |= {"holderIdentity": settings.identity, "leaseDurationSeconds": HOLD_SECONDS}
-            await kube.replace(path, {**lease, "spec": spec | {"acquireTime": now, "renewTime": now}})
-        except KubeError as error:
-            if error.status == 404:
-                log.info("no Lease %s/%s: no operator acts by it", settings.lease_namespace, name)
-                return
-            if error.status not in CONFLICTS:
-                raise
-        else:
-            log.info("took the Lease %s/%s for %d s", settings.lease_namespace, name, HOLD_SECONDS)
-            return
-    raise OperatorError(f"Lease {settings.lease_namespace}/{name} changes faster than it can be taken: try again")
+async def _remove_finalizers(kube: Kube, settings: Settings) -> list[str]:
+    policies = _policies(kube, settings)
+    return [_name(body) async for body in policies if _has_finalizer(body) and await _remove_finalizer(kube, body)]
 
 
-async def _sweep(kube: Kube, settings: Settings) -> list[str]:
-    return [_name(body) async for body in _policies(kube, settings) if _holds(body) and await _let_go(kube, body)]
-
-
-async def _let_go(kube: Kube, body: Json) -> bool:
-    """Remove our finalizer and no other; False where the policy is gone. Raises OperatorError."""
-    path = object_path(f"{GROUP}/{VERSION}", PLURAL, body["metadata"]["namespace"], body["metadata"]["name"])
-    for _ in range(ATTEMPTS):
+async def _remove_finalizer(kube: Kube, body: Json) -> bool:
+    """Remove our finalizer and no other; False where the policy is gone or has it no more. Raises OperatorError."""
+    path = object_path(f"{GROUP}/{VERSION}", PLURAL, *key_of(body))
+    for _ in range(CONFLICT_ATTEMPTS):
         before = list(body["metadata"].get("finalizers") or ())
         patch = [
             {"op": "test", "path": "/metadata/finalizers", "value": before},
@@ -130,10 +129,10 @@ async def _let_go(kube: Kube, body: Json) -> bool:
             if error.status == 404:
                 return False
             raise
-        if not _holds(body):
+        if not _has_finalizer(body):
             return False
     raise OperatorError(f"{_name(body)} changes faster than its finalizer can be removed: try again")
 
 
 def _name(body: Json) -> str:
-    return f"{body['metadata'].get('namespace', '')}/{body['metadata']['name']}"
+    return "/".join(key_of(body))

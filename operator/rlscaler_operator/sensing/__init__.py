@@ -1,1 +1,1 @@
-"""What the operator knows: Prometheus for load and utilization, the watch cache for replicas and pods."""
+"""What the operator measures: queries to Prometheus, their answers as readings, and samples for the decision."""

@@ -21,12 +21,12 @@ from rlscaler_operator.settings import Settings
 Secret = Mapping[str, bytes]
 
 _TOKEN = re.compile(r"[!-~]+")
-"""What may stand in a header: visible ASCII without a space."""
+"""Pattern of a bearer token that may stand in a header: visible ASCII without a space."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM texts; empty = the system's authorities, and no certificate of our own."""
+    """PEM texts. An empty `ca` means the system's authorities, an empty `certificate` means no client certificate."""
 
     ca: str = ""
     certificate: str = ""
@@ -42,15 +42,15 @@ class Access:
     basic: tuple[str, str] | None = field(default=None, repr=False)
     certificates: Certificates | None = None
     refused: tuple[str, str] | None = None
-    """Reason and message why it is not asked at all."""
+    """Reason and message if this Prometheus must not be asked; None = it may be."""
     alone: str = ""
-    """The policy that has a client of its own, because its own queries may be slow."""
+    """Name of the policy that has a client of its own, because its own queries may be slow; empty = a shared client."""
 
 
 def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: References[Secret]) -> Access | None:
-    """How the Prometheus of the policy `key` is asked, by its `spec.metrics`.
+    """Return how the Prometheus of the policy `key` is asked, by its `spec.metrics`.
 
-    None while a Secret is read for the first time. No credential is sent to a URL that is not allowed.
+    The result is None while a Secret is read for the first time. No credential is sent to a URL that is not allowed.
     """
     access = _shared_access(metrics, key[0], settings, secrets)
     if access is None or not metrics.queries:
@@ -73,7 +73,7 @@ def _shared_access(metrics: Metrics, namespace: str, settings: Settings, secrets
 
 
 def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: References[Secret]) -> Access | None:
-    """Raises CredentialError."""
+    """Return the access with the credentials of the Secrets; None while one is read. Raises CredentialError."""
     named = {"token": auth.bearer_token}
     if auth.basic is not None:
         named |= {"username": auth.basic.username, "password": auth.basic.password}
@@ -95,12 +95,12 @@ def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: R
     certificates = None
     if auth.tls is not None:
         certificates = Certificates(found.get("ca", ""), found.get("certificate", ""), found.get("private_key", ""))
-        _checked(certificates, namespace)
+        _check(certificates, namespace)
     return Access(url, token, basic, certificates)
 
 
 def _value(reference: SecretKey, namespace: str, secrets: References[Secret]) -> str | None:
-    """None while it is read for the first time. Raises CredentialError."""
+    """Return the text under one key of a Secret; None while it is read for the first time. Raises CredentialError."""
     held = secrets.get(Name(namespace, reference.name))
     if held.value is None:
         if held.error is not None:
@@ -121,8 +121,8 @@ def _unusable(reference: SecretKey, namespace: str, what: str) -> CredentialErro
 
 
 @lru_cache(maxsize=256)
-def _usable(certificates: Certificates) -> str:
-    """Why they cannot be used; empty = they can."""
+def _certificate_trouble(certificates: Certificates) -> str:
+    """Say why the certificates cannot be used; empty = they can."""
     try:
         tls_context(certificates)
     except (ssl.SSLError, ValueError) as error:
@@ -130,18 +130,19 @@ def _usable(certificates: Certificates) -> str:
     return ""
 
 
-def _checked(certificates: Certificates, namespace: str) -> None:
-    if trouble := _usable(certificates):
+def _check(certificates: Certificates, namespace: str) -> None:
+    """Raise CredentialError where the certificates cannot be used."""
+    if trouble := _certificate_trouble(certificates):
         text = f"spec.metrics.prometheus.auth.tls: its Secrets in {namespace} hold no usable PEM: {trouble}"
         raise CredentialError(text, "SecretInvalid")
 
 
 def tls_context(certificates: Certificates) -> ssl.SSLContext:
-    """Raises ssl.SSLError or ValueError where a text is not the PEM that it should be."""
+    """Make a TLS context. Raises ssl.SSLError or ValueError where a text is not the PEM that it should be."""
     context = ssl.create_default_context(cadata=certificates.ca or None)
     if certificates.certificate:
         with NamedTemporaryFile("w", prefix="rlscaler-", suffix=".pem") as file:
-            # The ssl module reads a certificate chain from files only; this one is readable by nobody else.
+            # The ssl module reads a certificate chain from files only; only this user may read this one.
             file.write(f"{certificates.certificate}\n{certificates.private_key}\n")
             file.flush()
             context.load_cert_chain(file.name, password=_no_password)
@@ -149,7 +150,7 @@ def tls_context(certificates: Certificates) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Instead of asking at the terminal."""
+    """Fail where the ssl module would ask for the password at the terminal."""
     raise ValueError("the private key is encrypted: store it without a passphrase")
 
 

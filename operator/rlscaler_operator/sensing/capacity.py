@@ -1,4 +1,4 @@
-"""What one replica can answer, learned from loaded intervals. Pure; times are passed in."""
+"""The capacity of one replica, learned from intervals under load. Pure: times are passed in."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from dataclasses import dataclass, field
 from statistics import mean, stdev
 
 LOADED_PERCENT = 50.0
-"""Below this utilization, what a replica answers says little about what it can."""
+"""Utilization below which the requests that a replica answers say little about how many it could answer."""
 
 KEPT = 60
+"""Samples that are kept: the newest ones."""
+
 NEEDED = 8
-"""Samples before anything is published."""
+"""Samples that must be there before a value is published."""
 
 DEVIATIONS = 2.4
-"""Standard errors below the mean: one-sided 97.5 % for `NEEDED` samples (Student), more for more."""
+"""Standard errors between the mean and its lower bound: one-sided 97.5 % for `NEEDED` samples by Student's
+distribution, and a higher confidence for more samples."""
 
 MOVE_PER_HOUR = 0.10
-"""The most by which the published value may move, as a share of it: no load test and no outage turns it over."""
+"""The largest change of the published value in an hour, as a share of it: no load test and no outage upsets it."""
 
 DIGITS = 3
+"""Significant digits of the published value."""
 
 
 @dataclass(slots=True)
 class Capacity:
-    """Of the replicas of one pool, in requests/s."""
+    """The learned capacity of each replica of one pool, in requests/s."""
 
     value: float | None = None
     """Lower confidence bound, as far as it was allowed to move; None before enough was seen."""
@@ -38,9 +42,10 @@ class Capacity:
     def look(
         self, now: float, window_seconds: float, answered: float, ready: int, replicas: int, utilization: float
     ) -> None:
-        """Take one interval in: `answered` requests/s by `ready` of `replicas` at `utilization` %; NaN = not known.
+        """Take in one interval: `answered` requests/s by `ready` of `replicas` at `utilization` %; NaN = not known.
 
-        Only a rate window in which the replicas stayed the same counts, and each window once.
+        `now` is a time in seconds. Only a rate window in which the replicas stayed the same counts, and each window
+        counts once.
         """
         if ready != self._ready:
             self._ready, self._steady_since = ready, now
@@ -66,5 +71,5 @@ class Capacity:
 
     @property
     def published(self) -> float | None:
-        """The value for people and parameters: rounded, so that it does not change at every look."""
+        """The value as it is shown and used: rounded, so that it does not change with every interval."""
         return None if self.value is None else float(f"{self.value:.{DIGITS}g}")

@@ -1,4 +1,4 @@
-"""From answers of Prometheus and the watch cache to one policy's samples. Pure."""
+"""Turns answers of Prometheus and the watch cache into the samples that one policy is decided upon. Pure."""
 
 from __future__ import annotations
 
@@ -8,26 +8,36 @@ from typing import Any
 
 from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
-from rlscaler_operator.sensing.prometheus import Answers
 from rlscaler_operator.sensing.queries import REPLACES, Subject, latency_name, own_name
-from rlscaler_operator.sensing.results import NOTHING, Reading, absent, arrivals, per_replica, pick, ratio, unknown
+from rlscaler_operator.sensing.results import (
+    NOTHING,
+    Answers,
+    Reading,
+    absent,
+    arrivals,
+    per_replica,
+    pick,
+    ratio,
+    unknown,
+)
 
 Readings = dict[str, Reading]
-"""By the names of `SIGNALS`, replicas left out."""
+"""Readings by the names of `SIGNALS`, without replicas."""
 
 PAUSED = "rlscaler.io/paused"
+PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
 PAUSED_REPLICAS = "rlscaler.io/paused-replicas-"
 MOST_REPLICAS = 10_000
-"""As the API allows; the shield clamps to the target's own range."""
+"""The largest number of replicas that the API allows; the shield clamps to the target's own range."""
 
 SHOWN_CHARACTERS = 60
-"""Of an annotation's value in a message: a condition's is limited."""
+"""Characters of an annotation's value in a message: the message of a condition is limited."""
 
-PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
-PAUSES = {PAUSED, PAUSED_SCALE_DOWN, *(PAUSED_REPLICAS + pool for pool in POOLS)}
+PAUSES = (PAUSED, PAUSED_SCALE_DOWN, *(PAUSED_REPLICAS + pool for pool in POOLS))
+"""All annotations that pause a policy."""
 
 UTILIZATIONS = ("gpu_utilization", "cpu_utilization")
-"""By pool."""
+"""Utilization signals in the order of the pools."""
 
 MEASURED = tuple(signal for signal in SIGNALS if signal != "replicas")
 
@@ -44,13 +54,13 @@ ROW = (
     "paused_replicas",
     "paused_scale_down",
 )
-"""The columns of `Samples` in a `SamplesRow`."""
+"""Columns of `Samples` in the order of a `SamplesRow`."""
 
 NO_POOL = absent("a pool that is not there")
 
 
 def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readings:
-    """The signals of one policy."""
+    """Return the readings of one policy; `ready` are the ready replicas of the GPU and the CPU pool."""
     namespace, names = subject.namespace, subject.deployments
     service = (namespace, subject.service)
 
@@ -76,7 +86,7 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
 
 
 def shown_latency(answers: Answers, subject: Subject, readings: Readings) -> Reading:
-    """The percentile that is displayed, in milliseconds."""
+    """Return the reading of the latency percentile that is displayed, in milliseconds."""
     name = latency_name(subject.percentile)
     if name == "p95_ms":
         return readings["p95_latency"]
@@ -84,7 +94,7 @@ def shown_latency(answers: Answers, subject: Subject, readings: Readings) -> Rea
 
 
 def nothing_measured() -> Readings:
-    """Before the first tick."""
+    """Return the readings before the first tick: nothing is known."""
     return {signal: absent("this policy yet") for signal in MEASURED}
 
 
@@ -98,9 +108,10 @@ def samples_row(
     pending_seconds: tuple[float, float] = (0.0, 0.0),
     may_lower: bool = True,
 ) -> SamplesRow:
-    """The columns `ROW` of one row. `elapsed_seconds` since the readings were taken is added to their ages.
+    """Return the columns `ROW` of one policy. The `elapsed_seconds` since the readings are added to their ages.
 
-    Without `may_lower` nothing is scaled down, as if the annotations forbade it.
+    `time` is in unix seconds; `replicas`, `ready` and `pending_seconds` are of the GPU and the CPU pool. Without
+    `may_lower` nothing is scaled down, as if the annotations forbade it.
     """
     paused, paused_replicas, paused_scale_down, _ = pauses(annotations)
     measured = [readings[signal] for signal in MEASURED]
@@ -118,21 +129,21 @@ def samples_row(
 
 
 def may_lower(readings: Readings, max_age_seconds: float) -> bool:
-    """May replicas be taken away upon these readings? What is too old is unknown anyway, and no reason of its own."""
+    """Return True where these readings allow to scale down. A reading that is too old is unknown and has no say."""
     return all(reading.may_lower or reading.age_seconds > max_age_seconds for reading in readings.values())
 
 
 def samples_of(rows: Sequence[SamplesRow]) -> Samples:
-    """One table of all rows."""
+    """Make one table of the rows of several policies."""
     return make_samples(
         len(rows), **{name: list(column) for name, column in zip(ROW, zip(*rows, strict=True), strict=True)}
     )
 
 
 def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool, str]:
-    """(paused, replicas to keep with -1 = as they are, scale-down paused, what is set in words).
+    """Return (paused, replicas to keep by pool with -1 = as they are, scale-down paused, what is set in words).
 
-    A value that is no number pauses all the same: whoever wrote it wanted no change.
+    A value that is no number pauses as well: its author wanted no change.
     """
     if annotations.keys().isdisjoint(PAUSES):
         return False, (-1, -1), False, ""
@@ -159,10 +170,10 @@ def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool,
 def missing_signals(
     readings: Readings, present: tuple[bool, bool], replicas: tuple[int, int], max_age_seconds: float
 ) -> list[tuple[str, Reading]]:
-    """Signals without which nothing may be scaled down, and why they are unknown; empty = all there.
+    """Return the signals without which nothing may be scaled down, and why they are unknown; empty = all are known.
 
-    Required are the arrival rate, and for each pool with replicas its utilization or the latency. The latency
-    does not apply while nothing arrives.
+    The arrival rate is required, and for each pool with replicas its utilization or the latency. The latency is not
+    required while nothing arrives.
     """
     rate = _dated("arrival_rate", readings["arrival_rate"], max_age_seconds)
     missing = [] if rate.known else [("arrival_rate", rate)]
@@ -178,6 +189,7 @@ def missing_signals(
 
 
 def _dated(signal: str, reading: Reading, max_age_seconds: float) -> Reading:
+    """Return the reading itself; unknown where it is too old or negative."""
     if max_age_seconds < reading.age_seconds < math.inf:
         text = f"the newest sample of {signal} is older than maxAgeSeconds = {max_age_seconds:g}"
         return unknown("SampleStale", text, reading.age_seconds)

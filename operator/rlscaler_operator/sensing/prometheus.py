@@ -1,4 +1,4 @@
-"""Asking one Prometheus: prometheus-api-client in a thread, with timeouts and no retries of its own."""
+"""Clients of Prometheus: prometheus-api-client in a thread for each, with timeouts and without retries."""
 
 from __future__ import annotations
 
@@ -17,22 +17,17 @@ from urllib3.util.retry import Retry
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access, Certificates, tls_context
-from rlscaler_operator.sensing.newest import Rates
 from rlscaler_operator.sensing.queries import Query
-from rlscaler_operator.sensing.results import Key, Reading, group
+from rlscaler_operator.sensing.results import Answers, HeldRates, group
 
 log = logging.getLogger("rlscaler.prometheus")
 
-Answer = dict[Key, Reading] | MetricsError
-Answers = dict[str, Answer]
-"""By the query's name."""
-
-
 IDLE_SECONDS = 900.0
-"""A client that was not asked for so long is closed: its policy is gone or its credential was replaced."""
+"""Time without a query after which a client is closed: its policy is gone or its credential was replaced."""
 
 BUSY_SECONDS = 2.0
-"""Longer than a healthy one takes for a thousand policies. Behind a slow one nobody waits to be counted as blind."""
+"""Longest time that a policy waits to share the next batch. A healthy Prometheus answers for a thousand policies in
+less; behind a slow one a policy must not wait before it counts as blind."""
 
 _STATUS = re.compile(r"HTTP Status Code (\d+)")
 
@@ -48,16 +43,16 @@ class _Certified(HTTPAdapter):
         super().init_poolmanager(*arguments, ssl_context=self._context, **options)
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """The context does it."""
+        """Do nothing: the TLS context verifies."""
 
 
 class Prometheus:
-    """Queries to one Prometheus. A new tick is tried each time: the tick itself is the retry."""
+    """Client of one Prometheus. It never retries a query: the next tick asks again."""
 
     def __init__(self, access: Access, timeout_seconds: float) -> None:
         session = requests.Session()
         session.trust_env = False
-        # The URL was allowed, what it leads to was not.
+        # The URL was allowed; the target of a redirect was not.
         session.max_redirects = 0
         retry = Retry(total=0, redirect=0)
         self._client = PrometheusConnect(
@@ -70,9 +65,9 @@ class Prometheus:
         if access.certificates is not None:
             session.mount(self._client.url, _Certified(access.certificates, retry))
         self._timeout_seconds = timeout_seconds
-        self._rates: dict[str, Rates] = {}
+        self._rates: dict[str, HeldRates] = {}
         self._lock, self._asked_at = asyncio.Lock(), float("-inf")
-        # Its own: a few that hang would fill the pool that all share.
+        # Each client has a thread of its own: a few that hang would fill a pool that all share.
         self._thread = ThreadPoolExecutor(1, "prometheus")
 
     def close(self) -> None:
@@ -80,9 +75,9 @@ class Prometheus:
         self._client.close()
 
     async def ask(self, queries: list[Query]) -> Answers:
-        """All answers, or why there are none, within a few timeouts of one query; never raises.
+        """Return all answers, or why there are none, within a few timeouts of one query; never raises.
 
-        One batch at a time: while a thread hangs, no further one is started.
+        The client asks one batch at a time: while its thread hangs, no further batch is started.
         """
         deadline = 2 * self._timeout_seconds
         error = MetricsError(f"Prometheus did not answer within {deadline:g} s")
@@ -100,11 +95,11 @@ class Prometheus:
 
     @property
     def busy(self) -> bool:
-        """Does it answer a batch that was asked a moment ago? Whoever falls due meanwhile shares the next one."""
+        """True while it answers a batch that was asked a moment ago: policies that fall due share the next one."""
         return self._lock.locked() and time.monotonic() - self._asked_at < BUSY_SECONDS
 
     async def instant(self, promql: str) -> list[dict[str, Any]]:
-        """The series of one query as Prometheus gives them. Raises MetricsError."""
+        """Return the series of one query as Prometheus gives them. Raises MetricsError."""
         async with self._lock:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._instant, promql)
 
@@ -123,7 +118,7 @@ class Prometheus:
                 unreachable = MetricsError("Prometheus takes too long: the rest of the batch was left out")
             if unreachable is None:
                 try:
-                    answers[query.name] = group(self._ask(query.promql), query.by, self._seen(query))
+                    answers[query.name] = group(self._ask(query.promql), query.by, self._rates_of(query))
                     continue
                 except requests.TooManyRedirects:
                     unreachable = MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
@@ -138,11 +133,11 @@ class Prometheus:
             answers[query.name] = unreachable
         return answers
 
-    def _seen(self, query: Query) -> Rates | None:
-        """What was seen of its rates before; None where it asks for none."""
+    def _rates_of(self, query: Query) -> HeldRates | None:
+        """Return the held rates of a query; None where it asks for no rate."""
         if query.window is None:
             return None
-        return self._rates.setdefault(query.name, Rates(query.window))
+        return self._rates.setdefault(query.name, HeldRates(query.window))
 
     def _ask(self, promql: str) -> Any:
         parameters = {"timeout": f"{math.ceil(self._timeout_seconds)}s"}
@@ -156,7 +151,7 @@ class Prometheus:
 
 
 class Sources:
-    """One client per Prometheus, made when it is first asked."""
+    """One client for each access, made when it is first asked."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
@@ -165,7 +160,7 @@ class Sources:
         self._complaints: set[str] = set()
 
     async def ask(self, access: Access, queries: list[Query]) -> Answers:
-        """As `Prometheus.ask`: whatever goes wrong is the answer to every query, logged once; never raises."""
+        """Ask as `Prometheus.ask` does. Any failure is the answer to every query and is logged once; never raises."""
         if access.refused is not None:
             reason, text = access.refused
             return dict.fromkeys((query.name for query in queries), MetricsError(text, reason))
@@ -183,12 +178,12 @@ class Sources:
             return dict.fromkeys((query.name for query in queries), MetricsError(text))
 
     def busy(self, access: Access) -> bool:
-        """Would a batch have to wait for another's answers?"""
+        """Return True where a batch would have to wait for the answers to another."""
         client = self._clients.get(access)
         return client is not None and client.busy
 
     async def instant(self, access: Access, promql: str) -> list[dict[str, Any]]:
-        """The series of one query, asked of a Prometheus that `ask` knows already. Raises MetricsError."""
+        """Return the series of one query to a Prometheus that `ask` has asked before. Raises MetricsError."""
         client = self._clients.get(access)
         if client is None:
             raise MetricsError(f"{access.url} was not reached before")
@@ -215,6 +210,6 @@ def _refusal(error: PrometheusApiClientException) -> MetricsError:
 
 
 def _shorten(error: Exception) -> str:
-    """Without addresses in memory, which differ each time and would make every message news."""
+    """Return the error's text without addresses in memory, which differ each time and would make each message new."""
     text = re.sub(r"<[^<>]* object at 0x[0-9a-f]+>:? ?", "", " ".join(str(error).split()))
     return text if len(text) <= 300 else text[:299] + "…"

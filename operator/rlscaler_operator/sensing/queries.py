@@ -1,26 +1,26 @@
 """PromQL: one query per signal, for all policies that share a Prometheus.
 
-Every query returns series told apart by the label `_`: `v` the value, `t` the time (unix seconds) of the newest raw
-sample behind it, and for usage `n` the number of pods behind it. Without the time, an instant query answers for minutes
-with what a dead exporter said last; without the number, pods whose series vanished would count as idle. For the same
-reason usage is a mean over pods, and arrivals are told apart by pool.
+Every query returns series with the label `_`: `v` for the value, `t` for the time (unix seconds) of the newest raw
+sample behind it, and for usage `n` for the number of pods behind it. Without the time, an instant query answers for
+minutes with what a dead exporter said last; without the number, pods whose series vanished would count as idle. For the
+same reason usage is a mean over pods, and arrivals carry the label `pool`.
 
-Utilization is of ready pods, by `kube_pod_status_ready`; in namespaces where nobody exports it, of all pods.
+Utilization covers the ready pods, by `kube_pod_status_ready`, and all pods in namespaces that have no such series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from rlscaler_operator.settings import Settings
 
 By = Literal["service", "pool", "deployment", "nothing"]
-"""`nothing`: one value, whatever its labels."""
+"""The label that a query's results are grouped by; `nothing` stands for one value, no matter which labels it has."""
 
 SHOWN_PERCENTILE = 95.0
-"""The percentile that is measured anyway, because the actor looks at it."""
+"""The latency percentile that is always measured, because it is an input of the actor."""
 
 REPLACES = {
     "arrivalRate": ("arrival_rate", ("arrival_rate",)),
@@ -29,39 +29,42 @@ REPLACES = {
     "gpuUtilization": ("gpu_utilization", ("gpu_utilization",)),
     "p95Latency": ("p95_latency", ("p95_ms",)),
 }
-"""Name in `spec.metrics.queries` -> the signal, and the built-in queries that are not needed then."""
+"""Names in `spec.metrics.queries`, each with the signal that it gives and the built-in queries that it replaces."""
 
 MATCHED_NAMES = 200
-"""Above this number of names a query selects everything and the answer is filtered: a longer URL costs more."""
+"""Number of names above which a query selects everything and its answer is filtered: a longer URL costs more."""
 
 BUSY_SECONDS = 60
-"""Window of a pod's CPU usage where pods are told apart: the order counts, not the value."""
+"""Rate window of the CPU usage by which pods are ordered: the order counts, not the value."""
 
-POD_OF_DEPLOYMENT = "(.+)-[a-z0-9]+-[a-z0-9]{5}"
-"""`<deployment>-<hash of the ReplicaSet>-<suffix>`: how the pods of a Deployment are called."""
+POD_SUFFIX = "-[a-z0-9]+-[a-z0-9]{5}"
+"""Pattern of what follows the Deployment's name in the names of its pods: the hash of the ReplicaSet and a suffix."""
+
+POD_OF_DEPLOYMENT = f"(.+){POD_SUFFIX}"
+"""Pattern of the name of a Deployment's pod; its group is the name of the Deployment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What one policy wants measured."""
+    """What is measured for one policy."""
 
     namespace: str
     service: str
     deployments: tuple[str | None, str | None]
     percentile: float = SHOWN_PERCENTILE
-    """Of the latency that is displayed."""
+    """Percentile of the latency that is displayed."""
     queries: tuple[tuple[str, str], ...] = ()
-    """PromQL in place of the built-in query, by the name in the spec."""
+    """Pairs of a name in `spec.metrics.queries` and the PromQL that replaces the built-in query."""
     learns: bool = False
-    """Is the capacity of a replica to be learned?"""
+    """True where the capacity of a replica is learned."""
 
 
 class Window(NamedTuple):
-    """What rates are taken over."""
+    """The window that rates are taken over."""
 
     seconds: int
     scrape_seconds: float
-    """How often the counters are scraped."""
+    """Time between two scrapes of the counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +75,20 @@ class Query:
     by: By
     promql: str
     window: Window | None = None
-    """Of the rate that it takes; None = it takes none."""
+    """Window of the rate that the query takes; None = it takes none."""
 
 
 def windows(settings: Settings) -> tuple[Window, Window]:
-    """Of the service's metrics, and of those of containers."""
+    """Return the rate windows of the service's metrics and of the containers' metrics."""
     scrape = settings.scrape_interval_seconds
     resource_scrape = settings.resource_scrape_interval_seconds or scrape
     return Window(settings.window_seconds, scrape), Window(settings.resource_window_seconds, resource_scrape)
 
 
 def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) -> list[Query]:
-    """The queries that answer for all `subjects`; their number does not grow with that of subjects without their own.
+    """Return the queries that answer for all `subjects`; built-in queries that no subject needs are left out.
 
-    Built-in queries that no subject needs are left out.
+    Their number grows only with the queries that the subjects bring themselves.
     """
     subjects = list(subjects)
     if not subjects:
@@ -93,7 +96,7 @@ def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) 
     namespaces = _matcher("namespace", {s.namespace for s in subjects})
     services = _services_of(subjects)
     deployments = {name for s in subjects for name in s.deployments if name is not None}
-    pods = _join(namespaces, _matcher("pod", deployments, suffix="-[a-z0-9]+-[a-z0-9]{5}"))
+    pods = _join(namespaces, _matcher("pod", deployments, suffix=POD_SUFFIX))
     containers = _join(pods, 'container!="",container!="POD"')
     span, resource_span = f"[{window.seconds}s]", f"[{resource_window.seconds}s]"
 
@@ -169,29 +172,32 @@ def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) 
 
 
 def busy_pods(namespace: str, deployment: str) -> str:
-    """What each pod of a Deployment does now, told apart by the label `_`: requests, GPU and CPU."""
-    pods = _join(_matcher("namespace", {namespace}), _matcher("pod", {deployment}, suffix="-[a-z0-9]+-[a-z0-9]{5}"))
+    """Return the query for what each pod of a Deployment does now; the label `_` is `in_flight`, `gpu` or `cpu`."""
+    pods = _join(_matcher("namespace", {namespace}), _matcher("pod", {deployment}, suffix=POD_SUFFIX))
     containers = _join(pods, 'container!="",container!="POD"')
     kinds = {
         "in_flight": f"sum by (pod) (inference_requests_in_flight{{{pods}}})",
         "gpu": f"avg by (pod) (DCGM_FI_DEV_GPU_UTIL{{{pods}}})",
         "cpu": f"sum by (pod) (rate(container_cpu_usage_seconds_total{{{containers}}}[{BUSY_SECONDS}s]))",
     }
-    return " or ".join(f'label_replace({vector}, "_", "{kind}", "", "")' for kind, vector in kinds.items())
+    return _labelled(kinds)
 
 
 def latency_name(percentile: float) -> str:
-    """Of the query for the percentile that is displayed."""
+    """Return the name of the query for a latency percentile."""
     return "p95_ms" if percentile == SHOWN_PERCENTILE else f"p{percentile:g}_ms"
 
 
 def own_name(signal: str, promql: str) -> str:
-    """Of the query that replaces a built-in one."""
+    """Return the name of a query of the policy that replaces a built-in one."""
     return f"{signal}: {promql}"
 
 
 def _own(promql: str) -> tuple[str, str]:
-    """The age is that of the raw sample where the query names a series, and of the evaluation where it computes."""
+    """Return the value and the time of a policy's own query.
+
+    The time is that of the raw sample where the query names a series, and that of the evaluation where it computes.
+    """
     return f"({promql}\n)", f"timestamp(({promql}\n))"
 
 
@@ -202,11 +208,12 @@ def _services_of(subjects: list[Subject]) -> str:
 
 
 def finished_of(services: str) -> str:
-    """Requests that were answered."""
+    """Select the counters of answered requests."""
     return f"inference_request_duration_seconds_count{{{services}}}"
 
 
 def buckets_of(services: str) -> str:
+    """Select the buckets of the latency histogram."""
     return f"inference_request_duration_seconds_bucket{{{services}}}"
 
 
@@ -224,8 +231,12 @@ def _deployment_of(vector: str) -> str:
 
 
 def _pair(value: str, time: str, count: str = "") -> str:
-    kinds = {"v": value, "t": time} | ({"n": count} if count else {})
-    return " or ".join(f'label_replace({vector}, "_", "{kind}", "", "")' for kind, vector in kinds.items())
+    return _labelled({"v": value, "t": time} | ({"n": count} if count else {}))
+
+
+def _labelled(vectors: Mapping[str, str]) -> str:
+    """Join vectors into one; the label `_` tells them apart."""
+    return " or ".join(f'label_replace({vector}, "_", "{kind}", "", "")' for kind, vector in vectors.items())
 
 
 def _matcher(label: str, names: set[str], suffix: str = "") -> str:

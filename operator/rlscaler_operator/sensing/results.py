@@ -1,4 +1,10 @@
-"""From answers of Prometheus to one reading per service or Deployment. Pure functions."""
+"""Turns answers of Prometheus into one reading for each service or Deployment. Pure: times are passed in.
+
+A rate is taken over a window that ends now. When samples stop coming the window only empties: the rate falls although
+nothing was measured. So a rate is held at its newest raw sample: while no newer sample comes it keeps the value that it
+had when that sample was first seen, and grows old. The rate of a window that may not be full is too low: it may raise
+replicas and not lower them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.sensing.newest import Rates, Seen
-from rlscaler_operator.sensing.queries import By
+from rlscaler_operator.sensing.queries import By, Window
 
 NOTHING = ("", "")
 """The key of an answer that belongs to no service and no Deployment."""
@@ -17,51 +22,70 @@ NOTHING = ("", "")
 Key = tuple[str, str]
 """(namespace, name of the service or Deployment)."""
 
+Pool = tuple[Key, str]
+"""(key of the service or Deployment, name of the pool or empty): what one rate belongs to."""
+
+FORGET_SECONDS = 3600.0
+"""Age of a held rate at which it is forgotten: the longest `maxAgeSeconds`, so that no policy uses an older one."""
+
+FULL_SCRAPES = 1.1
+"""Prometheus's `rate` extrapolates to an end of its window that is nearer to a sample than this many scrapes
+(extrapolatedRate in promql/functions.go): such a window counts as full."""
+
+LATER_SCRAPES = 0.5
+"""Samples that always come late may come this many scrapes later than the promptest of them without doubt."""
+
 
 class Reading(NamedTuple):
-    """One measured value; NaN with a reason where it is not known. A tuple: thousands are made at every tick."""
+    """One measured value; NaN with a reason where it is not known. It is a tuple because each tick makes thousands."""
 
     value: float
     age_seconds: float = math.inf
     reason: str = ""
     message: str = ""
     pods: int | None = None
-    """How many pods it is the mean of; None where it is no mean over pods."""
+    """Number of pods that the value is the mean of; None where it is no mean over pods."""
     pools: Mapping[str, Reading] = MappingProxyType({})
-    """The same by the label `pool`, where it is a sum over pools."""
+    """Readings by the label `pool` where the value is their sum."""
     may_lower: bool = True
-    """Not where the samples behind it may have stopped: its value may raise replicas then, and not lower them."""
+    """False where the samples behind it may have stopped: its value may raise replicas then, and not lower them."""
     emptied: float | None = None
-    """What Prometheus makes of the same samples now, where the value is of when they were new."""
+    """The rate as Prometheus gives it now, where `value` is held at the newest sample; None where nothing is held."""
 
     @property
     def known(self) -> bool:
         return math.isfinite(self.value)
 
 
+Answers = dict[str, dict[Key, Reading] | MetricsError]
+"""The readings of each query, by its name, or why there are none."""
+
+
 def unknown(reason: str, message: str, age_seconds: float = math.inf) -> Reading:
+    """Make a reading whose value is not known; `reason` is CamelCase as in Kubernetes conditions."""
     return Reading(math.nan, age_seconds, reason, message)
 
 
 def absent(what: str) -> Reading:
+    """Make the reading of a series that Prometheus does not have."""
     return unknown("SeriesAbsent", f"Prometheus has no series for {what}")
 
 
-def group(result: Iterable[Mapping[str, Any]], by: By, rates: Rates | None = None) -> dict[Key, Reading]:
-    """Readings by (namespace, `by`), from value series (`_="v"`), time series (`_="t"`) and numbers of pods (`_="n"`).
+def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None = None) -> dict[Key, Reading]:
+    """Make readings by (namespace, `by`), from series of values (`_="v"`), times (`_="t"`) and pods (`_="n"`).
 
     `by` "pool" gives readings by (namespace, service), each the sum of its pools. Two different values of one subject
-    are unknown: replicas of Prometheus without deduplication disagree like that, and neither is the right one.
-    `rates` is what was seen of them before, where they are rates.
+    make it unknown: replicas of Prometheus without deduplication disagree like that, and neither value is right.
+    `rates` holds the rates of former answers; it is None where the values are no rates.
     """
     if by == "nothing":
         return {NOTHING: _single(list(result))}
     name = "service" if by == "pool" else by
-    values: dict[tuple[Key, str], float] = {}
-    taken: dict[tuple[Key, str], float] = {}
+    values: dict[Pool, float] = {}
+    taken: dict[Pool, float] = {}
     evaluated = 0.0
-    pods: dict[tuple[Key, str], int] = {}
-    ambiguous: set[tuple[Key, str]] = set()
+    pods: dict[Pool, int] = {}
+    ambiguous: set[Pool] = set()
     for series in result:
         labels = series.get("metric", {})
         key = (labels.get("namespace", ""), labels.get(name, "")), labels.get("pool", "") if by == "pool" else ""
@@ -83,13 +107,13 @@ def group(result: Iterable[Mapping[str, Any]], by: By, rates: Rates | None = Non
         elif rates is not None and key not in values:
             rates.forget(key)
         elif rates is not None and key in taken and one.known:
-            one = _as_seen(one, rates.look(key, one.value, taken[key], evaluated), evaluated)
+            one = _held(one, rates.hold(key, one.value, taken[key], evaluated), evaluated)
         readings.setdefault(key[0], {})[key[1]] = one
     return {key: total(pools) if by == "pool" else pools[""] for key, pools in readings.items()}
 
 
 def _single(result: list[Mapping[str, Any]]) -> Reading:
-    """The one sample that a query of the user's own must give."""
+    """Make a reading of the one sample that a user's own query must give."""
     values = [series for series in result if series.get("metric", {}).get("_") == "v"]
     times = [series for series in result if series.get("metric", {}).get("_") == "t"]
     if len(values) != 1:
@@ -111,13 +135,13 @@ def _reading(value: float | None, age: float, key: Key, pods: int | None) -> Rea
     return Reading(value, age, pods=pods)
 
 
-def _as_seen(now: Reading, seen: Seen, evaluated: float) -> Reading:
-    age = max(0.0, evaluated - seen.taken)
-    return Reading(seen.value, age, pods=now.pods, may_lower=seen.may_lower, emptied=now.value)
+def _held(now: Reading, held: HeldRate, evaluated: float) -> Reading:
+    age = max(0.0, evaluated - held.taken)
+    return Reading(held.value, age, pods=now.pods, may_lower=held.may_lower, emptied=now.value)
 
 
 def total(pools: Mapping[str, Reading]) -> Reading:
-    """The sum of the pools that are known, as old as the oldest of all; unknown where none is known."""
+    """Add the pools that are known; the sum is as old as the oldest of all pools, and unknown where none is known."""
     known = [reading for reading in pools.values() if reading.known]
     age = max(reading.age_seconds for reading in pools.values())
     if not known:
@@ -127,14 +151,14 @@ def total(pools: Mapping[str, Reading]) -> Reading:
 
 
 def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
-    """The arrival rate of a service; unknown where a pool with ready replicas is missing from the sum.
+    """Return the arrival rate of a service; unknown where a pool with ready replicas is missing from the sum.
 
     `ready` are the ready replicas by pool. A dead exporter's series vanish, and the rest of the sum would pass for the
     whole. A service that does not label its series by our pools is taken as it is.
     """
-    # A rate outlives its series by its window; only the time of the newest sample vanishes with it.
+    # A rate outlives its series by its window; only the time of the newest sample vanishes with the series.
     living = {
-        pool: reading if ready.get(pool) != 0 else _of_nobody(reading)
+        pool: reading if ready.get(pool) != 0 else _not_held(reading)
         for pool, reading in whole.pools.items()
         if math.isfinite(reading.age_seconds)
     }
@@ -148,30 +172,31 @@ def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
     return total(living)
 
 
-def _of_nobody(reading: Reading) -> Reading:
-    """Of a pool that has no ready replica: its samples stop because it is gone, and others have its load now."""
+def _not_held(reading: Reading) -> Reading:
+    """Take the rate as it is now: the samples of a pool without ready replicas stop as other pools take its load."""
     return reading if reading.emptied is None else reading._replace(value=reading.emptied, may_lower=True)
 
 
 def pick(answer: Mapping[Key, Reading] | MetricsError, key: Key) -> Reading:
-    """The reading of one service or Deployment, or why there is none."""
+    """Return the reading of one service or Deployment; unknown, with the reason, where there is none."""
     if isinstance(answer, MetricsError):
         return unknown(answer.reason, str(answer))
     return answer.get(key) or absent(f"{key[1]} in namespace {key[0]}")
 
 
 def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], ready: Iterable[int]) -> Reading:
-    """% that the replicas use of what they request. `usage` and request are per replica: means over pods with data.
+    """Return the percentage of their resource request that the replicas of one or several pools use.
 
-    A pool without ready replicas is left out; no ready replica at all is unknown, and so is a pool of which most pods
-    have no data.
+    `usage` and `request_per_replica` are means over the pods of each pool that have data, `ready` are the ready
+    replicas of each. A pool without ready replicas is left out. The result is unknown where no replica is ready, and
+    where most pods of a pool have no data.
     """
     used = requested = 0.0
     oldest, may_lower = 0.0, True
     for one, request, count in zip(usage, request_per_replica, ready, strict=True):
         if count <= 0:
             continue
-        for reading in (_of_enough(one, count), request):
+        for reading in (_with_enough_pods(one, count), request):
             if not reading.known:
                 return unknown(reading.reason, reading.message, reading.age_seconds)
         used += one.value * count
@@ -183,14 +208,67 @@ def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], read
 
 
 def per_replica(mean: Reading, ready: int) -> Reading:
-    """Mean over the ready replicas that have data, at most 100 %; unknown where most of them have none."""
+    """Return the mean over the ready replicas that have data, at most 100 %; unknown where most of them have none."""
     if mean.known and ready <= 0:
         return unknown("NoReadyReplicas", "no ready replica", mean.age_seconds)
-    mean = _of_enough(mean, ready)
+    mean = _with_enough_pods(mean, ready)
     return mean._replace(value=min(100.0, mean.value)) if mean.known else mean
 
 
-def _of_enough(mean: Reading, ready: int) -> Reading:
+def _with_enough_pods(mean: Reading, ready: int) -> Reading:
+    """Return the mean itself; unknown where it is over less than half of the ready pods."""
     if not mean.known or mean.pods is None or 2 * mean.pods >= ready:
         return mean
     return unknown("SeriesAbsent", "Prometheus has no series for most of the ready pods", mean.age_seconds)
+
+
+class HeldRate(NamedTuple):
+    """A rate as it was when its newest raw sample was first seen."""
+
+    value: float
+    taken: float
+    """Time of that sample, in unix seconds by Prometheus's clock."""
+    lag_seconds: float
+    """The least age at which such a sample was first seen."""
+    begun: float
+    """Time of the newest sample when the window first had enough of them: another sample is a scrape older."""
+    may_lower: bool
+    """True where its window was full; otherwise the samples may be late, may come again, or may have stopped."""
+
+
+def hold(before: HeldRate | None, value: float, taken: float, evaluated: float, window: Window) -> HeldRate:
+    """Return what a rate counts as that was `value` at the time `evaluated`, with its newest sample of time `taken`.
+
+    A rate that is seen first, or first after Prometheus's clock was set back, may be of a window that is not full.
+    Times are unix seconds.
+    """
+    age, scrape = max(0.0, evaluated - taken), window.scrape_seconds
+    if before is None or before.taken > evaluated:
+        return HeldRate(value, taken, age, begun=taken, may_lower=False)
+    if taken <= before.taken:
+        return before
+    prompt = age < max(FULL_SCRAPES * scrape, before.lag_seconds + LATER_SCRAPES * scrape)
+    filled = taken - before.begun > window.seconds - (1 + FULL_SCRAPES) * scrape
+    lag = min(age, before.lag_seconds) if prompt else age
+    return HeldRate(value, taken, lag, before.begun, may_lower=prompt and filled)
+
+
+class HeldRates:
+    """The rates of one query, each held at its newest sample."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._held: dict[Pool, HeldRate] = {}
+        self._swept = 0.0
+
+    def hold(self, pool: Pool, value: float, taken: float, evaluated: float) -> HeldRate:
+        """Apply the function `hold` to a rate and remember the result for the next time."""
+        if evaluated - self._swept > FORGET_SECONDS:
+            self._held = {key: held for key, held in self._held.items() if evaluated - held.taken <= FORGET_SECONDS}
+            self._swept = evaluated
+        held = self._held[pool] = hold(self._held.get(pool), value, taken, evaluated, self._window)
+        return held
+
+    def forget(self, pool: Pool) -> None:
+        """Forget a rate whose window has too few samples: when it has enough again it has to fill first."""
+        self._held.pop(pool, None)

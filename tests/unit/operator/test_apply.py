@@ -11,8 +11,8 @@ from rlscaler_core.api import parse
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.cluster.rate_limiter import Lanes
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
@@ -37,7 +37,7 @@ def apply(kube, cache, entry, policy_body):
     shards = Shards(kube, Settings())
     shards.leases[0]._deadline = math.inf
     policy = Registry().put(policy_body())
-    actuator = Actuator(kube, shards, Lanes(8), cache, Settings())
+    actuator = Actuator(kube, shards, ConcurrencyLimiter(8), cache, Settings())
     decision = decide_all([entry()])[0].decision
 
     async def run(base, desired):

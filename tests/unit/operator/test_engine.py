@@ -8,14 +8,13 @@ import time
 import pytest
 from kubernetes.aio.client import Configuration
 
+from rlscaler_operator.cluster.concurrency import CROWD, Priority
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.cluster.rate_limiter import CROWD, Lane
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.loop.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
 from rlscaler_operator.sensing.measure import ROW
-from rlscaler_operator.sensing.newest import Rates
 from rlscaler_operator.sensing.queries import Window
-from rlscaler_operator.sensing.results import group
+from rlscaler_operator.sensing.results import HeldRates, group
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.schedule import Due, Schedule
 
@@ -45,15 +44,15 @@ async def test_a_crowd_of_scale_writes_slows_sensing_down_and_never_stops_it(eng
     """What would be decided meanwhile could not be written."""
     policy = engine.registry.put(policy_body())
     engine._acting = {0: 1}
-    async with contextlib.AsyncExitStack() as places:
+    async with contextlib.AsyncExitStack() as slots:
         for _ in range(engine.settings.write_concurrency):
-            await places.enter_async_context(engine._lanes.enter(Lane.SCALE))
+            await slots.enter_async_context(engine._limiter.slot(Priority.SCALE))
         crowd = [
-            asyncio.create_task(engine._lanes.enter(Lane.SCALE).__aenter__())
+            asyncio.create_task(engine._limiter.slot(Priority.SCALE).__aenter__())
             for _ in range(engine.settings.write_concurrency * CROWD + 1)
         ]
         await asyncio.sleep(0)
-        assert engine._lanes.crowded
+        assert engine._limiter.crowded
         policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
         engine._launched_at = time.monotonic()
         engine._launch_due()
@@ -160,7 +159,7 @@ def row_of(engine, policy, rates, at, newest):
 
 
 async def test_an_operator_that_starts_while_samples_stop_lowers_nothing(engine, policy_body):
-    policy, rates = engine.registry.put(policy_body()), Rates(Window(60, 15.0))
+    policy, rates = engine.registry.put(policy_body()), HeldRates(Window(60, 15.0))
     engine.cache.put_deployment(GPUS)
     limit = policy.spec.metrics.max_age_seconds
     ages = (1.0, limit / 2, limit - 1.0)
@@ -173,7 +172,7 @@ async def test_an_operator_that_starts_while_samples_stop_lowers_nothing(engine,
 
 
 async def test_while_a_target_rolls_out_nothing_is_scaled_down(engine, policy_body):
-    policy, rates = engine.registry.put(policy_body()), Rates(Window(60, 15.0))
+    policy, rates = engine.registry.put(policy_body()), HeldRates(Window(60, 15.0))
     engine.cache.put_deployment(GPUS)
     assert [row_of(engine, policy, rates, at, at)["paused_scale_down"] for at in (970.0, 1000.0)] == [True, False]
     progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 from rlscaler_core.api import find_condition
 from rlscaler_core.api.conditions import CAPACITY_UNKNOWN, MODEL_OUTDATED
-from rlscaler_operator.cluster.events import BURST, REFILL_SECONDS, REPEAT_SECONDS, Limiter
+from rlscaler_operator.cluster.events import BURST, REFILL_SECONDS, REPEAT_SECONDS, EventFilter
 from rlscaler_operator.state.findings import Findings, Problem, update
 from rlscaler_operator.state.ownership import Conflict
 
@@ -65,21 +65,21 @@ def test_only_what_changed_is_reported_and_dated():
 
 
 def test_events_are_not_repeated_before_their_time():
-    limiter = Limiter()
+    limiter = EventFilter()
     assert limiter.allows("Reason", "text", 0.0)
     assert not limiter.allows("Reason", "text", 10.0)
     assert limiter.allows("Reason", "text", REPEAT_SECONDS + 1)
 
 
 def test_a_cause_that_comes_back_is_news():
-    limiter = Limiter()
+    limiter = EventFilter()
     limiter.allows("Reason", "text", 0.0)
     limiter.forget("Reason")
     assert limiter.allows("Reason", "text", 1.0)
 
 
 def test_bursts_of_events_are_limited():
-    limiter = Limiter()
+    limiter = EventFilter()
     posted = sum(limiter.allows("Scaled", str(i), 1.0) for i in range(100))
     assert posted == BURST
     assert limiter.allows("Scaled", "later", 1.0 + REFILL_SECONDS)

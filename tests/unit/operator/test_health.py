@@ -12,8 +12,7 @@ from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.run.context import Context
-from rlscaler_operator.run.health import STUCK_SECONDS, Health
-from rlscaler_operator.run.server import serve
+from rlscaler_operator.run.health import STUCK_SECONDS, Health, serve
 from rlscaler_operator.settings import Settings
 
 

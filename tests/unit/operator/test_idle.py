@@ -5,8 +5,8 @@ from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.actuation.idle import IdlePods, idlest
 from rlscaler_operator.cluster.cache import IDLE, WatchCache
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.cluster.rate_limiter import Lanes
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.queries import busy_pods
 from rlscaler_operator.state.registry import Registry
@@ -53,7 +53,7 @@ async def mark(api_server, policy_body):
             return answer
 
         api_server.paths.clear()
-        await IdlePods(kube, Lanes(8), cache, ask, 2.0).mark(policy, "chat-gpu", fewer)
+        await IdlePods(kube, ConcurrencyLimiter(8), cache, ask, 2.0).mark(policy, "chat-gpu", fewer)
         return sorted(path.rpartition("/")[2] for path in api_server.paths), cache.pods["ns", "chat-gpu"]
 
     yield run

@@ -61,3 +61,21 @@ async def test_the_lease_survives_any_answer(api_server, kube, text):
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_refused_credentials_are_read_anew_though_not_at_every_refusal(api_server):
+    read = []
+
+    async def reload():
+        read.append(1)
+        return Configuration(host=api_server.url)
+
+    kube = Kube(Configuration(host=api_server.url), reload=reload)
+    api_server.status = 401
+    for _ in range(3):
+        with pytest.raises(KubeError):
+            await kube.get("/x")
+    assert len(read) == 1
+    api_server.status = 200
+    assert await kube.get("/x") == {}
+    await kube.close()

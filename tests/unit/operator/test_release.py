@@ -10,8 +10,7 @@ import pytest
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.run import release as module
-from rlscaler_operator.run.farewell import farewell
-from rlscaler_operator.run.release import HOLD_SECONDS, release
+from rlscaler_operator.run.release import HOLD_SECONDS, release, release_if_namespace_ends
 from rlscaler_operator.settings import Settings
 
 OURS, OTHERS = "rlscaler.io/restore", "other.io/keep"
@@ -61,7 +60,7 @@ class Memory(Kube):
 
 @pytest.fixture
 def settings():
-    """With a Lease so short that nobody waits for it."""
+    """Settings with a Lease so short that no test waits for it."""
     return Settings.model_construct(lease_namespace="system", identity="me", lease_seconds=0.01)
 
 
@@ -90,7 +89,7 @@ async def test_policy_that_asks_for_it_later_is_kept_from_getting_one(settings):
 
 @pytest.mark.parametrize("gone", [POLICY, LEASE])
 async def test_what_is_gone_is_no_trouble(settings, gone):
-    """The definition, and with it all policies, or a Lease that somebody deleted."""
+    """The definition, and with it all policies, or a Lease that was deleted."""
     kube = Memory()
     del kube.objects[gone]
     assert await release(kube, settings) == (["ns/chat"] if gone == LEASE else [])
@@ -122,7 +121,7 @@ async def test_endless_conflict_is_given_up(settings):
 @pytest.mark.parametrize("deleting", [False, True])
 async def test_last_act_only_where_the_namespace_is_being_deleted(settings, deleting):
     kube = Memory(deleting=deleting)
-    await farewell(kube, settings)
+    await release_if_namespace_ends(kube, settings)
     assert kube.finalizers == ([OTHERS] if deleting else [OTHERS, OURS])
     assert bool(kube.wrote) == deleting
 
@@ -131,12 +130,12 @@ async def test_last_act_that_fails_says_what_to_run(settings, caplog):
     kube = Memory(deleting=True)
     kube.refused = 403
     with caplog.at_level(logging.ERROR):
-        await farewell(kube, settings)
+        await release_if_namespace_ends(kube, settings)
     assert "rlscaler operator release" in caplog.text
 
 
 async def test_last_act_without_the_right_to_ask_is_none(settings):
     kube = Memory()
     del kube.objects[NAMESPACE]
-    await farewell(kube, settings)
+    await release_if_namespace_ends(kube, settings)
     assert kube.wrote == []

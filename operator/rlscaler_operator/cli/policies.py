@@ -1,23 +1,58 @@
-"""`rlscaler pause`, `resume` and `promote`: what people change about a policy."""
+"""`rlscaler status`, `pause`, `resume` and `promote`: what people ask about policies and change."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from rlscaler_operator.cli.cluster import Policies, Target, cluster_options, policy_argument, within
+from rlscaler_operator.cli.cluster import Policies, Target, cluster_options, complete_names, policy_argument, within
 
 if TYPE_CHECKING:
     from rlscaler_operator.cluster.kube import Json
 
-PAUSED = "rlscaler.io/paused"
-PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
-PAUSED_REPLICAS = "rlscaler.io/paused-replicas-"
-PAUSES = (PAUSED, PAUSED_SCALE_DOWN, f"{PAUSED_REPLICAS}gpu", f"{PAUSED_REPLICAS}cpu")
-
 MOST_REPLICAS = 10_000
+"""The largest number of replicas that the API allows."""
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_names)
+@cluster_options
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="json: the whole objects.")
+def status(
+    name: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str | None,
+    all_namespaces: bool,
+    output: str,
+) -> None:
+    """Show what the policies see and do; with NAME one of them in detail.
+
+    \b
+    rlscaler status -A
+    rlscaler status chat -n workloads
+    """
+    from rich.console import Console
+
+    from rlscaler_operator.cli.pages import detail, table
+
+    target = Target(kubeconfig, context, namespace)
+    if name is not None and all_namespaces:
+        raise click.UsageError("NAME and --all-namespaces exclude each other: a name is of one namespace")
+    bodies = within(target, lambda policies: policies.all(all_namespaces)) if name is None else []
+    one = None if name is None else within(target, lambda policies: policies.get(name))
+    if output == "json":
+        click.echo(json.dumps(one if name is not None else {"items": bodies}, indent=2))
+    elif one is not None:
+        Console(highlight=False, soft_wrap=True).print(detail(one))
+    elif bodies:
+        Console(highlight=False, soft_wrap=True).print(table(bodies, all_namespaces))
+    else:
+        click.echo("no RLScalingPolicy is here: another namespace is named with -n, all of them with -A", err=True)
 
 
 @click.command()
@@ -39,6 +74,8 @@ def pause(
 
     The traffic split goes on as well. `rlscaler resume NAME` ends it.
     """
+    from rlscaler_operator.sensing.measure import PAUSED, PAUSED_REPLICAS, PAUSED_SCALE_DOWN, PAUSES
+
     numbers = {pool: number for pool, number in (("gpu", gpu), ("cpu", cpu)) if number is not None}
     if scale_down and numbers:
         raise click.UsageError("--scale-down and a number of replicas exclude each other: the number holds both ways")
@@ -64,6 +101,7 @@ def pause(
 @cluster_options
 def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
     """Let policy NAME scale again: takes every pause annotation away."""
+    from rlscaler_operator.sensing.measure import PAUSES
 
     async def work(policies: Policies) -> str:
         body = await policies.get(name)
@@ -104,7 +142,7 @@ def promote(name: str, kubeconfig: Path | None, context: str | None, namespace: 
 
 
 def _obstacle(body: Json) -> str:
-    """Why it would not act in Auto now; empty = it would."""
+    """Say why the policy would not act in mode Auto now; empty = it would."""
     from rlscaler_operator.cli.pages import condition
 
     conflicted, ready = condition(body, "Conflicted"), condition(body, "Ready")

@@ -2,16 +2,16 @@ import gc
 
 import pytest
 
-from rlscaler_operator.run.garbage_collection import WHOLE_SECONDS, Collecting
+from rlscaler_operator.run.context import FULL_COLLECTION_SECONDS, GarbageCollection
 
 
 @pytest.fixture
 def clock():
     now = [0.0]
-    collecting = Collecting(lambda: now[0])
-    collecting.begin()
+    garbage = GarbageCollection(lambda: now[0])
+    garbage.begin()
     yield now
-    collecting.end()
+    garbage.end()
 
 
 def test_what_survived_a_full_collection_is_not_looked_at_again_before_an_hour_has_passed(clock):
@@ -23,7 +23,7 @@ def test_what_survived_a_full_collection_is_not_looked_at_again_before_an_hour_h
     del survivor
     gc.collect()
     assert gc.get_freeze_count() > 0
-    clock[0] = WHOLE_SECONDS
+    clock[0] = FULL_COLLECTION_SECONDS
     gc.collect()
     assert gc.get_freeze_count() == 0
     assert any(id(one) == number for one in gc.get_objects())
@@ -33,10 +33,10 @@ def test_what_survived_a_full_collection_is_not_looked_at_again_before_an_hour_h
 
 
 def test_nothing_is_left_behind():
-    collecting, before = Collecting(), gc.get_threshold()
-    collecting.begin()
+    garbage, before = GarbageCollection(), gc.get_threshold()
+    garbage.begin()
     assert gc.get_threshold() != before
-    collecting.end()
+    garbage.end()
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0
-    assert not any(getattr(one, "__self__", None) is collecting for one in gc.callbacks)
+    assert not any(getattr(one, "__self__", None) is garbage for one in gc.callbacks)

@@ -1,4 +1,4 @@
-"""Rates as Prometheus takes them, seen through scrapes, lags and an exporter that stops."""
+"""HeldRates as Prometheus takes them, seen through scrapes, lags and an exporter that stops."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_operator.sensing.newest import Rates, Seen
 from rlscaler_operator.sensing.queries import Window, windows
+from rlscaler_operator.sensing.results import HeldRate, HeldRates
 from rlscaler_operator.settings import Settings
 
 RATE, LESS, MORE = 100.0, 20.0, 400.0
@@ -65,9 +65,9 @@ def rate(times: list[float], counts: list[float], end: float, window: float) -> 
 
 def seen(
     world: World, until: float, silent: tuple[float, float] = NEVER, turns: float = math.inf, to: float = RATE
-) -> Iterator[tuple[float, float, Seen]]:
+) -> Iterator[tuple[float, float, HeldRate]]:
     """(time, Prometheus's value, what counts) of a service that says nothing for a while, or turns to another load."""
-    rates, seconds = Rates(world.window), world.window.seconds
+    rates, seconds = HeldRates(world.window), world.window.seconds
     count = max(0, math.ceil((until - world.scrape_phase) / world.scrape))
     scrapes = (world.scrape_phase + i * world.scrape for i in range(count))
     times = [at for at in scrapes if not silent[0] < at < silent[1]]
@@ -79,7 +79,7 @@ def seen(
         if math.isnan(value):
             rates.forget(NAME)
         else:
-            yield at, value, rates.look(NAME, value, times[last - 1], at)
+            yield at, value, rates.hold(NAME, value, times[last - 1], at)
         at += world.sense
 
 

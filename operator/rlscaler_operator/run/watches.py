@@ -1,0 +1,177 @@
+"""What kopf watches, and what a watch alone does not tell: APIs that come and go, and deletions that it missed.
+
+kopf would notice new APIs by watching all CustomResourceDefinitions, a right of the whole cluster. Discovery says the
+same to every ServiceAccount without a rule of its own, so it is asked now and then, and kopf is told the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, get_args, get_type_hints
+
+import kopf
+
+from rlscaler_core.api import GROUP, PLURAL, VERSION
+from rlscaler_operator.cluster.cache import Key, key_of
+from rlscaler_operator.cluster.kube import Kube, listed
+from rlscaler_operator.exceptions import KubeError, OperatorError
+from rlscaler_operator.state.registry import Registry
+
+log = logging.getLogger("rlscaler.watches")
+
+DISCOVERY_SECONDS = 15.0
+"""The longest time until an API that was installed is watched. It costs one request for each optional API."""
+
+DELETION_CHECK_SECONDS = 30.0
+"""The longest time that a policy is acted for after its deletion was missed. It costs one request of metadata for 500
+policies."""
+
+VERBS = frozenset({"get", "list", "watch", "patch"})
+
+SCALED_OBJECTS = kopf.Resource(
+    "keda.sh", "v1alpha1", "scaledobjects", kind="ScaledObject", namespaced=True, verbs=VERBS
+)
+HTTP_ROUTES = kopf.Resource(
+    "gateway.networking.k8s.io", "v1", "httproutes", kind="HTTPRoute", namespaced=True, verbs=VERBS
+)
+OPTIONAL = (SCALED_OBJECTS, HTTP_ROUTES)
+"""APIs that may be installed while the operator runs, and removed again: KEDA's and the Gateway API."""
+
+
+class Insights(Protocol):
+    """The parts of kopf's `Insights` that are used here: what kopf has found out about the cluster."""
+
+    watched_resources: set[kopf.Resource]
+    revised: asyncio.Condition
+    """Notified after each change of the set."""
+    ready_resources: asyncio.Event
+    """Set when kopf has looked for the resources of its handlers once."""
+
+
+def new_insights() -> Insights:
+    """Create the object that `kopf.operator(insights=)` accepts.
+
+    kopf exports no name of its class, so the class is read from the signature of that public function.
+    """
+    kind = get_args(get_type_hints(kopf.operator)["insights"])[0]
+    insights: Insights = kind()
+    return insights
+
+
+class OptionalApis:
+    """Begins and ends the watches of optional APIs as they come and go."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        come: Callable[[kopf.Resource], Awaitable[None]],
+        gone: Callable[[kopf.Resource], None],
+    ) -> None:
+        """`come` reads all objects of a new API before its watch begins; `gone` forgets them."""
+        self._kube, self._come, self._gone = kube, come, gone
+        self.insights = new_insights()
+
+    async def run(self) -> None:
+        """Look again and again until cancelled. The first look follows kopf's own."""
+        await self.insights.ready_resources.wait()
+        while True:
+            await self.look()
+            await asyncio.sleep(DISCOVERY_SECONDS)
+
+    async def look(self) -> None:
+        """Compare once what is served with what is watched. Raises OperatorError where a new API may not be read."""
+        for resource in OPTIONAL:
+            try:
+                served = await self._served(resource)
+            except KubeError as error:
+                log.warning("whether %s are served is not known: %s", resource.plural, error)
+                continue
+            watched = self.insights.watched_resources
+            if served == (resource in watched):
+                continue
+            log.info("%s are served now" if served else "%s are not served any more", resource)
+            if served:
+                await self._come(resource)
+            else:
+                self._gone(resource)
+            async with self.insights.revised:
+                (watched.add if served else watched.discard)(resource)
+                self.insights.revised.notify_all()
+
+    async def _served(self, resource: kopf.Resource) -> bool:
+        """Raises KubeError."""
+        try:
+            answer = await self._kube.get(f"/apis/{resource.group}/{resource.version}")
+        except KubeError as error:
+            if error.status == 404:
+                return False
+            raise
+        return any(found.get("name") == resource.plural for found in answer.get("resources", ()))
+
+
+class MissedDeletions:
+    """Forgets policies that were deleted during a gap of the watch: kopf lists again after it, but names no absence."""
+
+    def __init__(
+        self, kube: Kube, registry: Registry, namespaces: tuple[str, ...], forget: Callable[[Key, str], None]
+    ) -> None:
+        """`forget` is called with the key and the uid of each policy that is gone."""
+        self._kube, self._registry, self._namespaces, self._forget = kube, registry, namespaces, forget
+
+    async def run(self) -> None:
+        """Check again and again until cancelled. What cannot be listed now is listed the next time."""
+        while True:
+            await asyncio.sleep(DELETION_CHECK_SECONDS)
+            try:
+                await self.check()
+            except OperatorError as error:
+                log.warning("%s", error)
+
+    async def check(self) -> None:
+        """Compare the policies that were known before the list began with the list. Raises OperatorError."""
+        known = {policy.key: policy.uid for policy in self._registry}
+        there: dict[Key, str] = {}
+        async for body in listed(self._kube, self._namespaces, f"{GROUP}/{VERSION}", PLURAL, metadata_only=True):
+            there[key_of(body)] = body["metadata"].get("uid", "")
+        for key, uid in known.items():
+            if there.get(key) != uid:
+                log.info("%s/%s is gone: its deletion had not been seen", *key)
+                self._forget(key, uid)
+
+
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Remembers no former state of objects, as only watch handlers are registered and none compares.
+
+    By default kopf copies each object deeply, several times an event, to compare it with its former self; with a
+    thousand policies that is half of the operator's CPU time while pods come and go.
+    """
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Do nothing."""
+
+
+class NoProgress(kopf.ProgressStorage):
+    """Remembers no progress of handlers, as watch handlers have none."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Do nothing."""
+
+    def purge(self, **_: Any) -> None:
+        """Do nothing."""
+
+    def touch(self, **_: Any) -> None:
+        """Do nothing."""
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence
