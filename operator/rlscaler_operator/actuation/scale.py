@@ -11,7 +11,7 @@ from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 
-Outcome = Literal["Applied", "Conflict", "Missing", "LeaseLost", "Failed"]
+WriteResult = Literal["Applied", "Conflict", "Missing", "LeaseLost", "Failed"]
 
 CONFLICTS = (409, 422)
 """How the API server answers a JSON patch whose `test` failed, or that met another write."""
@@ -21,7 +21,7 @@ CONFLICTS = (409, 422)
 class Write:
     """What became of one scale write."""
 
-    outcome: Outcome
+    outcome: WriteResult
     message: str
     seconds: float | None = None
     """How long the request took; None where none was sent."""

@@ -51,25 +51,25 @@ def recommended(registry: Registry, subject: Subject, now: float, status_interva
     """
     policy = registry.get((subject.namespace, subject.policy))
     name = f"RLScalingPolicy {subject.namespace}/{subject.policy}"
-    if policy is None or policy.deleting:
+    if policy is None or policy.observed.deleting:
         raise NoSuchPolicyError(f"{name} does not exist: create it, or correct the trigger's metadata")
-    if policy.parsed is None:
-        raise NothingKnownError(policy.invalid)
+    if policy.observed.parsed is None:
+        raise NothingKnownError(policy.observed.invalid)
     if policy.spec.targets.pool(subject.pool) is None:
         raise NoSuchPolicyError(f"{name} has no spec.targets.{subject.pool}: correct the trigger's metadata")
     if policy.spec.mode == "Off":
         raise NothingKnownError(f"{name} is switched off: set spec.mode Shadow")
     replicas = _live(policy, subject.pool)
     if replicas is None:
-        replicas = _reported(policy.latest.get("status") or {}, subject.pool, now, status_interval_seconds)
+        replicas = _reported(policy.observed.latest.get("status") or {}, subject.pool, now, status_interval_seconds)
     if replicas is None:
         raise NothingKnownError(f"{name}: nothing was decided lately; its conditions say why")
     return replicas
 
 
 def _live(policy: Policy, pool: str) -> int | None:
-    fresh = time.monotonic() - policy.read_at <= max(LIVE_SECONDS, 3 * policy.spec.sense_seconds)
-    return policy.desired.get(pool) if fresh else None
+    fresh = time.monotonic() - policy.decision.read_at <= max(LIVE_SECONDS, 3 * policy.spec.sense_seconds)
+    return policy.decision.desired.get(pool) if fresh else None
 
 
 def _reported(status: Mapping[str, Any], pool: str, now: float, interval_seconds: float) -> int | None:

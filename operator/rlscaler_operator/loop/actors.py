@@ -60,7 +60,7 @@ class Actors:
     def get(self, policy: Policy) -> Found:
         """What the spec names; where that cannot be used, what the policy was decided with before."""
         actor, error = self._named(policy)
-        return actor or policy.actor, error
+        return actor or policy.decision.actor, error
 
     def bundled_trouble(self) -> str:
         """Why the bundled network cannot be used; empty = it is loaded."""
@@ -70,7 +70,7 @@ class Actors:
     def pending(self, policy: Policy) -> bool:
         """Is its source being read for the first time?"""
         name = _config_map(policy)
-        return name is not None and policy.actor is None and self._config_maps.get(name).pending
+        return name is not None and policy.decision.actor is None and self._config_maps.get(name).pending
 
     def _named(self, policy: Policy) -> Found:
         source = policy.spec.policy

@@ -13,7 +13,7 @@ from rlscaler_core.api.promotion import RegretInterval
 from rlscaler_core.decision.action import HEADS, REACH
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag
-from rlscaler_operator.actuation.scale import Outcome as WriteOutcome
+from rlscaler_operator.actuation.scale import WriteResult
 from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.series import Series
@@ -44,7 +44,7 @@ def measure(
     if not policy.running:
         metrics.forget(*policy.key)
     of = metrics.of(*policy.key)
-    true = {condition.type for condition in policy.conditions if condition.status == "True"}
+    true = {condition.type for condition in policy.report.conditions if condition.status == "True"}
     for type_ in types.MEANING:
         of.put(metrics.condition, type_ in true, type_)
     if not policy.running:
@@ -91,7 +91,7 @@ def written(metrics: Metrics, policy: Policy, applied: Applied) -> None:
 
 
 def _standing(metrics: Metrics, of: Series, policy: Policy) -> None:
-    spec, actor = policy.spec, policy.actor
+    spec, actor = policy.spec, policy.decision.actor
     model, digest = ("", "") if actor is None else (actor.manifest.name, actor.manifest.digest)
     of.only(metrics.info, spec.mode, policy.subject.service, model, digest)
     of.put(metrics.slo_latency, spec.slo.latency_milliseconds / 1000)
@@ -100,7 +100,7 @@ def _standing(metrics: Metrics, of: Series, policy: Policy) -> None:
 
 
 def _signals(metrics: Metrics, of: Series, policy: Policy) -> None:
-    for signal, reading in policy.readings.items():
+    for signal, reading in policy.decision.readings.items():
         of.put(metrics.signal, reading.value, signal)
         of.put(metrics.age, reading.age_seconds, signal)
 
@@ -110,8 +110,8 @@ def _pools(metrics: Metrics, of: Series, policy: Policy, deployments: Mapping[st
         current, ready = (math.nan, math.nan) if deployment is None else (deployment.replicas, deployment.ready)
         of.put(metrics.replicas, current, pool, "current")
         of.put(metrics.replicas, ready, pool, "ready")
-        of.put(metrics.replicas, policy.desired.get(pool, current), pool, "desired")
-        for result in get_args(WriteOutcome):
+        of.put(metrics.replicas, policy.decision.desired.get(pool, current), pool, "desired")
+        for result in get_args(WriteResult):
             of.add(metrics.writes, 0, pool, result)
 
 
@@ -158,7 +158,7 @@ def entropy_ratio(chances: np.ndarray[Any, np.dtype[np.float64]]) -> float:
 
 
 def _compared(metrics: Metrics, of: Series, policy: Policy) -> None:
-    promotion, today = policy.promotion, policy.today
+    promotion, today = policy.promotion.status, policy.promotion.today
     for state in get_args(State):
         of.put(metrics.promotion, promotion is not None and promotion.state == state, state)
     regret = None if promotion is None else promotion.regret

@@ -31,11 +31,11 @@ class Objectives:
         """Those whose window is over; a new one begins for them. `now` on the monotonic clock."""
         due: list[Policy] = []
         for policy in policies if self._served else ():
-            if policy.late_asked_at is None:
+            if policy.late.asked_at is None:
                 # Not all at the same time: what was taken over together would be asked for together for ever.
-                policy.late_asked_at = now - random.uniform(0, self._window_seconds)
-            elif now - policy.late_asked_at >= self._window_seconds and len(due) < AT_ONCE:
-                policy.late_asked_at = now
+                policy.late.asked_at = now - random.uniform(0, self._window_seconds)
+            elif now - policy.late.asked_at >= self._window_seconds and len(due) < AT_ONCE:
+                policy.late.asked_at = now
                 due.append(policy)
         return due
 
@@ -61,8 +61,8 @@ class Objectives:
         in_time = histogram.in_time(policy.spec.slo.latency_milliseconds / 1000)
         if in_time is None:
             return
-        late = histogram.received - sum(in_time) / 2 + policy.late_carried
-        policy.late_carried = min(0.0, late)
+        late = histogram.received - sum(in_time) / 2 + policy.late.carried
+        policy.late.carried = min(0.0, late)
         of = self._metrics.of(*policy.key)
         of.add(self._metrics.slo_requests, histogram.received)
         of.add(self._metrics.slo_late, max(0.0, late))

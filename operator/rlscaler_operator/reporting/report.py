@@ -26,6 +26,7 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import findings, status
 from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.report import Revisions
 
 if TYPE_CHECKING:
     from rlscaler_operator.actuation.apply import Applied
@@ -55,18 +56,29 @@ class Reporter:
 
     def stale(self, policy: Policy, now: float) -> bool:
         """Does a policy that is not running need a report? Not more than one in `RETRY_SECONDS`."""
-        if now - policy.reported_at < RETRY_SECONDS:
+        if now - policy.report.reported_at < RETRY_SECONDS:
             return False
-        return policy.status.get("observedGeneration") != policy.generation or policy.written_at == float("-inf")
+        return policy.outbox.status.get(
+            "observedGeneration"
+        ) != policy.observed.generation or policy.outbox.written_at == float("-inf")
 
     def report(
-        self, policy: Policy, found: Findings, outcome: Outcome | None, applied: Applied | None, deployments: Found
+        self,
+        policy: Policy,
+        found: Findings,
+        outcome: Outcome | None,
+        applied: Applied | None,
+        deployments: Found,
+        made_from: Revisions | None,
     ) -> None:
-        """Report one tick; Events and status are written in the background."""
-        policy.reported_at = time.monotonic()
+        """Report one tick; Events and status are written in the background.
+
+        `made_from` says what the findings follow from; None where the next tick has to report again.
+        """
+        policy.report.reported_at = time.monotonic()
         now = datetime.now(UTC)
-        before = policy.conditions
-        policy.conditions, changed = findings.update(before, found, policy.generation, now)
+        before = policy.report.conditions
+        policy.report.conditions, changed = findings.update(before, found, policy.observed.generation, now)
         if outcome is not None and outcome.decision is not None:
             self._record(policy, found, outcome, outcome.decision, applied, now.timestamp())
         self.measure(policy, outcome, deployments)
@@ -74,6 +86,7 @@ class Reporter:
             measures.written(self._metrics, policy, applied)
         status = self._build(policy, outcome, deployments, now.timestamp())
         self._publisher.take(policy, status, self._news(policy, found, before, changed, applied))
+        policy.report.made_from = made_from
 
     def _record(
         self,
@@ -86,23 +99,21 @@ class Reporter:
     ) -> None:
         """Keep and log every action, and what the floor changed between actions."""
         kind, changes = outcome.entry.kind, bool((decision.desired != decision.base).any())
-        auto = policy.spec.mode == "Auto"
-        if kind == "action" or changes or auto or not policy.desired:
-            policy.desired = {pool: int(decision.desired[0, i]) for i, pool in enumerate(POOLS)}
         if outcome.observation is not None:
-            policy.observation = status.observation_status(outcome.observation, now)
+            policy.report.observation = status.observation_status(outcome.observation, now)
         if kind != "action" and not changes:
             return
         decision_id = audit.uuid7(now)
         in_force = applied is not None and applied.complete
         result = applied.result() if applied else ""
         params = outcome.entry.params
-        policy.last = status.decision_status(decision_id, now, decision, params, in_force, result)
-        policy.history = status.with_history(policy.history, policy.last)
+        policy.report.last = status.decision_status(decision_id, now, decision, params, in_force, result)
+        policy.report.history = status.with_history(policy.report.history, policy.report.last)
         self._log(policy, outcome, decision_id, now, found.conflict.reason if found.conflict else None, applied)
 
     def unfinished(self, policy: Policy, outcome: Outcome | None) -> None:
-        """Log a decision whose writes did not come to an end, where it is not logged yet."""
+        """Log a decision whose writes did not come to an end, where it is not logged yet; the next tick reports."""
+        policy.report.made_from = None
         if outcome is not None and outcome.decision is not None and not outcome.recorded:
             now = time.time()
             self._log(policy, outcome, audit.uuid7(now), now, None, None, finished=False)
@@ -121,8 +132,8 @@ class Reporter:
         outcome.recorded = True
         if not self._audit.enabled:
             return
-        promotion = None if policy.promotion is None else policy.promotion.state
-        subject = record.Subject(*policy.key, policy.uid, policy.generation, policy.spec.mode, promotion)
+        promotion = None if policy.promotion.status is None else policy.promotion.status.state
+        subject = record.Subject(*policy.key, policy.uid, policy.observed.generation, policy.spec.mode, promotion)
         missing = [signal for signal, _ in self._missing(policy, outcome)]
         self._audit.write(
             partial(record.line, decision_id, now, subject, outcome, missing, conflict, applied, finished=finished)
@@ -132,7 +143,7 @@ class Reporter:
         replicas = outcome.entry.samples.spec_replicas[0]
         present = outcome.entry.params.present[0]
         return missing_signals(
-            policy.readings,
+            policy.decision.readings,
             (bool(present[0]), bool(present[1])),
             (int(replicas[0]), int(replicas[1])),
             policy.spec.metrics.max_age_seconds,
@@ -179,14 +190,25 @@ class Reporter:
         return [event for event in news if event is not None]
 
     def _build(self, policy: Policy, outcome: Outcome | None, deployments: Found, now: float) -> dict[str, Any]:
-        parts: dict[str, Any] = {"observed_generation": policy.generation, "conditions": policy.conditions}
-        parts |= {"observation": policy.observation, "last_decision": policy.last, "history": policy.history}
-        parts |= {"originals": policy.originals, "learned": policy.learned, "promotion": policy.promotion}
-        if policy.parsed is not None:
-            parts |= status.measured(policy.spec.slo.percentile, policy.latency, policy.actor)
-        if policy.parsed is not None and deployments:
+        parts: dict[str, Any] = {
+            "observed_generation": policy.observed.generation,
+            "conditions": policy.report.conditions,
+        }
+        parts |= {
+            "observation": policy.report.observation,
+            "last_decision": policy.report.last,
+            "history": policy.report.history,
+        }
+        parts |= {
+            "originals": policy.ownership.originals,
+            "learned": policy.decision.learned,
+            "promotion": policy.promotion.status,
+        }
+        if policy.observed.parsed is not None:
+            parts |= status.measured(policy.spec.slo.percentile, policy.decision.latency, policy.decision.actor)
+        if policy.observed.parsed is not None and deployments:
             names = {pool: name for pool, name in zip(POOLS, policy.deployments, strict=True) if name}
-            parts["targets"] = status.targets_status(names, deployments, policy.desired)
+            parts["targets"] = status.targets_status(names, deployments, policy.decision.desired)
         if outcome is not None and outcome.decision is not None:
             params, decision = outcome.entry.params, outcome.decision
             current = outcome.entry.samples.spec_replicas[0] * params.present[0]
@@ -202,6 +224,6 @@ class Reporter:
             )
         built = Status(**{name: value for name, value in parts.items() if value is not None}).to_dict()
         for name in ("costPerHour", "placement", "stabilization", "targets"):
-            if outcome is None and name in policy.status and name not in built:
-                built[name] = policy.status[name]
+            if outcome is None and name in policy.outbox.status and name not in built:
+                built[name] = policy.outbox.status[name]
         return built

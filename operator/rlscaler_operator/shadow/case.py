@@ -125,18 +125,22 @@ def _added(day: MeasuredDay, window: MeasuredDay) -> MeasuredDay:
 def asked(policy: Policy) -> Asked:
     """What a policy's spec and its actor ask for."""
     spec = policy.spec
-    named = (*describe(policy.actor).values(), *map(str, policy.deployments), policy.subject.service)
+    named = (*describe(policy.decision.actor).values(), *map(str, policy.deployments), policy.subject.service)
     text = "\n".join((*named, str(spec.slo.latency_milliseconds)))
     basis = hashlib.sha256(text.encode()).hexdigest()[:16]
-    if policy.actor is None and policy.promotion is not None and policy.promotion.basis is not None:
+    if (
+        policy.decision.actor is None
+        and policy.promotion.status is not None
+        and policy.promotion.status.basis is not None
+    ):
         # A model that cannot be read at the moment is no other model.
-        basis = policy.promotion.basis
+        basis = policy.promotion.status.basis
     return Asked(spec.mode, spec.promotion.require, spec.promotion.min_days, spec.slo.objective, basis)
 
 
 def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Case:
     """A new case, with the days that the status holds of the same comparison."""
-    written = policy.promotion
+    written = policy.promotion.status
     case = Case(policy, asked(policy).basis, acting, stack, today=date_of(now))
     if written is not None and case.is_of(written):
         case.days = [day for day in written.evidence if day.date < case.today]

@@ -52,7 +52,7 @@ MOST_EXCESS_PERCENT = 25.0
 LEAST_REQUESTS = 500.0
 
 
-class Item(NamedTuple):
+class ComparedPolicy(NamedTuple):
     """One policy of a sensing batch."""
 
     policy: Policy
@@ -61,9 +61,9 @@ class Item(NamedTuple):
 
 def driver(policy: Policy) -> tuple[Params, ActorLike | None]:
     """What decides for a policy: its own spec and actor, or after a demotion the HPA formula."""
-    if demoted(policy.spec.mode, policy.promotion):
+    if demoted(policy.spec.mode, policy.promotion.status):
         return hpa_params(policy.params()), None
-    return policy.params(), policy.actor
+    return policy.params(), policy.decision.actor
 
 
 class Shadows:
@@ -75,7 +75,7 @@ class Shadows:
         self._cases: dict[Key, Case] = {}
         self._complained = False
 
-    def tick(self, items: Sequence[Item], joins: Joins[Samples] | None = None) -> None:
+    def tick(self, items: Sequence[ComparedPolicy], joins: Joins[Samples] | None = None) -> None:
         """One sensing batch, after it was decided. `joins` may know the table of its samples. Never raises."""
         try:
             self._tick(items, joins or Joins())
@@ -92,8 +92,11 @@ class Shadows:
             self._books[case.stack].release(case.row)
 
     def stand(self, policy: Policy, now: float) -> None:
-        """Bring `policy.promotion` in line with its spec before it is decided for; `now` in unix seconds."""
-        if policy.promotion is None or policy.promotion_of != (policy.generation, policy.actor):
+        """Bring `policy.promotion.status` in line with its spec before it is decided for; `now` in unix seconds."""
+        if policy.promotion.status is None or policy.promotion.basis != (
+            policy.observed.generation,
+            policy.decision.actor,
+        ):
             self._judge(policy, self._cases.get(policy.key), now)
 
     def due_for_calibration(self, policies: Iterable[Policy], now: float) -> list[Policy]:
@@ -119,8 +122,8 @@ class Shadows:
             case.calibrate(meter, measured.get(service), float(policy.spec.slo.latency_milliseconds))
             self._judge(policy, case, now)
 
-    def _tick(self, items: Sequence[Item], joins: Joins[Samples]) -> None:
-        groups: dict[int, list[tuple[Item, Case]]] = defaultdict(list)
+    def _tick(self, items: Sequence[ComparedPolicy], joins: Joins[Samples]) -> None:
+        groups: dict[int, list[tuple[ComparedPolicy, Case]]] = defaultdict(list)
         for item in items:
             case = self._case(item)
             if case is not None:
@@ -132,27 +135,27 @@ class Shadows:
             samples = joins.join([item.entry.samples for item in members])
             self._step(book, members, [case for _, case in group], samples)
 
-    def _case(self, item: Item) -> Case | None:
+    def _case(self, item: ComparedPolicy) -> Case | None:
         """The policy's comparison as it should be now; None where there is nothing to compare."""
         policy, now = item.policy, float(item.entry.samples.time[0])
         self.stand(policy, now)
-        promotion, case = policy.promotion, self._cases.get(policy.key)
-        if promotion is None or (policy.actor is None and promotion.against == "Running"):
+        promotion, case = policy.promotion.status, self._cases.get(policy.key)
+        if promotion is None or (policy.decision.actor is None and promotion.against == "Running"):
             return None
         acting = promotion.against == "HPAFormula"
         if case is not None and case.policy is policy and case.is_of(promotion):
             return case
         self.forget(policy.key)
-        stack = HPA_STACK if acting or policy.actor is None else policy.actor.manifest.stack_size
+        stack = HPA_STACK if acting or policy.decision.actor is None else policy.decision.actor.manifest.stack_size
         case = resumed(policy, acting, stack, now)
         # Not all at the same time: what was taken over together would be measured together for ever.
         case.calibrate_at = now + random.uniform(0, WINDOW_SECONDS)
         self._cases[policy.key] = case
         return case
 
-    def _step(self, book: Book, items: list[Item], cases: list[Case], samples: Samples) -> None:
+    def _step(self, book: Book, items: list[ComparedPolicy], cases: list[Case], samples: Samples) -> None:
         rows = np.array([case.row for case in cases], np.intp)
-        compared = ~samples.paused & np.array([not is_true(i.policy.conditions, CONFLICTED) for i in items])
+        compared = ~samples.paused & np.array([not is_true(i.policy.report.conditions, CONFLICTED) for i in items])
         for row, case, item in zip(rows.tolist(), cases, items, strict=True):
             params = item.policy.params()
             if case.params is not params:
@@ -163,17 +166,17 @@ class Shadows:
         book.meter(rows, samples, share, self._window_seconds, compared)
         groups: dict[tuple[Kind, bool, int], list[int]] = defaultdict(list)
         for i, (item, case) in enumerate(zip(items, cases, strict=True)):
-            groups[item.entry.kind, case.acting, id(item.policy.actor)].append(i)
+            groups[item.entry.kind, case.acting, id(item.policy.decision.actor)].append(i)
         for (kind, acting, _), numbers in groups.items():
-            actor: ActorLike | None = None if acting else items[numbers[0]].policy.actor
+            actor: ActorLike | None = None if acting else items[numbers[0]].policy.decision.actor
             change = hpa_params if acting else None
             book.drive(rows[numbers], samples.take(numbers), actor, kind, compared[numbers], change)
         self._watch(book, items, cases, rows, samples)
         for row, case, item in zip(rows.tolist(), cases, items, strict=True):
             if item.entry.kind == "action":
-                item.policy.today = case.day(book.sums(row))
+                item.policy.promotion.today = case.day(book.sums(row))
 
-    def _roll(self, book: Book, items: list[Item], cases: list[Case], samples: Samples) -> None:
+    def _roll(self, book: Book, items: list[ComparedPolicy], cases: list[Case], samples: Samples) -> None:
         """Close the days that are over, and judge some of those that were not for a while."""
         stale = []
         for item, case, now in zip(items, cases, samples.time.tolist(), strict=True):
@@ -189,7 +192,7 @@ class Shadows:
             self._judge(item.policy, case, now)
 
     def _watch(
-        self, book: Book, items: list[Item], cases: list[Case], rows: NDArray[np.intp], samples: Samples
+        self, book: Book, items: list[ComparedPolicy], cases: list[Case], rows: NDArray[np.intp], samples: Samples
     ) -> None:
         """Demote at once what burns its error budget far faster than the HPA formula would."""
         acting = np.array([case.acting and case.calibrated for case in cases])
@@ -210,7 +213,7 @@ class Shadows:
 
     def _judge(self, policy: Policy, case: Case | None, now: float, burning: str = "") -> None:
         """The verdict of now, with today's figures."""
-        wanted, before = asked(policy), policy.promotion
+        wanted, before = asked(policy), policy.promotion.status
         days = [] if before is None else before.evidence
         if case is not None and before is not None and case.is_of(before):
             days = case.days
@@ -221,13 +224,13 @@ class Shadows:
             case.judge_at = now + FRESH_SECONDS
         if before is None or before.state != after.state:
             log.info("%s/%s: %s (%s)", *policy.key, after.state, after.reason)
-        policy.promotion, policy.promotion_of = after, (policy.generation, policy.actor)
+        policy.promotion.found(after, policy.observed.generation, policy.decision.actor)
 
 
-def _shares(items: list[Item], samples: Samples, params: Params) -> Float:
+def _shares(items: list[ComparedPolicy], samples: Samples, params: Params) -> Float:
     """(N, 2) how the arrivals split between the pools, as measured; else by the capacity that is ready."""
     shares = by_capacity(params, samples.ready_replicas)
-    rates = np.array([_rates(item.policy.readings["arrival_rate"].pools) for item in items])
+    rates = np.array([_rates(item.policy.decision.readings["arrival_rate"].pools) for item in items])
     known = np.isfinite(rates).all(axis=1) & (rates.sum(axis=1) > 0)
     shares[known] = rates[known]
     return shares

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 HURRY_SECONDS = 1.0
@@ -96,6 +96,17 @@ class Breaker:
 
     def succeeded(self) -> None:
         self.failures, self.until = 0, float("-inf")
+
+
+@dataclass(slots=True)
+class Timing:
+    """When a policy is due, and what keeps it from its tick. `loop/engine.py` writes it."""
+
+    schedule: Schedule | None = None
+    """None before the first look at a policy, and while it is not running."""
+    busy: int = 0
+    """Tasks under way for it."""
+    breaker: Breaker = field(default_factory=Breaker)
 
 
 def spread(due: list[tuple[Schedule, Due]], evenly: float) -> list[Due]:
