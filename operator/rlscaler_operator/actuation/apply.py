@@ -41,12 +41,12 @@ class Applied:
     """What became of one decision's writes."""
 
     writes: dict[str, Write] = field(default_factory=dict)
-    """By pool; only pools whose replicas had to change."""
+    """Writes by pool, of the pools whose replicas had to change."""
     placement_problem: Problem | None = None
 
     @property
     def failed(self) -> bool:
-        """Did the API server not take a write for a reason that is nobody's decision?"""
+        """Did the API server refuse a write for a reason that is no conflict and no lost lease?"""
         return any(write.outcome == "Failed" for write in self.writes.values())
 
     @property
@@ -92,10 +92,10 @@ class Actuator:
         shrinking = {pool: change for pool, change in changes.items() if pool not in growing}
         # Only where they are put back must the originals be on record before anything changes.
         restores = policy.spec.restore_on_delete or FINALIZER in policy.observed.finalizers
-        problem = await self._prepare(policy) if restores else None
+        problem = await self._record_before_changes(policy) if restores else None
         applied.writes = await self._scale_all(policy, growing)
         if not restores and shrinking:
-            problem = await self._prepare(policy)
+            problem = await self._record_before_changes(policy)
         placed = await self._place(policy, weights)
         applied.placement_problem = placed.problem or problem
         if placed.went_through and problem is None:
@@ -109,19 +109,17 @@ class Actuator:
         writes = await asyncio.gather(*(self._scale(policy, pool, *change) for pool, change in changes.items()))
         return dict(zip(changes, writes, strict=True))
 
-    async def _prepare(self, policy: Policy) -> Problem | None:
-        """The finalizer, and the originals where a restart finds them; tried again at the next tick."""
+    async def _record_before_changes(self, policy: Policy) -> Problem | None:
+        """Write the finalizer, and the originals where a restart finds them; the next tick tries again what failed."""
         try:
             if policy.spec.restore_on_delete != (FINALIZER in policy.observed.finalizers):
                 async with self._lanes.enter(Lane.SCALE):
                     seen = policy.observed
                     wanted = seen.parsed is not None and policy.spec.restore_on_delete and not seen.deleting
                     await write_finalizer(self._kube, self._shards.of(policy.key), policy, wanted, self._timeout)
-            if (
-                policy.ownership.originals is not None
-                and policy.outbox.status.get("originals") != policy.ownership.originals.to_dict()
-            ):
-                await self._record_originals(policy, policy.ownership.originals)
+            originals = policy.ownership.originals
+            if originals is not None and policy.outbox.status.get("originals") != originals.to_dict():
+                await self._record_originals(policy, originals)
         except (KubeError, LeaseLostError) as error:
             return Problem("PolicyNotWritten", f"finalizer or status.originals: {error}")
         return None
@@ -132,7 +130,7 @@ class Actuator:
         return bool(backends and route and route_patch(route, backends[1], weights))
 
     def picture(self, policy: Policy) -> Originals:
-        """What is there before anything is changed."""
+        """Replicas and weights as they are now, before anything is changed."""
         found = policy.found(self._cache)
         return Originals(
             time=datetime.now(UTC),
@@ -172,9 +170,8 @@ class Actuator:
                 async with self._lanes.enter(Lane.REPORT):
                     await annotate(self._kube, lease, policy.key, weights, self._timeout)
             except (KubeError, LeaseLostError) as error:
-                return Placed(
-                    Problem("PolicyNotWritten", f"annotation {WEIGHTS_ANNOTATION}: {error}"), went_through=False
-                )
+                problem = Problem("PolicyNotWritten", f"annotation {WEIGHTS_ANNOTATION}: {error}")
+                return Placed(problem, went_through=False)
             policy.observed.wrote_weights(format_weights(weights))
         return Placed()
 

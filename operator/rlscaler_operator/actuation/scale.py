@@ -14,7 +14,7 @@ from rlscaler_operator.exceptions import KubeError, LeaseLostError
 WriteResult = Literal["Applied", "Conflict", "Missing", "LeaseLost", "Failed"]
 
 CONFLICTS = (409, 422)
-"""How the API server answers a JSON patch whose `test` failed, or that met another write."""
+"""HTTP statuses of a JSON patch whose `test` failed, or that met another write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Write:
     outcome: WriteResult
     message: str
     seconds: float | None = None
-    """How long the request took; None where none was sent."""
+    """Duration of the request; None where none was sent."""
 
     @property
     def applied(self) -> bool:

@@ -19,7 +19,7 @@ from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
-log = logging.getLogger("rlscaler.finish")
+log = logging.getLogger("rlscaler.apply")
 
 
 class Reconciler:
@@ -51,10 +51,10 @@ class Reconciler:
             return False
         return last == self._registry.revisions(policy, self._cache)
 
-    def measure_quiet(self, policy: Policy, outcome: Outcome) -> None:
-        """All that a quiet policy needs."""
+    def pass_quiet(self, policy: Policy, outcome: Outcome) -> None:
+        """Remember the decision state and update the metrics: all that a quiet policy needs."""
         policy.decision.state = outcome.state
-        self._reporter.measure_again(policy, outcome)
+        self._reporter.measure_quiet(policy, outcome)
 
     async def apply_and_report(self, policy: Policy, outcome: Outcome | None, error: Exception | None) -> None:
         """Write and report for one policy; its failure stays its own, and so does its slowness."""

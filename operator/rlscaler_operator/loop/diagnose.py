@@ -1,4 +1,4 @@
-"""Finding out how a policy stands: what is missing, who else scales its targets, whether it is paused."""
+"""Diagnosing how a policy stands: what is missing, what else scales its targets, whether it is paused."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ HOLDERS = {
     "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
     "RLScalingPolicy": ("rlscaler.io/v1alpha1", "rlscalingpolicies"),
 }
-"""Where the objects that hold a target are found."""
+"""API version and plural of the kinds of objects that can hold a target."""
 
 ASK_AGAIN_SECONDS = 60.0
-"""How often a policy asks whether what it conflicts with is still there."""
+"""Pause between two questions whether what a policy conflicts with is still there."""
 
 
 class Diagnostician:
-    """Makes the findings that conditions are built from."""
+    """Makes the findings that conditions are built from. It writes `Policy.ownership`."""
 
     def __init__(self, kube: Kube, cache: WatchCache, registry: Registry) -> None:
         self._kube, self._cache, self._registry = kube, cache, registry
 
     async def diagnose(self, policy: Policy, outcome: Outcome | None) -> Findings:
-        """How the policy stands at this tick. `outcome` None = nothing was decided."""
+        """Find out how the policy stands at this tick. `outcome` is None where nothing was decided."""
         if policy.observed.parsed is None:
             return Findings(mode="Auto", problems=[Problem("InvalidSpec", policy.observed.invalid)])
         findings = Findings(mode=policy.spec.mode)
@@ -114,7 +114,7 @@ class Diagnostician:
         return find_conflict(claim, self._registry.claims(key for _, key in policy.facts.targets), self._cache)
 
     def _may_ask(self, policy: Policy) -> bool:
-        """At once where the conflict is new, else now and then: its end may be missed as well."""
+        """A new conflict is asked about at once, a known one now and then: its end may be missed as well."""
         now = time.monotonic()
         if is_true(policy.report.conditions, CONFLICTED) and now - policy.ownership.holder_asked_at < ASK_AGAIN_SECONDS:
             return False

@@ -44,7 +44,7 @@ SHORTEST_SECONDS = 0.005
 """Shortest sleep where nothing wakes the loop."""
 
 CROWDED_SECONDS = 5.0
-"""How often policies are looked at, at least, while a crowd of scale writes waits."""
+"""Longest time between two looks at the policies while a crowd of scale writes waits."""
 
 STOP_SECONDS = 2.0
 
@@ -154,7 +154,7 @@ class Engine:
             self.reporter.close()
 
     def _take_over(self) -> None:
-        """In a new term of a shard, nothing that was remembered from an earlier one counts any more."""
+        """Start the policies of a shard anew in a new term: what was remembered from an earlier one may be outdated."""
         self._acting = self.shards.holds()
         if len(self._acting) < self.shards.number:
             self.metrics.keep(lambda key: self.shards.shard(key) in self._acting)

@@ -37,7 +37,7 @@ from rlscaler_operator.sensing.queries import Query, Subject, batch, windows
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.calibration import histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
-from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows, driver
+from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows, params_and_actor
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.schedule import Due
@@ -48,7 +48,7 @@ AT_ONCE = 250
 """Policies decided and virtual services stepped at once: array operations of some 10 ms."""
 
 HELD_SECONDS = 0.004
-"""How long a batch keeps the event loop before everything else that waits has its turn."""
+"""Time for which a batch keeps the event loop before everything else that waits has its turn."""
 
 LAUNCHED = 4
 """Policies diagnosed and reported between two such turns: 1 ms each."""
@@ -174,7 +174,7 @@ class Ticker:
                 outcome.seconds = seconds
                 policy.decision.decided(outcome)
                 if self._reconciler.is_quiet(policy, outcome):
-                    self._reconciler.measure_quiet(policy, outcome)
+                    self._reconciler.pass_quiet(policy, outcome)
                     await breath.take()
                     continue
             self._launch([policy], self._reconciler.apply_and_report(policy, outcome, tick.error))
@@ -213,7 +213,7 @@ class Ticker:
             return await self.sources.ask(access, queries)
 
     def _queries(self, subjects: list[Subject]) -> list[Query]:
-        """Made again when other subjects are asked for."""
+        """The queries for all subjects; they are made again when other subjects are asked for."""
         if self._asked is None or self._asked[0] != subjects:
             self._asked = subjects, batch(subjects, *windows(self._settings))
         return self._asked[1]
@@ -244,8 +244,8 @@ class Ticker:
         )
         policy.decision.learn(learned(policy, self._cache))
         policy.decision.use(*self._actors.get(policy))
-        self.shadows.stand(policy, self._epoch + now)
-        params, actor = driver(policy)
+        self.shadows.ensure_promotion(policy, self._epoch + now)
+        params, actor = params_and_actor(policy)
         if policy.decision.state is None:
             written = Status.model_validate(policy.outbox.status)
             state = fresh_state(policy.decision.actor, replicas, self._epoch + now)

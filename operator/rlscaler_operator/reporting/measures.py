@@ -1,4 +1,4 @@
-"""From one tick of a policy to its metrics."""
+"""Putting what one tick of a policy found and decided into its metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.series import Series
 from rlscaler_operator.sensing.results import Reading
-from rlscaler_operator.shadow.verdict import State
+from rlscaler_operator.shadow.verdict import PromotionStage
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.status import PLACEMENTS
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STEPS = tuple(f"{step:+d}" if step else "0" for step in range(-REACH, REACH + 1))
 ACTIONS = {"gpu": STEPS, "cpu": STEPS, "placement": PLACEMENTS}
-"""By head, in the order of the network's outputs."""
+"""Names of the actions of each head, in the order of the network's outputs."""
 
 HOLDING = {"unknown": Flag.HELD_UNKNOWN | Flag.FALLBACK, "pending": Flag.PENDING, "budget": Flag.BUDGET_LIMITED}
 """Flags that say that a guard stood in the way though replicas look as if it had not."""
@@ -63,8 +63,8 @@ def measure(
         _compared(metrics, of, policy)
 
 
-def again(metrics: Metrics, policy: Policy, outcome: Outcome, missing: Sequence[tuple[str, Reading]]) -> None:
-    """After a sensing tick that found and decided what the one before did: only what differs all the same."""
+def measure_quiet(metrics: Metrics, policy: Policy, outcome: Outcome, missing: Sequence[tuple[str, Reading]]) -> None:
+    """Update only what differs all the same after a sensing tick that found and decided what the one before did."""
     of = metrics.of(*policy.key)
     _signals(metrics, of, policy)
     for signal, reading in missing:
@@ -129,7 +129,7 @@ def _decided(metrics: Metrics, of: Series, policy: Policy, outcome: Outcome, dec
 
 
 def interventions(decision: Decision) -> dict[str, bool]:
-    """By guard: did it change the replicas (first row), or stand in the way of what was asked for?"""
+    """Whether each guard changed the replicas (first row) or stood in the way of what was asked for."""
     trail, flags = decision.trail[0], int(decision.flags[0])
     changed = (trail[1:] != trail[:-1]).any(axis=1).tolist()
     return {
@@ -159,7 +159,7 @@ def entropy_ratio(chances: np.ndarray[Any, np.dtype[np.float64]]) -> float:
 
 def _compared(metrics: Metrics, of: Series, policy: Policy) -> None:
     promotion, today = policy.promotion.status, policy.promotion.today
-    for state in get_args(State):
+    for state in get_args(PromotionStage):
         of.put(metrics.promotion, promotion is not None and promotion.state == state, state)
     regret = None if promotion is None else promotion.regret
     _interval(of, metrics.regret_cost, None if regret is None else regret.cost_percent)

@@ -1,4 +1,4 @@
-"""How many requests were late, for the alerts on the error budget: once a rate window, from the service's histogram."""
+"""Counting late requests for the alerts on the error budget, once a rate window, from the service's histogram."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_ONCE = 100
 
 
 class Objectives:
-    """Counts requests and late requests of each policy's service. Nobody looks at them where no metrics are served."""
+    """Counts requests and late requests of each policy's service. Nothing is asked where no metrics are served."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._served = settings.metrics_port is not None
@@ -53,7 +53,7 @@ class Objectives:
                 self._add(policy, histogram)
 
     def _add(self, policy: Policy, histogram: Histogram) -> None:
-        """Whoever is not answered in time is late, in the window of arrival; the sum over windows counts nobody twice.
+        """A request that is not answered in time is late, in the window of arrival; over all windows it counts once.
 
         A request that arrives at the end of a window and is answered in time in the next one counts as late at first;
         there it is one more in time than arrived, which is carried until it is made up for.

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 class Publisher:
-    """Posts Events and writes statuses. What it has still to say is in the policies."""
+    """Posts Events and writes statuses. What it has still to write is in the policies' outboxes."""
 
     def __init__(
         self,
@@ -53,17 +53,17 @@ class Publisher:
         self._forget, self._launch = forget, launch
 
     def take(self, policy: Policy, status: Json, events: list[Event]) -> None:
-        """Have both written. Where the status could not be, the policy is not settled: its next tick reports again."""
+        """Have both written. Where the status could not be written, the policy's next tick reports again."""
         waiting = policy.outbox.pending
         if waiting is None and not policy.outbox.writing and not events and not self._worth(policy, status):
             return
         policy.outbox.pending = PendingReport(status, [*(waiting.events if waiting else ()), *events])
         if not policy.outbox.writing:
             policy.outbox.writing = True
-            self._launch([], self._say(policy))
+            self._launch([], self._empty_outbox(policy))
 
-    async def _say(self, policy: Policy) -> None:
-        """Until there is nothing more to say."""
+    async def _empty_outbox(self, policy: Policy) -> None:
+        """Write what is in the outbox until it is empty."""
         fine = True
         try:
             while (unsaid := policy.outbox.pending) is not None:

@@ -45,7 +45,7 @@ QUIET_REASONS = {"ModeShadow", "ModeOff", "NotNeeded", "NotPaused", "NoConflict"
 
 
 class Reporter:
-    """Puts together what people and tools see. Keeps nothing but what is in the Policy."""
+    """Puts together what people and tools see. What it remembers is in `Policy.report`."""
 
     def __init__(self, settings: Settings, events: Events, metrics: Metrics, publisher: Publisher) -> None:
         self._events, self._metrics, self._publisher = events, metrics, publisher
@@ -58,9 +58,9 @@ class Reporter:
         """Does a policy that is not running need a report? Not more than one in `RETRY_SECONDS`."""
         if now - policy.report.reported_at < RETRY_SECONDS:
             return False
-        return policy.outbox.status.get(
-            "observedGeneration"
-        ) != policy.observed.generation or policy.outbox.written_at == float("-inf")
+        outbox = policy.outbox
+        unseen = outbox.status.get("observedGeneration") != policy.observed.generation
+        return unseen or outbox.written_at == float("-inf")
 
     def report(
         self,
@@ -81,7 +81,8 @@ class Reporter:
         policy.report.conditions, changed = findings.update(before, found, policy.observed.generation, now)
         if outcome is not None and outcome.decision is not None:
             self._record(policy, found, outcome, outcome.decision, applied, now.timestamp())
-        self.measure(policy, outcome, deployments)
+        missing = self._missing(policy, outcome) if outcome is not None and outcome.decision is not None else []
+        measures.measure(self._metrics, policy, outcome, missing, deployments)
         if applied is not None:
             measures.written(self._metrics, policy, applied)
         status = self._build(policy, outcome, deployments, now.timestamp())
@@ -149,14 +150,9 @@ class Reporter:
             policy.spec.metrics.max_age_seconds,
         )
 
-    def measure(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> None:
-        """Bring the policy's own metrics up to date."""
-        missing = self._missing(policy, outcome) if outcome is not None and outcome.decision is not None else []
-        measures.measure(self._metrics, policy, outcome, missing, deployments)
-
-    def measure_again(self, policy: Policy, outcome: Outcome) -> None:
-        """The same after a tick that found nothing new."""
-        measures.again(self._metrics, policy, outcome, self._missing(policy, outcome))
+    def measure_quiet(self, policy: Policy, outcome: Outcome) -> None:
+        """Bring the policy's metrics up to date after a tick that found nothing new."""
+        measures.measure_quiet(self._metrics, policy, outcome, self._missing(policy, outcome))
 
     def _news(
         self,

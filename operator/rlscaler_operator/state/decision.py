@@ -45,7 +45,7 @@ class DecisionState:
     revision: int = 0
     """Grows with every change that a report depends on."""
     _known: list[tuple[str, bool]] = field(default_factory=list)
-    """For each reading why it is unknown, and whether it is too old."""
+    """Why each reading is unknown, and whether it is too old."""
     _shown: tuple[object, ...] = ()
     """Flags, placement and weights of the last decision."""
 
@@ -105,7 +105,7 @@ class PromotionState:
     status: PromotionStatus | None = None
     today: EvidenceDay | None = None
     """Today's comparison as of the last action."""
-    basis: tuple[int, ActorLike | None] | None = None
+    found_for: tuple[int, ActorLike | None] | None = None
     """Generation and actor that the status was found for."""
     revision: int = 0
     """Grows with every change that a report depends on."""
@@ -113,7 +113,7 @@ class PromotionState:
     def found(self, status: PromotionStatus, generation: int, actor: ActorLike | None) -> None:
         """A report depends on the state and its reason; the figures go into the status from time to time."""
         self.revision += _stage(status) != _stage(self.status)
-        self.status, self.basis = status, (generation, actor)
+        self.status, self.found_for = status, (generation, actor)
 
 
 def _stage(status: PromotionStatus | None) -> tuple[str, str | None] | None:

@@ -24,7 +24,7 @@ class Tool(NamedTuple):
     """A tool that puts replicas back to what is declared elsewhere, known by the field manager that it writes with."""
 
     prefix: str
-    """How its field manager begins, in lower case."""
+    """Beginning of its field manager, in lower case."""
     name: str
     remedy: str
 
@@ -130,7 +130,7 @@ def declared(claim: Claim, cache: WatchCache) -> str:
 
 @dataclass(slots=True)
 class ForeignWrites:
-    """Watches one Deployment for replicas that somebody else set after our own last write, or since we took over."""
+    """Watches one Deployment for replicas that another writer set after our last write, or since we took over."""
 
     written: int
     """Replicas that we set, found or adopted last."""
@@ -174,7 +174,7 @@ class Ownership:
     originals: Originals | None = None
     """What was there before the first change."""
     foreign: dict[str, ForeignWrites] = field(default_factory=dict)
-    """By Deployment."""
+    """Foreign writes by the name of the Deployment."""
     holder_asked_at: float = float("-inf")
     """Monotonic time of the last question whether the object that holds the targets still exists."""
 

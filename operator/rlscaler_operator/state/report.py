@@ -20,7 +20,7 @@ class Revisions(NamedTuple):
     rivals: list[Claim]
     """The claims of the other policies that act on its targets; a claim never changes, so it is a version of itself."""
     targets: tuple[tuple[int, int], ...]
-    """For each target: its Deployment and the foreign autoscaler that scales it."""
+    """Numbers of the watch cache for each target's Deployment and for the foreign autoscaler that scales it."""
     route: str | None
     """resourceVersion of the HTTPRoute that the weights are written to; None where there is none."""
 
@@ -55,7 +55,7 @@ class Outbox:
     """
 
     status: dict[str, Any] = field(default_factory=dict)
-    """As last written."""
+    """The status as last written."""
     written_at: float = float("-inf")
     """Monotonic time of the last status write."""
     pending: PendingReport | None = None
@@ -68,7 +68,7 @@ class Outbox:
 
 @dataclass(slots=True)
 class LateRequests:
-    """How late requests are counted for the alerts. `reporting/objectives.py` writes it."""
+    """What counting late requests for the alerts remembers. `reporting/objectives.py` writes it."""
 
     asked_at: float | None = None
     """Monotonic time when they were last asked for."""

@@ -79,7 +79,7 @@ class World:
 
     def promote(self, **changes):
         found = self.policy.promotion
-        found.found(found.status.model_copy(update=changes), *found.basis)
+        found.found(found.status.model_copy(update=changes), *found.found_for)
 
     async def tick(self, due=Due.SENSE):
         """One tick; was it reported?"""
