@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
@@ -15,9 +14,7 @@ from rlscaler_operator.cluster.models import ModelFile, stamp_of
 from rlscaler_operator.cluster.references import Name, References
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.settings import Settings
-
-if TYPE_CHECKING:
-    from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.policy import Policy
 
 Found = tuple[ActorLike | None, ModelUnavailableError | None]
 """An actor, and what is wrong with its source; both where an older good one goes on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from rlscaler_core.api.status import Learned, LearnedPool
 from rlscaler_core.decision.types import POOLS
@@ -11,9 +10,7 @@ from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.prometheus import Answers
 from rlscaler_operator.sensing.results import pick
-
-if TYPE_CHECKING:
-    from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.policy import Policy
 
 UTILIZATIONS = {"gpu": "gpu_utilization", "cpu": "cpu_utilization"}
 

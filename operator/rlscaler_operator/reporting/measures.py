@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from rlscaler_core.api.promotion import RegretInterval
 from rlscaler_core.decision.action import HEADS, REACH
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag
+from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.scale import WriteResult
 from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.reporting.metrics import Metrics
@@ -21,9 +22,6 @@ from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.verdict import PromotionStage
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.status import PLACEMENTS
-
-if TYPE_CHECKING:
-    from rlscaler_operator.actuation.apply import Applied
 
 STEPS = tuple(f"{step:+d}" if step else "0" for step in range(-REACH, REACH + 1))
 ACTIONS = {"gpu": STEPS, "cpu": STEPS, "placement": PLACEMENTS}

@@ -52,7 +52,7 @@ class Publisher:
         self._registry, self._events, self._metrics = registry, events, metrics
         self._forget, self._launch = forget, launch
 
-    def take(self, policy: Policy, status: Json, events: list[Event]) -> None:
+    def publish(self, policy: Policy, status: Json, events: list[Event]) -> None:
         """Have both written. Where the status could not be written, the policy's next tick reports again."""
         waiting = policy.outbox.pending
         if waiting is None and not policy.outbox.writing and not events and not self._worth(policy, status):
@@ -66,12 +66,12 @@ class Publisher:
         """Write what is in the outbox until it is empty."""
         fine = True
         try:
-            while (unsaid := policy.outbox.pending) is not None:
+            while (pending := policy.outbox.pending) is not None:
                 policy.outbox.pending, fine = None, False
                 async with asyncio.timeout(self._settings.policy_deadline_seconds):
-                    for event in unsaid.events:
+                    for event in pending.events:
                         await self._events.send(event)
-                    fine = await self._write(policy, unsaid.status)
+                    fine = await self._write(policy, pending.status)
         except TimeoutError:
             log.error("%s/%s: not reported within policyDeadlineSeconds", *policy.key)
             self._metrics.of(*policy.key).add(self._metrics.errors, 1)

@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rlscaler_core.api import Condition, Status
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import POOLS, Decision
+from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.cluster.events import Event, Events
 from rlscaler_operator.records import audit, record
@@ -27,9 +28,6 @@ from rlscaler_operator.state import findings, status
 from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.report import Revisions
-
-if TYPE_CHECKING:
-    from rlscaler_operator.actuation.apply import Applied
 
 log = logging.getLogger("rlscaler.report")
 
@@ -86,7 +84,7 @@ class Reporter:
         if applied is not None:
             measures.written(self._metrics, policy, applied)
         status = self._build(policy, outcome, deployments, now.timestamp())
-        self._publisher.take(policy, status, self._news(policy, found, before, changed, applied))
+        self._publisher.publish(policy, status, self._news(policy, found, before, changed, applied))
         policy.report.made_from = made_from
 
     def _record(

@@ -169,6 +169,7 @@ class Ownership:
     """What is remembered about a policy's targets since it took them over.
 
     `loop/diagnose.py` writes what it finds, and `actuation/apply.py` what it does: the originals and its own writes.
+    The registry forgets the originals where an edit names other Deployments.
     """
 
     originals: Originals | None = None
