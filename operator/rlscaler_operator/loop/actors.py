@@ -16,7 +16,7 @@ from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.policy import Policy
 
-Found = tuple[ActorLike | None, ModelUnavailableError | None]
+NamedActor = tuple[ActorLike | None, ModelUnavailableError | None]
 """An actor, and what is wrong with its source; both where an older good one goes on."""
 
 
@@ -54,7 +54,7 @@ class Actors:
         self._files: dict[str, ModelFile] = {}
         self._config_maps = config_maps
 
-    def get(self, policy: Policy) -> Found:
+    def get(self, policy: Policy) -> NamedActor:
         """What the spec names; where that cannot be used, what the policy was decided with before."""
         actor, error = self._named(policy)
         return actor or policy.decision.actor, error
@@ -69,7 +69,7 @@ class Actors:
         name = _config_map(policy)
         return name is not None and policy.decision.actor is None and self._config_maps.get(name).pending
 
-    def _named(self, policy: Policy) -> Found:
+    def _named(self, policy: Policy) -> NamedActor:
         source = policy.spec.policy
         if (name := _config_map(policy)) is not None:
             held = self._config_maps.get(name)
@@ -82,7 +82,7 @@ class Actors:
         self._ppo.refresh()
         return self._ppo.actor, self._ppo.error
 
-    def _of_file(self, path: str) -> Found:
+    def _of_file(self, path: str) -> NamedActor:
         if self._policy_dir is None:
             text = (
                 "spec.policy.path needs an operator with --policy-dir: ask its administrator, or use policy.configMap"

@@ -31,7 +31,7 @@ from rlscaler_operator.state.report import Revisions
 
 log = logging.getLogger("rlscaler.report")
 
-Found = Mapping[str, Deployment | None]
+Deployments = Mapping[str, Deployment | None]
 
 RETRY_SECONDS = 5.0
 
@@ -66,7 +66,7 @@ class Reporter:
         found: Findings,
         outcome: Outcome | None,
         applied: Applied | None,
-        deployments: Found,
+        deployments: Deployments,
         made_from: Revisions | None,
     ) -> None:
         """Report one tick; Events and status are written in the background.
@@ -183,7 +183,7 @@ class Reporter:
                 news.append(self._events.admit(about, "Warning", "ScaleFailed", f"{pool} {write.message}"))
         return [event for event in news if event is not None]
 
-    def _build(self, policy: Policy, outcome: Outcome | None, deployments: Found, now: float) -> dict[str, Any]:
+    def _build(self, policy: Policy, outcome: Outcome | None, deployments: Deployments, now: float) -> dict[str, Any]:
         parts: dict[str, Any] = {
             "observed_generation": policy.observed.generation,
             "conditions": policy.report.conditions,

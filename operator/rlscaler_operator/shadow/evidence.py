@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, Regret, RegretInterval
-from rlscaler_operator.shadow.statistics import Interval, interval
+from rlscaler_operator.shadow.statistics import ConfidenceInterval, interval
 
 ALPHA = 0.01
 """Chance that one of the two confidence sequences is ever wrong, on normal days; `benchmarks/repeated_looks.py` has
@@ -47,9 +47,9 @@ class Compared(NamedTuple):
     """Confidence sequences over the days that count."""
 
     days: int
-    cost: Interval
+    cost: ConfidenceInterval
     """% of the other side's cost."""
-    late: Interval
+    late: ConfidenceInterval
     """Percentage points."""
 
 
@@ -114,6 +114,6 @@ def to_regret(compared: Compared) -> Regret | None:
     return Regret(cost_percent=_rounded(compared.cost), late_points=_rounded(compared.late))
 
 
-def _rounded(found: Interval) -> RegretInterval:
+def _rounded(found: ConfidenceInterval) -> RegretInterval:
     low, high = (round(bound, 3) if math.isfinite(bound) else None for bound in (found.low, found.high))
     return RegretInterval(mean=round(found.mean, 3), low=low, high=high)
