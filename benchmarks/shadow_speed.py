@@ -15,7 +15,7 @@ from rlscaler_core.decision.bundled import load
 from rlscaler_core.decision.samples import make_samples
 from rlscaler_operator.loop.tick import AT_ONCE
 from rlscaler_operator.sensing.results import Reading
-from rlscaler_operator.shadow.shadows import Item, Shadows
+from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
@@ -34,12 +34,12 @@ def policy(registry: Registry, number: int, mode: str) -> Policy:
     return registry.put({**header, "metadata": {**metadata, "creationTimestamp": ""}, "spec": spec})
 
 
-def item(one: Policy, now: float, kind: str, rate: float) -> Item:
-    one.readings["arrival_rate"] = Reading(rate, 0.0)
+def item(one: Policy, now: float, kind: str, rate: float) -> ComparedPolicy:
+    one.decision.readings["arrival_rate"] = Reading(rate, 0.0)
     known = {"arrival_rate": rate, "gpu_utilization": 50.0, "cpu_utilization": 50.0, "p95_ms": 100.0}
     samples = make_samples(1, time=now, spec_replicas=(3, 3), ready_replicas=(3, 3), **known)
-    state = fresh_state(one.actor, (3, 3), now)
-    return Item(one, Entry(one.params(), state, samples, kind, one.actor))  # type: ignore[arg-type]
+    state = fresh_state(one.decision.actor, (3, 3), now)
+    return ComparedPolicy(one, Entry(one.params(), state, samples, kind, one.decision.actor))  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
         registry, shadows, now = Registry(), Shadows(60.0), 1_800_000_000.0
         policies = [policy(registry, number, mode) for number in range(count)]
         for one in policies:
-            one.actor = actor
+            one.decision.actor = actor
         spent: dict[str, list[float]] = {"floor": [], "action": []}
         blocks: list[float] = []
         for batch in range(BATCHES):

@@ -78,7 +78,7 @@ class Bench:
         self.engine.ticker.sources.ask = ask  # type: ignore[method-assign]
         self.policies = list(self.engine.registry)
         for one in self.policies:
-            one.schedule = Schedule.starting(30, 5, time.monotonic())
+            one.timing.schedule = Schedule.starting(30, 5, time.monotonic())
         self.longest = 0.0
 
     async def tick(self, due: Due) -> dict[str, float]:
@@ -89,7 +89,7 @@ class Bench:
         engine = self.engine
         access = engine._access(self.policies[0])
         assert access is not None
-        engine._launch(self.policies, engine.ticker.run(access, [(one, due) for one in self.policies]))
+        engine._launch(self.policies, engine.ticker.tick_batch(access, [(one, due) for one in self.policies]))
         while engine._tasks:
             await asyncio.wait(engine._tasks)
         seconds = time.process_time() - began

@@ -73,12 +73,12 @@ class Tree:
             yield from (name for name in names if name in self.modules and name != module)
 
 
-def _floors(graph: networkx.DiGraph[str]) -> int:
+def _floors(graph: networkx.DiGraph) -> int:
     """Levels of an import graph whose circles are taken as one node each."""
     return networkx.dag_longest_path_length(networkx.condensation(graph)) + 1 if len(graph) else 0
 
 
-def _circles(graph: networkx.DiGraph[str]) -> int:
+def _circles(graph: networkx.DiGraph) -> int:
     return sum(len(part) > 1 for part in networkx.strongly_connected_components(graph))
 
 
@@ -99,10 +99,11 @@ def measured(tree: Tree) -> list[dict[str, Any]]:
     for package in [*tree.packages, ""]:
         inside = [m for m in tree.modules if not package or m == package or m.startswith(f"{package}.")]
         paths = [tree.modules[m] for m in inside]
-        lines = [len(path.read_text(encoding="utf-8").splitlines()) for path in paths]
+        lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
         files = [(m, path) for m, path in zip(inside, paths, strict=True) if path.name != "__init__.py"]
-        graph: networkx.DiGraph[str] = networkx.DiGraph()
-        rooms: networkx.DiGraph[str] = networkx.DiGraph()
+        sizes = [lengths[path] for _, path in files]
+        graph: networkx.DiGraph = networkx.DiGraph()
+        rooms: networkx.DiGraph = networkx.DiGraph()
         rooms.add_nodes_from(tree.room_of(m) for m, _ in files)
         for module in inside:
             graph.add_edges_from((module, other) for other in arrows[module] if other in inside)
@@ -115,7 +116,9 @@ def measured(tree: Tree) -> list[dict[str, Any]]:
                 "package": package or "all",
                 "files": len(files),
                 "lines": sum(lines),
-                "file_median": round(statistics.median(n for n, p in zip(lines, paths, strict=True) if p.stem[0] != "_")),
+                "file_median": round(
+                    statistics.median(n for n, p in zip(lines, paths, strict=True) if p.stem[0] != "_")
+                ),
                 "function_median": statistics.median(_function_lengths(paths) or [0]),
                 "loose": sum(m.count(".") == 1 for m, _ in files) if package else None,
                 "rooms": len(rooms),
@@ -171,7 +174,9 @@ def measure(root: Path, as_json: bool, field: str | None) -> None:
         return
     table = Table(*rows[0])
     for row in rows:
-        table.add_row(*("" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
+        table.add_row(
+            *("" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in row.values())
+        )
     console = Console()
     console.print(table)
     for name, value in result.items():
@@ -222,5 +227,5 @@ def walk(root: Path, begin: str | None, end: str | None, program: tuple[str, ...
             raise
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     click.echo(json.dumps(_entered(tree, found), indent=2), err=True)

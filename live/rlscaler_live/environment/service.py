@@ -15,7 +15,7 @@ from rlscaler_live.environment.exceptions import LiveEnvironmentError
 from rlscaler_live.environment.meter import Meter, Spent, meter_query
 from rlscaler_operator.actuation.apply import Actuator, Applied
 from rlscaler_operator.actuation.restore import restore
-from rlscaler_operator.actuation.routes import ANNOTATION, format_weights
+from rlscaler_operator.actuation.routes import format_weights
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube, listed, load_configuration, object_path
@@ -49,8 +49,8 @@ class LiveService:
         self._settings = config.settings()
         self._cache, self._others = WatchCache(), Registry()
         self._policy: Policy = Registry().put(config.policy())
-        if self._policy.parsed is None:
-            raise LiveEnvironmentError(f"environment: {self._policy.invalid}")
+        if self._policy.observed.parsed is None:
+            raise LiveEnvironmentError(f"environment: {self._policy.observed.invalid}")
         self._lease = Shards(kube, self._settings)
         self._holding: asyncio.Task[None] | None = None
         self._actuator = Actuator(
@@ -79,8 +79,8 @@ class LiveService:
         await self.look()
         await self.yield_to_nobody()
         policy = self._policy
-        policy.originals = self._actuator.picture(policy)
-        policy.status["originals"] = policy.originals.to_dict()  # there is no object to record them on
+        policy.ownership.originals = self._actuator.picture(policy)
+        policy.outbox.wrote_originals(policy.ownership.originals.to_dict())  # there is no object to record them on
         self._holding = asyncio.create_task(self._lease.run(), name="lease")
         deadline = time.monotonic() + self._settings.lease_seconds + 5
         while not self._lease.held:
@@ -117,7 +117,7 @@ class LiveService:
                     self._cache.put_pod(pod)
         except OperatorError as error:
             raise _unusable(error) from error
-        policy.learned = learned(policy, self._cache)
+        policy.decision.learn(learned(policy, self._cache))
 
     async def _get(self, api_version: str, plural: str, name: str, field: str) -> dict[str, object]:
         namespace = self.config.namespace
@@ -165,7 +165,7 @@ class LiveService:
         """Traffic weights and replicas, as the operator writes them; what could not be written is decided anew."""
         if self.config.http_route is None:
             weights = decision.weights[0]
-            self._policy.annotations[ANNOTATION] = format_weights((int(weights[0]), int(weights[1])))
+            self._policy.observed.wrote_weights(format_weights((int(weights[0]), int(weights[1]))))
         applied = await self._actuator.apply(self._policy, decision)
         problem = applied.placement_problem
         if problem is not None:
@@ -210,13 +210,13 @@ class LiveService:
     async def put_back(self) -> None:
         """The replicas and weights that were found."""
         policy = self._policy
-        if policy.originals is None:
+        if policy.ownership.originals is None:
             return
         await self.look()
-        replicas = {pool: n for pool in POOLS if (n := getattr(policy.originals.replicas, pool)) is not None}
+        replicas = {pool: n for pool in POOLS if (n := getattr(policy.ownership.originals.replicas, pool)) is not None}
         timeout, lease = self._settings.write_timeout_seconds, self._lease.of(policy.key)
         try:
-            await restore(self._kube, lease, self._cache, policy, replicas, policy.facts.backends, timeout)
+            await restore(self._kube, lease, self._cache, policy, replicas, timeout)
         except OperatorError as error:
             raise _unusable(error) from error
 

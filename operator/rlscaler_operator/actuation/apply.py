@@ -13,9 +13,8 @@ from rlscaler_core.api import PLURAL
 from rlscaler_core.api.status import Originals, PoolCounts
 from rlscaler_core.decision.types import POOLS, Decision
 from rlscaler_operator.actuation.idle import IdlePods
-from rlscaler_operator.actuation.restore import FINALIZER, ensure_finalizer
+from rlscaler_operator.actuation.restore import FINALIZER, write_finalizer
 from rlscaler_operator.actuation.routes import (
-    ANNOTATION,
     Placed,
     Weights,
     annotate,
@@ -32,7 +31,7 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.findings import Problem
-from rlscaler_operator.state.ownership import ForeignWrites
+from rlscaler_operator.state.observed import WEIGHTS_ANNOTATION
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.status import merge_patch
 
@@ -42,12 +41,12 @@ class Applied:
     """What became of one decision's writes."""
 
     writes: dict[str, Write] = field(default_factory=dict)
-    """By pool; only pools whose replicas had to change."""
+    """Writes by pool, of the pools whose replicas had to change."""
     placement_problem: Problem | None = None
 
     @property
     def failed(self) -> bool:
-        """Did the API server not take a write for a reason that is nobody's decision?"""
+        """Did the API server refuse a write for a reason that is no conflict and no lost lease?"""
         return any(write.outcome == "Failed" for write in self.writes.values())
 
     @property
@@ -87,19 +86,19 @@ class Actuator:
             if policy.deployments[i] and decision.base[0, i] != decision.desired[0, i]
         }
         weights = (int(decision.weights[0, 0]), int(decision.weights[0, 1]))
-        if policy.originals is None and (changes or self._moves(policy, weights)):
-            policy.originals = self.picture(policy)
+        if policy.ownership.originals is None and (changes or self._moves(policy, weights)):
+            policy.ownership.originals = self.picture(policy)
         growing = {pool: change for pool, change in changes.items() if change[1] > change[0]}
         shrinking = {pool: change for pool, change in changes.items() if pool not in growing}
         # Only where they are put back must the originals be on record before anything changes.
-        restores = policy.spec.restore_on_delete or FINALIZER in policy.finalizers
-        problem = await self._prepare(policy) if restores else None
+        restores = policy.spec.restore_on_delete or FINALIZER in policy.observed.finalizers
+        problem = await self._record_before_changes(policy) if restores else None
         applied.writes = await self._scale_all(policy, growing)
         if not restores and shrinking:
-            problem = await self._prepare(policy)
+            problem = await self._record_before_changes(policy)
         placed = await self._place(policy, weights)
         applied.placement_problem = placed.problem or problem
-        if placed.settled and problem is None:
+        if placed.went_through and problem is None:
             applied.writes |= await self._scale_all(policy, shrinking)
         else:
             waiting = Write("Conflict", "not scaled down before originals and traffic weights are in force")
@@ -110,14 +109,17 @@ class Actuator:
         writes = await asyncio.gather(*(self._scale(policy, pool, *change) for pool, change in changes.items()))
         return dict(zip(changes, writes, strict=True))
 
-    async def _prepare(self, policy: Policy) -> Problem | None:
-        """The finalizer, and the originals where a restart finds them; tried again at the next tick."""
+    async def _record_before_changes(self, policy: Policy) -> Problem | None:
+        """Write the finalizer, and the originals where a restart finds them; the next tick tries again what failed."""
         try:
-            if policy.spec.restore_on_delete != (FINALIZER in policy.finalizers):
+            if policy.spec.restore_on_delete != (FINALIZER in policy.observed.finalizers):
                 async with self._limiter.slot(Priority.SCALE):
-                    await ensure_finalizer(self._kube, self._shards.of(policy.key), policy, self._timeout)
-            if policy.originals is not None and policy.status.get("originals") != policy.originals.to_dict():
-                await self._record_originals(policy, policy.originals)
+                    seen = policy.observed
+                    wanted = seen.parsed is not None and policy.spec.restore_on_delete and not seen.deleting
+                    await write_finalizer(self._kube, self._shards.of(policy.key), policy, wanted, self._timeout)
+            originals = policy.ownership.originals
+            if originals is not None and policy.outbox.status.get("originals") != originals.to_dict():
+                await self._record_originals(policy, originals)
         except (KubeError, LeaseLostError) as error:
             return Problem("PolicyNotWritten", f"finalizer or status.originals: {error}")
         return None
@@ -128,7 +130,7 @@ class Actuator:
         return bool(backends and route and route_patch(route, backends[1], weights))
 
     def picture(self, policy: Policy) -> Originals:
-        """What is there before anything is changed."""
+        """Replicas and weights as they are now, before anything is changed."""
         found = policy.found(self._cache)
         return Originals(
             time=datetime.now(UTC),
@@ -137,13 +139,13 @@ class Actuator:
         )
 
     async def _record_originals(self, policy: Policy, originals: Originals) -> None:
-        before = {name: value for name, value in policy.status.items() if name == "originals"}
+        before = {name: value for name, value in policy.outbox.status.items() if name == "originals"}
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         body = {"status": merge_patch(before, {"originals": originals.to_dict()})}
         async with self._limiter.slot(Priority.SCALE):
             timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
             await self._kube.patch(path, body, timeout_seconds=timeout)
-        policy.status["originals"] = originals.to_dict()
+        policy.outbox.wrote_originals(originals.to_dict())
 
     def _original_weights(self, policy: Policy) -> PoolCounts | None:
         backends = policy.facts.backends
@@ -162,14 +164,15 @@ class Actuator:
                 return await write
             async with self._limiter.slot(Priority.SCALE):
                 return await write
-        published = policy.annotations.get(ANNOTATION) == format_weights(weights)
+        published = policy.observed.annotations.get(WEIGHTS_ANNOTATION) == format_weights(weights)
         if policy.spec.placement.http_route is None and all(policy.deployments) and not published:
             try:
                 async with self._limiter.slot(Priority.REPORT):
                     await annotate(self._kube, lease, policy.key, weights, self._timeout)
             except (KubeError, LeaseLostError) as error:
-                return Placed(Problem("PolicyNotWritten", f"annotation {ANNOTATION}: {error}"), settled=False)
-            policy.annotations[ANNOTATION] = format_weights(weights)
+                problem = Problem("PolicyNotWritten", f"annotation {WEIGHTS_ANNOTATION}: {error}")
+                return Placed(problem, went_through=False)
+            policy.observed.wrote_weights(format_weights(weights))
         return Placed()
 
     async def _scale(self, policy: Policy, pool: str, base: int, desired: int) -> Write:
@@ -183,5 +186,5 @@ class Actuator:
             lease = self._shards.of(policy.key)
             write = await write_replicas(self._kube, lease, self._cache, key, base, desired, self._timeout)
         if write.applied:
-            policy.foreign.setdefault(name, ForeignWrites(desired)).written = desired
+            policy.ownership.wrote(name, desired)
         return replace(write, seconds=time.monotonic() - began)

@@ -11,8 +11,8 @@ from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.state.findings import Problem
+from rlscaler_operator.state.observed import WEIGHTS_ANNOTATION
 
-ANNOTATION = "rlscaler.io/traffic-weights"
 API_VERSION = "gateway.networking.k8s.io/v1"
 
 Weights = tuple[int, int]
@@ -24,8 +24,8 @@ class Placed(NamedTuple):
 
     problem: Problem | None = None
     """Why they are not in force and will not be by themselves."""
-    settled: bool = True
-    """False where a write was tried and did not go through: no pool should shrink before the next tick."""
+    went_through: bool = True
+    """False where a write was tried and failed: no pool should shrink before the next tick."""
     changed: bool = False
 
 
@@ -94,9 +94,9 @@ async def write_weights(
         cache.put_route(await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds)))
         return Placed(changed=True)
     except LeaseLostError as error:
-        return Placed(Problem(error.reason, str(error)), settled=False)
+        return Placed(Problem(error.reason, str(error)), went_through=False)
     except KubeError as error:
-        return Placed(await _failed(kube, cache, key, path, error), settled=False)
+        return Placed(await _failed(kube, cache, key, path, error), went_through=False)
 
 
 async def _failed(kube: Kube, cache: WatchCache, key: Key, path: str, error: KubeError) -> Problem | None:
@@ -117,5 +117,5 @@ def format_weights(weights: Weights) -> str:
 async def annotate(kube: Kube, lease: Lease, key: Key, weights: Weights, timeout_seconds: float) -> None:
     """Publish the weights on the policy. Raises KubeError, LeaseLostError."""
     path = object_path("rlscaler.io/v1alpha1", PLURAL, *key)
-    body = {"metadata": {"annotations": {ANNOTATION: format_weights(weights)}}}
+    body = {"metadata": {"annotations": {WEIGHTS_ANNOTATION: format_weights(weights)}}}
     await kube.patch(path, body, timeout_seconds=partial(lease.write_timeout, timeout_seconds))

@@ -11,20 +11,20 @@ from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 
-Outcome = Literal["Applied", "Conflict", "Missing", "LeaseLost", "Failed"]
+WriteResult = Literal["Applied", "Conflict", "Missing", "LeaseLost", "Failed"]
 
 CONFLICTS = (409, 422)
-"""How the API server answers a JSON patch whose `test` failed, or that met another write."""
+"""HTTP statuses of a JSON patch whose `test` failed, or that met another write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
     """What became of one scale write."""
 
-    outcome: Outcome
+    outcome: WriteResult
     message: str
     seconds: float | None = None
-    """How long the request took; None where none was sent."""
+    """Duration of the request; None where none was sent."""
 
     @property
     def applied(self) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from statistics import median
 from typing import Any
 
@@ -48,6 +49,8 @@ class Deployment:
     deleting: bool = False
     rolling: bool = False
     """True while a new version of its pods is rolled out."""
+    revision: int = field(default=0, compare=False)
+    """A number of the cache's own that changes with everything above but `resource_version`."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,8 @@ class Autoscaler:
     name: str
     target: str
     """Name of the Deployment that it scales."""
+    revision: int = field(default=0, compare=False)
+    """A number like that of a Deployment."""
 
 
 @dataclass(slots=True)
@@ -80,6 +85,13 @@ class WatchCache:
     pods: dict[Key, dict[str, bool]] = field(default_factory=dict)
     """Pods of each Deployment: their names, and whether each carries the operator's deletion cost."""
     clock: Callable[[], float] = time.monotonic
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Revisions that were not used yet."""
+
+    def revisions(self, deployment: Key) -> tuple[int, int]:
+        """Those of a Deployment and of the foreign autoscaler that scales it; 0 where there is none."""
+        found, autoscaler = self.deployments.get(deployment), self.autoscaler_of(*deployment)
+        return found.revision if found else 0, autoscaler.revision if autoscaler else 0
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
         """Take in a Deployment; return False where nothing changed that a policy reacts to."""
@@ -88,6 +100,8 @@ class WatchCache:
         old = self.deployments.get(key)
         if old is not None and old.uid == new.uid and older(new.resource_version, old.resource_version):
             return False
+        same = old is not None and _reported(old) == _reported(new)
+        new.revision = old.revision if old is not None and same else next(self._numbers)
         self.deployments[key] = new
         return old is None or _relevant(old) != _relevant(new)
 
@@ -95,15 +109,20 @@ class WatchCache:
         """Remember a write of the operator before the watch reports it."""
         deployment = self.deployments.get(key)
         if deployment is not None and not older(resource_version, deployment.resource_version):
+            before = _reported(deployment)
             deployment.replicas, deployment.resource_version = replicas, resource_version
             deployment.manager = FIELD_MANAGER
+            if _reported(deployment) != before:
+                deployment.revision = next(self._numbers)
 
     def put_autoscaler(self, kind: str, body: Mapping[str, Any]) -> None:
         key = key_of(body)
+        old = self._autoscalers.get((kind, *key))
         self.drop_autoscaler(kind, key)
         reference = body.get("spec", {}).get("scaleTargetRef", {})
         if (reference.get("kind") or "Deployment") == "Deployment":
             autoscaler = Autoscaler(kind, key[1], reference.get("name", ""))
+            autoscaler.revision = old.revision if old is not None and old == autoscaler else next(self._numbers)
             self._autoscalers[kind, *key] = autoscaler
             self._scaled.setdefault((key[0], autoscaler.target), []).append(autoscaler)
 
@@ -205,6 +224,11 @@ def parse_deployment(body: Mapping[str, Any]) -> Deployment:
 def _relevant(deployment: Deployment) -> tuple[object, ...]:
     """Return the parts of a Deployment whose change a policy reacts to."""
     return deployment.replicas, deployment.ready, deployment.uid, deployment.rolling
+
+
+def _reported(deployment: Deployment) -> tuple[object, ...]:
+    """What a report depends on: also who set the replicas, and whether the Deployment is being deleted."""
+    return *_relevant(deployment), deployment.manager, deployment.deleting
 
 
 def _is_rolling(status: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""How many replicas a policy recommends, or why nobody knows. Pure."""
+"""The replicas that a policy recommends, or why they are not known. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NothingKnownError(Exception):
     """There is such a policy, but no recommendation: KEDA and the HPA then leave the replicas as they are."""
 
 
-class Subject(NamedTuple):
+class TriggerTarget(NamedTuple):
     """What a trigger asks for."""
 
     namespace: str
@@ -34,42 +34,42 @@ class Subject(NamedTuple):
     pool: str
 
 
-def subject_of(namespace: str, metadata: Mapping[str, str]) -> Subject:
-    """From the trigger's metadata `policy` and `pool`. Raises NoSuchPolicyError."""
+def target_of(namespace: str, metadata: Mapping[str, str]) -> TriggerTarget:
+    """What the trigger's metadata `policy` and `pool` name. Raises NoSuchPolicyError."""
     policy, pool = metadata.get("policy", ""), metadata.get("pool", "")
     if not policy:
         raise NoSuchPolicyError("the trigger's metadata have no 'policy': name an RLScalingPolicy of this namespace")
     if pool not in POOLS:
         raise NoSuchPolicyError(f"the trigger's metadata have pool {pool!r}: set it to {' or '.join(POOLS)}")
-    return Subject(namespace, policy, pool)
+    return TriggerTarget(namespace, policy, pool)
 
 
-def recommended(registry: Registry, subject: Subject, now: float, status_interval_seconds: float) -> int:
+def recommended(registry: Registry, target: TriggerTarget, now: float, status_interval_seconds: float) -> int:
     """Replicas of the pool: decided by this process, else as another one's status says.
 
     `now` in Unix seconds. Raises NoSuchPolicyError, NothingKnownError.
     """
-    policy = registry.get((subject.namespace, subject.policy))
-    name = f"RLScalingPolicy {subject.namespace}/{subject.policy}"
-    if policy is None or policy.deleting:
+    policy = registry.get((target.namespace, target.policy))
+    name = f"RLScalingPolicy {target.namespace}/{target.policy}"
+    if policy is None or policy.observed.deleting:
         raise NoSuchPolicyError(f"{name} does not exist: create it, or correct the trigger's metadata")
-    if policy.parsed is None:
-        raise NothingKnownError(policy.invalid)
-    if policy.spec.targets.pool(subject.pool) is None:
-        raise NoSuchPolicyError(f"{name} has no spec.targets.{subject.pool}: correct the trigger's metadata")
+    if policy.observed.parsed is None:
+        raise NothingKnownError(policy.observed.invalid)
+    if policy.spec.targets.pool(target.pool) is None:
+        raise NoSuchPolicyError(f"{name} has no spec.targets.{target.pool}: correct the trigger's metadata")
     if policy.spec.mode == "Off":
         raise NothingKnownError(f"{name} is switched off: set spec.mode Shadow")
-    replicas = _live(policy, subject.pool)
+    replicas = _live(policy, target.pool)
     if replicas is None:
-        replicas = _reported(policy.latest.get("status") or {}, subject.pool, now, status_interval_seconds)
+        replicas = _reported(policy.observed.latest.get("status") or {}, target.pool, now, status_interval_seconds)
     if replicas is None:
         raise NothingKnownError(f"{name}: nothing was decided lately; its conditions say why")
     return replicas
 
 
 def _live(policy: Policy, pool: str) -> int | None:
-    fresh = time.monotonic() - policy.read_at <= max(LIVE_SECONDS, 3 * policy.spec.sense_seconds)
-    return policy.desired.get(pool) if fresh else None
+    fresh = time.monotonic() - policy.decision.read_at <= max(LIVE_SECONDS, 3 * policy.spec.sense_seconds)
+    return policy.decision.desired.get(pool) if fresh else None
 
 
 def _reported(status: Mapping[str, Any], pool: str, now: float, interval_seconds: float) -> int | None:

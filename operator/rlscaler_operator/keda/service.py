@@ -17,9 +17,9 @@ from rlscaler_operator.keda import external_scaler_pb2_grpc as stubs
 from rlscaler_operator.keda.recommendation import (
     NoSuchPolicyError,
     NothingKnownError,
-    Subject,
+    TriggerTarget,
     recommended,
-    subject_of,
+    target_of,
 )
 from rlscaler_operator.keda.tls import server_credentials
 from rlscaler_operator.settings import Settings
@@ -28,10 +28,10 @@ from rlscaler_operator.state.registry import Registry
 log = logging.getLogger("rlscaler.externalscaler")
 
 TARGET = 1
-"""Of the average per replica: the HPA then wants as many replicas as the metric says."""
+"""Target of the metric's average per replica: the HPA then wants as many replicas as the metric says."""
 
 STREAM_SECONDS = 1.0
-"""How often an open stream looks whether the pool became active or inactive."""
+"""Time between two looks of an open stream whether the pool became active or inactive."""
 
 STOP_SECONDS = 1.0
 
@@ -52,7 +52,7 @@ class ExternalScaler(stubs.ExternalScalerServicer):
     async def StreamIsActive(  # noqa: N802
         self, request: pb.ScaledObjectRef, context: Context
     ) -> AsyncIterator[pb.IsActiveResponse]:
-        """At once and at every change, for triggers of the type external-push; nothing while nothing is known."""
+        """Answer at once and at every change that is known, for triggers of the type external-push."""
         said: bool | None = None
         while True:
             try:
@@ -71,7 +71,7 @@ class ExternalScaler(stubs.ExternalScalerServicer):
     ) -> pb.GetMetricSpecResponse:
         """One metric: the recommended replicas."""
         try:
-            name = metric_name(subject_of(request.namespace, request.scalerMetadata))
+            name = metric_name(target_of(request.namespace, request.scalerMetadata))
         except NoSuchPolicyError as error:
             await _refuse(context, error)
         return pb.GetMetricSpecResponse(
@@ -91,12 +91,12 @@ class ExternalScaler(stubs.ExternalScalerServicer):
             await _refuse(context, error)
 
     def _look(self, request: pb.ScaledObjectRef) -> int:
-        subject = subject_of(request.namespace, request.scalerMetadata)
-        return recommended(self._registry, subject, time.time(), self._status_interval_seconds)
+        target = target_of(request.namespace, request.scalerMetadata)
+        return recommended(self._registry, target, time.time(), self._status_interval_seconds)
 
 
-def metric_name(subject: Subject) -> str:
-    return f"rlscaler-{subject.policy}-{subject.pool}"
+def metric_name(target: TriggerTarget) -> str:
+    return f"rlscaler-{target.policy}-{target.pool}"
 
 
 async def _refuse(context: Context, error: Exception) -> NoReturn:

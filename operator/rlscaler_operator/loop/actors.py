@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
@@ -15,11 +14,9 @@ from rlscaler_operator.cluster.models import ModelFile, stamp_of
 from rlscaler_operator.cluster.references import Name, References
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.policy import Policy
 
-if TYPE_CHECKING:
-    from rlscaler_operator.state.policy import Policy
-
-Found = tuple[ActorLike | None, ModelUnavailableError | None]
+NamedActor = tuple[ActorLike | None, ModelUnavailableError | None]
 """An actor, and what is wrong with its source; both where an older good one goes on."""
 
 
@@ -57,10 +54,10 @@ class Actors:
         self._files: dict[str, ModelFile] = {}
         self._config_maps = config_maps
 
-    def get(self, policy: Policy) -> Found:
+    def get(self, policy: Policy) -> NamedActor:
         """What the spec names; where that cannot be used, what the policy was decided with before."""
         actor, error = self._named(policy)
-        return actor or policy.actor, error
+        return actor or policy.decision.actor, error
 
     def bundled_trouble(self) -> str:
         """Why the bundled network cannot be used; empty = it is loaded."""
@@ -70,9 +67,9 @@ class Actors:
     def pending(self, policy: Policy) -> bool:
         """Is its source being read for the first time?"""
         name = _config_map(policy)
-        return name is not None and policy.actor is None and self._config_maps.get(name).pending
+        return name is not None and policy.decision.actor is None and self._config_maps.get(name).pending
 
-    def _named(self, policy: Policy) -> Found:
+    def _named(self, policy: Policy) -> NamedActor:
         source = policy.spec.policy
         if (name := _config_map(policy)) is not None:
             held = self._config_maps.get(name)
@@ -85,7 +82,7 @@ class Actors:
         self._ppo.refresh()
         return self._ppo.actor, self._ppo.error
 
-    def _of_file(self, path: str) -> Found:
+    def _of_file(self, path: str) -> NamedActor:
         if self._policy_dir is None:
             text = (
                 "spec.policy.path needs an operator with --policy-dir: ask its administrator, or use policy.configMap"

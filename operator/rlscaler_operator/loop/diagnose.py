@@ -1,4 +1,4 @@
-"""Finding out how a policy stands: what is missing, who else scales its targets, whether it is paused."""
+"""Diagnosing how a policy stands: what is missing, what else scales its targets, whether it is paused."""
 
 from __future__ import annotations
 
@@ -17,8 +17,16 @@ from rlscaler_operator.sensing.measure import missing_signals, pauses
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.verdict import demoted
 from rlscaler_operator.state.findings import Findings, Problem
-from rlscaler_operator.state.managers import remedy, tool_of, who
-from rlscaler_operator.state.ownership import NOT_ACTING, Conflict, ForeignWrites, declared, find_conflict
+from rlscaler_operator.state.ownership import (
+    NOT_ACTING,
+    Conflict,
+    ForeignWrites,
+    declared,
+    find_conflict,
+    remedy,
+    tool_of,
+    who,
+)
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
@@ -27,36 +35,36 @@ HOLDERS = {
     "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
     "RLScalingPolicy": ("rlscaler.io/v1alpha1", "rlscalingpolicies"),
 }
-"""Where the objects that hold a target are found."""
+"""API version and plural of the kinds of objects that can hold a target."""
 
 ASK_AGAIN_SECONDS = 60.0
-"""How often a policy asks whether what it conflicts with is still there."""
+"""Pause between two questions whether what a policy conflicts with is still there."""
 
 
-class Judge:
-    """Makes the findings that conditions are built from."""
+class Diagnostician:
+    """Makes the findings that conditions are built from. It writes `Policy.ownership`."""
 
     def __init__(self, kube: Kube, cache: WatchCache, registry: Registry) -> None:
         self._kube, self._cache, self._registry = kube, cache, registry
 
-    async def look(self, policy: Policy, outcome: Outcome | None) -> Findings:
-        """How the policy stands at this tick. `outcome` None = nothing was decided."""
-        if policy.parsed is None:
-            return Findings(mode="Auto", problems=[Problem("InvalidSpec", policy.invalid)])
+    async def diagnose(self, policy: Policy, outcome: Outcome | None) -> Findings:
+        """Find out how the policy stands at this tick. `outcome` is None where nothing was decided."""
+        if policy.observed.parsed is None:
+            return Findings(mode="Auto", problems=[Problem("InvalidSpec", policy.observed.invalid)])
         findings = Findings(mode=policy.spec.mode)
         if not policy.running:
             return findings
         findings.problems = self._problems(policy)
         findings.conflict = await self._conflict(policy, findings)
         findings.declared = declared(policy.facts.claim, self._cache)
-        findings.paused = pauses(policy.annotations)[3]
-        findings.promotion = policy.promotion
+        findings.paused = pauses(policy.observed.annotations)[3]
+        findings.promotion = policy.promotion.status
         if outcome is not None:
-            self._judge_outcome(policy, outcome, findings)
+            self._diagnose_outcome(policy, outcome, findings)
         findings.limits += self._rollouts(policy)
-        if policy.actor is not None and policy.actor_error is not None:
-            text = f"{policy.actor_error}; the model that was loaded before goes on"
-            findings.model = Problem(policy.actor_error.reason, text)
+        if policy.decision.actor is not None and policy.decision.actor_error is not None:
+            text = f"{policy.decision.actor_error}; the model that was loaded before goes on"
+            findings.model = Problem(policy.decision.actor_error.reason, text)
         return findings
 
     def _problems(self, policy: Policy) -> list[Problem]:
@@ -72,12 +80,12 @@ class Judge:
         ]
         if problems:
             return problems
-        if policy.actor is None and policy.actor_error is not None:
-            problems.append(Problem(policy.actor_error.reason, str(policy.actor_error)))
+        if policy.decision.actor is None and policy.decision.actor_error is not None:
+            problems.append(Problem(policy.decision.actor_error.reason, str(policy.decision.actor_error)))
         present = (found.get("gpu") is not None, found.get("cpu") is not None)
         replicas = tuple(d.replicas if (d := found.get(pool)) else 0 for pool in POOLS)
         missing = missing_signals(
-            policy.readings, present, (replicas[0], replicas[1]), policy.spec.metrics.max_age_seconds
+            policy.decision.readings, present, (replicas[0], replicas[1]), policy.spec.metrics.max_age_seconds
         )
         return problems + _unknown(missing)
 
@@ -106,11 +114,11 @@ class Judge:
         return find_conflict(claim, self._registry.claims(key for _, key in policy.facts.targets), self._cache)
 
     def _may_ask(self, policy: Policy) -> bool:
-        """At once where the conflict is new, else now and then: its end may be missed as well."""
+        """A new conflict is asked about at once, a known one now and then: its end may be missed as well."""
         now = time.monotonic()
-        if is_true(policy.conditions, CONFLICTED) and now - policy.holder_asked_at < ASK_AGAIN_SECONDS:
+        if is_true(policy.report.conditions, CONFLICTED) and now - policy.ownership.holder_asked_at < ASK_AGAIN_SECONDS:
             return False
-        policy.holder_asked_at = now
+        policy.ownership.holder_asked_at = now
         return True
 
     async def _is_gone(self, namespace: str, conflict: Conflict) -> bool:
@@ -136,7 +144,7 @@ class Judge:
             deployment = self._cache.deployments.get((policy.key[0], name))
             if deployment is None:
                 continue
-            writes = policy.foreign.setdefault(name, ForeignWrites(deployment.replicas))
+            writes = policy.ownership.foreign.setdefault(name, ForeignWrites(deployment.replicas))
             manager = writes.look(deployment, FIELD_MANAGER, policy.spec.interval_seconds, now)
             if manager is not None:
                 text = f"{who(manager)} set {deployment.replicas} replicas of Deployment {name}: taken as the new base"
@@ -146,25 +154,24 @@ class Judge:
                 return conflict
         return None
 
-    def _judge_outcome(self, policy: Policy, outcome: Outcome, findings: Findings) -> None:
+    def _diagnose_outcome(self, policy: Policy, outcome: Outcome, findings: Findings) -> None:
         params = outcome.entry.params
         unknown = np.isnan(params.requests_per_second[0]) & params.present[0]
         findings.capacity_unknown = tuple(pool for i, pool in enumerate(POOLS) if unknown[i])
-        if outcome.decision is not None and outcome.entry.kind == "action":
-            policy.fallback_flags, policy.outside = int(outcome.decision.flags[0]), outcome.outside
         if outcome.decision is not None:
-            findings.limits = _limits(policy, outcome, policy.fallback_flags | int(outcome.decision.flags[0]))
-        if policy.fallback_flags & Flag.FALLBACK:
+            findings.limits = _limits(policy, outcome, policy.decision.action_flags | int(outcome.decision.flags[0]))
+        if policy.decision.action_flags & Flag.FALLBACK:
             findings.fallback = self._why_fallback(policy, findings)
-        findings.holding = bool(policy.fallback_flags & Flag.HELD_UNKNOWN)
+        findings.holding = bool(policy.decision.action_flags & Flag.HELD_UNKNOWN)
 
     def _why_fallback(self, policy: Policy, findings: Findings) -> Problem:
         behavior = policy.spec.fallback.behavior
-        if demoted(policy.spec.mode, policy.promotion):
+        if demoted(policy.spec.mode, policy.promotion.status):
             return Problem("Demoted", "the HPA formula decides: see the condition Active")
-        if policy.fallback_flags & Flag.OUT_OF_ENVELOPE:
+        if policy.decision.action_flags & Flag.OUT_OF_ENVELOPE:
             return Problem(
-                "OutOfEnvelope", f"fallback {behavior}: {policy.outside or 'not what the actor was trained for'}"
+                "OutOfEnvelope",
+                f"fallback {behavior}: {policy.decision.outside or 'not what the actor was trained for'}",
             )
         if findings.problems:
             return Problem(findings.problems[0].reason, f"fallback {behavior}: see the condition Ready")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from rlscaler_operator.actuation.apply import Actuator
-from rlscaler_operator.actuation.deletion import Deletion
 from rlscaler_operator.actuation.idle import IdlePods
+from rlscaler_operator.actuation.restore import Deletion
 from rlscaler_operator.cluster.cache import Key, WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.events import Events
@@ -22,9 +22,9 @@ from rlscaler_operator.cluster.references import References
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.actors import Actors
-from rlscaler_operator.loop.apply_and_report import Finisher
-from rlscaler_operator.loop.diagnose import Judge
-from rlscaler_operator.loop.tick import Item, Ticker
+from rlscaler_operator.loop.apply_and_report import Reconciler
+from rlscaler_operator.loop.diagnose import Diagnostician
+from rlscaler_operator.loop.tick import DuePolicy, Ticker
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.publish import Publisher
 from rlscaler_operator.reporting.report import Reporter
@@ -44,7 +44,7 @@ SHORTEST_SECONDS = 0.005
 """Shortest sleep where nothing wakes the loop."""
 
 CROWDED_SECONDS = 5.0
-"""How often policies are looked at, at least, while a crowd of scale writes waits."""
+"""Longest time between two looks at the policies while a crowd of scale writes waits."""
 
 STOP_SECONDS = 2.0
 
@@ -72,18 +72,18 @@ class Engine:
         self._actors = Actors(settings, self.config_maps)
         self._deletion = Deletion(kube, shards, self.cache, self.events, settings)
         idle = IdlePods(kube, limiter, self.cache, self._ask, settings.write_timeout_seconds)
-        self._finisher = Finisher(
+        self._reconciler = Reconciler(
             settings,
             shards,
             self.cache,
             self.registry,
             self.metrics,
-            Judge(kube, self.cache, self.registry),
+            Diagnostician(kube, self.cache, self.registry),
             Actuator(kube, shards, limiter, self.cache, settings, idle if settings.pod_deletion_cost else None),
             self.reporter,
         )
         self.ticker = Ticker(
-            settings, limiter, self.cache, self.registry, self.metrics, self._actors, self._finisher, self._launch
+            settings, limiter, self.cache, self.registry, self.metrics, self._actors, self._reconciler, self._launch
         )
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,8 +102,8 @@ class Engine:
     def wake(self, deployment: Key | None = None) -> None:
         """Something changed: look at the due times again; policies of `deployment` are due for a sensing tick."""
         for policy in self.registry.of_deployment(deployment) if deployment else ():
-            if policy.schedule is not None:
-                policy.schedule.hurry(time.monotonic())
+            if policy.timing.schedule is not None:
+                policy.timing.schedule.hurry(time.monotonic())
         self._wake.set()
 
     def take_in(self, body: Mapping[str, Any]) -> None:
@@ -111,16 +111,16 @@ class Engine:
         metadata = body["metadata"]
         old = self.registry.get((metadata.get("namespace", ""), metadata["name"]))
         before = old and _seen(old)
-        pauses_before = old and (old.generation, pauses(old.annotations))
+        edit_before = old and _edit(old)
         policy = self.registry.put(body)
         if policy is old and _seen(policy) == before:
             return
-        if pauses_before and pauses_before[0] != policy.generation:
+        if edit_before and edit_before[0] != policy.observed.generation:
             self.metrics.forget(*policy.key)
-        if pauses_before and pauses_before != (policy.generation, pauses(policy.annotations)):
-            if policy.schedule is not None:
-                policy.schedule.hurry(time.monotonic())
-            policy.breaker.succeeded()
+        if edit_before and edit_before != _edit(policy):
+            if policy.timing.schedule is not None:
+                policy.timing.schedule.hurry(time.monotonic())
+            policy.timing.breaker.succeeded()
         self.wake()
 
     def forget(self, key: Key, uid: str) -> None:
@@ -154,7 +154,7 @@ class Engine:
             self.reporter.close()
 
     def _take_over(self) -> None:
-        """In a new term of a shard, nothing that was remembered from an earlier one counts any more."""
+        """Start the policies of a shard anew in a new term: what was remembered from an earlier one may be outdated."""
         self._acting = self.shards.holds()
         if len(self._acting) < self.shards.number:
             self.metrics.keep(lambda key: self.shards.shard(key) in self._acting)
@@ -165,52 +165,60 @@ class Engine:
 
     def _launch_due(self) -> float:
         """Start what is due. When the next of those that wait is due, on the monotonic clock; inf = none waits."""
-        now, soonest = time.monotonic(), math.inf
+        now = time.monotonic()
         if self._limiter.crowded and now < self._launched_at + CROWDED_SECONDS:
             # What would be decided now could not be written before those that wait.
             return self._launched_at + CROWDED_SECONDS
-        soon = now + self.settings.gather_seconds
+        due, evenly, soonest = self._collect_due(now)
+        if due:
+            self._launched_at = now
+        batches: dict[Access, list[DuePolicy]] = defaultdict(list)
+        now_due = spread([(schedule, what) for *_, schedule, what in due], evenly)
+        for (policy, access, *_), what in zip(due, now_due, strict=True):
+            batches[access].append((policy, what))
+        for access, batch in batches.items():
+            self._launch([policy for policy, _ in batch], self.ticker.tick_batch(access, batch))
+        return soonest
+
+    def _collect_due(self, now: float) -> tuple[list[tuple[Policy, Access, Schedule, Due]], float, float]:
+        """What is due for a tick, how many actions each tick would have on an even spread, and when the next is due.
+
+        What needs no tick, a policy that is being deleted or does not run, is launched at once.
+        """
         due: list[tuple[Policy, Access, Schedule, Due]] = []
+        soon, soonest = now + self.settings.gather_seconds, math.inf
         decided, evenly = 0, 0.0
         for policy in self.registry:
             if self.shards.shard(policy.key) not in self._acting:
                 continue
-            decided += bool(policy.desired)
-            evenly += policy.schedule.share if policy.schedule is not None else 0.0
-            if policy.busy or policy.breaker.until > now:
+            timing = policy.timing
+            decided += bool(policy.decision.desired)
+            evenly += timing.schedule.share if timing.schedule is not None else 0.0
+            if timing.busy or timing.breaker.until > now:
                 continue
-            if policy.deleting:
+            if policy.observed.deleting:
                 self._launch([policy], self._deletion.run(policy))
             elif not policy.running:
-                policy.schedule = policy.state = policy.settled = None
+                timing.schedule = policy.decision.state = None
                 if self.reporter.stale(policy, now):
-                    self._launch([policy], self._finisher.idle(policy))
-            elif policy.schedule is not None and policy.schedule.next() > soon:
-                soonest = min(soonest, policy.schedule.next())
-            elif (what := self._due(policy, now)) is not Due.NOTHING and policy.schedule is not None:
+                    self._launch([policy], self._reconciler.report_idle(policy))
+            elif timing.schedule is not None and timing.schedule.next() > soon:
+                soonest = min(soonest, timing.schedule.next())
+            elif (what := self._due(policy, now)) is not Due.NOTHING and timing.schedule is not None:
                 access = self._access(policy)
                 if access is None or self._actors.pending(policy) or self.ticker.sources.busy(access):
                     soonest = now
                     continue
-                self.metrics.late(now - policy.schedule.next())
-                due.append((policy, access, policy.schedule, what))
+                self.metrics.late(now - timing.schedule.next())
+                due.append((policy, access, timing.schedule, what))
         self.metrics.decided.set(decided)
-        if due:
-            self._launched_at = now
-        groups: dict[Access, list[Item]] = defaultdict(list)
-        now_due = spread([(schedule, what) for *_, schedule, what in due], evenly)
-        for (policy, access, *_), what in zip(due, now_due, strict=True):
-            groups[access].append((policy, what))
-        for access, items in groups.items():
-            self._launch([policy for policy, _ in items], self.ticker.run(access, items))
-        return soonest
+        return due, evenly, soonest
 
     def _due(self, policy: Policy, now: float) -> Due:
         interval, sense = float(policy.spec.interval_seconds), float(policy.spec.sense_seconds)
-        if policy.schedule is None:
-            policy.schedule = Schedule.starting(interval, sense, now)
-        policy.schedule = policy.schedule.retimed(interval, sense, now)
-        return policy.schedule.due(now, self.settings.gather_seconds)
+        schedule = policy.timing.schedule or Schedule.starting(interval, sense, now)
+        policy.timing.schedule = schedule.retimed(interval, sense, now)
+        return policy.timing.schedule.due(now, self.settings.gather_seconds)
 
     def _launch(self, policies: list[Policy], work: Coroutine[Any, Any, None]) -> None:
         """Run in the background; the policies are busy until it is done.
@@ -218,20 +226,25 @@ class Engine:
         The loop is woken where one of them is due before it would look by itself.
         """
         for policy in policies:
-            policy.busy += 1
+            policy.timing.busy += 1
         task = asyncio.create_task(work)
         self._tasks.add(task)
 
         def done(finished: asyncio.Task[None]) -> None:
             self._tasks.discard(finished)
             for policy in policies:
-                policy.busy -= 1
+                policy.timing.busy -= 1
             if not finished.cancelled() and (error := finished.exception()) is not None:
                 log.error("a tick failed", exc_info=error)
-            if any(p.deleting or p.schedule is None or p.schedule.next() < self._soonest for p in policies):
+            if any(self._has_to_be_looked_at(policy) for policy in policies):
                 self._wake.set()
 
         task.add_done_callback(done)
+
+    def _has_to_be_looked_at(self, policy: Policy) -> bool:
+        """Is there something to do for a policy before the loop would look by itself?"""
+        schedule = policy.timing.schedule
+        return policy.observed.deleting or schedule is None or schedule.next() < self._soonest
 
     async def _sleep(self) -> None:
         """Until something is due or happens; what happens within the window is gathered into one look."""
@@ -257,6 +270,11 @@ class Engine:
         return access_of(policy.spec.metrics, policy.key, self.settings, self.secrets)
 
 
+def _edit(policy: Policy) -> tuple[object, ...]:
+    """What a policy acts upon at once: its spec, by the generation, and its pauses."""
+    return policy.observed.generation, pauses(policy.observed.annotations)
+
+
 def _seen(policy: Policy) -> tuple[object, ...]:
     """What an event may have changed, apart from the status."""
-    return policy.generation, policy.deleting, policy.annotations, policy.finalizers
+    return policy.observed.generation, policy.observed.deleting, policy.observed.annotations, policy.observed.finalizers

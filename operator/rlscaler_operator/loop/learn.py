@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from rlscaler_core.api.status import Learned, LearnedPool
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.results import Answers, pick
-
-if TYPE_CHECKING:
-    from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.policy import Policy
 
 UTILIZATIONS = {"gpu": "gpu_utilization", "cpu": "cpu_utilization"}
 
@@ -29,12 +26,12 @@ def _known(policy: Policy, cache: WatchCache, pool: str) -> LearnedPool | None:
     target = policy.spec.targets.pool(pool)
     if target is None:
         return None
-    known: LearnedPool = getattr(policy.learned, pool, None) or LearnedPool()
+    known: LearnedPool = getattr(policy.decision.learned, pool, None) or LearnedPool()
     cold_start, capacity, samples = known.cold_start_seconds, known.requests_per_second, known.samples
     measured = cache.cold_start_seconds((policy.key[0], target.deployment))
     if measured is not None:
         cold_start = max(1.0, round(measured))
-    learning = policy.capacity.get(pool)
+    learning = policy.decision.capacity.get(pool)
     if learning is not None and learning.published is not None:
         capacity, samples = learning.published, len(learning.samples)
     if target.cold_start_seconds is not None:
@@ -57,7 +54,7 @@ def learn_capacity(
     """Take this tick's measurements into what a replica of each pool answers, where the spec does not say it."""
     subject = policy.subject
     if not subject.learns:
-        policy.capacity.clear()
+        policy.decision.capacity.clear()
         return
     whole = pick(answers.get("answer_rate", {}), (subject.namespace, subject.service))
     limit = policy.spec.metrics.max_age_seconds
@@ -65,13 +62,13 @@ def learn_capacity(
     for i, pool in enumerate(POOLS):
         target = policy.spec.targets.pool(pool)
         if target is None or target.requests_per_second is not None:
-            policy.capacity.pop(pool, None)
+            policy.decision.capacity.pop(pool, None)
             continue
-        if pool not in policy.capacity:
-            before = getattr(policy.learned, pool, None)
-            policy.capacity[pool] = Capacity(before.requests_per_second if before else None, now)
+        if pool not in policy.decision.capacity:
+            before = getattr(policy.decision.learned, pool, None)
+            policy.decision.capacity[pool] = Capacity(before.requests_per_second if before else None, now)
         answered = whole.pools.get(pool, whole if len(here) == 1 else None)
-        used = policy.readings[UTILIZATIONS[pool]]
+        used = policy.decision.readings[UTILIZATIONS[pool]]
         fresh = answered is not None and answered.age_seconds <= limit and used.age_seconds <= limit
         rate = answered.value if answered is not None and fresh else math.nan
-        policy.capacity[pool].look(now, window_seconds, rate, ready[i], replicas[i], used.value)
+        policy.decision.capacity[pool].look(now, window_seconds, rate, ready[i], replicas[i], used.value)

@@ -7,19 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry, Outcome
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Observation, SignalState
+from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.rows import Json, decode_params, decode_samples, decode_state, encode, encode_state
 from rlscaler_operator.records.rows import plain as exact
 from rlscaler_operator.state.status import PLACEMENTS, flag_names
-
-if TYPE_CHECKING:
-    from rlscaler_operator.actuation.apply import Applied
 
 SCHEMA = "rlscaler.io/decision/v2"
 

@@ -1,10 +1,10 @@
-"""From one tick of a policy to its metrics."""
+"""Putting what one tick of a policy found and decided into its metrics."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,21 +13,19 @@ from rlscaler_core.api.promotion import RegretInterval
 from rlscaler_core.decision.action import HEADS, REACH
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag
-from rlscaler_operator.actuation.scale import Outcome as WriteOutcome
+from rlscaler_operator.actuation.apply import Applied
+from rlscaler_operator.actuation.scale import WriteResult
 from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.series import Series
 from rlscaler_operator.sensing.results import Reading
-from rlscaler_operator.shadow.verdict import State
+from rlscaler_operator.shadow.verdict import PromotionStage
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.status import PLACEMENTS
 
-if TYPE_CHECKING:
-    from rlscaler_operator.actuation.apply import Applied
-
 STEPS = tuple(f"{step:+d}" if step else "0" for step in range(-REACH, REACH + 1))
 ACTIONS = {"gpu": STEPS, "cpu": STEPS, "placement": PLACEMENTS}
-"""By head, in the order of the network's outputs."""
+"""Names of the actions of each head, in the order of the network's outputs."""
 
 HOLDING = {"unknown": Flag.HELD_UNKNOWN | Flag.FALLBACK, "pending": Flag.PENDING, "budget": Flag.BUDGET_LIMITED}
 """Flags that say that a guard stood in the way though replicas look as if it had not."""
@@ -44,7 +42,7 @@ def measure(
     if not policy.running:
         metrics.forget(*policy.key)
     of = metrics.of(*policy.key)
-    true = {condition.type for condition in policy.conditions if condition.status == "True"}
+    true = {condition.type for condition in policy.report.conditions if condition.status == "True"}
     for type_ in types.MEANING:
         of.put(metrics.condition, type_ in true, type_)
     if not policy.running:
@@ -63,8 +61,8 @@ def measure(
         _compared(metrics, of, policy)
 
 
-def again(metrics: Metrics, policy: Policy, outcome: Outcome, missing: Sequence[tuple[str, Reading]]) -> None:
-    """After a sensing tick that found and decided what the one before did: only what differs all the same."""
+def measure_quiet(metrics: Metrics, policy: Policy, outcome: Outcome, missing: Sequence[tuple[str, Reading]]) -> None:
+    """Update only what differs all the same after a sensing tick that found and decided what the one before did."""
     of = metrics.of(*policy.key)
     _signals(metrics, of, policy)
     for signal, reading in missing:
@@ -91,7 +89,7 @@ def written(metrics: Metrics, policy: Policy, applied: Applied) -> None:
 
 
 def _standing(metrics: Metrics, of: Series, policy: Policy) -> None:
-    spec, actor = policy.spec, policy.actor
+    spec, actor = policy.spec, policy.decision.actor
     model, digest = ("", "") if actor is None else (actor.manifest.name, actor.manifest.digest)
     of.only(metrics.info, spec.mode, policy.subject.service, model, digest)
     of.put(metrics.slo_latency, spec.slo.latency_milliseconds / 1000)
@@ -100,7 +98,7 @@ def _standing(metrics: Metrics, of: Series, policy: Policy) -> None:
 
 
 def _signals(metrics: Metrics, of: Series, policy: Policy) -> None:
-    for signal, reading in policy.readings.items():
+    for signal, reading in policy.decision.readings.items():
         of.put(metrics.signal, reading.value, signal)
         of.put(metrics.age, reading.age_seconds, signal)
 
@@ -110,8 +108,8 @@ def _pools(metrics: Metrics, of: Series, policy: Policy, deployments: Mapping[st
         current, ready = (math.nan, math.nan) if deployment is None else (deployment.replicas, deployment.ready)
         of.put(metrics.replicas, current, pool, "current")
         of.put(metrics.replicas, ready, pool, "ready")
-        of.put(metrics.replicas, policy.desired.get(pool, current), pool, "desired")
-        for result in get_args(WriteOutcome):
+        of.put(metrics.replicas, policy.decision.desired.get(pool, current), pool, "desired")
+        for result in get_args(WriteResult):
             of.add(metrics.writes, 0, pool, result)
 
 
@@ -129,7 +127,7 @@ def _decided(metrics: Metrics, of: Series, policy: Policy, outcome: Outcome, dec
 
 
 def interventions(decision: Decision) -> dict[str, bool]:
-    """By guard: did it change the replicas (first row), or stand in the way of what was asked for?"""
+    """Whether each guard changed the replicas (first row) or stood in the way of what was asked for."""
     trail, flags = decision.trail[0], int(decision.flags[0])
     changed = (trail[1:] != trail[:-1]).any(axis=1).tolist()
     return {
@@ -158,8 +156,8 @@ def entropy_ratio(chances: np.ndarray[Any, np.dtype[np.float64]]) -> float:
 
 
 def _compared(metrics: Metrics, of: Series, policy: Policy) -> None:
-    promotion, today = policy.promotion, policy.today
-    for state in get_args(State):
+    promotion, today = policy.promotion.status, policy.promotion.today
+    for state in get_args(PromotionStage):
         of.put(metrics.promotion, promotion is not None and promotion.state == state, state)
     regret = None if promotion is None else promotion.regret
     _interval(of, metrics.regret_cost, None if regret is None else regret.cost_percent)

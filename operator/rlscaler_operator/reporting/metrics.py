@@ -14,7 +14,7 @@ from prometheus_client.exposition import generate_latest
 from rlscaler_operator.reporting.series import LABELS, PerPolicy, PolicySeries, Series
 
 STAGES = ("sense", "prepare", "decide", "compare", "judge", "write", "report")
-"""Of a tick, in its order; the first four are of a whole batch."""
+"""Stages of a tick in their order; the first four handle a whole batch, and the judge stage diagnoses one policy."""
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -242,5 +242,5 @@ class Metrics:
         self._series.forget((namespace, policy))
 
     def keep(self, wanted: Callable[[tuple[str, str]], bool]) -> None:
-        """Remove the series of all policies but the wanted: somebody else acts for them and has newer ones."""
+        """Remove the series of all policies but the wanted: another operator acts for them and has newer ones."""
         self._series.keep(wanted)

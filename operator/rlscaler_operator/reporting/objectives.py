@@ -1,4 +1,4 @@
-"""How many requests were late, for the alerts on the error budget: once a rate window, from the service's histogram."""
+"""Counting late requests for the alerts on the error budget, once a rate window, from the service's histogram."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_ONCE = 100
 
 
 class Objectives:
-    """Counts requests and late requests of each policy's service. Nobody looks at them where no metrics are served."""
+    """Counts requests and late requests of each policy's service. Nothing is asked where no metrics are served."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._served = settings.metrics_port is not None
@@ -31,11 +31,11 @@ class Objectives:
         """Those whose window is over; a new one begins for them. `now` on the monotonic clock."""
         due: list[Policy] = []
         for policy in policies if self._served else ():
-            if policy.late_asked_at is None:
+            if policy.late.asked_at is None:
                 # Not all at the same time: what was taken over together would be asked for together for ever.
-                policy.late_asked_at = now - random.uniform(0, self._window_seconds)
-            elif now - policy.late_asked_at >= self._window_seconds and len(due) < AT_ONCE:
-                policy.late_asked_at = now
+                policy.late.asked_at = now - random.uniform(0, self._window_seconds)
+            elif now - policy.late.asked_at >= self._window_seconds and len(due) < AT_ONCE:
+                policy.late.asked_at = now
                 due.append(policy)
         return due
 
@@ -53,7 +53,7 @@ class Objectives:
                 self._add(policy, histogram)
 
     def _add(self, policy: Policy, histogram: Histogram) -> None:
-        """Whoever is not answered in time is late, in the window of arrival; the sum over windows counts nobody twice.
+        """A request that is not answered in time is late, in the window of arrival; over all windows it counts once.
 
         A request that arrives at the end of a window and is answered in time in the next one counts as late at first;
         there it is one more in time than arrived, which is carried until it is made up for.
@@ -61,8 +61,8 @@ class Objectives:
         in_time = histogram.in_time(policy.spec.slo.latency_milliseconds / 1000)
         if in_time is None:
             return
-        late = histogram.received - sum(in_time) / 2 + policy.late_carried
-        policy.late_carried = min(0.0, late)
+        late = histogram.received - sum(in_time) / 2 + policy.late.carried
+        policy.late.carried = min(0.0, late)
         of = self._metrics.of(*policy.key)
         of.add(self._metrics.slo_requests, histogram.received)
         of.add(self._metrics.slo_late, max(0.0, late))

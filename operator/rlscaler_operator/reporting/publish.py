@@ -22,8 +22,9 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.state.policy import Policy, Unsaid
+from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.state.report import PendingReport
 from rlscaler_operator.state.status import merge_patch, significant
 
 log = logging.getLogger("rlscaler.publish")
@@ -33,7 +34,7 @@ Json = dict[str, Any]
 
 
 class Publisher:
-    """Posts Events and writes statuses. What it has still to say is in the policies."""
+    """Posts Events and writes statuses. What it has still to write is in the policies' outboxes."""
 
     def __init__(
         self,
@@ -51,26 +52,26 @@ class Publisher:
         self._registry, self._events, self._metrics = registry, events, metrics
         self._forget, self._launch = forget, launch
 
-    def take(self, policy: Policy, status: Json, events: list[Event]) -> None:
-        """Have both written. Where the status could not be, the policy is not settled: its next tick reports again."""
-        waiting = policy.unsaid
-        if waiting is None and not policy.saying and not events and not self._worth(policy, status):
+    def publish(self, policy: Policy, status: Json, events: list[Event]) -> None:
+        """Have both written. Where the status could not be written, the policy's next tick reports again."""
+        waiting = policy.outbox.pending
+        if waiting is None and not policy.outbox.writing and not events and not self._worth(policy, status):
             return
-        policy.unsaid = Unsaid(status, [*(waiting.events if waiting else ()), *events])
-        if not policy.saying:
-            policy.saying = True
-            self._launch([], self._say(policy))
+        policy.outbox.pending = PendingReport(status, [*(waiting.events if waiting else ()), *events])
+        if not policy.outbox.writing:
+            policy.outbox.writing = True
+            self._launch([], self._empty_outbox(policy))
 
-    async def _say(self, policy: Policy) -> None:
-        """Until there is nothing more to say."""
+    async def _empty_outbox(self, policy: Policy) -> None:
+        """Write what is in the outbox until it is empty."""
         fine = True
         try:
-            while (unsaid := policy.unsaid) is not None:
-                policy.unsaid, fine = None, False
+            while (pending := policy.outbox.pending) is not None:
+                policy.outbox.pending, fine = None, False
                 async with asyncio.timeout(self._settings.policy_deadline_seconds):
-                    for event in unsaid.events:
+                    for event in pending.events:
                         await self._events.send(event)
-                    fine = await self._write(policy, unsaid.status)
+                    fine = await self._write(policy, pending.status)
         except TimeoutError:
             log.error("%s/%s: not reported within policyDeadlineSeconds", *policy.key)
             self._metrics.of(*policy.key).add(self._metrics.errors, 1)
@@ -78,20 +79,20 @@ class Publisher:
             log.exception("%s/%s: the report failed", *policy.key)
             self._metrics.of(*policy.key).add(self._metrics.errors, 1)
         finally:
-            policy.saying = False
+            policy.outbox.writing = False
             if not fine:
-                policy.settled = None
+                policy.report.made_from = None
 
     def _worth(self, policy: Policy, status: Json) -> bool:
         """Is there news, or has it been long enough since the last write?"""
-        if significant(status) != significant(policy.status):
+        if significant(status) != significant(policy.outbox.status):
             return True
         now = time.monotonic()
-        if now - policy.written_at < self._settings.status_interval_seconds:
+        if now - policy.outbox.written_at < self._settings.status_interval_seconds:
             return False
-        if status != policy.status:
+        if status != policy.outbox.status:
             return True
-        policy.written_at = now
+        policy.outbox.written_at = now
         return False
 
     async def _write(self, policy: Policy, status: Json) -> bool:
@@ -99,14 +100,14 @@ class Publisher:
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         try:
             async with self._limiter.slot(Priority.REPORT):
-                if policy.deleting or self._registry.get(policy.key) is not policy:
+                if policy.observed.deleting or self._registry.get(policy.key) is not policy:
                     return True
-                if policy.originals is not None:
+                if policy.ownership.originals is not None:
                     # They may have been recorded meanwhile; a patch must not take them away again.
-                    status["originals"] = policy.originals.to_dict()
+                    status["originals"] = policy.ownership.originals.to_dict()
                 if not self._worth(policy, status):
                     return True
-                patch = merge_patch(policy.status, status)
+                patch = merge_patch(policy.outbox.status, status)
                 timeout = partial(self._shards.of(policy.key).write_timeout, self._settings.write_timeout_seconds)
                 await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
         except (KubeError, LeaseLostError) as error:
@@ -115,7 +116,7 @@ class Publisher:
             self._metrics.status_writes.labels("Failed").inc()
             return False
         self._metrics.status_writes.labels("Written").inc()
-        policy.status, policy.written_at = status, time.monotonic()
+        policy.outbox.status, policy.outbox.written_at = status, time.monotonic()
         return True
 
     async def _is_gone(self, policy: Policy) -> bool:

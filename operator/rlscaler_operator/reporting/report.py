@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rlscaler_core.api import Condition, Status
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import POOLS, Decision
+from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.cluster.events import Event, Events
 from rlscaler_operator.records import audit, record
@@ -26,13 +27,11 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import findings, status
 from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.policy import Policy
-
-if TYPE_CHECKING:
-    from rlscaler_operator.actuation.apply import Applied
+from rlscaler_operator.state.report import Revisions
 
 log = logging.getLogger("rlscaler.report")
 
-Found = Mapping[str, Deployment | None]
+Deployments = Mapping[str, Deployment | None]
 
 RETRY_SECONDS = 5.0
 
@@ -44,7 +43,7 @@ QUIET_REASONS = {"ModeShadow", "ModeOff", "NotNeeded", "NotPaused", "NoConflict"
 
 
 class Reporter:
-    """Puts together what people and tools see. Keeps nothing but what is in the Policy."""
+    """Puts together what people and tools see. What it remembers is in `Policy.report`."""
 
     def __init__(self, settings: Settings, events: Events, metrics: Metrics, publisher: Publisher) -> None:
         self._events, self._metrics, self._publisher = events, metrics, publisher
@@ -55,25 +54,38 @@ class Reporter:
 
     def stale(self, policy: Policy, now: float) -> bool:
         """Does a policy that is not running need a report? Not more than one in `RETRY_SECONDS`."""
-        if now - policy.reported_at < RETRY_SECONDS:
+        if now - policy.report.reported_at < RETRY_SECONDS:
             return False
-        return policy.status.get("observedGeneration") != policy.generation or policy.written_at == float("-inf")
+        outbox = policy.outbox
+        unseen = outbox.status.get("observedGeneration") != policy.observed.generation
+        return unseen or outbox.written_at == float("-inf")
 
     def report(
-        self, policy: Policy, found: Findings, outcome: Outcome | None, applied: Applied | None, deployments: Found
+        self,
+        policy: Policy,
+        found: Findings,
+        outcome: Outcome | None,
+        applied: Applied | None,
+        deployments: Deployments,
+        made_from: Revisions | None,
     ) -> None:
-        """Report one tick; Events and status are written in the background."""
-        policy.reported_at = time.monotonic()
+        """Report one tick; Events and status are written in the background.
+
+        `made_from` says what the findings follow from; None where the next tick has to report again.
+        """
+        policy.report.reported_at = time.monotonic()
         now = datetime.now(UTC)
-        before = policy.conditions
-        policy.conditions, changed = findings.update(before, found, policy.generation, now)
+        before = policy.report.conditions
+        policy.report.conditions, changed = findings.update(before, found, policy.observed.generation, now)
         if outcome is not None and outcome.decision is not None:
             self._record(policy, found, outcome, outcome.decision, applied, now.timestamp())
-        self.measure(policy, outcome, deployments)
+        missing = self._missing(policy, outcome) if outcome is not None and outcome.decision is not None else []
+        measures.measure(self._metrics, policy, outcome, missing, deployments)
         if applied is not None:
             measures.written(self._metrics, policy, applied)
         status = self._build(policy, outcome, deployments, now.timestamp())
-        self._publisher.take(policy, status, self._news(policy, found, before, changed, applied))
+        self._publisher.publish(policy, status, self._news(policy, found, before, changed, applied))
+        policy.report.made_from = made_from
 
     def _record(
         self,
@@ -86,23 +98,21 @@ class Reporter:
     ) -> None:
         """Keep and log every action, and what the floor changed between actions."""
         kind, changes = outcome.entry.kind, bool((decision.desired != decision.base).any())
-        auto = policy.spec.mode == "Auto"
-        if kind == "action" or changes or auto or not policy.desired:
-            policy.desired = {pool: int(decision.desired[0, i]) for i, pool in enumerate(POOLS)}
         if outcome.observation is not None:
-            policy.observation = status.observation_status(outcome.observation, now)
+            policy.report.observation = status.observation_status(outcome.observation, now)
         if kind != "action" and not changes:
             return
         decision_id = audit.uuid7(now)
         in_force = applied is not None and applied.complete
         result = applied.result() if applied else ""
         params = outcome.entry.params
-        policy.last = status.decision_status(decision_id, now, decision, params, in_force, result)
-        policy.history = status.with_history(policy.history, policy.last)
+        policy.report.last = status.decision_status(decision_id, now, decision, params, in_force, result)
+        policy.report.history = status.with_history(policy.report.history, policy.report.last)
         self._log(policy, outcome, decision_id, now, found.conflict.reason if found.conflict else None, applied)
 
     def unfinished(self, policy: Policy, outcome: Outcome | None) -> None:
-        """Log a decision whose writes did not come to an end, where it is not logged yet."""
+        """Log a decision whose writes did not come to an end, where it is not logged yet; the next tick reports."""
+        policy.report.made_from = None
         if outcome is not None and outcome.decision is not None and not outcome.recorded:
             now = time.time()
             self._log(policy, outcome, audit.uuid7(now), now, None, None, finished=False)
@@ -121,8 +131,8 @@ class Reporter:
         outcome.recorded = True
         if not self._audit.enabled:
             return
-        promotion = None if policy.promotion is None else policy.promotion.state
-        subject = record.Subject(*policy.key, policy.uid, policy.generation, policy.spec.mode, promotion)
+        promotion = None if policy.promotion.status is None else policy.promotion.status.state
+        subject = record.Subject(*policy.key, policy.uid, policy.observed.generation, policy.spec.mode, promotion)
         missing = [signal for signal, _ in self._missing(policy, outcome)]
         self._audit.write(
             partial(record.line, decision_id, now, subject, outcome, missing, conflict, applied, finished=finished)
@@ -132,20 +142,15 @@ class Reporter:
         replicas = outcome.entry.samples.spec_replicas[0]
         present = outcome.entry.params.present[0]
         return missing_signals(
-            policy.readings,
+            policy.decision.readings,
             (bool(present[0]), bool(present[1])),
             (int(replicas[0]), int(replicas[1])),
             policy.spec.metrics.max_age_seconds,
         )
 
-    def measure(self, policy: Policy, outcome: Outcome | None, deployments: Found) -> None:
-        """Bring the policy's own metrics up to date."""
-        missing = self._missing(policy, outcome) if outcome is not None and outcome.decision is not None else []
-        measures.measure(self._metrics, policy, outcome, missing, deployments)
-
-    def measure_again(self, policy: Policy, outcome: Outcome) -> None:
-        """The same after a tick that found nothing new."""
-        measures.again(self._metrics, policy, outcome, self._missing(policy, outcome))
+    def measure_quiet(self, policy: Policy, outcome: Outcome) -> None:
+        """Bring the policy's metrics up to date after a tick that found nothing new."""
+        measures.measure_quiet(self._metrics, policy, outcome, self._missing(policy, outcome))
 
     def _news(
         self,
@@ -178,15 +183,26 @@ class Reporter:
                 news.append(self._events.admit(about, "Warning", "ScaleFailed", f"{pool} {write.message}"))
         return [event for event in news if event is not None]
 
-    def _build(self, policy: Policy, outcome: Outcome | None, deployments: Found, now: float) -> dict[str, Any]:
-        parts: dict[str, Any] = {"observed_generation": policy.generation, "conditions": policy.conditions}
-        parts |= {"observation": policy.observation, "last_decision": policy.last, "history": policy.history}
-        parts |= {"originals": policy.originals, "learned": policy.learned, "promotion": policy.promotion}
-        if policy.parsed is not None:
-            parts |= status.measured(policy.spec.slo.percentile, policy.latency, policy.actor)
-        if policy.parsed is not None and deployments:
+    def _build(self, policy: Policy, outcome: Outcome | None, deployments: Deployments, now: float) -> dict[str, Any]:
+        parts: dict[str, Any] = {
+            "observed_generation": policy.observed.generation,
+            "conditions": policy.report.conditions,
+        }
+        parts |= {
+            "observation": policy.report.observation,
+            "last_decision": policy.report.last,
+            "history": policy.report.history,
+        }
+        parts |= {
+            "originals": policy.ownership.originals,
+            "learned": policy.decision.learned,
+            "promotion": policy.promotion.status,
+        }
+        if policy.observed.parsed is not None:
+            parts |= status.measured(policy.spec.slo.percentile, policy.decision.latency, policy.decision.actor)
+        if policy.observed.parsed is not None and deployments:
             names = {pool: name for pool, name in zip(POOLS, policy.deployments, strict=True) if name}
-            parts["targets"] = status.targets_status(names, deployments, policy.desired)
+            parts["targets"] = status.targets_status(names, deployments, policy.decision.desired)
         if outcome is not None and outcome.decision is not None:
             params, decision = outcome.entry.params, outcome.decision
             current = outcome.entry.samples.spec_replicas[0] * params.present[0]
@@ -202,6 +218,6 @@ class Reporter:
             )
         built = Status(**{name: value for name, value in parts.items() if value is not None}).to_dict()
         for name in ("costPerHour", "placement", "stabilization", "targets"):
-            if outcome is None and name in policy.status and name not in built:
-                built[name] = policy.status[name]
+            if outcome is None and name in policy.outbox.status and name not in built:
+                built[name] = policy.outbox.status[name]
         return built

@@ -1,4 +1,4 @@
-"""Series of single policies: numbers in dictionaries, made into metrics when somebody looks.
+"""Series of single policies: numbers in dictionaries, made into metrics when they are read.
 
 A labelled metric of prometheus_client keeps an object with a lock for each series, 1.3 KB: at a thousand policies more
 than everything else that the operator knows about them, and a tenth of each tick to set them.
@@ -26,11 +26,11 @@ class PerPolicy:
     name: str
     documentation: str
     labels: tuple[str, ...]
-    """After `LABELS`."""
+    """Labels after `LABELS`."""
     kind: Literal["gauge", "counter"]
 
     def family(self) -> Any:
-        """Without samples."""
+        """The metric's family, without samples."""
         made = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}[self.kind]
         return made(self.name, self.documentation, labels=(*LABELS, *self.labels))
 
@@ -44,17 +44,17 @@ class Series:
         """`keys` are shared by all policies: each key is kept once."""
         self._keys = keys
         self.values: dict[tuple[Any, ...], float] = {}
-        """By (metric, further labels ...)."""
+        """Values by (metric, further labels ...)."""
 
     def put(self, metric: PerPolicy, value: float, *labels: str) -> None:
-        """Of a gauge."""
+        """Set the value of a gauge."""
         key = (metric, *labels)
         if key not in self.values:
             key = self._keys.setdefault(key, key)
         self.values[key] = value
 
     def add(self, metric: PerPolicy, amount: float, *labels: str) -> None:
-        """To a counter; 0 shows one that has counted nothing."""
+        """Add to a counter; an amount of 0 shows one that has counted nothing."""
         self.put(metric, self.values.get((metric, *labels), 0.0) + amount, *labels)
 
     def only(self, metric: PerPolicy, *labels: str) -> None:

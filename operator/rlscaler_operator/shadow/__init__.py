@@ -1,1 +1,2 @@
-"""Judging a policy beside what really runs: virtual services, their score day by day, and what follows from it."""
+"""Comparing a policy with what really runs: a simulated service beside the real one, their figures day by day, and
+whether the policy may act."""

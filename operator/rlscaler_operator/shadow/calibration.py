@@ -15,7 +15,7 @@ PERCENT = 95.0
 
 @dataclass(slots=True)
 class Histogram:
-    """Of one service over one window."""
+    """The latency histogram of one service over one window."""
 
     received: float = math.nan
     """Requests that arrived."""
@@ -67,7 +67,7 @@ def promql(subjects: Iterable[Subject], window_seconds: float) -> str:
 
 
 def histograms(series: Iterable[Mapping[str, Any]]) -> dict[Key, Histogram]:
-    """By (namespace, service); what is no finite number is left out."""
+    """Histograms by (namespace, service); what is no finite number is left out."""
     found: dict[Key, Histogram] = {}
     for one in series:
         labels, value = one.get("metric", {}), float(one["value"][1])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, Regret, RegretInterval
-from rlscaler_operator.shadow.statistics import Interval, interval
+from rlscaler_operator.shadow.statistics import ConfidenceInterval, interval
 
 ALPHA = 0.01
 """Chance that one of the two confidence sequences is ever wrong, on normal days; `benchmarks/repeated_looks.py` has
@@ -28,16 +28,16 @@ LATE_TOLERANCE_SHARE = 0.25
 measured."""
 
 AGREEING_SHARE = 0.75
-"""In so many of a day's windows the model's 95th percentile has to agree with the measured one."""
+"""Share of a day's windows in which the model's 95th percentile has to agree with the measured one."""
 
 P95_FACTOR = 1.5
 """It agrees where it is at most this factor outside the bucket in which the measured one lies."""
 
 MEASURED_SHARE = 0.5
-"""So much of the compared time has to have been measured as well."""
+"""Share of the compared time that has to have been measured as well."""
 
 WINDOW_SECONDS = 600.0
-"""How long a window of the calibration is."""
+"""Length of a window of the calibration."""
 
 FEW_REQUESTS = 500.0
 """A day with fewer requests needs no calibration: hardly anything could have been late."""
@@ -47,9 +47,9 @@ class Compared(NamedTuple):
     """Confidence sequences over the days that count."""
 
     days: int
-    cost: Interval
+    cost: ConfidenceInterval
     """% of the other side's cost."""
-    late: Interval
+    late: ConfidenceInterval
     """Percentage points."""
 
 
@@ -99,7 +99,7 @@ def counting(days: Sequence[EvidenceDay], today: str) -> list[EvidenceDay]:
 
 
 def compare(days: Sequence[EvidenceDay]) -> Compared:
-    """Of days that count."""
+    """Confidence sequences over `days`, all of which count."""
     return Compared(
         len(days),
         interval([cost_regret(day) for day in days], ALPHA / 2, COST_RESOLUTION),
@@ -108,12 +108,12 @@ def compare(days: Sequence[EvidenceDay]) -> Compared:
 
 
 def to_regret(compared: Compared) -> Regret | None:
-    """For the status; None before the first day."""
+    """The comparison as the status shows it; None before the first day."""
     if not compared.days:
         return None
     return Regret(cost_percent=_rounded(compared.cost), late_points=_rounded(compared.late))
 
 
-def _rounded(found: Interval) -> RegretInterval:
+def _rounded(found: ConfidenceInterval) -> RegretInterval:
     low, high = (round(bound, 3) if math.isfinite(bound) else None for bound in (found.low, found.high))
     return RegretInterval(mean=round(found.mean, 3), low=low, high=high)

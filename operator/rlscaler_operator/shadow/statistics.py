@@ -22,7 +22,7 @@ FEWEST_DAYS = 5
 LEAST_SPREAD = 1e-9
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """A mean and its confidence sequence at one moment."""
 
     mean: float
@@ -30,7 +30,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def interval(days: ArrayLike, alpha: float, resolution: float) -> Interval:
+def interval(days: ArrayLike, alpha: float, resolution: float) -> ConfidenceInterval:
     """Confidence sequence of the mean of `days` (n,): all of them, for every n, hold with probability 1 - `alpha`.
 
     `resolution` is the least standard deviation that is believed. Unbounded until a few days are there (5 at 5 %).
@@ -38,17 +38,17 @@ def interval(days: ArrayLike, alpha: float, resolution: float) -> Interval:
     values = np.asarray(days, np.float64)
     n = len(values)
     if n == 0:
-        return Interval(float("nan"), float("-inf"), float("inf"))
+        return ConfidenceInterval(float("nan"), float("-inf"), float("inf"))
     mean = float(values.mean())
     if n < 2:
-        return Interval(mean, float("-inf"), float("inf"))
+        return ConfidenceInterval(mean, float("-inf"), float("inf"))
     spread = max(float(values.std(ddof=1)), resolution, LEAST_SPREAD)
     reached = (np.sqrt(1 + n) / alpha) ** (2 / n)
     if reached >= 1 + n:
-        return Interval(mean, float("-inf"), float("inf"))
+        return ConfidenceInterval(mean, float("-inf"), float("inf"))
     squared = (n - 1) * (reached - 1) / (1 - reached / (1 + n))
     half = spread * float(np.sqrt(squared / n))
-    return Interval(mean, mean - half, mean + half)
+    return ConfidenceInterval(mean, mean - half, mean + half)
 
 
 def turned_above(days: ArrayLike, limit: float, days_between_false_alarms: float, resolution: float) -> bool:

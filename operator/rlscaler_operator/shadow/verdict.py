@@ -1,4 +1,4 @@
-"""From days of evidence to whether a policy may act. Pure; time is what the caller says it is."""
+"""Whether a policy may act follows from days of evidence. Pure; the caller passes the time."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from rlscaler_operator.shadow.evidence import (
 from rlscaler_operator.shadow.statistics import FEWEST_DAYS, turned_above
 
 COST_MARGIN_PERCENT = 2.0
-"""So much dearer still passes for not dearer."""
+"""Percentage by which a policy may cost more and still count as not dearer."""
 
 LATE_MARGIN_OF_BUDGET = 0.1
-"""So much of the error budget (100 - `slo.objective`) more of late requests still passes for not later."""
+"""Share of the error budget (100 - `slo.objective`) by which more requests may be late and still count as not later."""
 
 DAYS_BETWEEN_FALSE_ALARMS = 10_000.0
 
 EARLY_WINDOWS = 12
 """After so many windows of a day it may be said that the model is not calibrated."""
 
-State = Literal["NotRequired", "Collecting", "Ready", "Promoted", "Demoted"]
+PromotionStage = Literal["NotRequired", "Collecting", "Ready", "Promoted", "Demoted"]
 
 ACTING = ("NotRequired", "Promoted")
 """States in which the actor's decisions are written."""
 
 
-class Asked(NamedTuple):
+class Requirements(NamedTuple):
     """What the spec asks for, and what the evidence has to be of."""
 
     mode: str
@@ -65,15 +65,15 @@ def demoted(mode: str, promotion: PromotionStatus | None) -> bool:
     return mode == "Auto" and promotion is not None and promotion.state == "Demoted"
 
 
-def better(days: Sequence[EvidenceDay], today: str, asked: Asked) -> Finding:
+def better(days: Sequence[EvidenceDay], today: str, required: Requirements) -> Finding:
     """Is the policy measurably cheaper and not later, or less late and not dearer, than what really ran?"""
     compared = compare(counting(days, today))
-    if compared.days < asked.min_days:
+    if compared.days < required.min_days:
         if doubtful := uncalibrated(days, today):
             return Finding(False, "ModelUncalibrated", doubtful)
-        text = f"{compared.days} of promotion.minDays = {asked.min_days} days count so far"
+        text = f"{compared.days} of promotion.minDays = {required.min_days} days count so far"
         return Finding(False, "CollectingEvidence", f"{text}: a day counts once it is over, whole and calibrated")
-    margin = late_margin(asked.objective)
+    margin = late_margin(required.objective)
     figures = describe(compared)
     if compared.cost.high < 0 and compared.late.high <= margin:
         return Finding(True, "Cheaper", f"measurably cheaper and not later: {figures}")
@@ -121,7 +121,7 @@ def uncalibrated(days: Sequence[EvidenceDay], today: str) -> str:
 
 
 def late_margin(objective: float) -> float:
-    """Percentage points."""
+    """The margin in percentage points of late requests."""
     return LATE_MARGIN_OF_BUDGET * (100 - objective)
 
 
@@ -133,8 +133,12 @@ def describe(compared: Compared) -> str:
     )
 
 
-def judge(
-    before: PromotionStatus | None, asked: Asked, days: Sequence[EvidenceDay], now: datetime, burning: str = ""
+def next_promotion(
+    before: PromotionStatus | None,
+    required: Requirements,
+    days: Sequence[EvidenceDay],
+    now: datetime,
+    burning: str = "",
 ) -> PromotionStatus:
     """The promotion status that follows from `before`, the spec, and the evidence collected in that state.
 
@@ -142,14 +146,14 @@ def judge(
     without a driver: where it may act no longer, it is `Demoted`.
     """
     today = now.date().isoformat()
-    same = before is not None and before.basis == asked.basis
+    same = before is not None and before.basis == required.basis
     of_running, of_acting = (
         [*days] if same and before is not None and before.against == side else [] for side in ("Running", "HPAFormula")
     )
-    found = better(of_running, today, asked)
-    state, finding = _next(before, same, asked, found, counting(of_acting, today), burning)
+    found = better(of_running, today, required)
+    state, finding = _next(before, same, required, found, counting(of_acting, today), burning)
     against: Literal["Running", "HPAFormula"] = "Running"
-    if asked.mode == "Auto" and state in ACTING:
+    if required.mode == "Auto" and state in ACTING:
         against = "HPAFormula"
     looked_at = counting(of_acting or of_running, today)
     stays = before is not None and before.state == state
@@ -161,7 +165,7 @@ def judge(
         message=finding.message or None,
         against=against,
         regret=to_regret(compare(looked_at)),
-        basis=asked.basis,
+        basis=required.basis,
         evidence=of_acting if against == "HPAFormula" else of_running,
     )
 
@@ -169,20 +173,20 @@ def judge(
 def _next(
     before: PromotionStatus | None,
     same: bool,
-    asked: Asked,
+    required: Requirements,
     found: Finding,
     acted: Sequence[EvidenceDay],
     burning: str,
-) -> tuple[State, Finding]:
-    if asked.mode != "Auto":
+) -> tuple[PromotionStage, Finding]:
+    if required.mode != "Auto":
         return ("Ready" if found.shown else "Collecting"), found
     was = before.state if before is not None else None
-    if was in ACTING and same and (was == "Promoted" or asked.require == "None"):
-        bad = Finding(True, "BurningErrorBudget", burning) if burning else worse(acted, asked.objective)
+    if was in ACTING and same and (was == "Promoted" or required.require == "None"):
+        bad = Finding(True, "BurningErrorBudget", burning) if burning else worse(acted, required.objective)
         if bad.shown:
             return "Demoted", bad
-        return ("NotRequired" if asked.require == "None" else "Promoted"), Finding(False, "Acting", _acting(acted))
-    if asked.require == "None":
+        return ("NotRequired" if required.require == "None" else "Promoted"), Finding(False, "Acting", _acting(acted))
+    if required.require == "None":
         if was == "Demoted" and same and before is not None:
             return "Demoted", Finding(False, before.reason or "", before.message or "")
         return "NotRequired", Finding(False, "Acting", "acts without evidence: promotion.require is None")

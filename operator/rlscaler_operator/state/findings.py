@@ -1,4 +1,4 @@
-"""From what was found about a policy to its conditions. Pure.
+"""The conditions of a policy follow from what was found about it. Pure.
 
 Messages hold no live figures: a status is written when a condition changes, and a number in a message would change it
 at every tick.
@@ -55,7 +55,7 @@ class Findings:
     capacity_unknown: tuple[str, ...] = ()
     """Pools whose capacity is not known."""
     warnings: list[Problem] = field(default_factory=list)
-    """Worth an Event each and no condition."""
+    """Problems that are worth an Event each and no condition."""
 
 
 def update(

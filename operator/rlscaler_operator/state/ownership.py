@@ -1,20 +1,73 @@
-"""Who holds a Deployment's replicas: nobody else, another autoscaler, an older policy, or a foreign writer. Pure."""
+"""What besides a policy sets its Deployments' replicas: an autoscaler, an older policy, a foreign writer. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rlscaler_core.api.status import Originals
 from rlscaler_operator.cluster.cache import Deployment, Key, WatchCache
-from rlscaler_operator.state.managers import remedy, tool_of, who
 
 FOREIGN_INTERVALS = 5
 """The same foreign manager twice within this many action intervals is a conflict; once is a person at work."""
 
 
 NOT_ACTING = "~"
-"""In place of the creation time of a policy that does not act: everybody who does goes before it."""
+"""Stands in place of the creation time of a policy that does not act: every policy that acts goes before it."""
+
+
+LEAVE_OUT = "leave spec.replicas out of the manifest"
+
+
+class Tool(NamedTuple):
+    """A tool that puts replicas back to what is declared elsewhere, known by the field manager that it writes with."""
+
+    prefix: str
+    """Beginning of its field manager, in lower case."""
+    name: str
+    remedy: str
+
+
+TOOLS = (
+    Tool(
+        "argocd",
+        "Argo CD",
+        f"{LEAVE_OUT}, or set ignoreDifferences with jsonPointers /spec/replicas and the sync option "
+        "RespectIgnoreDifferences=true",
+    ),
+    Tool("kustomize-controller", "Flux (Kustomization)", LEAVE_OUT),
+    Tool(
+        "helm-controller",
+        "Flux (HelmRelease)",
+        "leave replicas out of the chart's values, and set driftDetection.ignore with paths /spec/replicas",
+    ),
+    Tool("helm", "Helm", "leave spec.replicas out of the chart's template"),
+    Tool("kubectl-client-side-apply", "kubectl apply", LEAVE_OUT),
+    Tool("fleetagent", "Fleet", f"{LEAVE_OUT}, or set diff.comparePatches with remove /spec/replicas"),
+    Tool("kapp", "kapp", f"{LEAVE_OUT}, or add a rebaseRule for [spec, replicas]"),
+    Tool("terraform", "Terraform", "set lifecycle.ignore_changes for spec[0].replicas"),
+    Tool("hashicorp", "Terraform", "set lifecycle.ignore_changes for spec[0].replicas"),
+    Tool("pulumi", "Pulumi", "set ignoreChanges for spec.replicas"),
+    Tool("kube-controller-manager", "a HorizontalPodAutoscaler", "delete it"),
+)
+
+
+def tool_of(manager: str) -> Tool | None:
+    """The tool behind a field manager; None for people and for what is not known."""
+    return next((tool for tool in TOOLS if manager.lower().startswith(tool.prefix)), None)
+
+
+def who(manager: str) -> str:
+    """`Argo CD (argocd-controller)`, or the field manager where the tool is not known."""
+    tool = tool_of(manager)
+    return f"{tool.name} ({manager})" if tool else manager
+
+
+def remedy(manager: str) -> str:
+    """What a user does about such a tool, in words."""
+    tool = tool_of(manager)
+    return tool.remedy if tool else "stop it"
 
 
 class Claim(NamedTuple):
@@ -77,7 +130,7 @@ def declared(claim: Claim, cache: WatchCache) -> str:
 
 @dataclass(slots=True)
 class ForeignWrites:
-    """Watches one Deployment for replicas that somebody else set after our own last write, or since we took over."""
+    """Watches one Deployment for replicas that another writer set after our last write, or since we took over."""
 
     written: int
     """Replicas that we set, found or adopted last."""
@@ -109,3 +162,23 @@ class ForeignWrites:
             "this policy in mode Shadow",
             None,
         )
+
+
+@dataclass(slots=True)
+class Ownership:
+    """What is remembered about a policy's targets since it took them over.
+
+    `loop/diagnose.py` writes what it finds, and `actuation/apply.py` what it does: the originals and its own writes.
+    The registry forgets the originals where an edit names other Deployments.
+    """
+
+    originals: Originals | None = None
+    """What was there before the first change."""
+    foreign: dict[str, ForeignWrites] = field(default_factory=dict)
+    """Foreign writes by the name of the Deployment."""
+    holder_asked_at: float = float("-inf")
+    """Monotonic time of the last question whether the object that holds the targets still exists."""
+
+    def wrote(self, deployment: str, replicas: int) -> None:
+        """Replicas of our own: another value from now on is a foreign write."""
+        self.foreign.setdefault(deployment, ForeignWrites(replicas)).written = replicas

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from rlscaler_core.api import InvalidPolicy, RLScalingPolicy, Status, parse
-from rlscaler_operator.cluster.cache import Key
-from rlscaler_operator.state.ownership import Claim
+from rlscaler_core.api import Status
+from rlscaler_operator.cluster.cache import Key, WatchCache
+from rlscaler_operator.state.decision import DecisionState, PromotionState
+from rlscaler_operator.state.observed import ObservedObject
+from rlscaler_operator.state.ownership import Claim, Ownership
 from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.report import Outbox, ReportState, Revisions
 
 
 class Registry:
@@ -17,6 +20,7 @@ class Registry:
     def __init__(self) -> None:
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, list[Policy]] = {}
+        """The policies that name a Deployment."""
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(list(self._policies.values()))
@@ -39,91 +43,80 @@ class Registry:
         """Take in a policy; an edit keeps what was remembered, a new object of the same name starts anew."""
         metadata = body["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
-        old, deleting = self._policies.get(key), "deletionTimestamp" in metadata
-        if old is None or old.uid != metadata.get("uid", ""):
-            if old is not None:
-                self._unlist(old)
-            old = self._policies[key] = _adopt(key, body)
-            self._list(old)
-        elif old.generation != metadata.get("generation", 0):
-            self._unlist(old)
-            old.generation = metadata.get("generation", 0)
-            before = old.parsed and old.deployments
-            old.parsed, old.invalid = _parse(body)
-            self._list(old)
-            if before and old.parsed and before != old.deployments:
-                old.originals = None
-        old.latest = _without_managed_fields(body)
-        old.annotations = dict(metadata.get("annotations") or {})
-        old.finalizers = list(metadata.get("finalizers") or ())
-        old.deleting = deleting
-        return old
-
-    def _list(self, policy: Policy) -> None:
-        for _, key in policy.facts.targets if policy.parsed else ():
-            self._targets.setdefault(key, []).append(policy)
-
-    def _unlist(self, policy: Policy) -> None:
-        for _, key in policy.facts.targets if policy.parsed else ():
-            others = [other for other in self._targets.pop(key) if other is not policy]
-            if others:
-                self._targets[key] = others
+        policy = self._policies.get(key)
+        if policy is None or policy.uid != metadata.get("uid", ""):
+            return self._adopt(key, body)
+        if policy.observed.generation == metadata.get("generation", 0):
+            policy.observed.read(body)
+            return policy
+        deployments = policy.observed.facts and policy.deployments
+        self._unlist(policy)
+        policy.observed.read(body)
+        self._list(policy)
+        if deployments and policy.observed.facts and deployments != policy.deployments:
+            policy.ownership.originals = None
+        return policy
 
     def adopt_again(self, which: Callable[[Key], bool] = lambda _: True) -> int:
         """Start every policy of `which` anew from its object as last seen; their number."""
         chosen = [policy for policy in self._policies.values() if which(policy.key)]
         for policy in chosen:
-            self.drop(policy.key)
-            self.put(policy.latest)
+            self._adopt(policy.key, policy.observed.latest)
         return len(chosen)
+
+    def _adopt(self, key: Key, body: Mapping[str, Any]) -> Policy:
+        """A policy that begins with what a former process wrote into the status, in place of the one of its name."""
+        former = self._policies.get(key)
+        observed = ObservedObject()
+        observed.read(body)
+        status = observed.parsed.status if observed.parsed else Status()
+        policy = self._policies[key] = Policy(
+            key=key,
+            uid=body["metadata"].get("uid", ""),
+            observed=observed,
+            decision=DecisionState(learned=status.learned),
+            promotion=PromotionState(status.promotion),
+            ownership=Ownership(status.originals),
+            report=ReportState(list(status.conditions), list(status.history), status.last_decision, status.observation),
+            outbox=Outbox(status.to_dict()),
+        )
+        if former is not None:
+            self._unlist(former)
+        self._list(policy)
+        return policy
+
+    def _list(self, policy: Policy) -> None:
+        for _, key in policy.facts.targets if policy.observed.facts else ():
+            self._targets.setdefault(key, []).append(policy)
+
+    def _unlist(self, policy: Policy) -> None:
+        for _, key in policy.facts.targets if policy.observed.facts else ():
+            others = [other for other in self._targets.pop(key) if other is not policy]
+            if others:
+                self._targets[key] = others
 
     def of_deployment(self, key: Key) -> list[Policy]:
         """The policies that name a Deployment."""
         return self._targets.get(key, [])
 
-    def rivals(self, policy: Policy) -> list[Claim]:
-        """The other policies that act on its Deployments."""
+    def claims(self, deployments: Iterable[Key]) -> dict[Key, list[Claim]]:
+        """The claims of the policies that act on these Deployments."""
+        return {key: [policy.facts.claim for policy in self.of_deployment(key) if policy.acts] for key in deployments}
+
+    def _rivals(self, policy: Policy) -> list[Claim]:
+        """The claims of the other policies that act on its Deployments."""
         others = [other for _, key in policy.facts.targets for other in self.of_deployment(key) if other is not policy]
         return [other.facts.claim for other in others if other.acts]
 
-    def claims(self, deployments: Iterable[Key]) -> dict[Key, list[Claim]]:
-        """Who acts on these Deployments."""
-        return {key: [policy.facts.claim for policy in self.of_deployment(key) if policy.acts] for key in deployments}
-
-
-def _adopt(key: Key, body: Mapping[str, Any]) -> Policy:
-    metadata = body["metadata"]
-    parsed, invalid = _parse(body)
-    status = parsed.status if parsed else Status()
-    return Policy(
-        key=key,
-        uid=metadata.get("uid", ""),
-        created=metadata.get("creationTimestamp", ""),
-        generation=metadata.get("generation", 0),
-        annotations={},
-        finalizers=[],
-        deleting=False,
-        parsed=parsed,
-        invalid=invalid,
-        status=status.to_dict(),
-        conditions=list(status.conditions),
-        history=list(status.history),
-        last=status.last_decision,
-        observation=status.observation,
-        learned=status.learned,
-        promotion=status.promotion,
-        originals=status.originals,
-        latest=body,
-    )
-
-
-def _without_managed_fields(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
-    return {name: body[name] for name in body if name != "metadata"} | {"metadata": metadata}
-
-
-def _parse(body: Mapping[str, Any]) -> tuple[RLScalingPolicy | None, str]:
-    try:
-        return parse(body), ""
-    except InvalidPolicy as error:
-        return None, str(error)
+    def revisions(self, policy: Policy, cache: WatchCache) -> Revisions:
+        """What a report about a policy would be made from now: the last one is stale once these differ."""
+        keys, backends = [key for _, key in policy.facts.targets], policy.facts.backends
+        route = cache.routes.get(backends[0]) if backends else None
+        return Revisions(
+            observed=policy.observed.revision,
+            decision=policy.decision.revision,
+            promotion=policy.promotion.revision,
+            rivals=self._rivals(policy),
+            targets=tuple(cache.revisions(key) for key in keys),
+            route=None if route is None else route["metadata"]["resourceVersion"],
+        )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 HURRY_SECONDS = 1.0
 
 ACTIONS_AT_ONCE = 50
-"""So many policies may act at the same tick, however few they would be if all were spread evenly."""
+"""Actions that one tick may always have, however few there would be on an even spread."""
 
 FAILURES = 3
 LONGEST_BREAK_SECONDS = 10.0
-"""Short: growth must not wait long once the cause has gone."""
+"""Longest break of a policy whose ticks fail; short, as growth must not wait long once the cause has gone."""
 
 
 class Due(IntEnum):
@@ -59,7 +59,7 @@ class Schedule:
 
     @property
     def share(self) -> float:
-        """Of its sensing ticks that are actions, in the mean."""
+        """Share (0 to 1) of the sensing ticks that are actions, in the mean."""
         return min(1.0, self.sense_seconds / self.interval_seconds)
 
     def postpone(self, ticks: int) -> None:
@@ -98,12 +98,23 @@ class Breaker:
         self.failures, self.until = 0, float("-inf")
 
 
+@dataclass(slots=True)
+class Timing:
+    """When a policy is due, and what keeps it from its tick. `loop/engine.py` writes it."""
+
+    schedule: Schedule | None = None
+    """None before the first look at a policy, and while it is not running."""
+    busy: int = 0
+    """Tasks under way for it."""
+    breaker: Breaker = field(default_factory=Breaker)
+
+
 def spread(due: list[tuple[Schedule, Due]], evenly: float) -> list[Due]:
     """What each of those that are due does now: of very many actions at once, some come a few sensing ticks later.
 
     An action costs ten times a sensing tick, and policies that were created together would act together for ever. Once
     `postpone`d they stay apart. `evenly` so many would act at each tick if all policies were spread evenly; at most
-    twice as many do, so nobody waits longer than half an interval.
+    twice as many do, so no policy waits longer than half an interval.
     """
     acting = [schedule for schedule, what in due if what is Due.ACTION]
     most = max(ACTIONS_AT_ONCE, math.ceil(2 * evenly))

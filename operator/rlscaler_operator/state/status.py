@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 
 def pool_counts(values: Any, params: Params) -> PoolCounts:
-    """Of a row (2,); absent where there is no such target."""
+    """Counts by pool from a row (2,); a pool without a target is absent."""
     return PoolCounts(**{pool: int(values[i]) for i, pool in enumerate(POOLS) if params.present[0, i]})
 
 
@@ -91,7 +91,7 @@ def observation_status(observation: Observation, time: float) -> ObservationStat
 def targets_status(
     names: Mapping[str, str], found: Mapping[str, Deployment | None], desired: Mapping[str, int]
 ) -> TargetsStatus:
-    """By pool; only the name of a Deployment that does not exist."""
+    """The status of each target by pool; of a Deployment that does not exist only the name."""
     targets = {}
     for pool, name in names.items():
         deployment = found.get(pool)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_core.api import parse
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.cluster.cache import WatchCache
@@ -51,24 +50,24 @@ async def test_originals_are_what_was_found_even_where_they_could_not_be_recorde
     api_server.status = 500
     policy, applied = await apply(2, 3)
     assert not applied.complete
-    assert "originals" not in policy.status
+    assert "originals" not in policy.outbox.status
     cache.deployments["ns", "chat-gpu"].replicas = 3
     api_server.status = 200
     policy, _ = await apply(3, 2)
-    assert policy.status["originals"]["replicas"] == {"gpu": 2}
+    assert policy.outbox.status["originals"]["replicas"] == {"gpu": 2}
 
 
 async def test_growth_is_written_before_anything_else(api_server, apply):
     policy, applied = await apply(2, 3)
     assert applied.complete
     assert api_server.paths[0].endswith("/deployments/chat-gpu/scale")
-    assert policy.originals.replicas.gpu == 2
+    assert policy.ownership.originals.replicas.gpu == 2
 
 
 async def test_where_they_are_restored_originals_are_recorded_before_growth(api_server, apply, policy_body):
     policy, _ = await apply(2, 2)
     body = policy_body(generation=2)
-    policy.parsed = parse(body | {"spec": body["spec"] | {"restoreOnDelete": True}})
+    policy.observed.read(body | {"spec": body["spec"] | {"restoreOnDelete": True}})
     api_server.paths.clear()
     _, applied = await apply(2, 3)
     assert applied.complete

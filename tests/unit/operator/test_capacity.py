@@ -105,13 +105,13 @@ def policy(policy_body):
 
 
 def look(policy, count, age=2.0, begin=0.0):
-    policy.readings["gpu_utilization"] = Reading(60.0, 2.0)
+    policy.decision.readings["gpu_utilization"] = Reading(60.0, 2.0)
     pools = {"gpu": Reading(36.0, age), "cpu": Reading(4.0, age)}
     answers = {"answer_rate": {("ns", "chat"): Reading(40.0, age, pools=pools)}}
     for i in range(count):
         learn_capacity(policy, answers, (3, 2), (3, 2), WINDOW, begin + i * WINDOW)
-    policy.learned = learned(policy, WatchCache())
-    return policy.learned
+    policy.decision.learned = learned(policy, WatchCache())
+    return policy.decision.learned
 
 
 def test_the_pool_whose_capacity_is_open_is_learned(policy):
@@ -127,6 +127,6 @@ def test_stale_measurements_teach_nothing(policy):
 
 
 def test_what_was_learned_before_a_restart_goes_on_and_moves_slowly(policy):
-    policy.learned = Learned(gpu=LearnedPool(requests_per_second=10.0, samples=60))
+    policy.decision.learned = Learned(gpu=LearnedPool(requests_per_second=10.0, samples=60))
     assert look(policy, 1).gpu.requests_per_second == 10.0
     assert 10.0 < look(policy, 20, begin=1e3).gpu.requests_per_second < 10.8

@@ -35,7 +35,7 @@ async def engine(api_server):
 
 async def test_a_deposed_leader_does_not_spin_on_what_was_due(engine, policy_body):
     policy = engine.registry.put(policy_body())
-    policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
+    policy.timing.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(engine._sleep(), IDLE_SECONDS / 5)
 
@@ -53,17 +53,17 @@ async def test_a_crowd_of_scale_writes_slows_sensing_down_and_never_stops_it(eng
         ]
         await asyncio.sleep(0)
         assert engine._limiter.crowded
-        policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
+        policy.timing.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
         engine._launched_at = time.monotonic()
         engine._launch_due()
-        assert not policy.busy
+        assert not policy.timing.busy
         engine._launched_at -= CROWDED_SECONDS
         engine._launch_due()
-        assert policy.busy
+        assert policy.timing.busy
         for task in crowd:
             task.cancel()
         await asyncio.gather(*crowd, return_exceptions=True)
-    await until(lambda: not policy.busy and not policy.saying)
+    await until(lambda: not policy.timing.busy and not policy.outbox.writing)
 
 
 async def test_what_falls_due_while_prometheus_answers_shares_the_next_batch(engine, policy_body, monkeypatch):
@@ -71,13 +71,13 @@ async def test_what_falls_due_while_prometheus_answers_shares_the_next_batch(eng
     engine._acting = {0: 1}
     busy = [True]
     monkeypatch.setattr(engine.ticker.sources, "busy", lambda access: busy[0])
-    policy.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
+    policy.timing.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
     engine._launch_due()
-    assert not policy.busy
+    assert not policy.timing.busy
     busy[0] = False
     engine._launch_due()
-    assert policy.busy
-    await until(lambda: not policy.busy and not policy.saying)
+    assert policy.timing.busy
+    await until(lambda: not policy.timing.busy and not policy.outbox.writing)
 
 
 async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_server, policy_body):
@@ -85,16 +85,18 @@ async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_se
     slow, quick = engine.registry.put(policy_body("slow")), engine.registry.put(policy_body("quick"))
     api_server.slow_path = "/slow"
     for policy in (slow, quick):
-        policy.schedule = Schedule.starting(30, 5, time.monotonic())
-    engine._launch([slow, quick], engine.ticker.run(engine._access(slow), [(slow, Due.SENSE), (quick, Due.SENSE)]))
-    await until(lambda: not quick.busy and not quick.saying and quick.conditions)
-    await until(lambda: not slow.busy)
-    assert slow.saying
-    assert "observedGeneration" in quick.status
-    assert "observedGeneration" not in slow.status
+        policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
+    engine._launch(
+        [slow, quick], engine.ticker.tick_batch(engine._access(slow), [(slow, Due.SENSE), (quick, Due.SENSE)])
+    )
+    await until(lambda: not quick.timing.busy and not quick.outbox.writing and quick.report.conditions)
+    await until(lambda: not slow.timing.busy)
+    assert slow.outbox.writing
+    assert "observedGeneration" in quick.outbox.status
+    assert "observedGeneration" not in slow.outbox.status
     api_server.hold.set()
-    await until(lambda: not slow.saying)
-    assert "observedGeneration" in slow.status
+    await until(lambda: not slow.outbox.writing)
+    assert "observedGeneration" in slow.outbox.status
 
 
 async def test_a_policy_whose_status_waits_goes_on_sensing_and_the_newest_status_is_written(
@@ -107,27 +109,27 @@ async def test_a_policy_whose_status_waits_goes_on_sensing_and_the_newest_status
     spec = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}}
     for ready in (0, 1, 2):
         put(spec | {"status": {"readyReplicas": ready}})
-        policy.schedule = Schedule.starting(30, 5, time.monotonic())
-        engine._launch([policy], engine.ticker.run(engine._access(policy), [(policy, Due.SENSE)]))
-        await until(lambda: not policy.busy)
-    assert policy.saying
+        policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
+        engine._launch([policy], engine.ticker.tick_batch(engine._access(policy), [(policy, Due.SENSE)]))
+        await until(lambda: not policy.timing.busy)
+    assert policy.outbox.writing
     api_server.hold.set()
-    await until(lambda: not policy.saying)
-    assert policy.status["targets"]["gpu"]["ready"] == 2
+    await until(lambda: not policy.outbox.writing)
+    assert policy.outbox.status["targets"]["gpu"]["ready"] == 2
     assert [path for path in api_server.paths if path.endswith("/chat/status")] == 2 * [
         "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
     ]
-    assert policy.settled is not None
+    assert policy.report.made_from is not None
 
 
 async def test_a_status_that_could_not_be_written_is_reported_again(engine, policy_body):
     policy = engine.registry.put(policy_body())
-    policy.schedule = Schedule.starting(30, 5, time.monotonic())
-    engine._launch([policy], engine.ticker.run(engine._access(policy), [(policy, Due.SENSE)]))
-    await until(lambda: not policy.busy and not policy.saying)
-    assert policy.conditions
-    assert policy.settled is None
-    assert "observedGeneration" not in policy.status
+    policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
+    engine._launch([policy], engine.ticker.tick_batch(engine._access(policy), [(policy, Due.SENSE)]))
+    await until(lambda: not policy.timing.busy and not policy.outbox.writing)
+    assert policy.report.conditions
+    assert policy.report.made_from is None
+    assert "observedGeneration" not in policy.outbox.status
 
 
 async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_body):
@@ -136,8 +138,8 @@ async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_bo
     body = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}}
     engine.cache.put_deployment(body)
     first = engine.ticker.prepare(policy, Due.SENSE, answers)
-    policy.state, policy.state.stacked[0] = first.state, 3
-    policy.status["placement"] = {"preference": "PreferCPU", "weights": {"gpu": 300, "cpu": 700}}
+    policy.decision.state, policy.decision.state.stacked[0] = first.state, 3
+    policy.outbox.status["placement"] = {"preference": "PreferCPU", "weights": {"gpu": 300, "cpu": 700}}
     del engine.cache.deployments["ns", "chat-gpu"]
     assert engine.ticker.prepare(policy, Due.SENSE, answers) is None
     engine.cache.put_deployment(body)
@@ -185,23 +187,23 @@ async def test_while_a_target_rolls_out_nothing_is_scaled_down(engine, policy_bo
 async def test_a_quiet_policy_is_not_judged_again_until_something_changes(engine, api_server, policy_body):
     engine.shards.leases[0]._deadline = math.inf
     policy = engine.registry.put(policy_body())
-    policy.schedule = Schedule.starting(30, 5, time.monotonic())
+    policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
     put = engine.cache.put_deployment
     put({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}, "status": {"readyReplicas": 2}})
 
     async def tick(due=Due.SENSE):
-        before = len(api_server.paths), policy.reported_at
-        engine._launch([policy], engine.ticker.run(engine._access(policy), [(policy, due)]))
-        await until(lambda: not policy.busy and not policy.saying)
-        return len(api_server.paths) - before[0], policy.reported_at != before[1]
+        before = len(api_server.paths), policy.report.reported_at
+        engine._launch([policy], engine.ticker.tick_batch(engine._access(policy), [(policy, due)]))
+        await until(lambda: not policy.timing.busy and not policy.outbox.writing)
+        return len(api_server.paths) - before[0], policy.report.reported_at != before[1]
 
     assert (await tick())[1]
-    assert policy.settled is not None
+    assert policy.report.made_from is not None
     assert await tick() == (0, False)
     assert (await tick(Due.ACTION))[1]
     await tick()
     assert await tick() == (0, False)
-    policy.annotations["rlscaler.io/paused"] = "true"
+    engine.registry.put(policy_body(annotations={"rlscaler.io/paused": "true"}))
     writes, reported = await tick()
     assert reported
     assert writes
@@ -216,9 +218,9 @@ async def test_an_edit_and_a_pause_are_due_at_once_and_other_changes_are_not(eng
     now = time.monotonic()
 
     def due_after(body):
-        policy.schedule = Schedule(30, 5, next_sense=now + 100, next_action=now + 100, last=now - 100)
+        policy.timing.schedule = Schedule(30, 5, next_sense=now + 100, next_action=now + 100, last=now - 100)
         engine.take_in(body)
-        return policy.schedule.due(time.monotonic()) is Due.SENSE
+        return policy.timing.schedule.due(time.monotonic()) is Due.SENSE
 
     assert not due_after(policy_body())
     assert not due_after(policy_body(annotations={"owner": "me"}))
@@ -235,7 +237,7 @@ async def test_a_status_is_no_news_and_everything_else_wakes_the_loop(engine, po
 
     assert wakes(policy_body())
     assert not wakes(policy_body() | {"status": {"observedGeneration": 1}})
-    assert engine.registry.get(("ns", "chat")).latest["status"] == {"observedGeneration": 1}
+    assert engine.registry.get(("ns", "chat")).observed.latest["status"] == {"observedGeneration": 1}
     assert wakes(policy_body(annotations={"owner": "me"}))
     assert wakes(policy_body(generation=2))
     assert wakes(policy_body(generation=2, deletionTimestamp="2026-01-01T00:00:00Z"))

@@ -33,7 +33,7 @@ def registry(policy_body):
 
 
 def decided(policy, replicas):
-    policy.desired, policy.read_at = {"gpu": replicas}, time.monotonic()
+    policy.decision.desired, policy.decision.read_at = {"gpu": replicas}, time.monotonic()
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def ref(**metadata):
 def reported(registry, replicas, age_seconds):
     """Another process decided, and this one only sees the status."""
     policy = registry.get(("ns", "chat"))
-    policy.read_at = 0.0
+    policy.decision.read_at = 0.0
     then = datetime.datetime.fromtimestamp(time.time() - age_seconds, datetime.UTC)
     status = {"lastDecision": {"time": then.isoformat()}, "targets": {"gpu": {"desired": replicas}}}
-    policy.latest = {**policy.latest, "status": status}
+    policy.observed.latest = {**policy.observed.latest, "status": status}
 
 
 async def replicas(client, **metadata):
@@ -150,7 +150,7 @@ async def test_a_stream_tells_every_change_and_holds_what_is_unknown(client, reg
     policy = registry.get(("ns", "chat"))
     stream = client.StreamIsActive(ref())
     assert (await stream.read()).result
-    policy.read_at = float("-inf")
+    policy.decision.read_at = float("-inf")
     decided(policy, 0)
     assert not (await stream.read()).result
     decided(policy, 2)

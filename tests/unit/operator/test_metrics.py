@@ -115,10 +115,10 @@ def test_a_pool_whose_deployment_is_missing_is_unknown(entry, tick, show):
 def test_a_condition_that_went_away_is_not_true_any_more(entry, tick, policy, show):
     tick(entry())
     assert show()[series("rlscaler_condition", type="CapacityUnknown")] == 0
-    policy.conditions, _ = set_condition([], "CapacityUnknown", True, "NotMeasured")
+    policy.report.conditions, _ = set_condition([], "CapacityUnknown", True, "NotMeasured")
     tick(entry())
     assert show()[series("rlscaler_condition", type="CapacityUnknown")] == 1
-    policy.conditions = []
+    policy.report.conditions = []
     tick(entry())
     assert show()[series("rlscaler_condition", type="CapacityUnknown")] == 0
 
@@ -143,10 +143,12 @@ def test_regret_is_unknown_before_there_are_days(entry, tick, policy, show):
     tick(entry())
     assert math.isnan(show()[series("rlscaler_regret_cost_percent", bound="mean")])
     interval = RegretInterval(mean=-7.5, low=-9.0)
-    policy.promotion = PromotionStatus(
+    policy.promotion.status = PromotionStatus(
         state="Promoted", since="2026-01-01T00:00:00Z", regret=Regret(cost_percent=interval)
     )
-    policy.today = EvidenceDay(date="2026-01-01", hours=1, requests=100, cost=2, other_cost=3, late=4, other_late=5)
+    policy.promotion.today = EvidenceDay(
+        date="2026-01-01", hours=1, requests=100, cost=2, other_cost=3, late=4, other_late=5
+    )
     tick(entry())
     seen = show()
     assert seen[series("rlscaler_regret_cost_percent", bound="mean")] == -7.5
@@ -167,7 +169,7 @@ def test_the_info_of_a_policy_has_one_series(metrics, show):
 
 def test_a_policy_that_is_switched_off_keeps_its_conditions_only(entry, tick, policy_body, policy, metrics, show):
     tick(entry())
-    policy.deleting = True
+    policy.observed.deleting = True
     measures.measure(metrics, policy, None, [], {})
     assert {name.partition("{")[0] for name in show() if POLICY in name} == {"rlscaler_condition"}
 

@@ -84,4 +84,4 @@ async def test_requests_that_wait_in_a_queue_are_late_once(objectives, metrics, 
         source.answer = [{"metric": labels | more, "value": [0, str(value)]} for more, value in samples]
         await objectives.count(source, None, [policy])
     assert counted(metrics) == (400, 70)
-    assert policy.late_carried == -10
+    assert policy.late.carried == -10

@@ -1,8 +1,15 @@
 import pytest
 
 from rlscaler_operator.cluster.cache import Deployment, WatchCache
-from rlscaler_operator.state.managers import TOOLS, tool_of
-from rlscaler_operator.state.ownership import NOT_ACTING, Claim, ForeignWrites, declared, find_conflict
+from rlscaler_operator.state.ownership import (
+    NOT_ACTING,
+    TOOLS,
+    Claim,
+    ForeignWrites,
+    declared,
+    find_conflict,
+    tool_of,
+)
 
 OLD = Claim("2026-01-01T00:00:00Z", "ns", "old", ("chat-gpu", "chat-cpu"))
 NEW = Claim("2026-01-02T00:00:00Z", "ns", "new", ("chat-cpu",))

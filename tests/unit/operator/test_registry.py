@@ -35,17 +35,17 @@ ORIGINALS = {"originals": {"time": "2026-01-01T00:00:00Z", "replicas": {"gpu": 3
 def test_an_edit_keeps_what_is_remembered_a_new_object_does_not():
     registry = Registry()
     policy = registry.put(body())
-    policy.desired = {"gpu": 3}
+    policy.decision.desired = {"gpu": 3}
     assert registry.put(body(generation=2, mode="Shadow")) is policy
     assert policy.spec.mode == "Shadow"
-    assert registry.put(body(uid="other")).desired == {}
+    assert registry.put(body(uid="other")).decision.desired == {}
 
 
 def test_an_invalid_edit_is_kept_as_invalid_and_healed_by_the_next():
     registry = Registry()
     policy = registry.put(body())
     registry.put(body(generation=2, mode="Sometimes"))
-    assert "spec.mode" in policy.invalid
+    assert "spec.mode" in policy.observed.invalid
     assert not policy.running
     registry.put(body(generation=3))
     assert policy.running
@@ -55,16 +55,16 @@ def test_who_takes_over_goes_by_what_the_former_leader_wrote():
     registry = Registry()
     registry.put(body())
     registry.put(body(status=ORIGINALS))
-    assert registry.get(("ns", "chat")).originals is None
+    assert registry.get(("ns", "chat")).ownership.originals is None
     registry.adopt_again()
-    assert registry.get(("ns", "chat")).originals.replicas.gpu == 3
+    assert registry.get(("ns", "chat")).ownership.originals.replicas.gpu == 3
 
 
 def test_originals_belong_to_the_deployment_they_were_taken_from():
     registry = Registry()
     policy = registry.put(body(status=ORIGINALS))
     registry.put(body(generation=2, status=ORIGINALS, gpu="else"))
-    assert policy.originals is None
+    assert policy.ownership.originals is None
 
 
 def test_only_policies_that_act_hold_their_targets():

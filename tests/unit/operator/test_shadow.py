@@ -14,7 +14,7 @@ from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.types import Flag
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.calibration import Histogram
-from rlscaler_operator.shadow.shadows import Item, Shadows, driver
+from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows, params_and_actor
 from rlscaler_operator.state.registry import Registry
 
 START = datetime(2026, 3, 2, 22, tzinfo=UTC).timestamp()
@@ -44,9 +44,9 @@ class Service:
         }
         self.body, self.registry, self.replicas = made, registry, replicas
         self.policy = registry.put(made)
-        self.policy.actor = Rule()
+        self.policy.decision.actor = Rule()
         self.paused = False
-        self.state = fresh_state(self.policy.actor, replicas, START)
+        self.state = fresh_state(self.policy.decision.actor, replicas, START)
 
     def edit(self, **spec):
         self.body = json.loads(json.dumps(self.body))
@@ -56,7 +56,7 @@ class Service:
 
     def entry(self, now, rate, kind):
         policy = self.policy
-        policy.readings["arrival_rate"] = Reading(rate, 0.0)
+        policy.decision.readings["arrival_rate"] = Reading(rate, 0.0)
         samples = make_samples(
             1,
             time=now,
@@ -68,8 +68,8 @@ class Service:
             ready_replicas=self.replicas,
             paused=self.paused,
         )
-        params, actor = driver(policy)
-        return Entry(params, self.state, samples, kind, actor, policy.generation)
+        params, actor = params_and_actor(policy)
+        return Entry(params, self.state, samples, kind, actor, policy.observed.generation)
 
 
 class World:
@@ -82,9 +82,9 @@ class World:
         for tick in range(int(seconds / SENSE)):
             items = []
             for service in self.services:
-                self.shadows.stand(service.policy, self.now)
+                self.shadows.ensure_promotion(service.policy, self.now)
                 kind = "action" if tick % 5 == 0 else "floor"
-                items.append(Item(service.policy, service.entry(self.now, rate(self.now), kind)))
+                items.append(ComparedPolicy(service.policy, service.entry(self.now, rate(self.now), kind)))
             for service, outcome in zip(self.services, decide_all([i.entry for i in items]), strict=True):
                 service.state = outcome.state
                 if follow:
@@ -96,12 +96,12 @@ class World:
 
 def latest(world, service):
     """The verdict of now; live it is looked for every five minutes."""
-    service.policy.promotion_of = None
-    world.shadows.stand(service.policy, world.now)
-    return service.policy.promotion
+    service.policy.promotion.found_for = None
+    world.shadows.ensure_promotion(service.policy, world.now)
+    return service.policy.promotion.status
 
 
-def judged(state):
+def at_stage(state):
     return PromotionStatus(state=state, since=datetime(2026, 1, 1, tzinfo=UTC))
 
 
@@ -158,13 +158,16 @@ def test_replicas_that_leave_most_requests_late_are_demoted_within_hours(service
     stuck = service(mode="Auto", replicas=(1, 0))
     world = World(stuck)
     world.run(600)
-    case = next(iter(world.shadows._cases.values()))
-    case.agreeing.extend([True] * 6)
+    comparison = next(iter(world.shadows._comparisons.values()))
+    comparison.agreeing.extend([True] * 6)
     world.run(4200, rate=lambda t: 60.0)
-    assert (stuck.policy.promotion.state, stuck.policy.promotion.reason) == ("Demoted", "BurningErrorBudget")
+    assert (stuck.policy.promotion.status.state, stuck.policy.promotion.status.reason) == (
+        "Demoted",
+        "BurningErrorBudget",
+    )
     assert stuck.entry(world.now, 60.0, "action").actor is None
     world.run(300, rate=lambda t: 60.0)
-    assert stuck.policy.promotion.against == "Running"
+    assert stuck.policy.promotion.status.against == "Running"
     outcome = decide_all([stuck.entry(world.now, 60.0, "action")])[0]
     assert outcome.decision.flags[0] & Flag.FALLBACK
     assert (outcome.decision.desired >= stuck.replicas).all()
@@ -174,12 +177,12 @@ def test_without_calibration_nobody_is_demoted(service):
     stuck = service(mode="Auto", replicas=(1, 0))
     world = World(stuck)
     world.run(2 * 3600, rate=lambda t: 60.0)
-    assert stuck.policy.promotion.state == "NotRequired"
+    assert stuck.policy.promotion.status.state == "NotRequired"
 
 
 def test_a_demoted_policy_never_falls_before_the_first_good_sample(service):
     shown = service(mode="Auto", replicas=(6, 6))
-    shown.policy.promotion = judged("Demoted")
+    shown.policy.promotion.status = at_stage("Demoted")
     entry = shown.entry(START, float("nan"), "action")
     entry.samples.gpu_utilization[:] = entry.samples.cpu_utilization[:] = entry.samples.p95_ms[:] = np.nan
     assert entry.actor is None
@@ -198,7 +201,7 @@ def test_a_new_process_goes_on_where_the_status_stands(service, policy_body):
     world.run(2 * 3600 + 900)
     before = latest(world, first)
     after = Service(Registry(), policy_body, replicas=(8, 8))
-    after.policy.promotion = PromotionStatus.model_validate(before.to_dict())
+    after.policy.promotion.status = PromotionStatus.model_validate(before.to_dict())
     later = World(after)
     later.now = world.now
     later.run(1800)
@@ -211,21 +214,21 @@ def test_a_new_process_goes_on_where_the_status_stands(service, policy_body):
 
 def test_a_model_that_cannot_be_read_for_a_while_costs_no_promotion(service):
     one = service(mode="Auto", promotion={"require": "Evidence"})
-    one.policy.promotion = judged("Promoted")
+    one.policy.promotion.status = at_stage("Promoted")
     world = World(one)
-    world.shadows.stand(one.policy, world.now)
-    actor, basis = one.policy.actor, one.policy.promotion.basis
-    one.policy.promotion = judged("Promoted").model_copy(update={"basis": basis, "against": "HPAFormula"})
+    world.shadows.ensure_promotion(one.policy, world.now)
+    actor, basis = one.policy.decision.actor, one.policy.promotion.status.basis
+    one.policy.promotion.status = at_stage("Promoted").model_copy(update={"basis": basis, "against": "HPAFormula"})
     for seen in (None, actor):
-        one.policy.actor = seen
+        one.policy.decision.actor = seen
         world.run(300)
-        assert (one.policy.promotion.state, one.policy.promotion.basis) == ("Promoted", basis)
+        assert (one.policy.promotion.status.state, one.policy.promotion.status.basis) == ("Promoted", basis)
 
 
 def test_gaps_pauses_and_other_autoscalers_are_not_compared(service):
     blind, paused, held = service("blind"), service("paused"), service("held")
     paused.paused = True
-    held.policy.conditions = [CONFLICT]
+    held.policy.report.conditions = [CONFLICT]
     world = World(paused, held)
     world.run(600)
     assert [latest(world, one).evidence[-1].hours for one in (paused, held)] == [0, 0]
@@ -242,7 +245,7 @@ def test_a_policy_of_unknown_capacity_is_not_compared_and_disturbs_nobody(servic
     targets = json.loads(json.dumps(open_.body["spec"]["targets"]))
     del targets["gpu"]["requestsPerSecond"]
     open_.edit(targets=targets)
-    open_.policy.actor = known.policy.actor
+    open_.policy.decision.actor = known.policy.decision.actor
     world = World(known, open_)
     world.run(600)
     assert latest(world, known).evidence[-1].hours > 0
@@ -257,8 +260,8 @@ def test_rows_are_taken_again_and_do_not_mix(service):
     world.shadows.forget(gone.policy.key)
     world.services = (kept, service("new", replicas=(3, 3)))
     world.run(1800)
-    book = next(iter(world.shadows._books.values()))
-    assert len(book._sums) == 2
+    table = next(iter(world.shadows._tables.values()))
+    assert len(table._sums) == 2
     new = latest(world, world.services[1]).evidence[-1]
     assert new.hours == pytest.approx(0.5, abs=0.05)
     assert new.other_cost == pytest.approx(0.5 * (3 * 2.5 + 3 * 0.625), rel=0.1)
@@ -270,7 +273,7 @@ def test_a_failure_is_logged_once_and_stops_nobody(service, caplog, monkeypatch)
     world = World(one)
     monkeypatch.setattr(world.shadows, "_step", lambda *_: 1 / 0)
     for _ in range(3):
-        world.shadows.tick([Item(one.policy, one.entry(START, 30.0, "floor"))])
+        world.shadows.tick([ComparedPolicy(one.policy, one.entry(START, 30.0, "floor"))])
     assert caplog.text.count("ZeroDivisionError") == 1
 
 
@@ -283,8 +286,8 @@ def test_the_model_is_held_against_the_histogram_of_each_window(service):
         good = Histogram(18000.0, {0.1: 9000.0, 0.25: 17900.0, 0.5: 18000.0, 1.0: 18000.0})
         bad = Histogram(18000.0, {0.1: 0.0, 5.0: 9000.0, float("inf"): 18000.0})
         world.shadows.calibrate([one.policy], {("ns", "chat"): good if window < 6 else bad}, world.now)
-    case = next(iter(world.shadows._cases.values()))
-    assert case.calibrated
-    assert (case.measured.windows, case.measured.agreeing) == (7, 5)
-    assert case.measured.late == pytest.approx(2 * 9000, rel=0.01)
-    assert case.measured.late_at_most == pytest.approx(2 * 18000, rel=0.01)
+    comparison = next(iter(world.shadows._comparisons.values()))
+    assert comparison.calibrated
+    assert (comparison.measured.windows, comparison.measured.agreeing) == (7, 5)
+    assert comparison.measured.late == pytest.approx(2 * 9000, rel=0.01)
+    assert comparison.measured.late_at_most == pytest.approx(2 * 18000, rel=0.01)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rlscaler_core.queueing.fluid import Running
 from rlscaler_operator.sensing.queries import Subject
 from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
+from rlscaler_operator.shadow.replica_history import empty_history, replicas_at, with_newest
 from rlscaler_operator.shadow.statistics import interval, turned_above
-from rlscaler_operator.shadow.trail import at, no_trail, push
 
 
 def histogram(received=100.0, **within):
@@ -65,17 +65,17 @@ def test_one_query_names_all_services():
 
 
 @given(st.lists(st.floats(0.5, 20), min_size=1, max_size=60), st.floats(0, 60))
-def test_a_trail_gives_the_replicas_of_then(waits, ago):
-    trail, now, seen = no_trail(1), 0.0, []
+def test_the_history_gives_the_replicas_of_then(waits, ago):
+    history, now, seen = empty_history(1), 0.0, []
     for number, wait in enumerate(waits):
         now += wait
         count = np.array([[number, 0]], np.int32)
-        trail = push(trail, np.array([now]), Running(count, count, np.ones((1, 2))))
+        history = with_newest(history, np.array([now]), Running(count, count, np.ones((1, 2))))
         seen.append((now, number))
-    found = at(trail, np.array([now - ago])).spec[0, 0]
+    found = replicas_at(history, np.array([now - ago])).spec[0, 0]
     exact = max((number for time, number in seen if time <= now - ago), default=0)
     near = [number for time, number in seen if abs(time - (now - ago)) <= 5]
-    assert found == exact or found in near or now - ago < trail.time[0][~np.isnan(trail.time[0])].min()
+    assert found == exact or found in near or now - ago < history.time[0][~np.isnan(history.time[0])].min()
 
 
 def test_the_interval_narrows_and_needs_a_few_days():

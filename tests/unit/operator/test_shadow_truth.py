@@ -10,7 +10,13 @@ from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.state import initial_state
 from rlscaler_operator.shadow.evidence import LATE_TOLERANCE_POINTS, LATE_TOLERANCE_SHARE
-from rlscaler_operator.shadow.twins import Twin, drive, hpa_params, meter, new_twin
+from rlscaler_operator.shadow.simulation import (
+    ShadowSimulation,
+    advance_meters,
+    hpa_params,
+    new_simulation,
+    scale_virtual,
+)
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.ledger import read
 from rlscaler_rl.simulation.scenario import nominal
@@ -42,23 +48,27 @@ def play(scenarios, actor, watch=None):
 
 
 class Shadow:
-    """Twins beside services that somebody else scales."""
+    """Simulations beside services that somebody else scales."""
 
     def __init__(self, actor):
-        self.actor, self.twin = actor, None
+        self.actor, self.simulation = actor, None
 
     def __call__(self, batch, samples, kind):
-        if self.twin is None:
+        if self.simulation is None:
             rows = [slice(i, i + 1) for i in range(N)]
             stack = self.actor.manifest.stack_size if self.actor else 1
-            self.twin = Twin.concat([new_twin(batch.params.take(row), samples.take(row), stack) for row in rows])
+            self.simulation = ShadowSimulation.concat(
+                [new_simulation(batch.params.take(row), samples.take(row), stack) for row in rows]
+            )
         everyone = np.ones(N, np.bool_)
-        self.twin, _ = meter(self.twin, samples, batch.cluster.pool["weight"].copy(), 10.0, everyone)
-        params = self.twin.params if self.actor else hpa_params(self.twin.params)
-        self.twin = drive(self.twin, samples, params, self.actor, kind, everyone)
+        self.simulation, _ = advance_meters(
+            self.simulation, samples, batch.cluster.pool["weight"].copy(), 10.0, everyone
+        )
+        params = self.simulation.params if self.actor else hpa_params(self.simulation.params)
+        self.simulation = scale_virtual(self.simulation, samples, params, self.actor, kind, everyone)
 
     def score(self, side):
-        counted = getattr(self.twin, side)
+        counted = getattr(self.simulation, side)
         return 100 * counted.late / counted.requests, counted.cost
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, PromotionStatus
 from rlscaler_operator.shadow.evidence import is_calibrated
-from rlscaler_operator.shadow.verdict import Asked, demoted, judge, writes
+from rlscaler_operator.shadow.verdict import Requirements, demoted, next_promotion, writes
 
 FIRST = date(2026, 3, 2)
 
@@ -39,7 +39,7 @@ def day(number, cost=-20.0, late=0.0, hours=24.0, calibration=None):
 
 
 def asked(mode="Shadow", require="Evidence", min_days=7, objective=99.0, basis="a"):
-    return Asked(mode, require, min_days, objective, basis)
+    return Requirements(mode, require, min_days, objective, basis)
 
 
 class Run:
@@ -52,7 +52,7 @@ class Run:
     def look(self, burning=""):
         before = self.status
         now = datetime(FIRST.year, FIRST.month, FIRST.day, 1, tzinfo=UTC) + timedelta(days=self.number)
-        self.status = judge(before, self.wanted, self.days, now, burning)
+        self.status = next_promotion(before, self.wanted, self.days, now, burning)
         PromotionStatus.model_validate(self.status.to_dict())
         if before and (before.against, before.basis) != (self.status.against, self.status.basis):
             assert self.status.evidence == []

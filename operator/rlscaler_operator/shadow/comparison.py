@@ -1,4 +1,4 @@
-"""One policy's comparison: what it is of, its days, and where the calibration stands."""
+"""One policy's comparison with what really runs: what it compares, its days, and the calibration of the model."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from rlscaler_core.queueing.fluid import Meter, percentile_ms
 from rlscaler_operator.records.record import describe
 from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees
-from rlscaler_operator.shadow.verdict import Asked
+from rlscaler_operator.shadow.verdict import Requirements
 from rlscaler_operator.state.policy import Policy
 
 RECENT_WINDOWS = 6
 """Windows by whose majority the model counts as calibrated at the moment."""
 
 SUMS = ("seconds", "requests", "virtual_cost", "real_cost", "virtual_late", "real_late")
-"""Columns that a day's sums have in the book."""
+"""Columns of a day's sums in the table."""
 
 
 @dataclass(slots=True)
-class Case:
-    """What is known besides the rows of the book."""
+class Comparison:
+    """What is known of a comparison besides its row in the table."""
 
     policy: Policy
-    """As it ran when the comparison was taken up; another object (after a change of leader) takes it up anew."""
+    """The policy as it ran when the comparison began; another object (after a change of leader) begins a new one."""
     basis: str
     acting: bool
     """The real service follows the policy, and the virtual one the HPA formula; else the other way round."""
@@ -38,22 +38,22 @@ class Case:
     row: int = -1
     params: Params | None = None
     days: list[EvidenceDay] = field(default_factory=list)
-    """That are over."""
+    """The days that are over."""
     today: str = ""
     measured: MeasuredDay | None = None
-    """Of today."""
+    """What was measured today."""
     agreeing: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
     mark: Meter | None = None
     """The real service's meter when the present window began."""
     calibrate_at: float = float("inf")
-    """Unix seconds, as the following."""
-    judge_at: float = float("-inf")
+    """Unix seconds when the window ends, and below when a verdict is due and when the day ends."""
+    update_at: float = float("-inf")
     day_ends: float = float("-inf")
     begun: Float = field(default_factory=lambda: np.zeros(len(SUMS)))
     """Today's sums when the comparison was taken up."""
 
     def is_of(self, promotion: PromotionStatus) -> bool:
-        """Does the status speak of this comparison?"""
+        """Does the status describe this comparison?"""
         return promotion.basis == self.basis and (promotion.against == "HPAFormula") == self.acting
 
     @property
@@ -62,7 +62,7 @@ class Case:
         return len(self.agreeing) >= RECENT_WINDOWS // 2 and sum(self.agreeing) * 2 > len(self.agreeing)
 
     def day(self, sums: Float) -> EvidenceDay:
-        """Today so far, from the book's sums (6,)."""
+        """Today so far, from the table's sums (6,)."""
         value = dict(zip(SUMS, (max(0.0, float(v)) for v in sums), strict=True))
         ours, other = ("real", "virtual") if self.acting else ("virtual", "real")
         return EvidenceDay(
@@ -122,28 +122,32 @@ def _added(day: MeasuredDay, window: MeasuredDay) -> MeasuredDay:
     return MeasuredDay(**{name: round(getattr(day, name) + getattr(window, name), 2) for name in names})
 
 
-def asked(policy: Policy) -> Asked:
+def requirements_of(policy: Policy) -> Requirements:
     """What a policy's spec and its actor ask for."""
     spec = policy.spec
-    named = (*describe(policy.actor).values(), *map(str, policy.deployments), policy.subject.service)
+    named = (*describe(policy.decision.actor).values(), *map(str, policy.deployments), policy.subject.service)
     text = "\n".join((*named, str(spec.slo.latency_milliseconds)))
     basis = hashlib.sha256(text.encode()).hexdigest()[:16]
-    if policy.actor is None and policy.promotion is not None and policy.promotion.basis is not None:
+    if (
+        policy.decision.actor is None
+        and policy.promotion.status is not None
+        and policy.promotion.status.basis is not None
+    ):
         # A model that cannot be read at the moment is no other model.
-        basis = policy.promotion.basis
-    return Asked(spec.mode, spec.promotion.require, spec.promotion.min_days, spec.slo.objective, basis)
+        basis = policy.promotion.status.basis
+    return Requirements(spec.mode, spec.promotion.require, spec.promotion.min_days, spec.slo.objective, basis)
 
 
-def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Case:
-    """A new case, with the days that the status holds of the same comparison."""
-    written = policy.promotion
-    case = Case(policy, asked(policy).basis, acting, stack, today=date_of(now))
-    if written is not None and case.is_of(written):
-        case.days = [day for day in written.evidence if day.date < case.today]
+def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Comparison:
+    """A new comparison, with the days that the status holds of the same comparison."""
+    written = policy.promotion.status
+    comparison = Comparison(policy, requirements_of(policy).basis, acting, stack, today=date_of(now))
+    if written is not None and comparison.is_of(written):
+        comparison.days = [day for day in written.evidence if day.date < comparison.today]
         for day in written.evidence:
-            if day.date == case.today:
-                case.resume(day)
-    return case
+            if day.date == comparison.today:
+                comparison.resume(day)
+    return comparison
 
 
 def date_of(unix_seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Rows of twins that come and go: policies of one stack size."""
+"""The simulations of all policies of one stack size, in one table whose rows come and go."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Kind
 from rlscaler_core.decision.types import Bool, Float, Params, Samples
 from rlscaler_core.queueing.fluid import Meter
-from rlscaler_operator.shadow.case import SUMS, Case
-from rlscaler_operator.shadow.twins import Twin, drive, meter, new_twin
+from rlscaler_operator.shadow.comparison import SUMS, Comparison
+from rlscaler_operator.shadow.simulation import ShadowSimulation, advance_meters, new_simulation, scale_virtual
 
 Numbers = NDArray[np.intp]
 
 
-class Book:
-    """A table of twins; a row belongs to one case from `admit` to `release`."""
+class SimulationTable:
+    """A table of simulations; a row belongs to one comparison from `admit` to `release`."""
 
     def __init__(self, stack: int) -> None:
         self.stack = stack
-        self._twins: Twin | None = None
+        self._simulations: ShadowSimulation | None = None
         self._sums = np.zeros((0, len(SUMS)))
         self._free: list[int] = []
 
     @property
-    def _all(self) -> Twin:
-        assert self._twins is not None
-        return self._twins
+    def _all(self) -> ShadowSimulation:
+        assert self._simulations is not None
+        return self._simulations
 
-    def admit(self, new: list[tuple[Case, Params, Samples]]) -> None:
-        """A row for each case, starting from the replicas of its samples."""
+    def admit(self, new: list[tuple[Comparison, Params, Samples]]) -> None:
+        """A row for each comparison, starting from the replicas of its samples."""
         if not new:
             return
-        fresh = Twin.concat([new_twin(params, samples, self.stack) for _, params, samples in new])
+        fresh = ShadowSimulation.concat([new_simulation(params, samples, self.stack) for _, params, samples in new])
         reused, self._free = self._free[: len(new)], self._free[len(new) :]
         begin = len(self._sums)
         rows = np.array([*reused, *range(begin, begin + len(new) - len(reused))], np.intp)
-        if self._twins is None:
-            self._twins = fresh
+        if self._simulations is None:
+            self._simulations = fresh
         elif len(reused) < len(new):
-            self._twins = Twin.concat([self._twins, fresh.take(slice(len(reused), None))])
+            self._simulations = ShadowSimulation.concat([self._simulations, fresh.take(slice(len(reused), None))])
         if reused:
             self._all.put(rows[: len(reused)], fresh, slice(0, len(reused)))
         self._sums = np.concatenate([self._sums, np.zeros((len(new) - len(reused), len(SUMS)))])
-        for row, (case, *_) in zip(rows.tolist(), new, strict=True):
-            case.row = row
-            self._sums[row] = case.begun
+        for row, (comparison, *_) in zip(rows.tolist(), new, strict=True):
+            comparison.row = row
+            self._sums[row] = comparison.begun
 
     def release(self, row: int) -> None:
         if row >= 0:
@@ -61,12 +61,12 @@ class Book:
         self._all.params.put(row, params, 0)
 
     def sums(self, row: int) -> Float:
-        """(6,) of today."""
+        """The sums (6,) of today, in the order of `SUMS`."""
         today: Float = self._sums[row]
         return today
 
     def reset(self, row: int) -> None:
-        """A new day."""
+        """Begin a new day with sums of 0."""
         self._sums[row] = 0
 
     def real(self, row: int) -> Meter:
@@ -77,13 +77,15 @@ class Book:
         """(N, 2, 2) late requests of the virtual service above the real one's, and (N,) seconds compared."""
         return self._all.excess[rows], self._all.real.seconds[rows]
 
-    def meter(self, rows: Numbers, samples: Samples, share: Float, window_seconds: float, compared: Bool) -> None:
-        """Time passes in both services of the given rows."""
-        twin, passed = meter(self._all.take(rows), samples, share, window_seconds, compared)
-        self._all.put(rows, twin)
+    def advance_meters(
+        self, rows: Numbers, samples: Samples, share: Float, window_seconds: float, compared: Bool
+    ) -> None:
+        """Let time pass in both services of the given rows."""
+        simulation, passed = advance_meters(self._all.take(rows), samples, share, window_seconds, compared)
+        self._all.put(rows, simulation)
         self._sums[rows] += np.stack([getattr(passed, name) for name in SUMS], axis=1)
 
-    def drive(
+    def scale_virtual(
         self,
         rows: Numbers,
         samples: Samples,
@@ -92,7 +94,7 @@ class Book:
         compared: Bool,
         change: Callable[[Params], Params] | None,
     ) -> None:
-        """The virtual services of the given rows are scaled; `change` makes their params of the policies'."""
-        twin = self._all.take(rows)
-        params = twin.params if change is None else change(twin.params)
-        self._all.put(rows, drive(twin, samples, params, actor, kind, compared))
+        """Scale the virtual services of the given rows; `change` makes their params out of the policies'."""
+        simulation = self._all.take(rows)
+        params = simulation.params if change is None else change(simulation.params)
+        self._all.put(rows, scale_virtual(simulation, samples, params, actor, kind, compared))

@@ -1,4 +1,4 @@
-"""Virtual services beside the real ones, row by row: stepped for a whole batch of policies at once. Pure."""
+"""The shadow simulation: a virtual service beside each real one, stepped for a batch of policies at once. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rlscaler_core.queueing.fluid import (
     scale,
     settle,
 )
-from rlscaler_operator.shadow.trail import Trail, at, no_trail, push
+from rlscaler_operator.shadow.replica_history import ReplicaHistory, empty_history, replicas_at, with_newest
 
 LONGEST_STEP_SECONDS = 120.0
 """After a longer gap in the arrivals nothing is known of what lay in between: it is not compared."""
@@ -43,7 +43,7 @@ LEAST_UTILIZATION = 0.05
 
 
 @dataclass(slots=True)
-class Twin(Rows):
+class ShadowSimulation(Rows):
     """One row a policy. `virtual` is the service that does not exist, `real` the one that runs."""
 
     params: Params  # of the policy itself
@@ -51,15 +51,15 @@ class Twin(Rows):
     fleet: Fleet
     virtual: Meter
     real: Meter
-    virtual_trail: Trail
-    real_trail: Trail
+    virtual_history: ReplicaHistory
+    real_history: ReplicaHistory
     metered: Float  # (N,) up to when both were metered; NaN = not yet
     excess: Float  # (N, 2 memories, 2: requests, late of the virtual service minus late of the real one)
 
-    def take(self, rows: NDArray[np.intp] | slice) -> Twin:
-        return Twin(*[_part(getattr(self, f.name), rows) for f in fields(self)])
+    def take(self, rows: NDArray[np.intp] | slice) -> ShadowSimulation:
+        return ShadowSimulation(*[_part(getattr(self, f.name), rows) for f in fields(self)])
 
-    def put(self, rows: NDArray[np.intp] | slice, other: Twin, which: slice = slice(None)) -> None:
+    def put(self, rows: NDArray[np.intp] | slice, other: ShadowSimulation, which: slice = slice(None)) -> None:
         for f in fields(self):
             column, value = getattr(self, f.name), getattr(other, f.name)
             if isinstance(column, Rows):
@@ -68,7 +68,7 @@ class Twin(Rows):
                 column[rows] = value[which]
 
     @classmethod
-    def concat(cls, parts: list[Twin]) -> Twin:
+    def concat(cls, parts: list[ShadowSimulation]) -> ShadowSimulation:
         return cls(*[_joined([getattr(part, f.name) for part in parts]) for f in fields(cls)])
 
 
@@ -81,19 +81,19 @@ def _joined(columns: list[Any]) -> Any:
     return type(first).concat(columns) if isinstance(first, Rows) else np.concatenate(columns)
 
 
-def new_twin(params: Params, samples: Samples, stack: int) -> Twin:
+def new_simulation(params: Params, samples: Samples, stack: int) -> ShadowSimulation:
     """One row that starts from what really runs."""
     replicas = samples.spec_replicas * params.present
     state = starting_state(stack, (int(replicas[0, 0]), int(replicas[0, 1])), float(samples.time[0]))
     ready = samples.ready_replicas * params.present
-    return Twin(
+    return ShadowSimulation(
         params=params.copy(),
         state=state,
         fleet=initial_fleet(replicas, ready, samples.time, params.cold_start_seconds),
         virtual=initial_meter(1),
         real=initial_meter(1),
-        virtual_trail=no_trail(1),
-        real_trail=no_trail(1),
+        virtual_history=empty_history(1),
+        real_history=empty_history(1),
         metered=np.full(1, np.nan),
         excess=np.zeros((1, 2, 2)),
     )
@@ -111,28 +111,28 @@ class Passed(Rows):
     real_late: Float
 
 
-def meter(
-    twin: Twin, samples: Samples, real_share: Float, window_seconds: float, compared: Bool
-) -> tuple[Twin, Passed]:
+def advance_meters(
+    simulation: ShadowSimulation, samples: Samples, real_share: Float, window_seconds: float, compared: Bool
+) -> tuple[ShadowSimulation, Passed]:
     """Both services meet the arrivals that have become known; in rows that are not `compared` (N,) nothing passes.
 
     `real_share` (N, 2) is how the arrivals really split. A rate measured over a window belongs to the window's middle:
     it meets the replicas of that moment on both sides.
     """
-    params = twin.params
-    fleet = settle(twin.fleet, samples.time)
+    params = simulation.params
+    fleet = settle(simulation.fleet, samples.time)
     present = params.present
     real_now = Running(samples.spec_replicas * present, samples.ready_replicas * present, real_share)
-    virtual_now = Running(fleet.spec, fleet.ready, twin.state.weights.astype(np.float64))
-    real_trail = push(twin.real_trail, samples.time, real_now)
-    virtual_trail = push(twin.virtual_trail, samples.time, virtual_now)
-    seconds, metered = _elapsed(twin, samples, window_seconds, compared)
+    virtual_now = Running(fleet.spec, fleet.ready, simulation.state.weights.astype(np.float64))
+    real_history = with_newest(simulation.real_history, samples.time, real_now)
+    virtual_history = with_newest(simulation.virtual_history, samples.time, virtual_now)
+    seconds, metered = _elapsed(simulation, samples, window_seconds, compared)
     rate = np.where(seconds > 0, samples.arrival_rate, 0.0)
     window = np.full(len(rate), window_seconds)
     both = advance(
         Params.concat([params, params]),
-        Meter.concat([twin.virtual, twin.real]),
-        Running.concat([at(virtual_trail, metered), at(real_trail, metered)]),
+        Meter.concat([simulation.virtual, simulation.real]),
+        Running.concat([replicas_at(virtual_history, metered), replicas_at(real_history, metered)]),
         np.concatenate([rate, rate]),
         np.concatenate([seconds, seconds]),
         np.concatenate([window, window]),
@@ -141,80 +141,86 @@ def meter(
     virtual, real = both.view(slice(0, n)), both.view(slice(n, None))
     passed = Passed(
         seconds=seconds,
-        requests=real.requests - twin.real.requests,
-        virtual_cost=virtual.cost - twin.virtual.cost,
-        real_cost=real.cost - twin.real.cost,
-        virtual_late=virtual.late - twin.virtual.late,
-        real_late=real.late - twin.real.late,
+        requests=real.requests - simulation.real.requests,
+        virtual_cost=virtual.cost - simulation.virtual.cost,
+        real_cost=real.cost - simulation.real.cost,
+        virtual_late=virtual.late - simulation.virtual.late,
+        real_late=real.late - simulation.real.late,
     )
     fade = np.exp(-seconds[:, None] / np.array([SHORT_SECONDS, LONG_SECONDS]))[:, :, None]
     added = np.stack([passed.requests, passed.virtual_late - passed.real_late], axis=1)
     return (
         replace(
-            twin,
+            simulation,
             fleet=fleet,
             virtual=virtual,
             real=real,
-            virtual_trail=virtual_trail,
-            real_trail=real_trail,
-            metered=np.where(np.isnan(metered), twin.metered, metered),
-            excess=twin.excess * fade + added[:, None, :],
+            virtual_history=virtual_history,
+            real_history=real_history,
+            metered=np.where(np.isnan(metered), simulation.metered, metered),
+            excess=simulation.excess * fade + added[:, None, :],
         ),
         passed,
     )
 
 
-def _elapsed(twin: Twin, samples: Samples, window_seconds: float, compared: Bool) -> tuple[Float, Float]:
+def _elapsed(
+    simulation: ShadowSimulation, samples: Samples, window_seconds: float, compared: Bool
+) -> tuple[Float, Float]:
     """(N,) seconds to meter, and up to when; nothing where the load or a capacity is unknown."""
-    params = twin.params
+    params = simulation.params
     usable = arrivals_known(params, samples) & ~capacity_unknown(params).any(axis=1) & compared
     until = np.where(usable, samples.time - samples.age_seconds[:, 0] - window_seconds / 2, np.nan)
-    seconds = until - twin.metered
+    seconds = until - simulation.metered
     newer = seconds > 0
     gap = seconds > LONGEST_STEP_SECONDS
-    metered = np.where(usable & (newer | np.isnan(twin.metered)), until, twin.metered)
+    metered = np.where(usable & (newer | np.isnan(simulation.metered)), until, simulation.metered)
     return np.where(newer & ~gap, seconds, 0.0), metered
 
 
-def virtual_samples(twin: Twin, samples: Samples) -> Samples:
+def virtual_samples(simulation: ShadowSimulation, samples: Samples) -> Samples:
     """What would be measured at the virtual services: `samples` (N rows) with what follows from their replicas.
 
     A measured utilization is scaled by the model's load of the virtual replicas over that of the real ones.
     """
     age = samples.age_seconds[:, :1]
     ages = np.concatenate([np.broadcast_to(age, (len(age), 5)), np.zeros_like(age)], axis=1)
-    utilization = twin.virtual.utilization
+    utilization = simulation.virtual.utilization
     measured = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
-    usable = np.isfinite(measured) & (twin.real.utilization >= LEAST_UTILIZATION)
-    factor = np.divide(measured, twin.real.utilization, out=np.full_like(measured, 100.0), where=usable)
+    usable = np.isfinite(measured) & (simulation.real.utilization >= LEAST_UTILIZATION)
+    factor = np.divide(measured, simulation.real.utilization, out=np.full_like(measured, 100.0), where=usable)
     percent = utilization * factor
     ages[:, 2] = np.where(np.isfinite(samples.memory_utilization), samples.age_seconds[:, 2], np.inf)
     virtual = samples.copy()
     virtual.age_seconds = ages
     virtual.gpu_utilization = np.minimum(percent[:, 0], 100.0)
     virtual.cpu_utilization = percent[:, 1]
-    virtual.p95_ms = percentile_ms(twin.virtual.recent, twin.params.slo_ms, 95.0)
-    virtual.spec_replicas, virtual.ready_replicas = twin.fleet.spec.copy(), twin.fleet.ready.copy()
+    virtual.p95_ms = percentile_ms(simulation.virtual.recent, simulation.params.slo_ms, 95.0)
+    virtual.spec_replicas, virtual.ready_replicas = simulation.fleet.spec.copy(), simulation.fleet.ready.copy()
     virtual.paused[:] = False
     virtual.pending_seconds = np.zeros_like(samples.pending_seconds)
     return virtual
 
 
-def drive(twin: Twin, samples: Samples, params: Params, actor: ActorLike | None, kind: Kind, compared: Bool) -> Twin:
+def scale_virtual(
+    simulation: ShadowSimulation, samples: Samples, params: Params, actor: ActorLike | None, kind: Kind, compared: Bool
+) -> ShadowSimulation:
     """The virtual services scale themselves by `params` (N rows): by the actor, or without one by their fallback.
 
     In rows that are not `compared` (N,) they stay as they are.
     """
-    sensed = virtual_samples(twin, samples)
-    state = sense(params, twin.state, sensed)
+    sensed = virtual_samples(simulation, samples)
+    state = sense(params, simulation.state, sensed)
     if kind == "floor":
         decision, state = floor_tick(params, state, sensed)
     elif actor is not None:
         decision, _, state = decide(params, state, sensed, actor)
     else:
         decision, _, state = without_actor(params, state, sensed)
-    desired = np.where(compared[:, None], decision.desired, twin.fleet.spec)
-    return replace(twin, state=state, fleet=scale(twin.fleet, desired, samples.time, params.cold_start_seconds))
+    desired = np.where(compared[:, None], decision.desired, simulation.fleet.spec)
+    return replace(
+        simulation, state=state, fleet=scale(simulation.fleet, desired, samples.time, params.cold_start_seconds)
+    )
 
 
 def hpa_params(params: Params) -> Params:

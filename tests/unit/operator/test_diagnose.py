@@ -7,7 +7,7 @@ from rlscaler_core.api import set_condition
 from rlscaler_core.api.conditions import CONFLICTED
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.loop.diagnose import ASK_AGAIN_SECONDS, Judge, _unknown
+from rlscaler_operator.loop.diagnose import ASK_AGAIN_SECONDS, Diagnostician, _unknown
 from rlscaler_operator.sensing.results import unknown
 from rlscaler_operator.state.registry import Registry
 
@@ -25,15 +25,17 @@ async def test_a_conflict_ends_with_its_holder_even_where_the_watch_missed_that(
     cache, registry = WatchCache(), Registry()
     cache.put_autoscaler("HorizontalPodAutoscaler", HPA)
     policy = registry.put(policy_body())
-    judge = Judge(kube, cache, registry)
-    assert (await judge.look(policy, None)).conflict is not None
-    policy.conditions, _ = set_condition(policy.conditions, CONFLICTED, True, "HorizontalPodAutoscalerExists", "…")
+    diagnostician = Diagnostician(kube, cache, registry)
+    assert (await diagnostician.diagnose(policy, None)).conflict is not None
+    policy.report.conditions, _ = set_condition(
+        policy.report.conditions, CONFLICTED, True, "HorizontalPodAutoscalerExists", "…"
+    )
     asked = api_server.asked
     api_server.status = 404
-    assert (await judge.look(policy, None)).conflict is not None
+    assert (await diagnostician.diagnose(policy, None)).conflict is not None
     assert api_server.asked == asked
-    policy.holder_asked_at -= ASK_AGAIN_SECONDS
-    assert (await judge.look(policy, None)).conflict is None
+    policy.ownership.holder_asked_at -= ASK_AGAIN_SECONDS
+    assert (await diagnostician.diagnose(policy, None)).conflict is None
 
 
 async def test_a_rollout_is_said_with_the_deployment(kube, policy_body):
@@ -41,7 +43,7 @@ async def test_a_rollout_is_said_with_the_deployment(kube, policy_body):
     progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}
     status = {"conditions": [progress], "updatedReplicas": 1, "replicas": 3}
     cache.put_deployment({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {}, "status": status})
-    found = await Judge(kube, cache, registry).look(registry.put(policy_body()), None)
+    found = await Diagnostician(kube, cache, registry).diagnose(registry.put(policy_body()), None)
     assert [(limit.reason, "chat-gpu" in limit.message) for limit in found.limits] == [("RolloutInProgress", True)]
 
 

@@ -16,7 +16,7 @@ SPACING_SECONDS = 4.0
 
 
 @dataclass(slots=True)
-class Trail(Rows):
+class ReplicaHistory(Rows):
     """N rows, newest moment last; NaN = nothing yet."""
 
     time: Float  # (N, LENGTH)
@@ -25,21 +25,21 @@ class Trail(Rows):
     share: Float  # (N, LENGTH, 2)
 
 
-def no_trail(n: int) -> Trail:
+def empty_history(n: int) -> ReplicaHistory:
     counts = np.zeros((n, LENGTH, 2), np.int32)
-    return Trail(np.full((n, LENGTH), np.nan), counts, counts.copy(), np.zeros((n, LENGTH, 2)))
+    return ReplicaHistory(np.full((n, LENGTH), np.nan), counts, counts.copy(), np.zeros((n, LENGTH, 2)))
 
 
-def push(trail: Trail, time: Float, now: Running) -> Trail:
-    """With the replicas of `time` (N,)."""
+def with_newest(history: ReplicaHistory, time: Float, now: Running) -> ReplicaHistory:
+    """The same history with the replicas of `time` (N,) at its end."""
     # The moment before the newest stays put, so that moments that replace one another cannot replace for ever.
-    crowded = time - trail.time[:, -2] < SPACING_SECONDS
+    crowded = time - history.time[:, -2] < SPACING_SECONDS
     return replace(
-        trail,
-        time=_shifted(trail.time, time, crowded),
-        spec=_shifted(trail.spec, now.spec, crowded),
-        ready=_shifted(trail.ready, now.ready, crowded),
-        share=_shifted(trail.share, now.share, crowded),
+        history,
+        time=_shifted(history.time, time, crowded),
+        spec=_shifted(history.spec, now.spec, crowded),
+        ready=_shifted(history.ready, now.ready, crowded),
+        share=_shifted(history.share, now.share, crowded),
     )
 
 
@@ -51,12 +51,12 @@ def _shifted(column: Any, newest: Any, crowded: Bool) -> Any:
     return moved
 
 
-def at(trail: Trail, time: Float) -> Running:
+def replicas_at(history: ReplicaHistory, time: Float) -> Running:
     """The replicas of `time` (N,), or the oldest that are known."""
-    known = ~np.isnan(trail.time)
-    past = known & (trail.time <= time[:, None])
+    known = ~np.isnan(history.time)
+    past = known & (history.time <= time[:, None])
     newest = LENGTH - 1 - past[:, ::-1].argmax(axis=1)
     oldest = known.argmax(axis=1)
     place = np.where(past.any(axis=1), newest, oldest)
     rows = np.arange(len(time))
-    return Running(trail.spec[rows, place], trail.ready[rows, place], trail.share[rows, place])
+    return Running(history.spec[rows, place], history.ready[rows, place], history.share[rows, place])

@@ -1,0 +1,107 @@
+"""A policy's object as the API server showed it last, and what follows from its spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rlscaler_core.api import InvalidPolicy, RLScalingPolicy, parse
+from rlscaler_core.decision.types import POOLS
+from rlscaler_operator.cluster.cache import Key
+from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.state.ownership import Claim
+
+WEIGHTS_ANNOTATION = "rlscaler.io/traffic-weights"
+"""Where the operator publishes traffic weights that no HTTPRoute takes; a report does not depend on it."""
+
+
+class SpecFacts(NamedTuple):
+    """What follows from a spec alone, and is asked for several times a tick."""
+
+    deployments: tuple[str | None, str | None]
+    """Names of the GPU and the CPU Deployment; None for a pool that the spec does not have."""
+    targets: tuple[tuple[str, Key], ...]
+    """(pool, (namespace, Deployment)) of the pools that the spec has."""
+    subject: Subject
+    """What Prometheus is asked about."""
+    learns: bool
+    """Does the spec leave anything to be learned?"""
+    claim: Claim
+    backends: tuple[Key, tuple[str, str]] | None
+    """((namespace, HTTPRoute), (GPU Service, CPU Service)); None without a route or with one target only."""
+
+
+@dataclass(slots=True)
+class ObservedObject:
+    """The object of one policy.
+
+    The registry writes it by `read`. What the operator itself has written to the object is noted by `wrote_finalizers`
+    and `wrote_weights`, before the watch shows it.
+    """
+
+    latest: Mapping[str, Any] = field(default_factory=dict)
+    """The object as last seen, without managedFields: what another operator wrote into it counts on taking over."""
+    generation: int = -1
+    """-1 before the first `read`."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    finalizers: list[str] = field(default_factory=list)
+    deleting: bool = False
+    parsed: RLScalingPolicy | None = None
+    invalid: str = ""
+    """Why the spec cannot be used; empty where it can."""
+    facts: SpecFacts | None = None
+    """None where the spec cannot be used."""
+    revision: int = 0
+    """Grows with every change that a report depends on."""
+
+    def read(self, body: Mapping[str, Any]) -> None:
+        """Take in the object as the API server shows it now."""
+        metadata = body["metadata"]
+        before = self._reported()
+        if self.generation != metadata.get("generation", 0):
+            self.generation = metadata.get("generation", 0)
+            try:
+                self.parsed, self.invalid = parse(body), ""
+            except InvalidPolicy as error:
+                self.parsed, self.invalid = None, str(error)
+            self.facts = None if self.parsed is None else _facts(self.parsed, metadata)
+        self.latest = {name: body[name] for name in body if name != "metadata"} | {
+            "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}
+        }
+        self.annotations = dict(metadata.get("annotations") or {})
+        self.finalizers = list(metadata.get("finalizers") or ())
+        self.deleting = "deletionTimestamp" in metadata
+        self.revision += before != self._reported()
+
+    def wrote_finalizers(self, finalizers: list[str]) -> None:
+        self.revision += finalizers != self.finalizers
+        self.finalizers = finalizers
+
+    def wrote_weights(self, text: str) -> None:
+        self.annotations[WEIGHTS_ANNOTATION] = text
+
+    def _reported(self) -> tuple[object, ...]:
+        """What a report depends on."""
+        annotations = {name: text for name, text in self.annotations.items() if name != WEIGHTS_ANNOTATION}
+        return self.generation, annotations, self.finalizers
+
+
+def _facts(parsed: RLScalingPolicy, metadata: Mapping[str, Any]) -> SpecFacts:
+    spec, namespace = parsed.spec, metadata.get("namespace", "")
+    gpu, cpu = spec.targets.gpu, spec.targets.cpu
+    names = (gpu.deployment if gpu else None, cpu.deployment if cpu else None)
+    targets = [target for target in (gpu, cpu) if target is not None]
+    unmeasured = any(target.requests_per_second is None for target in targets)
+    subject = Subject(
+        namespace, parsed.service, names, spec.slo.percentile, tuple(sorted(spec.metrics.queries.items())), unmeasured
+    )
+    there = tuple((pool, (namespace, name)) for pool, name in zip(POOLS, names, strict=True) if name is not None)
+    learns = unmeasured or any(target.cold_start_seconds is None for target in targets)
+    created, deployments = metadata.get("creationTimestamp", ""), tuple(name for name in names if name)
+    claim = Claim(created, namespace, metadata["name"], deployments)
+    route, services = spec.placement.http_route, (spec.backend("gpu"), spec.backend("cpu"))
+    backends = None
+    if route is not None and services[0] is not None and services[1] is not None:
+        backends = (namespace, route.name), (services[0], services[1])
+    return SpecFacts(names, there, subject, learns, claim, backends)

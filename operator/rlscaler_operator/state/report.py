@@ -1,0 +1,76 @@
+"""What was reported about a policy last, and what has still to be written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rlscaler_core.api import Condition
+from rlscaler_core.api.status import DecisionStatus, LastDecision, ObservationStatus
+from rlscaler_operator.cluster.events import Event
+from rlscaler_operator.state.ownership import Claim
+
+
+class Revisions(NamedTuple):
+    """The versions of everything that a report about a policy is made from."""
+
+    observed: int
+    decision: int
+    promotion: int
+    rivals: list[Claim]
+    """The claims of the other policies that act on its targets; a claim never changes, so it is a version of itself."""
+    targets: tuple[tuple[int, int], ...]
+    """Numbers of the watch cache for each target's Deployment and for the foreign autoscaler that scales it."""
+    route: str | None
+    """resourceVersion of the HTTPRoute that the weights are written to; None where there is none."""
+
+
+@dataclass(slots=True)
+class ReportState:
+    """The last report of one policy. `reporting/report.py` writes it; `reporting/publish.py` says when it failed."""
+
+    conditions: list[Condition] = field(default_factory=list)
+    history: list[DecisionStatus] = field(default_factory=list)
+    """Decisions that changed something, newest first."""
+    last: LastDecision | None = None
+    observation: ObservationStatus | None = None
+    reported_at: float = float("-inf")
+    """Monotonic time of the last report."""
+    made_from: Revisions | None = None
+    """What the last report was made from, where everything that it asked for is in force; else None."""
+
+
+class PendingReport(NamedTuple):
+    """A status that is to be written, and Events that are to be posted before it."""
+
+    status: dict[str, Any]
+    events: list[Event]
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What is still to be written about one policy, and what was written. `reporting/publish.py` writes it.
+
+    The originals are written by `actuation`, ahead of the report: see `wrote_originals`.
+    """
+
+    status: dict[str, Any] = field(default_factory=dict)
+    """The status as last written."""
+    written_at: float = float("-inf")
+    """Monotonic time of the last status write."""
+    pending: PendingReport | None = None
+    writing: bool = False
+    """Is something being written now?"""
+
+    def wrote_originals(self, originals: dict[str, Any]) -> None:
+        self.status["originals"] = originals
+
+
+@dataclass(slots=True)
+class LateRequests:
+    """What counting late requests for the alerts remembers. `reporting/objectives.py` writes it."""
+
+    asked_at: float | None = None
+    """Monotonic time when they were last asked for."""
+    carried: float = 0.0
+    """Requests that were answered in time and had arrived in an earlier window; <= 0."""
