@@ -115,10 +115,8 @@ def measured(tree: Tree) -> list[dict[str, Any]]:
             {
                 "package": package or "all",
                 "files": len(files),
-                "lines": sum(lines),
-                "file_median": round(
-                    statistics.median(n for n, p in zip(lines, paths, strict=True) if p.stem[0] != "_")
-                ),
+                "lines": sum(lengths.values()),
+                "file_median": round(statistics.median(sizes)),
                 "function_median": statistics.median(_function_lengths(paths) or [0]),
                 "loose": sum(m.count(".") == 1 for m, _ in files) if package else None,
                 "rooms": len(rooms),
