@@ -20,11 +20,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from rlscaler_rl.simulation.cluster import POOL, ROW, ROW_FACTS, records
+from rlscaler_rl.simulation.cluster import POOL, RANDOM, ROUTERS, ROW, ROW_FACTS, records
 from rlscaler_rl.simulation.pods import uniform
 from rlscaler_rl.simulation.queues import give, no_requests
 from rlscaler_rl.simulation.requests import pick
-from rlscaler_rl.simulation.routers import RANDOM, ROUTERS
 from rlscaler_rl.simulation.tables import CVS, WAITING, lognormal_parameters, service_exceeds
 
 Float = NDArray[np.float64]

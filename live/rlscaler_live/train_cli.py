@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rlscaler_live.train_all_cli import train as general
-from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS
+from rlscaler_rl.simulation.cluster import LEAST_LOADED, ROUTERS
 from rlscaler_rl.workloads.cli import refuse_of_prometheus
 
 PUBLISH, DO_NOT_PUBLISH = 0, 3

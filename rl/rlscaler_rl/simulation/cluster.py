@@ -31,6 +31,16 @@ BUCKETS_SECONDS = np.array([0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7
 """Upper bounds of the request-duration histogram."""
 
 HISTOGRAMS = RING // BLOCK + 1
+"""Latency blocks that are kept."""
+
+ROUTERS = ("least_loaded", "random", "round_robin", "power_of_two", "central")
+"""Rules by which a pool's router chooses the pod for a request, as in rlscaler_loadgen.service.router.
+
+`least_loaded`: fewest requests waiting or in service (the emulated service's default). `random`: as kube-proxy does.
+`round_robin`: in turn. `power_of_two`: the less loaded of two at random. `central`: one queue for the whole pool, which
+no router reaches and against which every router is measured."""
+
+LEAST_LOADED, RANDOM, ROUND_ROBIN, POWER_OF_TWO, CENTRAL = range(len(ROUTERS))
 
 
 ROW_FACTS = np.dtype(
@@ -40,7 +50,7 @@ ROW_FACTS = np.dtype(
         ("memory_seconds", "f8"),  # time constant of the averages of load and of utilization rho
         ("queue_limit", "f8"),  # requests a ready pod can hold waiting
         ("timeout", "f8"),  # seconds a client waits
-        ("router", "i8"),  # index into routers.ROUTERS
+        ("router", "i8"),  # index into ROUTERS
         ("routing", "f8"),  # further factor on the probability of waiting at the fluid level (randomisation)
         ("key", "u8"),  # seed of the cold starts
     ]
@@ -94,6 +104,19 @@ class Facts(NamedTuple):
     pool: NDArray[Any]  # (N, 2) POOL_FACTS
     arrivals: Float32  # (N, T) requests in each second
     positions: Float32  # (N, 2, BUCKETS + 1) rows of Tables.delayed for the bucket bounds and, last, the SLO
+
+
+class Sensors(NamedTuple):
+    """How each episode is measured; N rows. `delay + scrape + window` must stay below `RING` seconds."""
+
+    scrape: Float  # (N,) whole seconds between scrapes
+    phase: Float  # (N,) whole seconds into the scrape interval at which the episode begins
+    delay: Float  # (N,) whole seconds until a scraped sample can be queried
+    window: Float  # (N,) whole seconds of the rate window
+    noise: Float  # (N,) relative standard deviation of the utilizations
+    cpu_factor: Float  # (N,) CPU used by a busy replica over its CPU request
+    memory_base: Float  # (N,) % of the memory requests used when idle
+    memory_slope: Float  # (N,) % more when all replicas are busy
 
 
 class Cluster(NamedTuple):

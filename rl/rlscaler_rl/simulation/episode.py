@@ -15,10 +15,9 @@ from rlscaler_core.decision.types import Flag, Rows
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
-from rlscaler_rl.simulation.errors import ScenarioError
 from rlscaler_rl.simulation.ledger import Ledger
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
 
 Float = NDArray[np.float64]
 
@@ -161,14 +160,10 @@ Tick = Callable[[int], NDArray[Any] | None]
 
 
 def _actor_tick(batch: Batch, actor: Any) -> Tick:
-    bind = getattr(actor, "bind", None)
-
     def tick(second: int) -> NDArray[Any]:
         if second % batch.interval:
             return batch.floor_tick().flags
         samples = batch.sense()
-        if bind is not None:
-            bind(batch.params, batch.state, samples)
         made, _, batch.state = decide(batch.params, batch.state, samples, actor)
         batch.scale(made.desired, made.weights)
         return made.flags
@@ -183,7 +178,7 @@ def _contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
     def tick(second: int) -> None:
         samples = batch.sense()
         desired, placement = controller(batch.params, batch.state, samples, rng)
-        batch.place(desired, placement)
+        batch.scale_unshielded(desired, placement)
 
     return tick
 

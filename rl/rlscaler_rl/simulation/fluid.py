@@ -15,14 +15,33 @@ from numpy.typing import NDArray
 
 from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods
-from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, Tables
+from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, Tables, tables
 
 Float32 = NDArray[np.float32]
 Int = NDArray[np.int64]
 
 
+class FluidLevel:
+    """The `levels.Level` of this module; its whole state is in the cluster."""
+
+    def __init__(self) -> None:
+        self.tables = tables()
+
+    def begin(self, facts: Facts, rows: NDArray[np.intp]) -> None:
+        """Nothing to prepare."""
+
+    def scale(self, facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+        _scale(facts, cluster, rows, desired, weights)
+
+    def advance(self, facts: Facts, cluster: Cluster, rows: Int, seconds: int) -> None:
+        _advance(facts, cluster, self.tables, rows, seconds)
+
+    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Int) -> None:
+        _count_latencies(facts, cluster, self.tables, rows)
+
+
 @njit(cache=True, nogil=True)
-def scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+def _scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
     """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
     for m in range(len(rows)):
         n = rows[m]
@@ -38,7 +57,7 @@ def scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int)
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: int) -> None:
+def _advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
     row_facts, pool_facts, arrivals, positions = facts.row, facts.pool, facts.arrivals, facts.positions
     row_states, pool_states, left, blocks = cluster.row, cluster.pool, cluster.left, cluster.blocks
@@ -89,7 +108,7 @@ def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: 
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def count_latencies(facts: Facts, cluster: Cluster, tables: Tables, rows: Int) -> None:
+def _count_latencies(facts: Facts, cluster: Cluster, tables: Tables, rows: Int) -> None:
     """Add the latencies of the block that has just ended to the episodes' histograms."""
     bounds = cluster.histogram.shape[1] - 1
     for m in range(len(rows)):
@@ -101,8 +120,9 @@ def count_latencies(facts: Facts, cluster: Cluster, tables: Tables, rows: Int) -
 
 _counting = njit(fastmath=True, error_model="numpy", inline="never")
 _inner = njit(fastmath=True, error_model="numpy", inline="never", _nrt=False)
-"""Borrows its arguments (`compiled.INNER`), but is not forced into its callers: fast arithmetic that is put elsewhere
-has other last bits, and so has every network that is trained on it. `_counting`: what LLVM itself would put there."""
+"""`_inner` borrows its arguments as `compiled.inlined` does, but is not forced into its callers: fast arithmetic that
+is put elsewhere has other last bits, and so has every network that is trained on it. `_counting` is for what the
+compiler puts into its callers by itself."""
 
 
 @_inner

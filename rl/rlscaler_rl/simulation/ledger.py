@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Rows
 from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, Cluster
-from rlscaler_rl.simulation.errors import LedgerError
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.simulation.tables import CVS
 
 Float = NDArray[np.float64]
 
 RELATIVE_TOLERANCE = 1e-6
+
+
+class LedgerError(AssertionError):
+    """The counters contradict one another, so every figure of the run is void. The message names the invariant."""
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ NOMINAL_SIZE = float(NOMINAL["max_replicas"][0] + NOMINAL["max_replicas"][1] * N
 
 
 @dataclass(slots=True)
-class Meters(Rows):
+class Counters(Rows):
     """Counters at one moment, (N,) or (N, 2)."""
 
     time: Float
@@ -38,8 +38,8 @@ class Meters(Rows):
     dropped: Float
     histogram: NDArray[np.float32]  # (N, BUCKETS + 1) answered within each bound, last column all
 
-    def since(self, before: Meters) -> Meters:
-        return Meters(
+    def since(self, before: Counters) -> Counters:
+        return Counters(
             self.time - before.time,
             self.requests - before.requests,
             self.in_time - before.in_time,
@@ -62,13 +62,13 @@ class Norms(Rows):
     pattern: NDArray[Any]  # (N,) name of the load
 
 
-Objective = Callable[[Meters, Norms, Float], Float]
+Objective = Callable[[Counters, Norms, Float], Float]
 
 
-def read(cluster: Cluster) -> Meters:
-    """The meters as they stand, copied."""
+def read(cluster: Cluster) -> Counters:
+    """The counters as they stand, copied."""
     row = cluster.row
-    return Meters(
+    return Counters(
         row["time"].astype(np.float64),
         row["requests"].copy(),
         row["in_time"].copy(),
@@ -91,7 +91,7 @@ def norms(scenarios: Scenarios) -> Norms:
     )
 
 
-def slo_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
+def slo_cost(spent: Counters, norms: Norms, changed: Float) -> Float:
     """(N,) minus the interval's share of J = cost + 0.5 * late percent, and a small price on changes.
 
     Summed over an episode of equal intervals this is J's negative, up to scale: lateness counts by requests,
@@ -102,7 +102,7 @@ def slo_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
     return -REWARD_SCALE * (cost + LATE_WEIGHT * late_percent + CHURN_WEIGHT * changed * norms.size)
 
 
-def performance_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
+def performance_cost(spent: Counters, norms: Norms, changed: Float) -> Float:
     """(N,) requests answered within the SLO over the cost of answering them, relative to the nominal service."""
     cost = (spent.billed[:, 0] + norms.price_ratio * spent.billed[:, 1]) / spent.time * norms.size
     goodput = spent.in_time / (norms.mean_rate * spent.time)
@@ -129,7 +129,7 @@ def improvements(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> dic
     }
 
 
-def interval_figures(spent: Meters, norms: Norms, changed: Float) -> dict[str, Float]:
+def interval_figures(spent: Counters, norms: Norms, changed: Float) -> dict[str, Float]:
     """What `improvements` compares, (N,) each, free of the service's size: p95 over SLO, share of the episode's mean
     rate answered in time, cost in nominal sizes, changed replicas in nominal sizes. NaN where there are no requests."""
     cost = (spent.billed[:, 0] + norms.price_ratio * spent.billed[:, 1]) / spent.time * norms.size
@@ -142,7 +142,7 @@ def interval_figures(spent: Meters, norms: Norms, changed: Float) -> dict[str, F
     }
 
 
-def p95_seconds(spent: Meters, timeout: Float) -> Float:
+def p95_seconds(spent: Counters, timeout: Float) -> Float:
     """(N,) 95th percentile as clients see it: linear within a bucket, a dropped request waits for its client's
     `timeout` (N,) and nobody longer; NaN where nothing was answered or dropped."""
     total = spent.histogram[:, -1] + spent.dropped
@@ -170,7 +170,7 @@ class Weighted:
         """`baselines`: pattern -> figures as `interval_figures` has them; `all` serves patterns that have none."""
         self.baselines, self.weights = baselines, dict(weights)
 
-    def __call__(self, spent: Meters, norms: Norms, changed: Float) -> Float:
+    def __call__(self, spent: Counters, norms: Norms, changed: Float) -> Float:
         chosen = [self.baselines.get(name, self.baselines["all"]) for name in norms.pattern.tolist()]
         baseline = {name: np.array([one[name] for one in chosen]) for name in self.weights}
         found = improvements(interval_figures(spent, norms, changed), baseline)

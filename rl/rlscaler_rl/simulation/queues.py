@@ -12,11 +12,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, MAX_PODS
-from rlscaler_rl.simulation.compiled import INNER
+from rlscaler_rl.simulation.compiled import inlined
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -84,17 +83,16 @@ def forget(held: Held, rows: NDArray[np.intp]) -> None:
         counter[rows] = 0
 
 
-_inner = njit(error_model="numpy", **INNER)
 _MASK = HELD - 1
 
 
-@_inner
+@inlined
 def load(held: Held, n: int, p: int, k: int) -> int:
     """Requests at a pod, waiting or in service, as of the last `settle`."""
     return held.last[n, p, k] - held.first[n, p, k] + held.lost_last[n, p, k] - held.lost_first[n, p, k]
 
 
-@_inner
+@inlined
 def give(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, came: float, work: float) -> None:
     """Put a request that arrived at `came` and takes `work` seconds into the queue of pod `k`."""
     give_up = came + row_fact.timeout
@@ -122,7 +120,7 @@ def give(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: floa
     pool.overdue += end - came > min(row_fact.slo, row_fact.timeout)
 
 
-@_inner
+@inlined
 def settle(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float) -> None:
     """Book everything that has left pod `k` by `now`."""
     first, last = held.first[n, p, k], held.last[n, p, k]
@@ -141,7 +139,7 @@ def settle(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: in
     held.lost_first[n, p, k] = lost
 
 
-@_inner
+@inlined
 def settle_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
     """The same for the requests that pods which left have begun; nobody is billed for them. In no order."""
     kept = 0
@@ -156,7 +154,7 @@ def settle_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: in
     held.last[n, p, LEAVERS] = kept
 
 
-@_inner
+@inlined
 def _book(held: Held, row: Any, pool: Any, row_fact: Any, n: int, latency: float) -> None:
     pool.queue -= 1.0
     pool.overdue -= latency > min(row_fact.slo, row_fact.timeout)
@@ -173,7 +171,7 @@ def _book(held: Held, row: Any, pool: Any, row_fact: Any, n: int, latency: float
     held.fresh[n, b] += 1.0
 
 
-@_inner
+@inlined
 def take_back(
     held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, leaves: bool, moved: Float, count: int
 ) -> int:

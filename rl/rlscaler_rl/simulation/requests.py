@@ -14,11 +14,22 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_rl.simulation.cluster import BLOCK, HISTOGRAMS, MAX_PODS, RING, Cluster, Facts
-from rlscaler_rl.simulation.compiled import INNER
+from rlscaler_rl.simulation.cluster import (
+    BLOCK,
+    CENTRAL,
+    HISTOGRAMS,
+    MAX_PODS,
+    POWER_OF_TWO,
+    RANDOM,
+    RING,
+    ROUND_ROBIN,
+    Cluster,
+    Facts,
+)
+from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods, uniform
-from rlscaler_rl.simulation.queues import HELD, Held, give, load, settle, settle_leavers, take_back
-from rlscaler_rl.simulation.routers import CENTRAL, POWER_OF_TWO, RANDOM, ROUND_ROBIN
+from rlscaler_rl.simulation.queues import HELD, Held, forget, give, load, no_requests, settle, settle_leavers, take_back
+from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tables import CVS, lognormal_parameters
 
 Float = NDArray[np.float64]
@@ -28,8 +39,33 @@ _LOGNORMAL = np.array([lognormal_parameters(cv) for cv in CVS])
 _MOST_HELD = 2 * 2 * MAX_PODS * HELD
 
 
+class RequestLevel:
+    """The `levels.Level` of this module for `n` rows; it holds the requests that are in the system."""
+
+    def __init__(self, n: int) -> None:
+        self.held = no_requests(n)
+
+    def begin(self, facts: Facts, rows: NDArray[np.intp]) -> None:
+        """Raises ScenarioError for a load in parts of requests, and for queues longer than a pod can hold."""
+        arrivals = facts.arrivals[rows]
+        if (arrivals != np.floor(arrivals)).any():
+            raise ScenarioError("arrivals: the request level needs whole requests a second; draw or round them")
+        if (facts.row["queue_limit"][rows] >= HELD).any():
+            raise ScenarioError(f"queue_limit: below {HELD} at the request level")
+        forget(self.held, rows)
+
+    def scale(self, facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+        _scale(facts, cluster, self.held, rows, desired, weights)
+
+    def advance(self, facts: Facts, cluster: Cluster, rows: Int, seconds: int) -> None:
+        _advance(facts, cluster, self.held, rows, seconds)
+
+    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Int) -> None:
+        """Nothing to do: every latency is counted when its request is answered."""
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, weights: Int) -> None:
+def _scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, weights: Int) -> None:
     """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
     moved = np.empty((_MOST_HELD, 3))
     for m in range(len(rows)):
@@ -54,7 +90,7 @@ def scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, w
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int) -> None:
+def _advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
     ring_requests, ring_busy, ring_ready = cluster.ring_requests, cluster.ring_busy, cluster.ring_ready
     moments, moved = np.empty(1024), np.empty((_MOST_HELD, 3))
@@ -91,10 +127,7 @@ def advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int)
                 _close_block(cluster, held, n, (t // BLOCK) % HISTOGRAMS)
 
 
-_inner = njit(error_model="numpy", **INNER)
-
-
-@_inner
+@inlined
 def _arrivals(facts: Facts, cluster: Cluster, held: Held, n: int, t: int, arrived: int, moments: Float) -> None:
     """One second of requests: uniform in it and in order, by exponential gaps (Devroye 1986, V.2)."""
     row, row_fact = cluster.row[n], facts.row[n]
@@ -113,7 +146,7 @@ def _arrivals(facts: Facts, cluster: Cluster, held: Held, n: int, t: int, arrive
         _route(facts, cluster, held, n, now, now, factor)
 
 
-@_inner
+@inlined
 def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came: float, factor: float) -> None:
     """Give one request to a pod or refuse it; `factor` is its service time over the mean of the pool it goes to."""
     row, row_fact, pools = cluster.row[n], facts.row[n], cluster.pool[n]
@@ -133,7 +166,7 @@ def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came:
         row.dropped += 1.0
 
 
-@_inner
+@inlined
 def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
     """The pod, and whether it has room."""
     count, router = pool.ready, row_fact.router
@@ -162,7 +195,7 @@ def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: fl
     return k, load(held, n, p, k) < limit
 
 
-@_inner
+@inlined
 def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, turn: int) -> int:
     """Fewest requests, the first from `turn` on among equals."""
     best, fewest = turn, HELD * 4
@@ -178,7 +211,7 @@ def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int
     return best
 
 
-@_inner
+@inlined
 def _earliest(
     held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, limit: int
 ) -> tuple[int, bool]:
@@ -192,7 +225,7 @@ def _earliest(
     return best, total < limit * pool.ready and load(held, n, p, best) < HELD
 
 
-@_inner
+@inlined
 def _route_again(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, moved: Float, count: int) -> None:
     """Requests of pods that left, pod by pod; each keeps its time of arrival and its service time."""
     if facts.row[n].router == CENTRAL:
@@ -202,7 +235,7 @@ def _route_again(facts: Facts, cluster: Cluster, held: Held, n: int, now: float,
         _route(facts, cluster, held, n, now, moved[i, 0], factor)
 
 
-@_inner
+@inlined
 def _sort_by_arrival(moved: Float, count: int) -> None:
     """By insertion: the rows are a few runs that are in order already."""
     for i in range(1, count):
@@ -214,7 +247,7 @@ def _sort_by_arrival(moved: Float, count: int) -> None:
         moved[j, 0], moved[j, 1], moved[j, 2] = came, seconds, p
 
 
-@_inner
+@inlined
 def _count_second(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
     """What a second that ends `now` leaves on the counters of one pool."""
     unfinished = 0.0
@@ -229,7 +262,7 @@ def _count_second(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int
     pool.pending_seconds += pool.waiting
 
 
-@_inner
+@inlined
 def _close_block(cluster: Cluster, held: Held, n: int, block: int) -> None:
     """Add the block's requests to the cumulative histogram and remember it."""
     below = 0.0

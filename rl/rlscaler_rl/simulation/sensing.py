@@ -9,27 +9,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import SIGNALS, Samples
-from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
-from rlscaler_rl.simulation.compiled import INNER
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts, Sensors
+from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.fluid import within
 from rlscaler_rl.simulation.pods import uniform
 from rlscaler_rl.simulation.tables import Tables, tables
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-
-class Sensors(NamedTuple):
-    """How each episode is measured; N rows. `delay + scrape + window` must stay below `RING` seconds."""
-
-    scrape: Float  # (N,) whole seconds between scrapes
-    phase: Float  # (N,) whole seconds into the scrape interval at which the episode begins
-    delay: Float  # (N,) whole seconds until a scraped sample can be queried
-    window: Float  # (N,) whole seconds of the rate window
-    noise: Float  # (N,) relative standard deviation of the utilizations
-    cpu_factor: Float  # (N,) CPU used by a busy replica over its CPU request
-    memory_base: Float  # (N,) % of the memory requests used when idle
-    memory_slope: Float  # (N,) % more when all replicas are busy
 
 
 class Readings(NamedTuple):
@@ -110,7 +97,7 @@ def measure(
         out.age_seconds[m, _REPLICAS] = 0.0
 
 
-@njit(error_model="numpy", **INNER)
+@inlined
 def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, begin: int, level: float) -> float:
     """Seconds; linear within a bucket as Prometheus' histogram_quantile; NaN when nothing was answered."""
     last = int(np.floor(end / BLOCK))
@@ -134,7 +121,7 @@ def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, b
     return bound + (_BOUNDS[low] - bound) * (wanted - below) / max(here - below, 1e-12)
 
 
-@njit(error_model="numpy", **INNER)
+@inlined
 def _answered(facts: Facts, cluster: Cluster, tables: Tables, n: int, first: int, last: int, b: int) -> float:
     """Requests of the blocks [first, last) that were answered within bucket `b`."""
     counted = last if cluster.blocks.shape[1] == 0 else min(last, 0)

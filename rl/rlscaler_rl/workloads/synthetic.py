@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import CPU, GPU
 from rlscaler_loadgen.patterns import rate
-from rlscaler_rl.simulation.randomisation import RANGES, randomised
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import RANGES
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, nominal
 from rlscaler_rl.workloads.errors import WorkloadError
 from rlscaler_rl.workloads.names import MIXED, PATTERNS, VARIED

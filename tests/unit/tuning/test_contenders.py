@@ -18,7 +18,7 @@ from rlscaler_rl.baselines.simple import MaxOfRecent, Static
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
 from rlscaler_rl.evaluation.tuning.score import digest, scores, tune_part
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.errors import ScenarioError
+from rlscaler_rl.simulation.scenario import ScenarioError
 
 SHIPPED = {
     "hpa": lambda rate: Hpa(),

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rlscaler_rl.simulation.randomisation import RANGES, Ranges, randomised
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import RANGES, Ranges
 from rlscaler_rl.simulation.scenario import NOMINAL
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.workloads import HELD_OUT, Part, Recording, TraceLoads, WorkloadError

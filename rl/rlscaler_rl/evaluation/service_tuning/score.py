@@ -33,7 +33,7 @@ class Score:
         """(N,); lower is better."""
         return np.asarray(self.size * result.cost + self.late_weight * result.late_percent)
 
-    def reward(self, spent: objectives.Meters, norms: objectives.Norms, changed: Float) -> Float:
+    def reward(self, spent: objectives.Counters, norms: objectives.Norms, changed: Float) -> Float:
         """(N,) an `Objective`: minus an interval's share of J, and a small price on changes."""
         size = self.size * LATE_WEIGHT / self.late_weight
         scaled = replace(norms, size=np.full(len(norms.size), size))

@@ -8,7 +8,6 @@ import numpy as np
 
 from rlscaler_rl.simulation.cluster import Cluster, Facts
 from rlscaler_rl.simulation.levels import Level
-from rlscaler_rl.simulation.scenario import Scenarios
 
 
 class Broken:
@@ -19,8 +18,8 @@ class Broken:
     def __init__(self, level: Level) -> None:
         self.level = level
 
-    def begin(self, rows: Any, scenarios: Scenarios) -> None:
-        self.level.begin(rows, scenarios)
+    def begin(self, facts: Facts, rows: Any) -> None:
+        self.level.begin(facts, rows)
 
     def scale(self, facts: Facts, cluster: Cluster, rows: Any, desired: Any, weights: Any) -> None:
         before = cluster.pool.copy()
@@ -69,7 +68,7 @@ class EveryPodIsBilledTwice(Broken):
         cluster.pool["billed"] += cluster.pool["billed"] - before["billed"]
 
 
-class TheMeterRunsSlowly(Broken):
+class TheLedgerRunsSlowly(Broken):
     broken = "billing"
 
     def after_advance(self, cluster: Cluster, before: Any) -> None:
