@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Float, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.baselines.settings import Pair, Value, pools, rows
-from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.baselines.contender import Pair, Periodic, Value, cheapest_mix, pools, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Static(Periodic):
 
 
 class Unscaled(Periodic):
-    """Nobody scales: the replicas that the episode began with."""
+    """No scaling at all: the replicas that the episode began with."""
 
     def size(self, samples: Samples, state: State) -> Int:
         return samples.spec_replicas
@@ -59,10 +57,10 @@ class RecentSettings:
     window_seconds: Value = 300.0
     target: Value = 0.8
     period_seconds: Value | None = None
-    """None: the action interval."""
+    """Control period in seconds; None is the action interval."""
 
     min_replicas: Pair = 0
-    """Raises the policy's own minimum."""
+    """Replicas that raise the policy's own minimum."""
 
     placement: Value = Placement.BALANCED
 

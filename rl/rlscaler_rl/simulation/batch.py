@@ -93,7 +93,7 @@ class Batch:
         self.rule = rule
         """What the actions of `act` are added to; None: the present replicas."""
         self.interval = int(intervals[0])
-        """Seconds, of the first row."""
+        """Action interval of the first row in seconds, the longest of all."""
         self.rows = np.arange(len(scenarios))
         self.cluster = clusters.empty(len(scenarios), formulas=level == "fluid")
         self.level = levels.make(level, len(scenarios))
@@ -107,7 +107,7 @@ class Batch:
 
     @property
     def params(self) -> Params:
-        """The policies' specs."""
+        """The specs of the policies, one row for each episode."""
         return self._prepared.params
 
     @params.setter
@@ -134,7 +134,7 @@ class Batch:
         self.level.begin(self.facts, rows)
 
     def sense(self, *, latency: bool = True) -> Samples:
-        """One sensing tick: what is measured now goes into the rate history."""
+        """Take one sensing tick; what is measured now goes into the rate history."""
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows, latency=latency)
         self._tell_time(samples, self.rows)
         self.state = sense(self.params, self.state, samples)
@@ -177,7 +177,7 @@ class Batch:
         return made
 
     def floor_tick(self) -> Decision:
-        """What happens at the sensing ticks between two actions."""
+        """Take one of the sensing ticks between two actions: the reactive floor and the traffic weights."""
         samples = self.sense(latency=False)
         made, self.state = floor_tick(self.params, self.state, samples)
         self.scale(made.desired, made.weights)
@@ -216,7 +216,7 @@ class Batch:
         self.level.advance(self.facts, self.cluster, self.rows, seconds)
 
     def finish_interval(self, *, latencies: bool = False) -> None:
-        """From just after `act` to just before the next `observe`: every row for its own action interval.
+        """Let every row's own action interval pass, from just after `act` to just before the next `observe`.
 
         With `latencies` the histogram of the cluster is kept up to date.
         """

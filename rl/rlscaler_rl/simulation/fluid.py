@@ -172,7 +172,7 @@ def _delay_integral(delayed: Float32, cv: int, position: float, z: float) -> flo
 
 @_inner
 def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arrived: float, memory: float) -> float:
-    """One second of one pool; the wait in seconds that a backlog causes, -1 when nothing was served."""
+    """Serve one second of one pool; returns the wait in seconds that a backlog causes, -1 when nothing was served."""
     capacity = pool.ready * fact.rps
     service_seconds = 1.0 / fact.rps
     present = min(arrived / capacity, _RHO_CAP) if capacity > 0.0 else 1.0
@@ -216,7 +216,7 @@ def _tail(
     share: float,
     dt: int,
 ) -> float:
-    """The late share `dt` seconds on: it approaches the steady state of the present load at a queue's own pace.
+    """The late share of the requests `dt` seconds on, on its way to the steady state of the present load.
 
     A queue forgets at the rate mu (1 - sqrt(rho))^2 (the relaxation time of M/M/1; Cohen, "The single server queue",
     1982), here with mu the capacity of all ready pods: slowly near saturation, at once far from it.

@@ -1,4 +1,4 @@
-"""One simulated service as a gymnasium.Env: for tools that expect one, and for looking at single episodes."""
+"""A single simulated service as a gymnasium.Env, for tools that expect one and for looking at single episodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The meters of a run, and the invariants that tie them to one another.
+"""The ledger of a run: its counters, and the invariants that tie them to one another.
 
-A broken meter can make any contender win with tight confidence intervals; no statistics catches it. So every
-evaluation ends with `check`, and its figures are void when it raises.
+A wrong counter can make any contender win with tight confidence intervals, and no statistics catches it. So every run
+ends with `check`, and its figures are void when it raises.
 """
 
 from __future__ import annotations

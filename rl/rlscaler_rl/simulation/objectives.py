@@ -39,6 +39,7 @@ class Counters(Rows):
     histogram: NDArray[np.float32]  # (N, BUCKETS + 1) answered within each bound, last column all
 
     def since(self, before: Counters) -> Counters:
+        """What was counted since an earlier moment."""
         return Counters(
             self.time - before.time,
             self.requests - before.requests,
@@ -52,7 +53,7 @@ class Counters(Rows):
 
 @dataclass(slots=True)
 class Norms(Rows):
-    """What makes rewards of services of different size and traffic comparable."""
+    """What makes the rewards of services of different size and traffic comparable."""
 
     price_ratio: Float  # (N,) CPU over GPU
     size: Float  # (N,) NOMINAL_SIZE over the cost of all replicas that may exist
@@ -80,6 +81,7 @@ def read(cluster: Cluster) -> Counters:
 
 
 def norms(scenarios: Scenarios) -> Norms:
+    """The norms of N scenarios."""
     full = scenarios.max_replicas[:, 0] + scenarios.max_replicas[:, 1] * scenarios.price_ratio
     return Norms(
         scenarios.price_ratio,
@@ -92,7 +94,7 @@ def norms(scenarios: Scenarios) -> Norms:
 
 
 def slo_cost(spent: Counters, norms: Norms, changed: Float) -> Float:
-    """(N,) minus the interval's share of J = cost + 0.5 * late percent, and a small price on changes.
+    """(N,) rewards: minus the interval's share of J = cost + 0.5 * late percent, and a small price on changes.
 
     Summed over an episode of equal intervals this is J's negative, up to scale: lateness counts by requests,
     so an interval weighs as much as its traffic. `changed` (N,) is the number of replicas the action moved.
@@ -110,14 +112,14 @@ def performance_cost(spent: Counters, norms: Norms, changed: Float) -> Float:
 
 
 WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stability": 0.1}
-"""Of the `weighted` objective."""
+"""Weights of the parts of the `weighted` objective."""
 
 FEWEST_CHANGES = 0.1
 """Changes an interval below which a baseline counts as this, so that one that never changes does not divide by 0."""
 
 
 def improvements(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
-    """Relative to the measured `baseline` of the same load, 0 its equal, 1 the best thinkable; nothing is clipped.
+    """Improvements over the measured `baseline` of the same load: 0 is its equal, 1 the best thinkable, unclipped.
 
     Both hold latency (p95), throughput (goodput), efficiency (cost) and stability (number of changes).
     """
@@ -143,8 +145,11 @@ def interval_figures(spent: Counters, norms: Norms, changed: Float) -> dict[str,
 
 
 def p95_seconds(spent: Counters, timeout: Float) -> Float:
-    """(N,) 95th percentile as clients see it: linear within a bucket, a dropped request waits for its client's
-    `timeout` (N,) and nobody longer; NaN where nothing was answered or dropped."""
+    """(N,) seconds, the 95th percentile of the latencies as clients see them; linear within a bucket.
+
+    A dropped request counts as its client's `timeout` (N,) in seconds, and no request as longer than that. The result
+    is NaN where nothing was answered or dropped.
+    """
     total = spent.histogram[:, -1] + spent.dropped
     cumulative = spent.histogram[:, :-1] / np.where(total > 0, total, np.nan)[:, None]
     edges = np.concatenate([[0.0], BUCKETS_SECONDS])

@@ -21,14 +21,14 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 WINDOWS_SECONDS = ((0, 15), (15, 30), (30, 60), (60, 120))
-"""From now, over which the coming mean rate is shown."""
+"""Windows of the near future, in seconds from now, whose mean rate is shown."""
 
 WIDTH = len(WINDOWS_SECONDS) + 22
 
 
 @dataclass(slots=True)
 class Hidden(Rows):
-    """What is settled about N episodes before they begin."""
+    """What is fixed about N episodes before they begin."""
 
     volume: Float  # (N, T + 1) requests until each second
     fixed: Float32  # (N, 12)
@@ -37,7 +37,7 @@ class Hidden(Rows):
 
 
 def hidden(scenarios: Scenarios) -> Hidden:
-    """Of N episodes."""
+    """The hidden facts of N episodes."""
     s = scenarios
     capacity = (s.max_replicas * s.rps).sum(1)
     volume = np.zeros((len(s), s.rate.shape[1] + 1))

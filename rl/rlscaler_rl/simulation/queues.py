@@ -4,7 +4,7 @@ A pod works on one request at a time, in order of arrival. When a request is giv
 pod is free is known, so its beginning, its end and its outcome are known at once (Lindley's recursion: W = max(0,
 free - now)); it is booked when that moment passes. The rules are those of the emulated service
 (rlscaler_loadgen.service.replica): `queue_limit` requests may wait at a pod, one more is refused; a client that gives
-up while its request waits takes it out of the queue, and one that was begun is worked to its end for nobody.
+up while its request waits takes it out of the queue, and one that was begun is worked to its end all the same.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ _MASK = HELD - 1
 
 @inlined
 def load(held: Held, n: int, p: int, k: int) -> int:
-    """Requests at a pod, waiting or in service, as of the last `settle`."""
+    """Requests at a pod, waiting or in service, as of the last `book_departures`."""
     return held.last[n, p, k] - held.first[n, p, k] + held.lost_last[n, p, k] - held.lost_first[n, p, k]
 
 
 @inlined
-def give(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, came: float, work: float) -> None:
+def enqueue(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, came: float, work: float) -> None:
     """Put a request that arrived at `came` and takes `work` seconds into the queue of pod `k`."""
     give_up = came + row_fact.timeout
     begin = max(now, held.free[n, p, k])
@@ -121,7 +121,7 @@ def give(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: floa
 
 
 @inlined
-def settle(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float) -> None:
+def book_departures(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float) -> None:
     """Book everything that has left pod `k` by `now`."""
     first, last = held.first[n, p, k], held.last[n, p, k]
     while first < last and held.end[n, p, k, first & _MASK] <= now:
@@ -140,8 +140,8 @@ def settle(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: in
 
 
 @inlined
-def settle_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
-    """The same for the requests that pods which left have begun; nobody is billed for them. In no order."""
+def book_departures_of_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
+    """`book_departures` for the requests, in no order, that pods which left have begun; no pod is billed for them."""
     kept = 0
     for i in range(held.last[n, p, LEAVERS]):
         end, came = held.end[n, p, LEAVERS, i], held.arrived[n, p, LEAVERS, i]
@@ -175,7 +175,7 @@ def _book(held: Held, row: Any, pool: Any, row_fact: Any, n: int, latency: float
 def take_back(
     held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, leaves: bool, moved: Float, count: int
 ) -> int:
-    """Take what pod `k` has not begun by `now` out of its queue, after `settle`.
+    """Take what pod `k` has not begun by `now` out of its queue, after `book_departures`.
 
     moved (.., 3): time of arrival, seconds of service, pool; rows from `count` on are filled, in order of arrival.
     Returns the new count. With `leaves` what is in service goes on, at no ready pod.

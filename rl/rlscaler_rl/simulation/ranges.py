@@ -51,9 +51,9 @@ class Ranges:
     price_ratio: tuple[float, float] = (0.1, 0.6)
     """Price of a CPU replica over that of a GPU replica."""
     gpu_cold_start: tuple[float, float] = (10.0, 120.0)
-    """Mean cold start in seconds; each pod's own is drawn within `cold_start_spread` of the mean."""
+    """Mean cold start of the GPU pool in seconds; each pod's own is drawn within `cold_start_spread` of the mean."""
     cpu_cold_start: tuple[float, float] = (4.0, 60.0)
-    """The same for the CPU pool."""
+    """Mean cold start of the CPU pool in seconds."""
     cold_start_spread: float = 0.3
     """Largest difference of a pod's cold start from the mean, relative to the mean."""
     min_replicas: int = 1

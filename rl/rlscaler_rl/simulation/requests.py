@@ -28,7 +28,17 @@ from rlscaler_rl.simulation.cluster import (
 )
 from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods, uniform
-from rlscaler_rl.simulation.queues import HELD, Held, forget, give, load, no_requests, settle, settle_leavers, take_back
+from rlscaler_rl.simulation.queues import (
+    HELD,
+    Held,
+    book_departures,
+    book_departures_of_leavers,
+    enqueue,
+    forget,
+    load,
+    no_requests,
+    take_back,
+)
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tables import CVS, lognormal_parameters
 
@@ -46,7 +56,7 @@ class RequestLevel:
         self.held = no_requests(n)
 
     def begin(self, facts: Facts, rows: NDArray[np.intp]) -> None:
-        """Raises ScenarioError for a load in parts of requests, and for queues longer than a pod can hold."""
+        """Check and forget; raises ScenarioError for parts of requests, and for queues longer than a pod can hold."""
         arrivals = facts.arrivals[rows]
         if (arrivals != np.floor(arrivals)).any():
             raise ScenarioError("arrivals: the request level needs whole requests a second; draw or round them")
@@ -83,7 +93,7 @@ def _scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, 
                 held.credit[n, p] = 0.0
                 first = 0 if row_fact.router == CENTRAL else pool.ready
                 for k in range(first, pool.ready + leaving):
-                    settle(held, row, pool, row_fact, n, p, k, now)
+                    book_departures(held, row, pool, row_fact, n, p, k, now)
                     count = take_back(held, pool, row_fact, n, p, k, now, k >= pool.ready, moved, count)
         if count > 0:
             _route_again(facts, cluster, held, n, now, moved, count)
@@ -129,7 +139,7 @@ def _advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int
 
 @inlined
 def _arrivals(facts: Facts, cluster: Cluster, held: Held, n: int, t: int, arrived: int, moments: Float) -> None:
-    """One second of requests: uniform in it and in order, by exponential gaps (Devroye 1986, V.2)."""
+    """Route one second of requests, uniform in it and in order, by exponential gaps (Devroye 1986, V.2)."""
     row, row_fact = cluster.row[n], facts.row[n]
     key, index = row_fact.key, int(row.requests)
     total = 0.0
@@ -161,14 +171,14 @@ def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came:
     pool = pools[p]
     k, room = pick(held, row, pool, row_fact, n, p, now)
     if room:
-        give(held, pool, row_fact, n, p, k, now, came, factor / facts.pool[n, p].rps)
+        enqueue(held, pool, row_fact, n, p, k, now, came, factor / facts.pool[n, p].rps)
     else:
         row.dropped += 1.0
 
 
 @inlined
 def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
-    """The pod, and whether it has room."""
+    """The pod that the router gives the next request to, and whether it has room."""
     count, router = pool.ready, row_fact.router
     limit = int(row_fact.queue_limit) + 1
     draw = held.routed[n]
@@ -181,13 +191,13 @@ def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: fl
         held.turn[n, p] = (held.turn[n, p] + 1) % count
         k = held.turn[n, p]
     if router in (RANDOM, ROUND_ROBIN):
-        settle(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
     elif router == POWER_OF_TWO and count > 2:
         k = int(uniform(row_fact.key, 7, 2 * draw) * count)
         other = int(uniform(row_fact.key, 7, 2 * draw + 1) * (count - 1))
         other += other >= k
-        settle(held, row, pool, row_fact, n, p, k, now)
-        settle(held, row, pool, row_fact, n, p, other, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, other, now)
         if load(held, n, p, other) < load(held, n, p, k):
             k = other
     else:
@@ -197,11 +207,11 @@ def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: fl
 
 @inlined
 def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, turn: int) -> int:
-    """Fewest requests, the first from `turn` on among equals."""
+    """The pod with the fewest requests; among equals the first from `turn` on."""
     best, fewest = turn, HELD * 4
     k = turn
     for _ in range(pool.ready):
-        settle(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
         there = load(held, n, p, k)
         if there < fewest:
             best, fewest = k, there
@@ -215,10 +225,10 @@ def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int
 def _earliest(
     held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, limit: int
 ) -> tuple[int, bool]:
-    """One queue for all: the pod that is free first; room while fewer than all pods' limits are there."""
+    """The pod that is free first, as with one queue for all; there is room below the sum of all pods' limits."""
     best, total = 0, 0
     for k in range(pool.ready):
-        settle(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
         total += load(held, n, p, k)
         if held.free[n, p, k] < held.free[n, p, best]:
             best = k
@@ -227,7 +237,7 @@ def _earliest(
 
 @inlined
 def _route_again(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, moved: Float, count: int) -> None:
-    """Requests of pods that left, pod by pod; each keeps its time of arrival and its service time."""
+    """Route the requests of pods that left, pod by pod; each keeps its time of arrival and its service time."""
     if facts.row[n].router == CENTRAL:
         _sort_by_arrival(moved, count)
     for i in range(count):
@@ -237,7 +247,7 @@ def _route_again(facts: Facts, cluster: Cluster, held: Held, n: int, now: float,
 
 @inlined
 def _sort_by_arrival(moved: Float, count: int) -> None:
-    """By insertion: the rows are a few runs that are in order already."""
+    """Sort by insertion, because the rows are a few runs that are in order already."""
     for i in range(1, count):
         came, seconds, p = moved[i, 0], moved[i, 1], moved[i, 2]
         j = i
@@ -249,13 +259,13 @@ def _sort_by_arrival(moved: Float, count: int) -> None:
 
 @inlined
 def _count_second(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
-    """What a second that ends `now` leaves on the counters of one pool."""
+    """Count the second that ends `now` on the counters of one pool."""
     unfinished = 0.0
     for k in range(pool.ready):
-        settle(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
         unfinished += max(held.free[n, p, k] - now, 0.0)
     if held.last[n, p, MAX_PODS] > 0:
-        settle_leavers(held, row, pool, row_fact, n, p, now)
+        book_departures_of_leavers(held, row, pool, row_fact, n, p, now)
     pool.busy_seconds = held.work[n, p] - unfinished
     pool.billed += pool.target
     pool.ready_seconds += pool.ready

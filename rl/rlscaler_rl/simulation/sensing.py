@@ -34,8 +34,9 @@ class Readings(NamedTuple):
 
 
 def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latency: bool = True) -> Samples:
-    """One sensing tick of the given rows (M,). Without `latency` p95 is NaN with an age of 0: cheaper where
-    nothing reads it.
+    """What a sensing tick measures in the given rows (M,).
+
+    Without `latency` p95 is NaN with an age of 0, which is cheaper where nothing reads it.
     """
     m = len(rows)
     readings = Readings(
@@ -99,7 +100,10 @@ def measure(
 
 @inlined
 def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, begin: int, level: float) -> float:
-    """Seconds; linear within a bucket as Prometheus' histogram_quantile; NaN when nothing was answered."""
+    """The quantile `level` of the latencies in seconds, of the answers of row `n` between `begin` and `end`.
+
+    It is linear within a bucket, as Prometheus' histogram_quantile is, and NaN when nothing was answered.
+    """
     last = int(np.floor(end / BLOCK))
     first = min(int(np.floor(begin / BLOCK)), last - 1)
     buckets = cluster.ring_histogram.shape[2] - 1

@@ -39,7 +39,7 @@ def spaces(contract: ObservationContract, extra: int = 0) -> tuple[gym.spaces.Bo
 
 
 class Group:
-    """Some of the environments, stepped by one thread: longer action intervals first."""
+    """The environments that one thread steps; those of longer action intervals come first."""
 
     def __init__(self, batch: Batch, objective: objectives.Objective, asymmetric: bool) -> None:
         n = len(batch.rows)
@@ -92,7 +92,7 @@ class Group:
         return rewards, now.time >= batch.scenarios.duration
 
     def infos(self, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
-        """Of the episodes in the given rows, which have just ended."""
+        """The infos of the episodes in the given rows (M,), which have just ended."""
         if not rows.size:
             return []
         now, seen = self.counters.take(rows), self.peek(rows)

@@ -18,7 +18,7 @@ from requests.auth import AuthBase
 from urllib3.util.retry import Retry
 
 from rlscaler_loadgen.traces import Float, Trace
-from rlscaler_rl.workloads.errors import WorkloadError
+from rlscaler_rl.workloads.names import WorkloadError
 
 POINTS_PER_QUERY = 10_000
 """Prometheus refuses a range query with more than 11,000 points a series."""
@@ -96,7 +96,7 @@ def parse_time(text: str, now: datetime) -> datetime:
 
 
 def parse_duration(text: str) -> int:
-    """Seconds of `90`, `15s`, `1m`, `1h30m`, `7d`. Raises WorkloadError."""
+    """The seconds that texts like `90`, `15s`, `1m`, `1h30m` and `7d` say. Raises WorkloadError."""
     text = text.strip()
     if text.isdigit() and int(text):
         return int(text)

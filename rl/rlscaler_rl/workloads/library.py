@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rlscaler_loadgen.errors import TraceError
 from rlscaler_loadgen.traces import Trace, read_trace
-from rlscaler_rl.workloads.errors import WorkloadError
-from rlscaler_rl.workloads.names import TRACES, Part
+from rlscaler_rl.workloads.names import TRACES, Part, WorkloadError
 from rlscaler_rl.workloads.recording import Recording
 
 WHOLE = "all"
@@ -43,7 +42,7 @@ class Split(_Strict):
     """One trace: what it is, how it is cut, in seconds from its begin, and what of it ships."""
 
     file: str
-    """Of the full trace, in a folder of the user's."""
+    """Name of the full trace's file, in a folder of the user's."""
     what: str
     source: str
     licence: str
@@ -54,7 +53,7 @@ class Split(_Strict):
     """99th percentile of the train part (of the whole, where nothing is for training)."""
     parts: dict[Part, tuple[Span, ...]] = {}
     folds: tuple[tuple[Span, ...], ...] = ()
-    """Instead of parts: the test part of every fold; the rest is the fold's tune part."""
+    """The test part of every fold, instead of parts; the rest of the trace is the fold's tune part."""
     sample: dict[str, Sample]
 
 

@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from rlscaler_core.decision.spec import UNCHANGED, SpecSettings, with_spec
-from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.simulation.randomisation import PLANNED
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, with_changed_params
 from rlscaler_rl.simulation.scenario_buffer import ChunkedSource
 from rlscaler_rl.workloads.draw import episodes
 from rlscaler_rl.workloads.library import recorded_part
 from rlscaler_rl.workloads.names import TRACES, Part
-from rlscaler_rl.workloads.training import TraceLoads
+from rlscaler_rl.workloads.trace_loads import TraceLoads
 
 STANDING_SHARE = 0.4
+"""Share of the episodes that have higher minReplicas, where `standing` gives any."""
+
 UTILIZATION = (0.6, 0.95)
 """Episodes begin with the cheapest replicas that carry the load before them at a utilization drawn from this."""
 

@@ -9,14 +9,14 @@ from rlscaler_core.decision import behavior
 from rlscaler_core.decision.params import make_params
 from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.state import initial_state
-from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rule, Rules
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, ScalingPolicy, ScalingRules
 
 KINDS = {"Pods": behavior.PODS, "Percent": behavior.PERCENT}
-SLOW_UP = Rules(60.0, (Rule("Pods", 2, 45.0), Rule("Percent", 30, 60.0)))
-SLOW_DOWN = Rules(120.0, (Rule("Pods", 1, 60.0), Rule("Percent", 20, 30.0)))
+SLOW_UP = ScalingRules(60.0, (ScalingPolicy("Pods", 2, 45.0), ScalingPolicy("Percent", 30, 60.0)))
+SLOW_DOWN = ScalingRules(120.0, (ScalingPolicy("Pods", 1, 60.0), ScalingPolicy("Percent", 20, 30.0)))
 
 
-def as_params(n: int, up: Rules, down: Rules):
+def as_params(n: int, up: ScalingRules, down: ScalingRules):
     rules = np.zeros((2, 4, 3))
     for direction, chosen in enumerate((up, down)):
         for index, rule in enumerate(chosen.policies):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rule, Rules
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, ScalingPolicy, ScalingRules
 from rlscaler_rl.baselines.hpa import average_value_replicas, utilization_replicas
 
 NAN = float("nan")
@@ -98,7 +98,7 @@ def test_scale_down_stops_at_the_highest_recommendation_of_the_window():
 
 
 def test_two_rate_policies_take_the_more_permissive_one():
-    up = Rules(0.0, (Rule("Pods", 1, 60.0), Rule("Percent", 50, 60.0)))
+    up = ScalingRules(0.0, (ScalingPolicy("Pods", 1, 60.0), ScalingPolicy("Percent", 50, 60.0)))
     behavior, current = Behavior(np.array([4]), 0.0, up, DEFAULT_SCALE_DOWN), np.array([4])
     seen = []
     for step in range(9):

@@ -10,19 +10,18 @@ import pytest
 from rlscaler_core.decision.rule import Rule as ForecastRule
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
-from rlscaler_rl.baselines.behavior import DISABLED, MIN, Rule, Rules
+from rlscaler_rl.baselines.behavior import DISABLED, MIN, Rule, ScalingRules
+from rlscaler_rl.baselines.contender import pools, stacked
 from rlscaler_rl.baselines.greedy import Greedy, GreedySettings
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings
-from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
-from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, KedaRequestRate
 from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, Kpa, KpaSettings
-from rlscaler_rl.baselines.settings import pools, stacked
 from rlscaler_rl.baselines.simple import MaxOfRecent, RecentSettings, Static, StaticSettings
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
 
-SLOW = Rules(60.0, (Rule("Pods", 2, 45.0), Rule("Percent", 30, 60.0)), MIN)
-FAST = Rules(0.0, (Rule("Pods", 4, 15.0), Rule("Percent", 100, 15.0)), 0)
+SLOW = ScalingRules(60.0, (Rule("Pods", 2, 45.0), Rule("Percent", 30, 60.0)), MIN)
+FAST = ScalingRules(0.0, (Rule("Pods", 4, 15.0), Rule("Percent", 100, 15.0)), 0)
 HPAS = [
     HpaSettings(target=(0.8, 0.8), min_replicas=(1, 1), scaled=(True, True), up=FAST, down=SLOW),
     HpaSettings((0.5, 0.7), 0.02, (2, 3), (False, True), up=SLOW, down=replace(FAST, select=DISABLED), placement=0),

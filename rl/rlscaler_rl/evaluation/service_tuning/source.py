@@ -9,7 +9,7 @@ import numpy as np
 
 from rlscaler_core.decision.types import Float
 from rlscaler_loadgen.patterns import rates
-from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.evaluation.service_tuning.history import GROWTH, History
 from rlscaler_rl.evaluation.service_tuning.service import Service
 from rlscaler_rl.simulation.randomisation import PATTERNS
