@@ -24,7 +24,7 @@ _NONE = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingPolicy:
+class HpaPolicy:
     """One HPAScalingPolicy of Kubernetes; values are scalars or (N,)."""
 
     kind: str  # "Pods" or "Percent"
@@ -33,16 +33,16 @@ class ScalingPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingRules:
+class HpaRules:
     """The HPAScalingRules of one direction, `scaleUp` or `scaleDown`; values are scalars or (N,)."""
 
     stabilization_seconds: Value
-    policies: tuple[ScalingPolicy, ...]
+    policies: tuple[HpaPolicy, ...]
     select: Value = MAX
 
 
-DEFAULT_SCALE_UP = ScalingRules(0.0, (ScalingPolicy("Pods", 4, 15.0), ScalingPolicy("Percent", 100, 15.0)))
-DEFAULT_SCALE_DOWN = ScalingRules(300.0, (ScalingPolicy("Percent", 100, 15.0),))
+DEFAULT_SCALE_UP = HpaRules(0.0, (HpaPolicy("Pods", 4, 15.0), HpaPolicy("Percent", 100, 15.0)))
+DEFAULT_SCALE_DOWN = HpaRules(300.0, (HpaPolicy("Percent", 100, 15.0),))
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class SlidingWindow:
         return [np.where(t > column(cutoff, row), row, otherwise) for t, row in zip(self.times, self.rows, strict=True)]
 
 
-class Behavior:
+class HpaBehavior:
     """Recommendations and scale events of N x pools autoscalers, and what may be done with them.
 
     `limit` takes and returns arrays of one shape with N rows, here (N, 2).
@@ -72,8 +72,8 @@ class Behavior:
         self,
         initial: Int,
         now: float = 0.0,
-        up: ScalingRules = DEFAULT_SCALE_UP,
-        down: ScalingRules = DEFAULT_SCALE_DOWN,
+        up: HpaRules = DEFAULT_SCALE_UP,
+        down: HpaRules = DEFAULT_SCALE_DOWN,
     ) -> None:
         self.up, self.down = up, down
         window = max(np.max(up.stabilization_seconds), np.max(down.stabilization_seconds), 1.0)
@@ -105,22 +105,22 @@ class Behavior:
         ceiling, floor = np.maximum(ceiling, current), np.minimum(floor, current)
         return np.clip(desired, floor, ceiling).astype(np.int32)
 
-    def _selected(self, limits: list[Float], current: Int, rules: ScalingRules) -> Float:
+    def _selected(self, limits: list[Float], current: Int, rules: HpaRules) -> Float:
         """The one of the limits that `selectPolicy` names; a larger limit allows more change."""
         select = column(rules.select, current)
         allowed = np.where(select == MIN, np.minimum.reduce(limits), np.maximum.reduce(limits))
         return np.where(select == DISABLED, current, allowed)
 
-    def _up_limit(self, now: float, current: Int, rule: ScalingPolicy) -> Float:
+    def _up_limit(self, now: float, current: Int, rule: HpaPolicy) -> Float:
         start, value = self._replicas_at_period_start(now, current, rule), column(rule.value, current)
         limit = start + value if rule.kind == "Pods" else np.ceil(np.round(start * (1 + value / 100), 9))
         return np.asarray(limit, dtype=np.float64)
 
-    def _down_limit(self, now: float, current: Int, rule: ScalingPolicy) -> Float:
+    def _down_limit(self, now: float, current: Int, rule: HpaPolicy) -> Float:
         start, value = self._replicas_at_period_start(now, current, rule), column(rule.value, current)
         limit = start - value if rule.kind == "Pods" else np.trunc(np.round(start * (1 - value / 100), 9))
         return np.asarray(limit, dtype=np.float64)
 
-    def _replicas_at_period_start(self, now: float, current: Int, rule: ScalingPolicy) -> Int:
+    def _replicas_at_period_start(self, now: float, current: Int, rule: HpaPolicy) -> Int:
         changes = self.changes.since(now - np.asarray(rule.period_seconds), 0)
         return np.asarray(current - np.sum(changes, axis=0) if changes else current, dtype=np.int32)

@@ -52,7 +52,7 @@ class Timer:
         return np.broadcast_to(over, self.period_seconds.shape)
 
 
-class Periodic(ABC):
+class PeriodicContender(ABC):
     """A contender that computes the replicas once a control period and has a constant placement for each row.
 
     Subclasses implement `size`, and `watch` if they look at every tick.

@@ -15,7 +15,7 @@ import numpy as np
 
 from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Samples, State
 from rlscaler_rl.baselines.behavior import SlidingWindow
-from rlscaler_rl.baselines.contender import Pair, Periodic, Value, rows
+from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, rows
 
 SYNC_SECONDS = 15.0
 NEVER = 1e9
@@ -43,7 +43,7 @@ class GreedySettings:
     placement: Value = Placement.BALANCED
 
 
-class Greedy(Periodic):
+class Greedy(PeriodicContender):
     """Replicas in the order of their cost until they carry the load."""
 
     period_seconds = SYNC_SECONDS

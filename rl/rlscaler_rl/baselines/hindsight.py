@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import CPU, GPU, Float, Float32, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.contender import Periodic, Value, cheapest_mix, rows
+from rlscaler_rl.baselines.contender import PeriodicContender, Value, cheapest_mix, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class HindsightSettings:
     placement: Value = Placement.BALANCED
 
 
-class Hindsight(Periodic):
+class Hindsight(PeriodicContender):
     """Knows the true rate of every second to come and orders each pool one cold start ahead.
 
     A reference for what foresight is worth, not a bound: it sizes by a rule and does not optimise.

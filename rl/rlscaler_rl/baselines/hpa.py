@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, ScalingRules
-from rlscaler_rl.baselines.contender import Pair, Periodic, Value, column, pools
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, HpaBehavior, HpaRules
+from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, column, pools
 
 TOLERANCE = 0.1
 SYNC_SECONDS = 15.0
@@ -72,12 +72,12 @@ class HpaSettings:
     scaled: Pair = True
     """False: no HPA for this pool, it keeps its replicas."""
 
-    up: ScalingRules = DEFAULT_SCALE_UP
-    down: ScalingRules = DEFAULT_SCALE_DOWN
+    up: HpaRules = DEFAULT_SCALE_UP
+    down: HpaRules = DEFAULT_SCALE_DOWN
     placement: Value = Placement.BALANCED
 
 
-class Hpa(Periodic):
+class Hpa(PeriodicContender):
     """One HPA per pool: CPU utilization for the CPU pool, GPU utilization for the GPU pool."""
 
     period_seconds = SYNC_SECONDS
@@ -88,14 +88,14 @@ class Hpa(Periodic):
 
     def reset(self, params: Params) -> None:
         super().reset(params)
-        self.behavior: Behavior | None = None
+        self.behavior: HpaBehavior | None = None
         self.target = pools(self.settings.target, len(params))
         self.scaled = pools(self.settings.scaled, len(params)).astype(np.bool_)
 
     def size(self, samples: Samples, state: State) -> Int:
         current = np.asarray(samples.spec_replicas, dtype=np.int32)
         if self.behavior is None:
-            self.behavior = Behavior(current, float(samples.time[0]), self.settings.up, self.settings.down)
+            self.behavior = HpaBehavior(current, float(samples.time[0]), self.settings.up, self.settings.down)
         recommended = self.recommend(samples, state, current)
         limited = self.behavior.limit(
             float(samples.time[0]), current, recommended, self.lowest, self.params.max_replicas

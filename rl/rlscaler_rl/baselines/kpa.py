@@ -17,7 +17,7 @@ import numpy as np
 
 from rlscaler_core.decision.types import Float, Int, Params, Placement, Samples, State
 from rlscaler_rl.baselines.behavior import SlidingWindow
-from rlscaler_rl.baselines.contender import Pair, Periodic, Value, column, pools
+from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, column, pools
 
 RPS, CONCURRENCY = 0, 1
 """`autoscaling.knative.dev/metric`: requests a second that reach the pool, or busy replicas (requests that wait are
@@ -86,7 +86,7 @@ class Decider:
         return np.asarray(np.maximum.reduce([*earlier, desired]), np.float64)
 
 
-class Kpa(Periodic):
+class Kpa(PeriodicContender):
     """One `Decider` for all pools of all episodes; both windows are averages over the sensing ticks in them."""
 
     period_seconds = 5.0

@@ -19,29 +19,29 @@ from rlscaler_core.decision.traffic import traffic_weights
 from rlscaler_core.decision.types import RATE_HISTORY, Decision, Float32, Int, Observation, Params, Samples
 from rlscaler_rl.simulation import cluster as clusters
 from rlscaler_rl.simulation import levels, sensing
-from rlscaler_rl.simulation.cluster import Facts, Sensors
+from rlscaler_rl.simulation.cluster import ClusterFacts, Sensors
 from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
 
 SENSE_SECONDS = 5
 
 
-class Prepared(NamedTuple):
+class PreparedScenarios(NamedTuple):
     """N scenarios and everything that is computed from them before an episode can begin."""
 
     scenarios: Scenarios
-    facts: Facts
+    facts: ClusterFacts
     sensors: Sensors
     params: Params
     capacity: Capacity
 
     @classmethod
-    def of(cls, scenarios: Scenarios) -> Prepared:
+    def of(cls, scenarios: Scenarios) -> PreparedScenarios:
         """Columns that are the same as in `scenarios` are not copied."""
         params = scenarios.params()
         return cls(scenarios, scenarios.facts(), scenarios.sensors(), params, capacity_of(params))
 
     @classmethod
-    def concat(cls, parts: Sequence[Prepared]) -> Prepared:
+    def concat(cls, parts: Sequence[PreparedScenarios]) -> PreparedScenarios:
         """All rows of `parts`, in order."""
         facts, sensors = (
             [np.concatenate(columns) for columns in zip(*tables, strict=True)]
@@ -49,13 +49,13 @@ class Prepared(NamedTuple):
         )
         return cls(
             Scenarios.concat([part.scenarios for part in parts]),
-            Facts(*facts),
+            ClusterFacts(*facts),
             Sensors(*sensors),
             Params.concat([part.params for part in parts]),
             Capacity.concat([part.capacity for part in parts]),
         )
 
-    def put(self, rows: Any, other: Prepared, which: Any = slice(None)) -> None:
+    def put(self, rows: Any, other: PreparedScenarios, which: Any = slice(None)) -> None:
         """Overwrite the given rows in place with the rows `which` of `other`."""
         self.scenarios.put(rows, other.scenarios, which)
         pairs: list[tuple[Any, Any]] = [*zip(self.facts, other.facts, strict=True)]
@@ -97,7 +97,7 @@ class Batch:
         self.rows = np.arange(len(scenarios))
         self.cluster = clusters.empty(len(scenarios), formulas=level == "fluid")
         self.level = levels.make(level, len(scenarios))
-        self._prepared = Prepared.of(scenarios.copy())
+        self._prepared = PreparedScenarios.of(scenarios.copy())
         self.scenarios, self.facts, self.sensors = self._prepared[:3]
         self._acting = [int((intervals > second).sum()) for second in range(0, self.interval, SENSE_SECONDS)]
         self.params = self._prepared.params
@@ -120,9 +120,9 @@ class Batch:
 
     def restart(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
         """Begin other episodes, (M,) of them, in the given rows; their action intervals stay."""
-        self.restart_with(rows, Prepared.of(scenarios))
+        self.restart_with(rows, PreparedScenarios.of(scenarios))
 
-    def restart_with(self, rows: NDArray[np.intp], prepared: Prepared, which: Any = slice(None)) -> None:
+    def restart_with(self, rows: NDArray[np.intp], prepared: PreparedScenarios, which: Any = slice(None)) -> None:
         """`restart` with the rows `which` (M,) of `prepared`."""
         self._prepared.put(rows, prepared, which)
         self.state.put(rows, self._fresh)

@@ -97,13 +97,13 @@ POOL = np.dtype(
 )
 
 
-class Facts(NamedTuple):
+class ClusterFacts(NamedTuple):
     """What stays constant during an episode; N rows."""
 
     row: NDArray[Any]  # (N,) ROW_FACTS
     pool: NDArray[Any]  # (N, 2) POOL_FACTS
     arrivals: Float32  # (N, T) requests in each second
-    positions: Float32  # (N, 2, BUCKETS + 1) rows of Tables.delayed for the bucket bounds and, last, the SLO
+    positions: Float32  # (N, 2, BUCKETS + 1) rows of LatencyTables.delayed for the bucket bounds and, last, the SLO
 
 
 class Sensors(NamedTuple):
@@ -119,7 +119,7 @@ class Sensors(NamedTuple):
     memory_slope: Float  # (N,) % more when all replicas are busy
 
 
-class Cluster(NamedTuple):
+class ClusterState(NamedTuple):
     """What changes; N rows. Counters start at 0 when the episode does and never fall."""
 
     row: NDArray[Any]  # (N,) ROW
@@ -138,7 +138,7 @@ class Cluster(NamedTuple):
 
 
 def bucket_positions(rps: Float, slo: Float) -> Float32:
-    """(N, 2, BUCKETS + 1) for Facts.positions; rps (N, 2), slo (N,) seconds."""
+    """(N, 2, BUCKETS + 1) for ClusterFacts.positions; rps (N, 2), slo (N,) seconds."""
     bounds = np.concatenate([np.broadcast_to(BUCKETS_SECONDS, (len(slo), len(BUCKETS_SECONDS))), slo[:, None]], axis=1)
     return x_position(bounds[:, None, :] * rps[:, :, None])
 
@@ -151,10 +151,10 @@ def records(dtype: np.dtype[Any], shape: tuple[int, ...], **columns: Any) -> NDA
     return table
 
 
-def empty(n: int, *, formulas: bool) -> Cluster:
+def empty(n: int, *, formulas: bool) -> ClusterState:
     """N rows to be filled by `begin`; with `formulas` latencies are kept as what they follow from."""
     bounds = len(BUCKETS_SECONDS) + 1
-    return Cluster(
+    return ClusterState(
         row=np.zeros(n, ROW),
         pool=np.zeros((n, 2), POOL),
         left=np.zeros((n, 2, MAX_PODS), np.float32),
@@ -167,7 +167,7 @@ def empty(n: int, *, formulas: bool) -> Cluster:
     )
 
 
-def begin(cluster: Cluster, rows: Int, ready: Int, rate: Float, rps: Float) -> None:
+def begin(cluster: ClusterState, rows: Int, ready: Int, rate: Float, rps: Float) -> None:
     """Start episodes in the given rows: `ready` (M, 2) pods, after a past of `rate` (M,) requests/s.
 
     Past requests were served in proportion to capacity, up to it; the counters of the past are negative, so

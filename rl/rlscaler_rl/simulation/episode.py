@@ -14,7 +14,7 @@ from rlscaler_core.decision.spec import SpecSettings, spec_of, with_spec
 from rlscaler_core.decision.types import Flag, Rows
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
-from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
+from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.ledger import Ledger
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
@@ -187,7 +187,7 @@ def _contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
     return tick
 
 
-def _result(ledger: Ledger, cluster: Cluster, scenarios: Scenarios, counts: _Counts) -> Result:
+def _result(ledger: Ledger, cluster: ClusterState, scenarios: Scenarios, counts: _Counts) -> Result:
     cost, late = ledger.cost(scenarios.price_ratio), ledger.late_percent()
     percentiles = {f"p{q}_ms": _percentile(cluster, q / 100, scenarios.timeout) for q in (50, 95, 99)}
     return Result(
@@ -210,7 +210,7 @@ def _result(ledger: Ledger, cluster: Cluster, scenarios: Scenarios, counts: _Cou
     )
 
 
-def _percentile(cluster: Cluster, level: float, timeout: Float) -> Float:
+def _percentile(cluster: ClusterState, level: float, timeout: Float) -> Float:
     """(N,) milliseconds over the episode as clients see it, linear within a bucket; NaN when nothing arrived.
 
     A dropped request counts as the client's `timeout` (N,) in seconds, and no request as longer than that.

@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, ClusterFacts, ClusterState
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods
-from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, Tables, tables
+from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, LatencyTables, tables
 
 Float32 = NDArray[np.float32]
 Int = NDArray[np.int64]
@@ -27,21 +27,21 @@ class FluidLevel:
     def __init__(self) -> None:
         self.tables = tables()
 
-    def begin(self, facts: Facts, rows: NDArray[np.intp]) -> None:
+    def begin(self, facts: ClusterFacts, rows: NDArray[np.intp]) -> None:
         """Nothing to prepare."""
 
-    def scale(self, facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+    def scale(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
         _scale(facts, cluster, rows, desired, weights)
 
-    def advance(self, facts: Facts, cluster: Cluster, rows: Int, seconds: int) -> None:
+    def advance(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, seconds: int) -> None:
         _advance(facts, cluster, self.tables, rows, seconds)
 
-    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Int) -> None:
+    def count_latencies(self, facts: ClusterFacts, cluster: ClusterState, rows: Int) -> None:
         _count_latencies(facts, cluster, self.tables, rows)
 
 
 @njit(cache=True, nogil=True)
-def _scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+def _scale(facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
     """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
     for m in range(len(rows)):
         n = rows[m]
@@ -57,7 +57,7 @@ def _scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def _advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: int) -> None:
+def _advance(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
     row_facts, pool_facts, arrivals, positions = facts.row, facts.pool, facts.arrivals, facts.positions
     row_states, pool_states, left, blocks = cluster.row, cluster.pool, cluster.left, cluster.blocks
@@ -108,7 +108,7 @@ def _advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds:
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def _count_latencies(facts: Facts, cluster: Cluster, tables: Tables, rows: Int) -> None:
+def _count_latencies(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, rows: Int) -> None:
     """Add the latencies of the block that has just ended to the episodes' histograms."""
     bounds = cluster.histogram.shape[1] - 1
     for m in range(len(rows)):
@@ -126,7 +126,7 @@ compiler puts into its callers by itself."""
 
 
 @_inner
-def within(facts: Facts, cluster: Cluster, tables: Tables, n: int, block: int, b: int) -> float:
+def within(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, n: int, block: int, b: int) -> float:
     """Requests of a latency block (index into the ring) that were answered within bucket `b`; the last is all."""
     total = 0.0
     for p in range(2):

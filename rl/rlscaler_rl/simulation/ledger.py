@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Rows
-from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, Cluster
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.simulation.tables import CVS
 
@@ -62,7 +62,7 @@ class Ledger(Rows):
         return np.asarray(100 * missed / np.maximum(self.requests, 1.0))
 
 
-def read(cluster: Cluster) -> Ledger:
+def read(cluster: ClusterState) -> Ledger:
     """The ledger as it stands, copied."""
     row, pool = cluster.row, cluster.pool
     return Ledger(

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.simulation.cluster import Cluster, Facts, Int
+from rlscaler_rl.simulation.cluster import ClusterFacts, ClusterState, Int
 from rlscaler_rl.simulation.fluid import FluidLevel
 from rlscaler_rl.simulation.requests import RequestLevel
 from rlscaler_rl.simulation.scenario import ScenarioError
@@ -19,16 +19,16 @@ LEVELS: tuple[LevelName, ...] = get_args(LevelName)
 class Level(Protocol):
     """Moves the clusters of N episodes, row by row. Both levels keep the same counters in `cluster`."""
 
-    def begin(self, facts: Facts, rows: NDArray[np.intp]) -> None:
+    def begin(self, facts: ClusterFacts, rows: NDArray[np.intp]) -> None:
         """Episodes begin in the given rows (M,). Raises ScenarioError for what the level cannot simulate."""
 
-    def scale(self, facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+    def scale(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
         """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows (M,)."""
 
-    def advance(self, facts: Facts, cluster: Cluster, rows: Int, seconds: int) -> None:
+    def advance(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, seconds: int) -> None:
         """Let `seconds` pass in the given rows (M,), none of which may reach the end of its load."""
 
-    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Int) -> None:
+    def count_latencies(self, facts: ClusterFacts, cluster: ClusterState, rows: Int) -> None:
         """Bring `cluster.histogram` up to date; to be called at the end of every latency block, or never."""
 
 

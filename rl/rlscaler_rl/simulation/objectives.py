@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Rows
-from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
+from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 
@@ -66,7 +66,7 @@ class Norms(Rows):
 Objective = Callable[[Counters, Norms, Float], Float]
 
 
-def read(cluster: Cluster) -> Counters:
+def read(cluster: ClusterState) -> Counters:
     """The counters as they stand, copied."""
     row = cluster.row
     return Counters(

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Float32, Rows
-from rlscaler_rl.simulation.cluster import Cluster
+from rlscaler_rl.simulation.cluster import ClusterState
 from rlscaler_rl.simulation.scenario import Scenarios
 
 Float = NDArray[np.float64]
@@ -59,7 +59,7 @@ def hidden(scenarios: Scenarios) -> Hidden:
     return Hidden(volume, np.stack(columns, axis=1).astype(np.float32), capacity, s.duration.copy())
 
 
-def reveal(hidden: Hidden, cluster: Cluster, scenarios: Scenarios, rows: Int) -> Float32:
+def reveal(hidden: Hidden, cluster: ClusterState, scenarios: Scenarios, rows: Int) -> Float32:
     """(M, WIDTH) of the given rows (M,) of running episodes."""
     shown = np.empty((len(rows), WIDTH), np.float32)
     shown[:, len(WINDOWS_SECONDS) : len(WINDOWS_SECONDS) + 12] = hidden.fixed[rows]

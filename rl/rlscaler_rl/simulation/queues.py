@@ -24,7 +24,7 @@ HELD = 128
 """Requests a pod can hold; a power of 2, above the largest queue limit."""
 
 
-class Held(NamedTuple):
+class HeldRequests(NamedTuple):
     """The requests in the system, N rows, pools, pods in the order in which they became ready; times in seconds since
     the episode began.
 
@@ -53,10 +53,10 @@ LEAVERS = MAX_PODS
 """Slot of the requests that pods which left have begun."""
 
 
-def no_requests(n: int) -> Held:
+def no_requests(n: int) -> HeldRequests:
     """N rows without any request. Pages that no pod touches stay unallocated."""
     pods, slots = (n, 2, MAX_PODS), (n, 2, MAX_PODS + 1)
-    return Held(
+    return HeldRequests(
         free=np.zeros(slots),
         end=np.zeros((*slots, HELD)),
         arrived=np.zeros((*slots, HELD)),
@@ -75,7 +75,7 @@ def no_requests(n: int) -> Held:
     )
 
 
-def forget(held: Held, rows: NDArray[np.intp]) -> None:
+def forget(held: HeldRequests, rows: NDArray[np.intp]) -> None:
     """Begin again in the given rows."""
     for counter in (held.free, held.first, held.last, held.lost_first, held.lost_last, held.work):
         counter[rows] = 0
@@ -87,13 +87,15 @@ _MASK = HELD - 1
 
 
 @inlined
-def load(held: Held, n: int, p: int, k: int) -> int:
+def load(held: HeldRequests, n: int, p: int, k: int) -> int:
     """Requests at a pod, waiting or in service, as of the last `book_departures`."""
     return held.last[n, p, k] - held.first[n, p, k] + held.lost_last[n, p, k] - held.lost_first[n, p, k]
 
 
 @inlined
-def enqueue(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, came: float, work: float) -> None:
+def enqueue(
+    held: HeldRequests, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, came: float, work: float
+) -> None:
     """Put a request that arrived at `came` and takes `work` seconds into the queue of pod `k`."""
     give_up = came + row_fact.timeout
     begin = max(now, held.free[n, p, k])
@@ -121,7 +123,7 @@ def enqueue(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: f
 
 
 @inlined
-def book_departures(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float) -> None:
+def book_departures(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float) -> None:
     """Book everything that has left pod `k` by `now`."""
     first, last = held.first[n, p, k], held.last[n, p, k]
     while first < last and held.end[n, p, k, first & _MASK] <= now:
@@ -140,7 +142,9 @@ def book_departures(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: i
 
 
 @inlined
-def book_departures_of_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
+def book_departures_of_leavers(
+    held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float
+) -> None:
     """`book_departures` for the requests, in no order, that pods which left have begun; no pod is billed for them."""
     kept = 0
     for i in range(held.last[n, p, LEAVERS]):
@@ -155,7 +159,7 @@ def book_departures_of_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n
 
 
 @inlined
-def _book(held: Held, row: Any, pool: Any, row_fact: Any, n: int, latency: float) -> None:
+def _book(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, latency: float) -> None:
     pool.queue -= 1.0
     pool.overdue -= latency > min(row_fact.slo, row_fact.timeout)
     if latency > row_fact.timeout:
@@ -173,7 +177,16 @@ def _book(held: Held, row: Any, pool: Any, row_fact: Any, n: int, latency: float
 
 @inlined
 def take_back(
-    held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, leaves: bool, moved: Float, count: int
+    held: HeldRequests,
+    pool: Any,
+    row_fact: Any,
+    n: int,
+    p: int,
+    k: int,
+    now: float,
+    leaves: bool,
+    moved: Float,
+    count: int,
 ) -> int:
     """Take what pod `k` has not begun by `now` out of its queue, after `book_departures`.
 

@@ -23,14 +23,14 @@ from rlscaler_rl.simulation.cluster import (
     RANDOM,
     RING,
     ROUND_ROBIN,
-    Cluster,
-    Facts,
+    ClusterFacts,
+    ClusterState,
 )
 from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods, uniform
 from rlscaler_rl.simulation.queues import (
     HELD,
-    Held,
+    HeldRequests,
     book_departures,
     book_departures_of_leavers,
     enqueue,
@@ -55,7 +55,7 @@ class RequestLevel:
     def __init__(self, n: int) -> None:
         self.held = no_requests(n)
 
-    def begin(self, facts: Facts, rows: NDArray[np.intp]) -> None:
+    def begin(self, facts: ClusterFacts, rows: NDArray[np.intp]) -> None:
         """Check and forget; raises ScenarioError for parts of requests, and for queues longer than a pod can hold."""
         arrivals = facts.arrivals[rows]
         if (arrivals != np.floor(arrivals)).any():
@@ -64,18 +64,20 @@ class RequestLevel:
             raise ScenarioError(f"queue_limit: below {HELD} at the request level")
         forget(self.held, rows)
 
-    def scale(self, facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+    def scale(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
         _scale(facts, cluster, self.held, rows, desired, weights)
 
-    def advance(self, facts: Facts, cluster: Cluster, rows: Int, seconds: int) -> None:
+    def advance(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, seconds: int) -> None:
         _advance(facts, cluster, self.held, rows, seconds)
 
-    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Int) -> None:
+    def count_latencies(self, facts: ClusterFacts, cluster: ClusterState, rows: Int) -> None:
         """Nothing to do: every latency is counted when its request is answered."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, weights: Int) -> None:
+def _scale(
+    facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, rows: Int, desired: Int, weights: Int
+) -> None:
     """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
     moved = np.empty((_MOST_HELD, 3))
     for m in range(len(rows)):
@@ -100,7 +102,7 @@ def _scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int) -> None:
+def _advance(facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
     ring_requests, ring_busy, ring_ready = cluster.ring_requests, cluster.ring_busy, cluster.ring_ready
     moments, moved = np.empty(1024), np.empty((_MOST_HELD, 3))
@@ -138,7 +140,9 @@ def _advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int
 
 
 @inlined
-def _arrivals(facts: Facts, cluster: Cluster, held: Held, n: int, t: int, arrived: int, moments: Float) -> None:
+def _arrivals(
+    facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, n: int, t: int, arrived: int, moments: Float
+) -> None:
     """Route one second of requests, uniform in it and in order, by exponential gaps (Devroye 1986, V.2)."""
     row, row_fact = cluster.row[n], facts.row[n]
     key, index = row_fact.key, int(row.requests)
@@ -157,7 +161,9 @@ def _arrivals(facts: Facts, cluster: Cluster, held: Held, n: int, t: int, arrive
 
 
 @inlined
-def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came: float, factor: float) -> None:
+def _route(
+    facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, n: int, now: float, came: float, factor: float
+) -> None:
     """Give one request to a pod or refuse it; `factor` is its service time over the mean of the pool it goes to."""
     row, row_fact, pools = cluster.row[n], facts.row[n], cluster.pool[n]
     split = shares(pools)
@@ -177,7 +183,7 @@ def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came:
 
 
 @inlined
-def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
+def pick(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
     """The pod that the router gives the next request to, and whether it has room."""
     count, router = pool.ready, row_fact.router
     limit = int(row_fact.queue_limit) + 1
@@ -206,7 +212,7 @@ def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: fl
 
 
 @inlined
-def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, turn: int) -> int:
+def _least_loaded(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, turn: int) -> int:
     """The pod with the fewest requests; among equals the first from `turn` on."""
     best, fewest = turn, HELD * 4
     k = turn
@@ -223,7 +229,7 @@ def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int
 
 @inlined
 def _earliest(
-    held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, limit: int
+    held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, limit: int
 ) -> tuple[int, bool]:
     """The pod that is free first, as with one queue for all; there is room below the sum of all pods' limits."""
     best, total = 0, 0
@@ -236,7 +242,9 @@ def _earliest(
 
 
 @inlined
-def _route_again(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, moved: Float, count: int) -> None:
+def _route_again(
+    facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, n: int, now: float, moved: Float, count: int
+) -> None:
     """Route the requests of pods that left, pod by pod; each keeps its time of arrival and its service time."""
     if facts.row[n].router == CENTRAL:
         _sort_by_arrival(moved, count)
@@ -258,7 +266,7 @@ def _sort_by_arrival(moved: Float, count: int) -> None:
 
 
 @inlined
-def _count_second(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
+def _count_second(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
     """Count the second that ends `now` on the counters of one pool."""
     unfinished = 0.0
     for k in range(pool.ready):
@@ -273,7 +281,7 @@ def _count_second(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int
 
 
 @inlined
-def _close_block(cluster: Cluster, held: Held, n: int, block: int) -> None:
+def _close_block(cluster: ClusterState, held: HeldRequests, n: int, block: int) -> None:
     """Add the block's requests to the cumulative histogram and remember it."""
     below = 0.0
     for b in range(held.fresh.shape[1]):

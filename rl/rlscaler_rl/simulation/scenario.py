@@ -23,7 +23,7 @@ from rlscaler_rl.simulation.cluster import (
     RING,
     ROUTERS,
     ROW_FACTS,
-    Facts,
+    ClusterFacts,
     Sensors,
     bucket_positions,
     records,
@@ -96,12 +96,12 @@ class Scenarios(Rows):
             target_utilization=self.target_utilization[:, None],
         )
 
-    def facts(self) -> Facts:
+    def facts(self) -> ClusterFacts:
         """What the cluster model reads."""
         n = len(self)
         row = {name: getattr(self, name) for name in ROW_FACTS.names or () if name != "slo"}
         pool = {name: getattr(self, name) for name in POOL_FACTS.names or ()}
-        return Facts(
+        return ClusterFacts(
             row=records(ROW_FACTS, (n,), slo=self.slo_ms / 1000, **row),
             pool=records(POOL_FACTS, (n, 2), **pool),
             arrivals=self.arrivals,
@@ -147,7 +147,7 @@ def with_changed_params(change: Callable[[Params], Params]) -> Callable[[Scenari
     """A function that puts scenarios under another spec: the same columns, whose `params` are passed through `change`.
 
     Rows that are taken from such scenarios keep the change. `Scenarios.concat` drops it, so join prepared scenarios
-    (`batch.Prepared.concat`) or join by `type(scenarios).concat`.
+    (`batch.PreparedScenarios.concat`) or join by `type(scenarios).concat`.
     """
 
     class Changed(Scenarios):

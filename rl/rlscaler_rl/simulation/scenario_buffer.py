@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.simulation import objectives, privileged
-from rlscaler_rl.simulation.batch import Prepared
+from rlscaler_rl.simulation.batch import PreparedScenarios
 from rlscaler_rl.simulation.randomisation import Loads, randomised
 from rlscaler_rl.simulation.ranges import Ranges
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -78,7 +78,7 @@ class ScenarioBuffer:
         order = [i for _, i in drawn]
         self.sources, self.counts = [sources[i] for i in order], [counts[i] for i in order]
         longest = max(scenarios.rate.shape[1] for scenarios, _ in drawn)
-        self.prepared = Prepared.concat([Prepared.of(_padded(one, longest)) for one, _ in drawn])
+        self.prepared = PreparedScenarios.concat([PreparedScenarios.of(_padded(one, longest)) for one, _ in drawn])
         scenarios = self.prepared.scenarios
         self.norms, self.hidden = objectives.norms(scenarios), privileged.hidden(scenarios)
         self.taken = np.zeros(len(drawn), np.int64)
@@ -105,7 +105,7 @@ class ScenarioBuffer:
         """Draw the scenarios of a segment anew."""
         rows = slice(segment * self._size, (segment + 1) * self._size)
         scenarios = _padded(self.sources[segment](self._size), self.prepared.scenarios.rate.shape[1])
-        self.prepared.put(rows, Prepared.of(scenarios))
+        self.prepared.put(rows, PreparedScenarios.of(scenarios))
         self.norms.put(rows, objectives.norms(scenarios))
         self.hidden.put(rows, privileged.hidden(scenarios))
         self.taken[segment] = 0

@@ -9,11 +9,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import SIGNALS, Samples
-from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts, Sensors
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, ClusterFacts, ClusterState, Sensors
 from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.fluid import within
 from rlscaler_rl.simulation.pods import uniform
-from rlscaler_rl.simulation.tables import Tables, tables
+from rlscaler_rl.simulation.tables import LatencyTables, tables
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -33,7 +33,7 @@ class Readings(NamedTuple):
     ready_replicas: NDArray[np.int32]  # (M, 2)
 
 
-def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latency: bool = True) -> Samples:
+def sense(facts: ClusterFacts, sensors: Sensors, cluster: ClusterState, rows: Int, *, latency: bool = True) -> Samples:
     """What a sensing tick measures in the given rows (M,).
 
     Without `latency` p95 is NaN with an age of 0, which is cheaper where nothing reads it.
@@ -63,7 +63,13 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
 
 @njit(cache=True, nogil=True)
 def measure(
-    facts: Facts, sensors: Sensors, cluster: Cluster, tables: Tables, rows: Int, latency: bool, out: Readings
+    facts: ClusterFacts,
+    sensors: Sensors,
+    cluster: ClusterState,
+    tables: LatencyTables,
+    rows: Int,
+    latency: bool,
+    out: Readings,
 ) -> None:
     """Fill `out` from the counters as they were at the newest scrape that can be queried; NaN where nothing was
     measured.
@@ -99,7 +105,9 @@ def measure(
 
 
 @inlined
-def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, begin: int, level: float) -> float:
+def quantile(
+    facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, n: int, end: int, begin: int, level: float
+) -> float:
     """The quantile `level` of the latencies in seconds, of the answers of row `n` between `begin` and `end`.
 
     It is linear within a bucket, as Prometheus' histogram_quantile is, and NaN when nothing was answered.
@@ -126,7 +134,9 @@ def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, b
 
 
 @inlined
-def _answered(facts: Facts, cluster: Cluster, tables: Tables, n: int, first: int, last: int, b: int) -> float:
+def _answered(
+    facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, n: int, first: int, last: int, b: int
+) -> float:
     """Requests of the blocks [first, last) that were answered within bucket `b`."""
     counted = last if cluster.blocks.shape[1] == 0 else min(last, 0)
     total = 0.0

@@ -116,12 +116,12 @@ def plot(traces: Path | None, out: Path, seed: int) -> None:
 def _ask(
     url: str, query: str | None, begin: str, end: str, step: str, bearer_token_file: Path | None, fill: str | None
 ) -> Trace:
-    from rlscaler_rl.workloads.history import Range, parse_duration, parse_time, read_history, read_token
+    from rlscaler_rl.workloads.history import TimeRange, parse_duration, parse_time, read_history, read_token
 
     if not query:
         raise click.UsageError("--query: is needed, such as 'sum(rate(http_requests_total[1m]))'")
     now = datetime.now(UTC)
-    asked = Range.between(parse_time(begin, now), parse_time(end, now), parse_duration(step))
+    asked = TimeRange.between(parse_time(begin, now), parse_time(end, now), parse_duration(step))
     token = read_token(bearer_token_file) if bearer_token_file else None
     return read_history(url, query, asked, token=token, fill=fill)
 

@@ -29,7 +29,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Sample(_Strict):
+class SampleFile(_Strict):
     """A file in `data/`: `seconds` of the trace from `begin_s` on."""
 
     file: str
@@ -54,7 +54,7 @@ class Split(_Strict):
     parts: dict[Part, tuple[Span, ...]] = {}
     folds: tuple[tuple[Span, ...], ...] = ()
     """The test part of every fold, instead of parts; the rest of the trace is the fold's tune part."""
-    sample: dict[str, Sample]
+    sample: dict[str, SampleFile]
 
 
 class Splits(_Strict):
@@ -128,7 +128,7 @@ def _folded(split: Split, fold: int | None) -> dict[Part, Any]:
     return {Part.TRAIN: (), Part.TUNE: others, Part.TEST: split.folds[fold]}
 
 
-def _sample(sample: Sample) -> Trace:
+def _sample(sample: SampleFile) -> Trace:
     return _known(data_file(sample.file), sample.digest)
 
 
