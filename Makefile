@@ -100,9 +100,9 @@ e2e-test: $(STAMP) ## The tests that need the real node (root)
 install-rl-deps: install ## The same environment: one lock file serves training and operator
 
 .PHONY: rl-test
-rl-test: $(STAMP) ## Tests of everything that learning is made of, the meter's included
+rl-test: $(STAMP) ## Tests of everything that learning is made of, the simulator's included
 	$(BIN)/pytest $(addprefix tests/unit/,decision simulation workloads baselines tuning training ablation evaluation \
-	  tailoring live) tests/meter tests/property
+	  tailoring live) tests/simulator tests/property
 
 .PHONY: rl-tune
 rl-tune: $(STAMP) ## Tune every contender on the tune parts; what is tuned already is kept
@@ -162,8 +162,8 @@ docs: $(STAMP) ## Build the documentation into site/; a link that leads nowhere 
 PARALLEL := -n logical --dist loadfile
 
 .PHONY: test-unit
-test-unit: $(STAMP) ## Unit, property and meter tests: no cluster
-	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/meter
+test-unit: $(STAMP) ## Unit, property and simulator tests: no cluster
+	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/simulator
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## Tests on a real API server
@@ -188,7 +188,7 @@ chart-test: $(STAMP) ## The Helm charts: lint, rendering, schema, and everything
 .PHONY: test
 test: lint docs ## Everything CI runs: lint, links of the documentation, unit, property, load and cluster tests
 	$(BIN)/rlscaler cluster build
-	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/meter
+	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/simulator
 	$(BIN)/pytest tests/load tests/cluster tests/chaos tests/chart
 
 BENCHMARKS = cluster_start decision fit_waiting forecast levels operator_memory rl_speed service_calibration simulator tick

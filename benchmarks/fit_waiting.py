@@ -20,11 +20,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from rlscaler_rl.simulation.cluster import POOL, ROW, ROW_FACTS, records
+from rlscaler_rl.simulation.cluster import POOL, RANDOM, ROUTERS, ROW, ROW_FACTS, records
 from rlscaler_rl.simulation.pods import uniform
-from rlscaler_rl.simulation.queues import give, no_requests
+from rlscaler_rl.simulation.queues import enqueue, no_requests
 from rlscaler_rl.simulation.requests import pick
-from rlscaler_rl.simulation.routers import RANDOM, ROUTERS
 from rlscaler_rl.simulation.tables import CVS, WAITING, lognormal_parameters, service_exceeds
 
 Float = NDArray[np.float64]
@@ -56,7 +55,7 @@ def waits(
             out[i - warmup] = max(held.free[0, 1, k] - now, 0.0)
         radius = np.sqrt(-2.0 * np.log(1.0 - uniform(row_fact.key, 3, i)))
         work = np.exp(mu + sigma * radius * np.cos(2.0 * np.pi * uniform(row_fact.key, 6, i)))
-        give(held, pool, row_fact, 0, 1, k, now, now, work)
+        enqueue(held, pool, row_fact, 0, 1, k, now, now, work)
 
 
 def simulate(router: int, cv: int, servers: int, rho: float, requests: int) -> Float:

@@ -39,9 +39,9 @@ from rlscaler_loadgen.service.clock import JumpingLoop
 from rlscaler_loadgen.service.profile import FLAVOURS, Flavour
 from rlscaler_loadgen.service.router import ROUTINGS, Pod, Router, Routing, UnavailableError
 from rlscaler_rl.baselines.simple import Unscaled
+from rlscaler_rl.simulation.cluster import ROUTERS
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LEVELS, LevelName
-from rlscaler_rl.simulation.routers import ROUTERS
 from rlscaler_rl.simulation.scenario import from_rate
 
 REPLICAS, RHOS = (1, 2, 4, 8), (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)

@@ -22,8 +22,8 @@ import numpy as np
 from rlscaler_core.decision.action import from_indices
 from rlscaler_rl.simulation import sensing
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.randomisation import Ranges
-from rlscaler_rl.simulation.routers import ROUTERS
+from rlscaler_rl.simulation.cluster import ROUTERS
+from rlscaler_rl.simulation.ranges import Ranges
 from rlscaler_rl.simulation.scenario import nominal
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 

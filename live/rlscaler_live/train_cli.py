@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rlscaler_live.train_all_cli import train as general
-from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS
+from rlscaler_rl.simulation.cluster import LEAST_LOADED, ROUTERS
 from rlscaler_rl.workloads.cli import refuse_of_prometheus
 
 PUBLISH, DO_NOT_PUBLISH = 0, 3
@@ -155,7 +155,7 @@ def _history(own: dict[str, Any]) -> tuple[Any, str]:
         raise click.UsageError("--prometheus: name the series with --query, such as 'sum(rate(requests_total[1m]))'")
     now = datetime.now(UTC)
     begin, end = (prometheus.parse_time(own[name], now) for name in ("begin", "end"))
-    asked = prometheus.Range.between(begin, end, prometheus.parse_duration(own["step"]))
+    asked = prometheus.TimeRange.between(begin, end, prometheus.parse_duration(own["step"]))
     token = prometheus.read_token(own["bearer_token_file"]) if own["bearer_token_file"] else None
     return prometheus.read_history(url, query, asked, token=token, fill=own["fill"]), query
 

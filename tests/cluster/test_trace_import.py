@@ -13,7 +13,7 @@ from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_loadgen.traces import read_trace
 from rlscaler_rl.workloads import WorkloadError
 from rlscaler_rl.workloads.cli import trace
-from rlscaler_rl.workloads.history import Range, read_history
+from rlscaler_rl.workloads.history import TimeRange, read_history
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def url(cluster: ClusterInfo) -> str:
 
 
 @pytest.fixture
-def last_days() -> Range:
+def last_days() -> TimeRange:
     """25,001 points, more than one query may ask for."""
     end = datetime.now(UTC)
-    return Range.between(end - timedelta(seconds=15 * 25_001), end, 15)
+    return TimeRange.between(end - timedelta(seconds=15 * 25_001), end, 15)
 
 
-def test_a_long_history_is_imported(url: str, last_days: Range, tmp_path: Path) -> None:
+def test_a_long_history_is_imported(url: str, last_days: TimeRange, tmp_path: Path) -> None:
     out = tmp_path / "history.csv.gz"
     query = "vector(time() % 3600 / 15)"
     span = ("--from", str(last_days.begin), "--to", str(last_days.end), "--step", "15s")
@@ -40,7 +40,7 @@ def test_a_long_history_is_imported(url: str, last_days: Range, tmp_path: Path) 
     assert made.comments[0] == f"Source: {url}, query {query}"
 
 
-def test_what_prometheus_does_not_have_is_named(url: str, last_days: Range) -> None:
+def test_what_prometheus_does_not_have_is_named(url: str, last_days: TimeRange) -> None:
     with pytest.raises(WorkloadError, match=r"samples are missing, the first at .*--fill hold or --fill zero"):
         read_history(url, "vector(1) and on() (vector(time()) % 100 < 50)", last_days)
     with pytest.raises(WorkloadError, match=r"no data from .*; check the query and the range"):

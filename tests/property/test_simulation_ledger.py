@@ -13,11 +13,11 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import Batch
+from rlscaler_rl.simulation.cluster import ROUTERS
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.errors import LedgerError
+from rlscaler_rl.simulation.ledger import LedgerError
 from rlscaler_rl.simulation.levels import LEVELS, LevelName
 from rlscaler_rl.simulation.randomisation import randomised
-from rlscaler_rl.simulation.routers import ROUTERS
 from rlscaler_rl.simulation.scenario import nominal
 
 ROWS = 8
@@ -124,7 +124,7 @@ def test_a_broken_meter_is_caught(name: str):
     batch = Batch(scenarios)
     for second in range(0, 300, 5):
         if second == 100:
-            batch.place(np.full((2, 2), 4), np.array([1, 1]))
+            batch.scale_unshielded(np.full((2, 2), 4), np.array([1, 1]))
         batch.advance()
     ledger = ledgers.check(ledgers.read(batch.cluster), scenarios)
     tamper(ledger)

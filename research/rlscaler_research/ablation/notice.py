@@ -17,8 +17,8 @@ import numpy as np
 from optuna.distributions import IntDistribution
 
 from rlscaler_core.decision.types import Float, Float32, Int, Params
+from rlscaler_rl.baselines.contender import Pair, Value, rows
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings, highest_ahead
-from rlscaler_rl.baselines.settings import Pair, Value, rows
 from rlscaler_rl.evaluation.board import ALL, Board
 from rlscaler_rl.evaluation.scenes import blocks_played, joined, stages
 from rlscaler_rl.evaluation.settings import Settings

@@ -2,7 +2,7 @@
 
 Source: kubernetes/pkg/controller/podautoscaler/horizontal.go (`stabilizeRecommendationWithBehaviors`,
 `convertDesiredReplicasWithBehaviorRate`, `calculateScaleUpLimitWithScalingRules`, `calculateScaleDownLimit...`)
-and pkg/apis/autoscaling/v2/defaults.go. Written apart from the operator's own `behavior` guard, so that the
+and pkg/apis/autoscaling/v2/defaults.go. It was written apart from the operator's own `behavior` guard, so that the
 two check each other.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Float, Int
-from rlscaler_rl.baselines.settings import Value, column
+from rlscaler_rl.baselines.contender import Value, column
 
 MAX, MIN, DISABLED = 0, 1, 2
 """`selectPolicy`: the rule that allows the most change, the one that allows the least, no change at all."""
@@ -24,8 +24,8 @@ _NONE = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One HPA scaling policy; values scalar or (N,)."""
+class HpaPolicy:
+    """One HPAScalingPolicy of Kubernetes; values are scalars or (N,)."""
 
     kind: str  # "Pods" or "Percent"
     value: Value
@@ -33,21 +33,21 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """`scaleUp` or `scaleDown`; values scalar or (N,)."""
+class HpaRules:
+    """The HPAScalingRules of one direction, `scaleUp` or `scaleDown`; values are scalars or (N,)."""
 
     stabilization_seconds: Value
-    policies: tuple[Rule, ...]
+    policies: tuple[HpaPolicy, ...]
     select: Value = MAX
 
 
-DEFAULT_SCALE_UP = Rules(0.0, (Rule("Pods", 4, 15.0), Rule("Percent", 100, 15.0)))
-DEFAULT_SCALE_DOWN = Rules(300.0, (Rule("Percent", 100, 15.0),))
+DEFAULT_SCALE_UP = HpaRules(0.0, (HpaPolicy("Pods", 4, 15.0), HpaPolicy("Percent", 100, 15.0)))
+DEFAULT_SCALE_DOWN = HpaRules(300.0, (HpaPolicy("Percent", 100, 15.0),))
 
 
 @dataclass(slots=True)
-class Log:
-    """Time-stamped rows kept for `horizon_seconds`."""
+class SlidingWindow:
+    """Time-stamped rows of the last `horizon_seconds`."""
 
     horizon_seconds: float
     times: list[float] = field(default_factory=list)
@@ -62,21 +62,25 @@ class Log:
         return [np.where(t > column(cutoff, row), row, otherwise) for t, row in zip(self.times, self.rows, strict=True)]
 
 
-class Behavior:
+class HpaBehavior:
     """Recommendations and scale events of N x pools autoscalers, and what may be done with them.
 
     `limit` takes and returns arrays of one shape with N rows, here (N, 2).
     """
 
     def __init__(
-        self, initial: Int, now: float = 0.0, up: Rules = DEFAULT_SCALE_UP, down: Rules = DEFAULT_SCALE_DOWN
+        self,
+        initial: Int,
+        now: float = 0.0,
+        up: HpaRules = DEFAULT_SCALE_UP,
+        down: HpaRules = DEFAULT_SCALE_DOWN,
     ) -> None:
         self.up, self.down = up, down
         window = max(np.max(up.stabilization_seconds), np.max(down.stabilization_seconds), 1.0)
         period = max(np.max(rule.period_seconds) for rule in (*up.policies, *down.policies))
-        self.recommendations = Log(float(window))
+        self.recommendations = SlidingWindow(float(window))
         self.recommendations.add(now, np.array(initial))
-        self.changes = Log(float(period))
+        self.changes = SlidingWindow(float(period))
 
     def limit(self, now: float, current: Int, recommended: Int, minimum: Int, maximum: Int) -> Int:
         """The replicas that HPA would write now: stabilised, rate-limited, within [minimum, maximum]."""
@@ -101,22 +105,22 @@ class Behavior:
         ceiling, floor = np.maximum(ceiling, current), np.minimum(floor, current)
         return np.clip(desired, floor, ceiling).astype(np.int32)
 
-    def _selected(self, limits: list[Float], current: Int, rules: Rules) -> Float:
-        """Of the limits, larger meaning more change, the one that `selectPolicy` names."""
+    def _selected(self, limits: list[Float], current: Int, rules: HpaRules) -> Float:
+        """The one of the limits that `selectPolicy` names; a larger limit allows more change."""
         select = column(rules.select, current)
         allowed = np.where(select == MIN, np.minimum.reduce(limits), np.maximum.reduce(limits))
         return np.where(select == DISABLED, current, allowed)
 
-    def _up_limit(self, now: float, current: Int, rule: Rule) -> Float:
+    def _up_limit(self, now: float, current: Int, rule: HpaPolicy) -> Float:
         start, value = self._replicas_at_period_start(now, current, rule), column(rule.value, current)
         limit = start + value if rule.kind == "Pods" else np.ceil(np.round(start * (1 + value / 100), 9))
         return np.asarray(limit, dtype=np.float64)
 
-    def _down_limit(self, now: float, current: Int, rule: Rule) -> Float:
+    def _down_limit(self, now: float, current: Int, rule: HpaPolicy) -> Float:
         start, value = self._replicas_at_period_start(now, current, rule), column(rule.value, current)
         limit = start - value if rule.kind == "Pods" else np.trunc(np.round(start * (1 - value / 100), 9))
         return np.asarray(limit, dtype=np.float64)
 
-    def _replicas_at_period_start(self, now: float, current: Int, rule: Rule) -> Int:
+    def _replicas_at_period_start(self, now: float, current: Int, rule: HpaPolicy) -> Int:
         changes = self.changes.since(now - np.asarray(rule.period_seconds), 0)
         return np.asarray(current - np.sum(changes, axis=0) if changes else current, dtype=np.int32)

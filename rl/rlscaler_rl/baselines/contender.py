@@ -1,61 +1,71 @@
-"""What a contender without a network looks like to the simulator.
+"""What all contenders have in common: the interface to the simulator, settings for whole batches, the cheapest mix.
 
 A contender drives N episodes at once. It is called at every sensing tick and answers with absolute replica counts,
-exactly what `/scale` would receive, and a placement. Bounds, actuator, cold starts, routing and meter of the
-simulator are the same for everybody; shield and floor are not applied, because nobody runs HPA or KEDA behind ours.
-Contenders that are an actor behind the decision function are in `actors`.
+exactly what `/scale` would receive, and a placement. Bounds, actuator, cold starts, routing and counters of the
+simulator are the same for all contenders. Shield and reactive floor are not applied, because no HPA or KEDA runs behind
+them in practice. Contenders that are an actor behind the decision function are in `actors`.
+
+A setting is one value for all episodes of a batch, a scalar, or one for each row, (N,). A setting that differs between
+the pools is a pair (GPU, CPU) or (N, 2), or a scalar for both. So the code that plays one setting plays thousands in
+one batch, each in rows of its own.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.settings import Pair, Value, pools, rows
+from rlscaler_core.decision.types import CPU, GPU, Bool, Float, Int, Params, Placement, Samples, State
+
+Value = NDArray[Any] | float
+Pair = NDArray[Any] | tuple[float, float] | float
+
+S = TypeVar("S")
 
 
 class Contender(Protocol):
-    """Stateful between one `reset` and the next."""
+    """What the simulator asks for replicas; it keeps its state from one `reset` to the next."""
 
     def reset(self, params: Params) -> None:
-        """A new batch of N episodes starts at time 0."""
+        """Start a new batch of N episodes at time 0."""
 
     def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]:
-        """(N, 2) desired replicas and (N,) placement, from now until the next tick."""
+        """Replicas (N, 2) and placement (N,) that are wanted from now until the next tick."""
 
 
 @dataclass(slots=True)
 class Timer:
-    """Fires when a control period has passed; all episodes of a batch share one clock."""
+    """Tells when a control period has passed. All episodes of a batch share one clock."""
 
     period_seconds: Float  # (N,)
     due: Float | float = -np.inf
 
     def fires(self, now: float) -> Bool:
-        """(N,) rows whose period is over."""
+        """(N,) which rows have their period over at `now` seconds; their next period begins then."""
         over = now + 1e-9 >= np.asarray(self.due)
         self.due = np.where(over, now + self.period_seconds, self.due)
         return np.broadcast_to(over, self.period_seconds.shape)
 
 
-class Periodic(ABC):
-    """Recomputes the desired replicas once a control period; the placement is a constant of each row.
+class PeriodicContender(ABC):
+    """A contender that computes the replicas once a control period and has a constant placement for each row.
 
     Subclasses implement `size`, and `watch` if they look at every tick.
     """
 
     period_seconds: Value | None = None
-    """Scalar or (N,); None: the action interval."""
+    """Control period in seconds, scalar or (N,); None is the action interval."""
 
     split: Value = Placement.BALANCED
-    """Scalar or (N,): the Placement."""
+    """Placement, scalar or (N,)."""
 
     min_replicas: Pair = 0
-    """Raises the policy's own minimum."""
+    """Replicas that raise the policy's own minimum."""
 
     def reset(self, params: Params) -> None:
         self.params = params
@@ -76,8 +86,64 @@ class Periodic(ABC):
         return self.desired, self.placement
 
     def watch(self, samples: Samples) -> None:  # noqa: B027 - an optional hook
-        """Called at every sensing tick, before `size`."""
+        """Look at the measurements of a sensing tick; called at every tick, before `size`."""
 
     @abstractmethod
     def size(self, samples: Samples, state: State) -> Int:
-        """Replicas wanted, (N, 2)."""
+        """Replicas (N, 2) that are wanted for the next control period, before any bounds."""
+
+
+def column(value: Value, like: NDArray[Any] | None = None) -> NDArray[Any]:
+    """A setting in a shape, () or (N, 1, ...), that combines with an array of more axes: `like`, or (N, 2)."""
+    array = np.asarray(value)
+    return array.reshape(-1, *[1] * ((2 if like is None else like.ndim) - 1)) if array.ndim else array
+
+
+def rows(value: Value, n: int) -> NDArray[Any]:
+    """A setting, scalar or (N,), as (N,)."""
+    return np.broadcast_to(np.asarray(value), (n,))
+
+
+def pools(value: Pair, n: int) -> NDArray[Any]:
+    """A setting, scalar, pair or (N, 2), as (N, 2). Raises ValueError for anything else, (N,) included."""
+    return np.broadcast_to(np.asarray(value), (n, 2))
+
+
+def stacked(settings: Sequence[S], repeats: int = 1) -> S:
+    """Several settings of one kind in one: the first in the first `repeats` rows, the second in the next, and so on.
+
+    Fields that name something (text, None) must agree. Raises ValueError where they do not.
+    """
+    first = settings[0]
+    if is_dataclass(first) and not isinstance(first, type):
+        names = [field.name for field in fields(first)]
+        return type(first)(**{name: stacked([getattr(one, name) for one in settings], repeats) for name in names})
+    if isinstance(first, tuple) and any(is_dataclass(part) for part in first):
+        return tuple(stacked(parts, repeats) for parts in zip(*settings, strict=True))  # type: ignore[return-value]
+    if first is None or isinstance(first, str):
+        if any(one != first for one in settings):
+            raise ValueError(f"{sorted({str(one) for one in settings})}: must be the same in all settings of a batch")
+        return first
+    return np.repeat(np.stack([np.asarray(one) for one in settings]), repeats, axis=0)  # type: ignore[return-value]
+
+
+def cheapest_mix(params: Params, need: Float) -> Int:
+    """(N, 2) replicas with the least cost per hour whose capacity is at least `need` (N,) requests/s.
+
+    The replicas stay within [min, max]; where even the maximum does not carry `need`, they are the maximum. Every GPU
+    count is tried and the CPU pool takes the rest, so the answer is exact. Ties go to fewer GPU replicas. The capacity
+    of a replica must be known.
+    """
+    low = np.where(params.present, params.min_replicas, 0)
+    high = np.where(params.present, params.max_replicas, 0)
+    rps, price = params.requests_per_second, params.cost_per_hour
+    gpu = np.arange(int(high[:, GPU].max(initial=0)) + 1)[None, :]
+    rest = np.maximum(need[:, None] - gpu * np.where(params.present, rps, 0.0)[:, [GPU]], 0.0)
+    wanted = np.ceil(np.round(rest / np.where(params.present, rps, 1.0)[:, [CPU]], 9))
+    cpu = np.clip(wanted, low[:, [CPU]], high[:, [CPU]])
+    cost = gpu * price[:, [GPU]] + cpu * price[:, [CPU]]
+    allowed: Bool = (gpu >= low[:, [GPU]]) & (gpu <= high[:, [GPU]])
+    enough: Bool = allowed & (wanted <= high[:, [CPU]])
+    pick = np.argmin(np.where(enough, cost, np.inf), axis=1)
+    mix = np.stack([pick, cpu[np.arange(len(params)), pick]], axis=1)
+    return np.where(np.any(enough, axis=1, keepdims=True), mix, high).astype(np.int32)

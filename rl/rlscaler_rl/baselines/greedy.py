@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.behavior import Log
-from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.baselines.settings import Pair, Value, rows
+from rlscaler_rl.baselines.behavior import SlidingWindow
+from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, rows
 
 SYNC_SECONDS = 15.0
 NEVER = 1e9
@@ -39,12 +38,12 @@ class GreedySettings:
     scale_up_window_seconds: Value = 0.0
     scale_down_window_seconds: Value = 300.0
     min_replicas: Pair = 0
-    """Raises the policy's own minimum."""
+    """Replicas that raise the policy's own minimum."""
 
     placement: Value = Placement.BALANCED
 
 
-class Greedy(Periodic):
+class Greedy(PeriodicContender):
     """Replicas in the order of their cost until they carry the load."""
 
     period_seconds = SYNC_SECONDS
@@ -66,7 +65,7 @@ class Greedy(Periodic):
         self.position: Int = np.zeros(n, np.int32)
         self.panic_until: Float = np.full(n, -np.inf)
         windows = (chosen.scale_up_window_seconds, chosen.scale_down_window_seconds)
-        self.recommended = Log(max(1.0, *(float(np.max(window)) for window in windows)))
+        self.recommended = SlidingWindow(max(1.0, *(float(np.max(window)) for window in windows)))
 
     def _unit(self, params: Params) -> Float:
         """(N, 2) what the order of the pools divides their price by."""

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import CPU, GPU, Float, Float32, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.baselines.settings import Value, rows
-from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.baselines.contender import PeriodicContender, Value, cheapest_mix, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class HindsightSettings:
     placement: Value = Placement.BALANCED
 
 
-class Hindsight(Periodic):
+class Hindsight(PeriodicContender):
     """Knows the true rate of every second to come and orders each pool one cold start ahead.
 
     A reference for what foresight is worth, not a bound: it sizes by a rule and does not optimise.
@@ -57,7 +55,7 @@ class Hindsight(Periodic):
         return np.asarray(cold + self.period_seconds, np.int32)
 
     def size(self, samples: Samples, state: State) -> Int:
-        """As `sized_ahead`, by the highest rate until a replica ordered now is ready."""
+        """The replicas of `sized_ahead` for the highest rates until a replica that is ordered now is ready."""
         now = min(int(samples.time[0]), self.rate.shape[1] - 1)
         far, near = (self.peaks[pool][:, now].astype(np.float64) for pool in (GPU, CPU))
         return sized_ahead(self.params, samples.ready_replicas, far, near)

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rules
-from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.baselines.settings import Pair, Value, column, pools
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, HpaBehavior, HpaRules
+from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, column, pools
 
 TOLERANCE = 0.1
 SYNC_SECONDS = 15.0
@@ -68,17 +67,17 @@ class HpaSettings:
 
     tolerance: Value = TOLERANCE
     min_replicas: Pair = 0
-    """Raises the policy's own minimum."""
+    """Replicas that raise the policy's own minimum."""
 
     scaled: Pair = True
     """False: no HPA for this pool, it keeps its replicas."""
 
-    up: Rules = DEFAULT_SCALE_UP
-    down: Rules = DEFAULT_SCALE_DOWN
+    up: HpaRules = DEFAULT_SCALE_UP
+    down: HpaRules = DEFAULT_SCALE_DOWN
     placement: Value = Placement.BALANCED
 
 
-class Hpa(Periodic):
+class Hpa(PeriodicContender):
     """One HPA per pool: CPU utilization for the CPU pool, GPU utilization for the GPU pool."""
 
     period_seconds = SYNC_SECONDS
@@ -89,14 +88,14 @@ class Hpa(Periodic):
 
     def reset(self, params: Params) -> None:
         super().reset(params)
-        self.behavior: Behavior | None = None
+        self.behavior: HpaBehavior | None = None
         self.target = pools(self.settings.target, len(params))
         self.scaled = pools(self.settings.scaled, len(params)).astype(np.bool_)
 
     def size(self, samples: Samples, state: State) -> Int:
         current = np.asarray(samples.spec_replicas, dtype=np.int32)
         if self.behavior is None:
-            self.behavior = Behavior(current, float(samples.time[0]), self.settings.up, self.settings.down)
+            self.behavior = HpaBehavior(current, float(samples.time[0]), self.settings.up, self.settings.down)
         recommended = self.recommend(samples, state, current)
         limited = self.behavior.limit(
             float(samples.time[0]), current, recommended, self.lowest, self.params.max_replicas
@@ -108,3 +107,18 @@ class Hpa(Periodic):
         utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
         tolerance = column(self.settings.tolerance)
         return utilization_replicas(current, samples.ready_replicas, utilization, 100 * self.target, tolerance)
+
+
+class KedaRequestRate(Hpa):
+    """KEDA with its Prometheus scaler on the request rate, one ScaledObject per pool.
+
+    KEDA hands the rate to an HPA as an external metric with an AverageValue target, so tolerance, sync period and
+    `behavior` (advanced.horizontalPodAutoscalerConfig) are the HPA's. The metric is the requests/s that are routed to
+    the pool, the threshold is the fraction `target` of one replica's capacity.
+    Source: https://keda.sh/docs/latest/concepts/scaling-deployments/.
+    """
+
+    def recommend(self, samples: Samples, state: State, current: Int) -> Int:
+        pool_rate = samples.arrival_rate[:, None] * state.weights / 1000.0
+        threshold = self.target * self.params.requests_per_second
+        return average_value_replicas(current, pool_rate, threshold, column(self.settings.tolerance))

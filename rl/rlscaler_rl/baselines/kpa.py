@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Float, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.behavior import Log
-from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.baselines.settings import Pair, Value, column, pools
+from rlscaler_rl.baselines.behavior import SlidingWindow
+from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, column, pools
 
 RPS, CONCURRENCY = 0, 1
 """`autoscaling.knative.dev/metric`: requests a second that reach the pool, or busy replicas (requests that wait are
@@ -40,7 +39,7 @@ class KpaSettings:
     max_scale_down_rate: Value = 2.0
     scale_down_delay_seconds: Value = 0.0
     min_scale: Pair = 0
-    """Raises the policy's own minimum."""
+    """Replicas that raise the policy's own minimum."""
 
     placement: Value = Placement.BALANCED
 
@@ -53,7 +52,7 @@ class Decider:
         self.settings = settings
         self.panic_since: Float = np.where(ready > 1, now, np.nan)
         self.panic_pods: Int = np.array(ready, dtype=np.int32)
-        self.wanted = Log(float(np.max(settings.scale_down_delay_seconds)))
+        self.wanted = SlidingWindow(float(np.max(settings.scale_down_delay_seconds)))
 
     def scale(self, now: float, ready: Int, stable: Float, panic: Float, target: Pair) -> Int:
         """Desired pods. `stable`, `panic`: the metric summed over the pods, averaged over either window; `target` a
@@ -87,7 +86,7 @@ class Decider:
         return np.asarray(np.maximum.reduce([*earlier, desired]), np.float64)
 
 
-class Kpa(Periodic):
+class Kpa(PeriodicContender):
     """One `Decider` for all pools of all episodes; both windows are averages over the sensing ticks in them."""
 
     period_seconds = 5.0
@@ -101,7 +100,7 @@ class Kpa(Periodic):
         self.decider: Decider | None = None
         self.stable = np.asarray(self.settings.stable_window_seconds, np.float64)
         self.panic = np.maximum(self.stable * np.asarray(self.settings.panic_window_percentage) / 100, self.period)
-        self.seen = Log(float(np.max(self.stable)))
+        self.seen = SlidingWindow(float(np.max(self.stable)))
         by_rate = column(np.asarray(self.settings.metric) == RPS)
         self.target = pools(self.settings.target, len(params)) * np.where(by_rate, params.requests_per_second, 1.0)
 

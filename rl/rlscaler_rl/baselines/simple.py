@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Float, Int, Params, Placement, Samples, State
-from rlscaler_rl.baselines.contender import Periodic
-from rlscaler_rl.baselines.settings import Pair, Value, pools, rows
-from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, cheapest_mix, pools, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +19,7 @@ class StaticSettings:
     placement: Value = Placement.BALANCED
 
 
-class Static(Periodic):
+class Static(PeriodicContender):
     """The same replicas, asked for in the first second and kept to the last."""
 
     def __init__(self, settings: StaticSettings | None = None) -> None:
@@ -34,14 +32,14 @@ class Static(Periodic):
         return np.asarray(np.ceil(np.round(wanted, 9)), np.int32)
 
 
-class Unscaled(Periodic):
-    """Nobody scales: the replicas that the episode began with."""
+class Unscaled(PeriodicContender):
+    """No scaling at all: the replicas that the episode began with."""
 
     def size(self, samples: Samples, state: State) -> Int:
         return samples.spec_replicas
 
 
-class StaticForPeak(Periodic):
+class StaticForPeak(PeriodicContender):
     """The cheapest constant replicas for the highest rate of the episode: what a user who knows the peak provisions."""
 
     def __init__(self, rate: Float, target: float = 0.8) -> None:
@@ -59,15 +57,15 @@ class RecentSettings:
     window_seconds: Value = 300.0
     target: Value = 0.8
     period_seconds: Value | None = None
-    """None: the action interval."""
+    """Control period in seconds; None is the action interval."""
 
     min_replicas: Pair = 0
-    """Raises the policy's own minimum."""
+    """Replicas that raise the policy's own minimum."""
 
     placement: Value = Placement.BALANCED
 
 
-class MaxOfRecent(Periodic):
+class MaxOfRecent(PeriodicContender):
     """The cheapest replicas for the highest sensed rate of the last `window_seconds`."""
 
     def __init__(self, settings: RecentSettings | None = None) -> None:

@@ -19,52 +19,50 @@ from rlscaler_core.decision.traffic import traffic_weights
 from rlscaler_core.decision.types import RATE_HISTORY, Decision, Float32, Int, Observation, Params, Samples
 from rlscaler_rl.simulation import cluster as clusters
 from rlscaler_rl.simulation import levels, sensing
-from rlscaler_rl.simulation.cluster import Facts
-from rlscaler_rl.simulation.errors import ScenarioError
-from rlscaler_rl.simulation.scenario import Scenarios
-from rlscaler_rl.simulation.sensing import Sensors
+from rlscaler_rl.simulation.cluster import ClusterFacts, Sensors
+from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
 
 SENSE_SECONDS = 5
 
 
-class Settled(NamedTuple):
-    """Scenarios and what follows from them, worked out once for restarts that take a few rows at a time."""
+class PreparedScenarios(NamedTuple):
+    """N scenarios and everything that is computed from them before an episode can begin."""
 
     scenarios: Scenarios
-    facts: Facts
+    facts: ClusterFacts
     sensors: Sensors
     params: Params
     capacity: Capacity
 
-    def put(self, rows: Any, other: Settled, which: Any = slice(None)) -> None:
-        """Overwrite the given rows in place with `which` of `other`."""
+    @classmethod
+    def of(cls, scenarios: Scenarios) -> PreparedScenarios:
+        """Columns that are the same as in `scenarios` are not copied."""
+        params = scenarios.params()
+        return cls(scenarios, scenarios.facts(), scenarios.sensors(), params, capacity_of(params))
+
+    @classmethod
+    def concat(cls, parts: Sequence[PreparedScenarios]) -> PreparedScenarios:
+        """All rows of `parts`, in order."""
+        facts, sensors = (
+            [np.concatenate(columns) for columns in zip(*tables, strict=True)]
+            for tables in ([part.facts for part in parts], [part.sensors for part in parts])
+        )
+        return cls(
+            Scenarios.concat([part.scenarios for part in parts]),
+            ClusterFacts(*facts),
+            Sensors(*sensors),
+            Params.concat([part.params for part in parts]),
+            Capacity.concat([part.capacity for part in parts]),
+        )
+
+    def put(self, rows: Any, other: PreparedScenarios, which: Any = slice(None)) -> None:
+        """Overwrite the given rows in place with the rows `which` of `other`."""
         self.scenarios.put(rows, other.scenarios, which)
         pairs: list[tuple[Any, Any]] = [*zip(self.facts, other.facts, strict=True)]
         for column, value in [*pairs, *zip(self.sensors, other.sensors, strict=True)]:
             column[rows] = value[which]
         self.params.put(rows, other.params, which)
         self.capacity.put(rows, other.capacity, which)
-
-
-def joined(parts: Sequence[Settled]) -> Settled:
-    """All rows of `parts`, in order."""
-    facts, sensors = (
-        [np.concatenate(columns) for columns in zip(*tables, strict=True)]
-        for tables in ([part.facts for part in parts], [part.sensors for part in parts])
-    )
-    return Settled(
-        Scenarios.concat([part.scenarios for part in parts]),
-        Facts(*facts),
-        Sensors(*sensors),
-        Params.concat([part.params for part in parts]),
-        Capacity.concat([part.capacity for part in parts]),
-    )
-
-
-def settle(scenarios: Scenarios) -> Settled:
-    """N rows; columns that are the same in `scenarios` are not copied."""
-    params = scenarios.params()
-    return Settled(scenarios, scenarios.facts(), scenarios.sensors(), params, capacity_of(params))
 
 
 class Batch:
@@ -95,48 +93,48 @@ class Batch:
         self.rule = rule
         """What the actions of `act` are added to; None: the present replicas."""
         self.interval = int(intervals[0])
-        """Seconds, of the first row."""
+        """Action interval of the first row in seconds, the longest of all."""
         self.rows = np.arange(len(scenarios))
         self.cluster = clusters.empty(len(scenarios), formulas=level == "fluid")
         self.level = levels.make(level, len(scenarios))
-        self._settled = settle(scenarios.copy())
-        self.scenarios, self.facts, self.sensors = self._settled[:3]
+        self._prepared = PreparedScenarios.of(scenarios.copy())
+        self.scenarios, self.facts, self.sensors = self._prepared[:3]
         self._acting = [int((intervals > second).sum()) for second in range(0, self.interval, SENSE_SECONDS)]
-        self.params = self._settled.params
+        self.params = self._prepared.params
         self._fresh = initial_state(1, self.contract.stack_size, history)
         self.state = initial_state(len(scenarios), self.contract.stack_size, history)
-        self._begin(self.rows, self.scenarios)
+        self._begin(self.rows)
 
     @property
     def params(self) -> Params:
-        """The policies' specs."""
-        return self._settled.params
+        """The specs of the policies, one row for each episode."""
+        return self._prepared.params
 
     @params.setter
     def params(self, params: Params) -> None:
         capacity = capacity_of(params)
-        self._settled = self._settled._replace(params=params, capacity=capacity)
+        self._prepared = self._prepared._replace(params=params, capacity=capacity)
         self._first = {
             count: (params.view(slice(0, count)), capacity.view(slice(0, count))) for count in set(self._acting)
         }
 
     def restart(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
         """Begin other episodes, (M,) of them, in the given rows; their action intervals stay."""
-        self.restart_with(rows, settle(scenarios))
+        self.restart_with(rows, PreparedScenarios.of(scenarios))
 
-    def restart_with(self, rows: NDArray[np.intp], settled: Settled, which: Any = slice(None)) -> None:
-        """`restart` with the rows `which` (M,) of `settled`."""
-        self._settled.put(rows, settled, which)
+    def restart_with(self, rows: NDArray[np.intp], prepared: PreparedScenarios, which: Any = slice(None)) -> None:
+        """`restart` with the rows `which` (M,) of `prepared`."""
+        self._prepared.put(rows, prepared, which)
         self.state.put(rows, self._fresh)
-        self._begin(rows, settled.scenarios, which)
+        self._begin(rows)
 
-    def _begin(self, rows: NDArray[np.intp], scenarios: Scenarios, which: Any = slice(None)) -> None:
-        initial, past, rps = scenarios.initial[which], scenarios.past_rate[which], scenarios.rps[which]
-        clusters.begin(self.cluster, rows, initial, past, rps)
-        self.level.begin(rows, scenarios)
+    def _begin(self, rows: NDArray[np.intp]) -> None:
+        scenarios = self.scenarios
+        clusters.begin(self.cluster, rows, scenarios.initial[rows], scenarios.past_rate[rows], scenarios.rps[rows])
+        self.level.begin(self.facts, rows)
 
     def sense(self, *, latency: bool = True) -> Samples:
-        """One sensing tick: what is measured now goes into the rate history."""
+        """Take one sensing tick; what is measured now goes into the rate history."""
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows, latency=latency)
         self._tell_time(samples, self.rows)
         self.state = sense(self.params, self.state, samples)
@@ -173,25 +171,28 @@ class Batch:
             trusted,
             probabilities,
             self.rule,
-            capacity=self._settled.capacity,
+            capacity=self._prepared.capacity,
         )
         self.scale(made.desired, made.weights)
         return made
 
     def floor_tick(self) -> Decision:
-        """What happens at the sensing ticks between two actions."""
+        """Take one of the sensing ticks between two actions: the reactive floor and the traffic weights."""
         samples = self.sense(latency=False)
         made, self.state = floor_tick(self.params, self.state, samples)
         self.scale(made.desired, made.weights)
         return made
 
-    def place(self, desired: NDArray[Any], placement: NDArray[Any]) -> Int:
-        """Scale without the shield, within bounds and budget only; returns the replicas (N, 2) that were set."""
+    def scale_unshielded(self, desired: NDArray[Any], placement: NDArray[Any]) -> Int:
+        """Set the replicas (N, 2) and the placement (N,) of a contender: within bounds and budget, without the shield.
+
+        Returns the replicas (N, 2) that were set.
+        """
         bounded = np.clip(desired, self.params.min_replicas, self.params.max_replicas)
         bounded = np.where(self.params.present, bounded, 0).astype(np.int32)
         if np.isfinite(self.params.budget_per_hour).any():
             running = self.cluster.pool["target"].astype(np.int32)
-            capacity = self._settled.capacity
+            capacity = self._prepared.capacity
             bounded, _, self.state.budget_kept = within_budget(self.params, self.state, running, bounded, capacity)
         staying = np.minimum(self.cluster.pool["ready"], bounded)
         chosen = np.asarray(placement, dtype=np.int32)
@@ -215,7 +216,7 @@ class Batch:
         self.level.advance(self.facts, self.cluster, self.rows, seconds)
 
     def finish_interval(self, *, latencies: bool = False) -> None:
-        """From just after `act` to just before the next `observe`: every row for its own action interval.
+        """Let every row's own action interval pass, from just after `act` to just before the next `observe`.
 
         With `latencies` the histogram of the cluster is kept up to date.
         """

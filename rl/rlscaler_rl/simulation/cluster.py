@@ -31,6 +31,16 @@ BUCKETS_SECONDS = np.array([0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7
 """Upper bounds of the request-duration histogram."""
 
 HISTOGRAMS = RING // BLOCK + 1
+"""Latency blocks that are kept."""
+
+ROUTERS = ("least_loaded", "random", "round_robin", "power_of_two", "central")
+"""Rules by which a pool's router chooses the pod for a request, as in rlscaler_loadgen.service.router.
+
+`least_loaded`: fewest requests waiting or in service (the emulated service's default). `random`: as kube-proxy does.
+`round_robin`: in turn. `power_of_two`: the less loaded of two at random. `central`: one queue for the whole pool, which
+no router reaches and against which every router is measured."""
+
+LEAST_LOADED, RANDOM, ROUND_ROBIN, POWER_OF_TWO, CENTRAL = range(len(ROUTERS))
 
 
 ROW_FACTS = np.dtype(
@@ -40,7 +50,7 @@ ROW_FACTS = np.dtype(
         ("memory_seconds", "f8"),  # time constant of the averages of load and of utilization rho
         ("queue_limit", "f8"),  # requests a ready pod can hold waiting
         ("timeout", "f8"),  # seconds a client waits
-        ("router", "i8"),  # index into routers.ROUTERS
+        ("router", "i8"),  # index into ROUTERS
         ("routing", "f8"),  # further factor on the probability of waiting at the fluid level (randomisation)
         ("key", "u8"),  # seed of the cold starts
     ]
@@ -87,16 +97,29 @@ POOL = np.dtype(
 )
 
 
-class Facts(NamedTuple):
+class ClusterFacts(NamedTuple):
     """What stays constant during an episode; N rows."""
 
     row: NDArray[Any]  # (N,) ROW_FACTS
     pool: NDArray[Any]  # (N, 2) POOL_FACTS
     arrivals: Float32  # (N, T) requests in each second
-    positions: Float32  # (N, 2, BUCKETS + 1) rows of Tables.delayed for the bucket bounds and, last, the SLO
+    positions: Float32  # (N, 2, BUCKETS + 1) rows of LatencyTables.delayed for the bucket bounds and, last, the SLO
 
 
-class Cluster(NamedTuple):
+class Sensors(NamedTuple):
+    """How each episode is measured; N rows. `delay + scrape + window` must stay below `RING` seconds."""
+
+    scrape: Float  # (N,) whole seconds between scrapes
+    phase: Float  # (N,) whole seconds into the scrape interval at which the episode begins
+    delay: Float  # (N,) whole seconds until a scraped sample can be queried
+    window: Float  # (N,) whole seconds of the rate window
+    noise: Float  # (N,) relative standard deviation of the utilizations
+    cpu_factor: Float  # (N,) CPU used by a busy replica over its CPU request
+    memory_base: Float  # (N,) % of the memory requests used when idle
+    memory_slope: Float  # (N,) % more when all replicas are busy
+
+
+class ClusterState(NamedTuple):
     """What changes; N rows. Counters start at 0 when the episode does and never fall."""
 
     row: NDArray[Any]  # (N,) ROW
@@ -115,7 +138,7 @@ class Cluster(NamedTuple):
 
 
 def bucket_positions(rps: Float, slo: Float) -> Float32:
-    """(N, 2, BUCKETS + 1) for Facts.positions; rps (N, 2), slo (N,) seconds."""
+    """(N, 2, BUCKETS + 1) for ClusterFacts.positions; rps (N, 2), slo (N,) seconds."""
     bounds = np.concatenate([np.broadcast_to(BUCKETS_SECONDS, (len(slo), len(BUCKETS_SECONDS))), slo[:, None]], axis=1)
     return x_position(bounds[:, None, :] * rps[:, :, None])
 
@@ -128,10 +151,10 @@ def records(dtype: np.dtype[Any], shape: tuple[int, ...], **columns: Any) -> NDA
     return table
 
 
-def empty(n: int, *, formulas: bool) -> Cluster:
+def empty(n: int, *, formulas: bool) -> ClusterState:
     """N rows to be filled by `begin`; with `formulas` latencies are kept as what they follow from."""
     bounds = len(BUCKETS_SECONDS) + 1
-    return Cluster(
+    return ClusterState(
         row=np.zeros(n, ROW),
         pool=np.zeros((n, 2), POOL),
         left=np.zeros((n, 2, MAX_PODS), np.float32),
@@ -144,7 +167,7 @@ def empty(n: int, *, formulas: bool) -> Cluster:
     )
 
 
-def begin(cluster: Cluster, rows: Int, ready: Int, rate: Float, rps: Float) -> None:
+def begin(cluster: ClusterState, rows: Int, ready: Int, rate: Float, rps: Float) -> None:
     """Start episodes in the given rows: `ready` (M, 2) pods, after a past of `rate` (M,) requests/s.
 
     Past requests were served in proportion to capacity, up to it; the counters of the past are negative, so

@@ -1,7 +1,8 @@
-"""Where compiled kernels are kept: apart for every state of their sources.
+"""How the simulator's kernels are compiled, and where their machine code is kept.
 
 Numba asks whether the file of a cached function has changed, not whether those of the functions it calls have. A kernel
-built from several files would go on measuring as before one of them was corrected.
+that is built from several files would go on as before after one of them was corrected, so the cache has a folder of its
+own for every state of these files.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from pathlib import Path
 
 import numba
 
-KERNELS = ("cluster", "compiled", "fluid", "pods", "queues", "requests", "routers", "sensing", "tables")
+KERNELS = ("cluster", "compiled", "fluid", "pods", "queues", "requests", "sensing", "tables")
 """Modules whose functions or constants are compiled."""
 
-INNER = {"_nrt": False, "forceinline": True}
-"""Numba options of functions that only kernels call and that make no arrays: the arguments are borrowed and the body is
-put where it is called. Else every call passes on, counts and uncounts each array of the named tuples, atomically,
-which took more than half of the time (docs/decisions/0034)."""
+inlined = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
+"""Compiles a function that only kernels call and that makes no arrays: it borrows its arguments, and its body is put
+where it is called. Every call would otherwise count and uncount the references to each array of the named tuples that
+it passes on, atomically, which took more than half of the time (docs/decisions/0034)."""
 
 
 def use_cache_of_these_sources() -> None:

@@ -14,11 +14,10 @@ from rlscaler_core.decision.spec import SpecSettings, spec_of, with_spec
 from rlscaler_core.decision.types import Flag, Rows
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
-from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
-from rlscaler_rl.simulation.errors import ScenarioError
+from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.ledger import Ledger
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
 
 Float = NDArray[np.float64]
 
@@ -116,11 +115,12 @@ def run(
 ) -> Run:
     """Drive all episodes from begin to end, at the fluid or the request level.
 
-    `controller` is an actor (`probabilities((N, 10 k)) -> (N, 13)` and a `decision.manifest.Manifest`)
-    and acts through `decision.decide` and its shield, under the policy's spec with what its `spec` (a
-    `decision.spec.SpecSettings`, where it has one) sets of it, or a contender (`reset(params)`,
-    `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`) that is asked at every sensing tick.
-    Raises ScenarioError when the episodes differ in length or interval, LedgerError when a meter is broken.
+    `controller` is an actor or a contender. An actor has `probabilities((N, 10 k)) -> (N, 13)` and a
+    `decision.manifest.Manifest`; it acts through `decision.decide` and its shield, under the policy's spec and what the
+    actor's own `spec` (a `decision.spec.SpecSettings`, where it has one) sets of it. A contender has `reset(params)`
+    and `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`, and is asked at every sensing tick with an
+    `rng` of `seed`. Raises ScenarioError when the episodes differ in length or interval, LedgerError when the counters
+    contradict one another.
     """
     durations = np.unique(scenarios.duration)
     if len(durations) != 1 or durations[0] % SENSE_SECONDS:
@@ -148,7 +148,10 @@ def run(
 
 
 def paced(scenarios: Scenarios, spec: SpecSettings) -> Scenarios:
-    """With the action interval that a spec asks for, the same in all rows. Raises ScenarioError where it is not."""
+    """The scenarios with the action interval that a spec asks for.
+
+    Raises ScenarioError where the spec asks for more than one.
+    """
     if spec.interval_seconds is None:
         return scenarios
     asked = np.unique(spec.interval_seconds)
@@ -161,14 +164,10 @@ Tick = Callable[[int], NDArray[Any] | None]
 
 
 def _actor_tick(batch: Batch, actor: Any) -> Tick:
-    bind = getattr(actor, "bind", None)
-
     def tick(second: int) -> NDArray[Any]:
         if second % batch.interval:
             return batch.floor_tick().flags
         samples = batch.sense()
-        if bind is not None:
-            bind(batch.params, batch.state, samples)
         made, _, batch.state = decide(batch.params, batch.state, samples, actor)
         batch.scale(made.desired, made.weights)
         return made.flags
@@ -183,12 +182,12 @@ def _contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
     def tick(second: int) -> None:
         samples = batch.sense()
         desired, placement = controller(batch.params, batch.state, samples, rng)
-        batch.place(desired, placement)
+        batch.scale_unshielded(desired, placement)
 
     return tick
 
 
-def _result(ledger: Ledger, cluster: Cluster, scenarios: Scenarios, counts: _Counts) -> Result:
+def _result(ledger: Ledger, cluster: ClusterState, scenarios: Scenarios, counts: _Counts) -> Result:
     cost, late = ledger.cost(scenarios.price_ratio), ledger.late_percent()
     percentiles = {f"p{q}_ms": _percentile(cluster, q / 100, scenarios.timeout) for q in (50, 95, 99)}
     return Result(
@@ -211,10 +210,10 @@ def _result(ledger: Ledger, cluster: Cluster, scenarios: Scenarios, counts: _Cou
     )
 
 
-def _percentile(cluster: Cluster, level: float, timeout: Float) -> Float:
+def _percentile(cluster: ClusterState, level: float, timeout: Float) -> Float:
     """(N,) milliseconds over the episode as clients see it, linear within a bucket; NaN when nothing arrived.
 
-    A dropped request counts as the client's `timeout` (N,) in seconds, and nobody waits longer than that.
+    A dropped request counts as the client's `timeout` (N,) in seconds, and no request as longer than that.
     """
     bounds = np.concatenate([[0.0], BUCKETS_SECONDS])
     result = np.full(len(cluster.row), np.nan)

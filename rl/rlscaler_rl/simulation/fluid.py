@@ -13,16 +13,35 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, ClusterFacts, ClusterState
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods
-from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, Tables
+from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, LatencyTables, tables
 
 Float32 = NDArray[np.float32]
 Int = NDArray[np.int64]
 
 
+class FluidLevel:
+    """The `levels.Level` of this module; its whole state is in the cluster."""
+
+    def __init__(self) -> None:
+        self.tables = tables()
+
+    def begin(self, facts: ClusterFacts, rows: NDArray[np.intp]) -> None:
+        """Nothing to prepare."""
+
+    def scale(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
+        _scale(facts, cluster, rows, desired, weights)
+
+    def advance(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, seconds: int) -> None:
+        _advance(facts, cluster, self.tables, rows, seconds)
+
+    def count_latencies(self, facts: ClusterFacts, cluster: ClusterState, rows: Int) -> None:
+        _count_latencies(facts, cluster, self.tables, rows)
+
+
 @njit(cache=True, nogil=True)
-def scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int) -> None:
+def _scale(facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
     """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
     for m in range(len(rows)):
         n = rows[m]
@@ -38,7 +57,7 @@ def scale(facts: Facts, cluster: Cluster, rows: Int, desired: Int, weights: Int)
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: int) -> None:
+def _advance(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
     row_facts, pool_facts, arrivals, positions = facts.row, facts.pool, facts.arrivals, facts.positions
     row_states, pool_states, left, blocks = cluster.row, cluster.pool, cluster.left, cluster.blocks
@@ -89,7 +108,7 @@ def advance(facts: Facts, cluster: Cluster, tables: Tables, rows: Int, seconds: 
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def count_latencies(facts: Facts, cluster: Cluster, tables: Tables, rows: Int) -> None:
+def _count_latencies(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, rows: Int) -> None:
     """Add the latencies of the block that has just ended to the episodes' histograms."""
     bounds = cluster.histogram.shape[1] - 1
     for m in range(len(rows)):
@@ -101,12 +120,13 @@ def count_latencies(facts: Facts, cluster: Cluster, tables: Tables, rows: Int) -
 
 _counting = njit(fastmath=True, error_model="numpy", inline="never")
 _inner = njit(fastmath=True, error_model="numpy", inline="never", _nrt=False)
-"""Borrows its arguments (`compiled.INNER`), but is not forced into its callers: fast arithmetic that is put elsewhere
-has other last bits, and so has every network that is trained on it. `_counting`: what LLVM itself would put there."""
+"""`_inner` borrows its arguments as `compiled.inlined` does, but is not forced into its callers: fast arithmetic that
+is put elsewhere has other last bits, and so has every network that is trained on it. `_counting` is for what the
+compiler puts into its callers by itself."""
 
 
 @_inner
-def within(facts: Facts, cluster: Cluster, tables: Tables, n: int, block: int, b: int) -> float:
+def within(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, n: int, block: int, b: int) -> float:
     """Requests of a latency block (index into the ring) that were answered within bucket `b`; the last is all."""
     total = 0.0
     for p in range(2):
@@ -152,7 +172,7 @@ def _delay_integral(delayed: Float32, cv: int, position: float, z: float) -> flo
 
 @_inner
 def _serve(row: Any, pool: Any, row_fact: Any, fact: Any, service: Float32, arrived: float, memory: float) -> float:
-    """One second of one pool; the wait in seconds that a backlog causes, -1 when nothing was served."""
+    """Serve one second of one pool; returns the wait in seconds that a backlog causes, -1 when nothing was served."""
     capacity = pool.ready * fact.rps
     service_seconds = 1.0 / fact.rps
     present = min(arrived / capacity, _RHO_CAP) if capacity > 0.0 else 1.0
@@ -196,7 +216,7 @@ def _tail(
     share: float,
     dt: int,
 ) -> float:
-    """The late share `dt` seconds on: it approaches the steady state of the present load at a queue's own pace.
+    """The late share of the requests `dt` seconds on, on its way to the steady state of the present load.
 
     A queue forgets at the rate mu (1 - sqrt(rho))^2 (the relaxation time of M/M/1; Cohen, "The single server queue",
     1982), here with mu the capacity of all ready pods: slowly near saturation, at once far from it.

@@ -1,4 +1,4 @@
-"""One simulated service as a gymnasium.Env: for tools that expect one, and for looking at single episodes."""
+"""A single simulated service as a gymnasium.Env, for tools that expect one and for looking at single episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_rl.simulation import ledger, objectives
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.loads import PATTERNS
+from rlscaler_rl.simulation.randomisation import PATTERNS
 from rlscaler_rl.simulation.scenario import nominal
 from rlscaler_rl.simulation.vec_env import spaces
 

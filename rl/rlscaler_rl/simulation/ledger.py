@@ -1,7 +1,7 @@
-"""The meters of a run, and the invariants that tie them to one another.
+"""The ledger of a run: its counters, and the invariants that tie them to one another.
 
-A broken meter can make any contender win with tight confidence intervals; no statistics catches it. So every
-evaluation ends with `check`, and its figures are void when it raises.
+A wrong counter can make any contender win with tight confidence intervals, and no statistics catches it. So every run
+ends with `check`, and its figures are void when it raises.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Rows
-from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, Cluster
-from rlscaler_rl.simulation.errors import LedgerError
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.simulation.tables import CVS
 
 Float = NDArray[np.float64]
 
 RELATIVE_TOLERANCE = 1e-6
+
+
+class LedgerError(AssertionError):
+    """The counters contradict one another, so every figure of the run is void. The message names the invariant."""
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ class Ledger(Rows):
         return np.asarray(100 * missed / np.maximum(self.requests, 1.0))
 
 
-def read(cluster: Cluster) -> Ledger:
+def read(cluster: ClusterState) -> Ledger:
     """The ledger as it stands, copied."""
     row, pool = cluster.row, cluster.pool
     return Ledger(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Rows
-from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, Cluster
+from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 
@@ -27,7 +27,7 @@ NOMINAL_SIZE = float(NOMINAL["max_replicas"][0] + NOMINAL["max_replicas"][1] * N
 
 
 @dataclass(slots=True)
-class Meters(Rows):
+class Counters(Rows):
     """Counters at one moment, (N,) or (N, 2)."""
 
     time: Float
@@ -38,8 +38,9 @@ class Meters(Rows):
     dropped: Float
     histogram: NDArray[np.float32]  # (N, BUCKETS + 1) answered within each bound, last column all
 
-    def since(self, before: Meters) -> Meters:
-        return Meters(
+    def since(self, before: Counters) -> Counters:
+        """What was counted since an earlier moment."""
+        return Counters(
             self.time - before.time,
             self.requests - before.requests,
             self.in_time - before.in_time,
@@ -52,7 +53,7 @@ class Meters(Rows):
 
 @dataclass(slots=True)
 class Norms(Rows):
-    """What makes rewards of services of different size and traffic comparable."""
+    """What makes the rewards of services of different size and traffic comparable."""
 
     price_ratio: Float  # (N,) CPU over GPU
     size: Float  # (N,) NOMINAL_SIZE over the cost of all replicas that may exist
@@ -62,13 +63,13 @@ class Norms(Rows):
     pattern: NDArray[Any]  # (N,) name of the load
 
 
-Objective = Callable[[Meters, Norms, Float], Float]
+Objective = Callable[[Counters, Norms, Float], Float]
 
 
-def read(cluster: Cluster) -> Meters:
-    """The meters as they stand, copied."""
+def read(cluster: ClusterState) -> Counters:
+    """The counters as they stand, copied."""
     row = cluster.row
-    return Meters(
+    return Counters(
         row["time"].astype(np.float64),
         row["requests"].copy(),
         row["in_time"].copy(),
@@ -80,6 +81,7 @@ def read(cluster: Cluster) -> Meters:
 
 
 def norms(scenarios: Scenarios) -> Norms:
+    """The norms of N scenarios."""
     full = scenarios.max_replicas[:, 0] + scenarios.max_replicas[:, 1] * scenarios.price_ratio
     return Norms(
         scenarios.price_ratio,
@@ -91,8 +93,8 @@ def norms(scenarios: Scenarios) -> Norms:
     )
 
 
-def slo_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
-    """(N,) minus the interval's share of J = cost + 0.5 * late percent, and a small price on changes.
+def slo_cost(spent: Counters, norms: Norms, changed: Float) -> Float:
+    """(N,) rewards: minus the interval's share of J = cost + 0.5 * late percent, and a small price on changes.
 
     Summed over an episode of equal intervals this is J's negative, up to scale: lateness counts by requests,
     so an interval weighs as much as its traffic. `changed` (N,) is the number of replicas the action moved.
@@ -102,7 +104,7 @@ def slo_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
     return -REWARD_SCALE * (cost + LATE_WEIGHT * late_percent + CHURN_WEIGHT * changed * norms.size)
 
 
-def performance_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
+def performance_cost(spent: Counters, norms: Norms, changed: Float) -> Float:
     """(N,) requests answered within the SLO over the cost of answering them, relative to the nominal service."""
     cost = (spent.billed[:, 0] + norms.price_ratio * spent.billed[:, 1]) / spent.time * norms.size
     goodput = spent.in_time / (norms.mean_rate * spent.time)
@@ -110,14 +112,14 @@ def performance_cost(spent: Meters, norms: Norms, changed: Float) -> Float:
 
 
 WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stability": 0.1}
-"""Of the `weighted` objective."""
+"""Weights of the parts of the `weighted` objective."""
 
 FEWEST_CHANGES = 0.1
 """Changes an interval below which a baseline counts as this, so that one that never changes does not divide by 0."""
 
 
 def improvements(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
-    """Relative to the measured `baseline` of the same load, 0 its equal, 1 the best thinkable; nothing is clipped.
+    """Improvements over the measured `baseline` of the same load: 0 is its equal, 1 the best thinkable, unclipped.
 
     Both hold latency (p95), throughput (goodput), efficiency (cost) and stability (number of changes).
     """
@@ -129,7 +131,7 @@ def improvements(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> dic
     }
 
 
-def interval_figures(spent: Meters, norms: Norms, changed: Float) -> dict[str, Float]:
+def interval_figures(spent: Counters, norms: Norms, changed: Float) -> dict[str, Float]:
     """What `improvements` compares, (N,) each, free of the service's size: p95 over SLO, share of the episode's mean
     rate answered in time, cost in nominal sizes, changed replicas in nominal sizes. NaN where there are no requests."""
     cost = (spent.billed[:, 0] + norms.price_ratio * spent.billed[:, 1]) / spent.time * norms.size
@@ -142,9 +144,12 @@ def interval_figures(spent: Meters, norms: Norms, changed: Float) -> dict[str, F
     }
 
 
-def p95_seconds(spent: Meters, timeout: Float) -> Float:
-    """(N,) 95th percentile as clients see it: linear within a bucket, a dropped request waits for its client's
-    `timeout` (N,) and nobody longer; NaN where nothing was answered or dropped."""
+def p95_seconds(spent: Counters, timeout: Float) -> Float:
+    """(N,) seconds, the 95th percentile of the latencies as clients see them; linear within a bucket.
+
+    A dropped request counts as its client's `timeout` (N,) in seconds, and no request as longer than that. The result
+    is NaN where nothing was answered or dropped.
+    """
     total = spent.histogram[:, -1] + spent.dropped
     cumulative = spent.histogram[:, :-1] / np.where(total > 0, total, np.nan)[:, None]
     edges = np.concatenate([[0.0], BUCKETS_SECONDS])
@@ -170,7 +175,7 @@ class Weighted:
         """`baselines`: pattern -> figures as `interval_figures` has them; `all` serves patterns that have none."""
         self.baselines, self.weights = baselines, dict(weights)
 
-    def __call__(self, spent: Meters, norms: Norms, changed: Float) -> Float:
+    def __call__(self, spent: Counters, norms: Norms, changed: Float) -> Float:
         chosen = [self.baselines.get(name, self.baselines["all"]) for name in norms.pattern.tolist()]
         baseline = {name: np.array([one[name] for one in chosen]) for name in self.weights}
         found = improvements(interval_figures(spent, norms, changed), baseline)

@@ -61,7 +61,7 @@ def set_weights(pools: Any, first: int, second: int) -> None:
 
 @_fast
 def shares(pools: Any) -> tuple[float, float]:
-    """The arrivals' fractions: the weights of the pools that have a ready pod. Both 0: nobody can answer.
+    """The arrivals' fractions: the weights of the pools that have a ready pod. Both are 0 where no pod is ready.
 
     A gateway sends nothing to a pool without a ready pod; see rlscaler_loadgen.service.router.
     """
@@ -75,7 +75,7 @@ def shares(pools: Any) -> tuple[float, float]:
 
 @_fast
 def start_pods(pool: Any, fact: Any, left: Float32) -> int:
-    """One second of every cold start whose pod has room on a node; how many pods became ready."""
+    """Let a second pass of every cold start whose pod has room on a node; returns how many pods became ready."""
     room = fact.schedulable - pool.ready
     waiting, kept = pool.waiting, 0
     for k in range(waiting):

@@ -14,21 +14,21 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Float32, Rows
-from rlscaler_rl.simulation.cluster import Cluster
+from rlscaler_rl.simulation.cluster import ClusterState
 from rlscaler_rl.simulation.scenario import Scenarios
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 WINDOWS_SECONDS = ((0, 15), (15, 30), (30, 60), (60, 120))
-"""From now, over which the coming mean rate is shown."""
+"""Windows of the near future, in seconds from now, whose mean rate is shown."""
 
 WIDTH = len(WINDOWS_SECONDS) + 22
 
 
 @dataclass(slots=True)
 class Hidden(Rows):
-    """What is settled about N episodes before they begin."""
+    """What is fixed about N episodes before they begin."""
 
     volume: Float  # (N, T + 1) requests until each second
     fixed: Float32  # (N, 12)
@@ -37,7 +37,7 @@ class Hidden(Rows):
 
 
 def hidden(scenarios: Scenarios) -> Hidden:
-    """Of N episodes."""
+    """The hidden facts of N episodes."""
     s = scenarios
     capacity = (s.max_replicas * s.rps).sum(1)
     volume = np.zeros((len(s), s.rate.shape[1] + 1))
@@ -59,7 +59,7 @@ def hidden(scenarios: Scenarios) -> Hidden:
     return Hidden(volume, np.stack(columns, axis=1).astype(np.float32), capacity, s.duration.copy())
 
 
-def reveal(hidden: Hidden, cluster: Cluster, scenarios: Scenarios, rows: Int) -> Float32:
+def reveal(hidden: Hidden, cluster: ClusterState, scenarios: Scenarios, rows: Int) -> Float32:
     """(M, WIDTH) of the given rows (M,) of running episodes."""
     shown = np.empty((len(rows), WIDTH), np.float32)
     shown[:, len(WINDOWS_SECONDS) : len(WINDOWS_SECONDS) + 12] = hidden.fixed[rows]

@@ -4,7 +4,7 @@ A pod works on one request at a time, in order of arrival. When a request is giv
 pod is free is known, so its beginning, its end and its outcome are known at once (Lindley's recursion: W = max(0,
 free - now)); it is booked when that moment passes. The rules are those of the emulated service
 (rlscaler_loadgen.service.replica): `queue_limit` requests may wait at a pod, one more is refused; a client that gives
-up while its request waits takes it out of the queue, and one that was begun is worked to its end for nobody.
+up while its request waits takes it out of the queue, and one that was begun is worked to its end all the same.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, MAX_PODS
-from rlscaler_rl.simulation.compiled import INNER
+from rlscaler_rl.simulation.compiled import inlined
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -25,7 +24,7 @@ HELD = 128
 """Requests a pod can hold; a power of 2, above the largest queue limit."""
 
 
-class Held(NamedTuple):
+class HeldRequests(NamedTuple):
     """The requests in the system, N rows, pools, pods in the order in which they became ready; times in seconds since
     the episode began.
 
@@ -54,10 +53,10 @@ LEAVERS = MAX_PODS
 """Slot of the requests that pods which left have begun."""
 
 
-def no_requests(n: int) -> Held:
+def no_requests(n: int) -> HeldRequests:
     """N rows without any request. Pages that no pod touches stay unallocated."""
     pods, slots = (n, 2, MAX_PODS), (n, 2, MAX_PODS + 1)
-    return Held(
+    return HeldRequests(
         free=np.zeros(slots),
         end=np.zeros((*slots, HELD)),
         arrived=np.zeros((*slots, HELD)),
@@ -76,7 +75,7 @@ def no_requests(n: int) -> Held:
     )
 
 
-def forget(held: Held, rows: NDArray[np.intp]) -> None:
+def forget(held: HeldRequests, rows: NDArray[np.intp]) -> None:
     """Begin again in the given rows."""
     for counter in (held.free, held.first, held.last, held.lost_first, held.lost_last, held.work):
         counter[rows] = 0
@@ -84,18 +83,19 @@ def forget(held: Held, rows: NDArray[np.intp]) -> None:
         counter[rows] = 0
 
 
-_inner = njit(error_model="numpy", **INNER)
 _MASK = HELD - 1
 
 
-@_inner
-def load(held: Held, n: int, p: int, k: int) -> int:
-    """Requests at a pod, waiting or in service, as of the last `settle`."""
+@inlined
+def load(held: HeldRequests, n: int, p: int, k: int) -> int:
+    """Requests at a pod, waiting or in service, as of the last `book_departures`."""
     return held.last[n, p, k] - held.first[n, p, k] + held.lost_last[n, p, k] - held.lost_first[n, p, k]
 
 
-@_inner
-def give(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, came: float, work: float) -> None:
+@inlined
+def enqueue(
+    held: HeldRequests, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, came: float, work: float
+) -> None:
     """Put a request that arrived at `came` and takes `work` seconds into the queue of pod `k`."""
     give_up = came + row_fact.timeout
     begin = max(now, held.free[n, p, k])
@@ -122,8 +122,8 @@ def give(held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: floa
     pool.overdue += end - came > min(row_fact.slo, row_fact.timeout)
 
 
-@_inner
-def settle(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float) -> None:
+@inlined
+def book_departures(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float) -> None:
     """Book everything that has left pod `k` by `now`."""
     first, last = held.first[n, p, k], held.last[n, p, k]
     while first < last and held.end[n, p, k, first & _MASK] <= now:
@@ -141,9 +141,11 @@ def settle(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, k: in
     held.lost_first[n, p, k] = lost
 
 
-@_inner
-def settle_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
-    """The same for the requests that pods which left have begun; nobody is billed for them. In no order."""
+@inlined
+def book_departures_of_leavers(
+    held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float
+) -> None:
+    """`book_departures` for the requests, in no order, that pods which left have begun; no pod is billed for them."""
     kept = 0
     for i in range(held.last[n, p, LEAVERS]):
         end, came = held.end[n, p, LEAVERS, i], held.arrived[n, p, LEAVERS, i]
@@ -156,8 +158,8 @@ def settle_leavers(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: in
     held.last[n, p, LEAVERS] = kept
 
 
-@_inner
-def _book(held: Held, row: Any, pool: Any, row_fact: Any, n: int, latency: float) -> None:
+@inlined
+def _book(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, latency: float) -> None:
     pool.queue -= 1.0
     pool.overdue -= latency > min(row_fact.slo, row_fact.timeout)
     if latency > row_fact.timeout:
@@ -173,11 +175,20 @@ def _book(held: Held, row: Any, pool: Any, row_fact: Any, n: int, latency: float
     held.fresh[n, b] += 1.0
 
 
-@_inner
+@inlined
 def take_back(
-    held: Held, pool: Any, row_fact: Any, n: int, p: int, k: int, now: float, leaves: bool, moved: Float, count: int
+    held: HeldRequests,
+    pool: Any,
+    row_fact: Any,
+    n: int,
+    p: int,
+    k: int,
+    now: float,
+    leaves: bool,
+    moved: Float,
+    count: int,
 ) -> int:
-    """Take what pod `k` has not begun by `now` out of its queue, after `settle`.
+    """Take what pod `k` has not begun by `now` out of its queue, after `book_departures`.
 
     moved (.., 3): time of arrival, seconds of service, pool; rows from `count` on are filled, in order of arrival.
     Returns the new count. With `leaves` what is in service goes on, at no ready pod.

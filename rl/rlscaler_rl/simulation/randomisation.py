@@ -1,99 +1,34 @@
-"""Scenarios for training: the nominal service, and others around it.
+"""Scenarios for training: the nominal service and others around it, under loads of many kinds.
 
-What the actor is not told (SLO, cold starts, price ratio, capacity ratio, lag, size) varies between episodes, so
-that one policy serves them all; `envelope()` is what the manifest states about it. A part of the episodes has the
-nominal service; in the others every column is nominal with some probability and otherwise drawn, each on its own.
+What the actor is not told (SLO, cold starts, price ratio, capacity ratio, lag, size) varies between episodes, so that
+one policy serves them all; `ranges.envelope` is what the manifest states about it. Some of the episodes have the
+nominal service. The others keep the nominal value of each column with some probability and draw it otherwise, each
+column on its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.simulation.loads import Loads, drawn_loads
+from rlscaler_loadgen.patterns import rates
+from rlscaler_rl.simulation.ranges import RANGES, Ranges
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, build
 from rlscaler_rl.simulation.tables import CVS
 
 Float = NDArray[np.float64]
 
+PATTERNS = ("ramp", "spike", "periodic", "random")
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
-    """What training draws from; uniform unless said otherwise."""
+PLANNED = 100 / 240
+"""Highest load of the demo over the capacity of all replicas; the 99th percentile of a recorded load is put there."""
 
-    intervals: tuple[int, ...] = (10, 15, 30, 60)
-    """Seconds; every one has its own part of the environments."""
-    durations: tuple[int, ...] = (300, 600, 900, 1200)
-    wholly_nominal_share: float = 0.35
-    """Probability of the nominal service: every column but the load and the replicas at the begin."""
-    nominal_share: float = 0.5
-    """Probability with which a column of the other services keeps its nominal value."""
-    trace_share: float = 0.25
-    """Probability of a recorded load, where there are any."""
-    trace_scale: tuple[float, float] = (0.3, 1.5)
-    """Log-uniform factor on a recorded load; 1 with probability `nominal_load_share`."""
-    nominal_load_share: float = 0.5
-    """Probability of the demo's own load levels and phases."""
-    burst_share: float = 0.1
-    """Probability of a load that jumps between a low rate and bursts of random length and height."""
-    steady_share: float = 0.15
-    """Probability of a load that stays where it is: without it an actor learns that every quiet service is about to
-    be busy."""
-    idle_share: float = 0.2
-    """The part of the steady loads that are none at all."""
-    steady: tuple[float, float] = (0.0, 0.5)
-    """A steady load over the capacity of all replicas that may exist."""
-    one_pool_share: float = 0.15
-    floor_share: float = 0.5
-    """Probability of the default target of the reactive floor, else uniform in `floor`."""
-    floor: tuple[float, float] = (0.7, 1.0)
-    slo_ms: tuple[float, float] = (200.0, 2000.0)
-    gpu_rps: tuple[float, float] = (12.0, 30.0)
-    rps_ratio: tuple[float, float] = (2.0, 12.0)
-    price_ratio: tuple[float, float] = (0.1, 0.6)
-    """CPU over GPU."""
-    gpu_cold_start: tuple[float, float] = (10.0, 120.0)
-    """Seconds, the mean; every pod's is drawn within `cold_start_spread` of it."""
-    cpu_cold_start: tuple[float, float] = (4.0, 60.0)
-    cold_start_spread: float = 0.3
-    min_replicas: int = 1
-    """Of every pool that is there; training tells an absent pool by its 0 replicas."""
-    max_replicas: tuple[int, int] = (5, 20)
-    peak: tuple[float, float] = (0.15, 0.85)
-    """The load's highest level over the capacity of all replicas that may exist."""
-    valley: tuple[float, float] = (0.02, 0.6)
-    """The lowest level over the highest."""
-    scrape: tuple[int, ...] = (2, 2, 5, 10, 15)
-    delay: tuple[int, int] = (0, 15)
-    believed_error: float = 0.1
-    """Relative error of the capacity the operator assumes."""
-
-
-RANGES = Ranges()
-
-INTERVAL_WEIGHTS = {10: 0.1, 15: 0.25, 30: 0.5, 60: 0.15}
-"""How much of the environments an interval has beside others; 30 s is the default of the custom resource."""
-
-
-def interval_shares(ranges: Ranges) -> list[float]:
-    """(len(ranges.intervals),) in proportion to `INTERVAL_WEIGHTS`; those not named there count 0.25."""
-    weights = [INTERVAL_WEIGHTS.get(interval, 0.25) for interval in ranges.intervals]
-    return [weight / sum(weights) for weight in weights]
-
-
-def envelope(ranges: Ranges = RANGES) -> dict[str, Any]:
-    """The manifest's trained envelope, [low, high] each; its price ratio is GPU over CPU."""
-    return {
-        "slo_ms": list(ranges.slo_ms),
-        "cold_start_seconds": {"gpu": list(ranges.gpu_cold_start), "cpu": list(ranges.cpu_cold_start)},
-        "price_ratio": [1 / ranges.price_ratio[1], 1 / ranges.price_ratio[0]],
-        "interval_seconds": [float(min(ranges.intervals)), float(max(ranges.intervals))],
-        "rps_ratio": list(ranges.rps_ratio),
-        "lag_seconds": [0.0, float(ranges.delay[1] + max(ranges.scrape))],
-    }
+Loads = Callable[[int, int, np.random.Generator], NDArray[np.float32]]
+"""(rows, seconds, rng) -> (rows, seconds) recorded loads in units in which their 99th percentile is 1."""
 
 
 def randomised(
@@ -104,14 +39,17 @@ def randomised(
     ranges: Ranges = RANGES,
     loads: Loads | None = None,
 ) -> Scenarios:
-    """N episodes of one interval and one length; every draw comes from `rng`. loads: where recorded ones come from."""
+    """N scenarios of one action interval and one duration, both in seconds; every draw comes from `rng`.
+
+    `loads` draws the recorded loads; without it there are none (`Ranges.trace_share`).
+    """
     kind = rng.random(n)
     service = _service(n, rng, ranges)
     _make_nominal(service, kind < min(ranges.wholly_nominal_share, 1 - ranges.one_pool_share))
     present, rps = _present(rng, kind >= 1 - ranges.one_pool_share), service["rps"]
     service["max_replicas"] = service["max_replicas"] * present
     capacity = (service["max_replicas"] * rps).sum(1)
-    rate, names = drawn_loads(n, rng, duration_seconds, capacity, ranges, loads)
+    rate, names = _loads(n, rng, duration_seconds, capacity, ranges, loads)
     initial = _initial(n, rng, rate[:, 0], rps, service["max_replicas"])
     columns: dict[str, Any] = {
         **service,
@@ -133,7 +71,7 @@ def randomised(
 
 
 def _service(n: int, rng: np.random.Generator, ranges: Ranges) -> dict[str, NDArray[Any]]:
-    """The columns that make a service and its measurement, drawn; max_replicas also of an absent pool."""
+    """Drawn columns of a service and of its measurement; `max_replicas` is drawn for an absent pool too."""
     draw = _Draw(n, rng, ranges.nominal_share)
     max_replicas = draw.integers("max_replicas", ranges.max_replicas, same=0.5)
     slo_ms = draw.uniform("slo_ms", ranges.slo_ms)
@@ -168,7 +106,7 @@ def _service(n: int, rng: np.random.Generator, ranges: Ranges) -> dict[str, NDAr
 
 
 class _Draw:
-    """Columns that are nominal with probability `share`."""
+    """Draws columns whose values are nominal with probability `share`."""
 
     def __init__(self, n: int, rng: np.random.Generator, share: float) -> None:
         self.n, self.rng, self.share = n, rng, share
@@ -183,7 +121,7 @@ class _Draw:
         return self._mixed(self.rng.choice(values, self.n), NOMINAL[name]).astype(np.float64)
 
     def integers(self, name: str, bounds: tuple[int, int], same: float) -> NDArray[np.int64]:
-        """(N, 2), both pools alike with probability `same`."""
+        """(N, 2) whole numbers; both pools have the same one with probability `same`."""
         drawn = self.rng.integers(bounds[0], bounds[1] + 1, (self.n, 2))
         drawn[:, 1] = np.where(self.rng.random(self.n) < same, drawn[:, 0], drawn[:, 1])
         keep = self.rng.random((self.n, 1)) < self.share
@@ -201,14 +139,17 @@ def _make_nominal(service: dict[str, NDArray[Any]], rows: NDArray[np.bool_]) -> 
 
 
 def _present(rng: np.random.Generator, single: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(N, 2): both pools, or one of them where `single`."""
+    """(N, 2) which pools a service has: both, or a random one of them where `single` (N,)."""
     present = np.ones((len(single), 2), dtype=np.bool_)
     present[np.flatnonzero(single), rng.integers(0, 2, int(single.sum()))] = False
     return present
 
 
 def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
-    """(N, 2); a CPU replica's mean service time stays within half the SLO, else no policy could meet it."""
+    """(N, 2) requests/s of one replica.
+
+    The mean service time of a CPU replica stays within half the SLO; no policy could meet the SLO otherwise.
+    """
     gpu = draw.uniform("gpu_rps", ranges.gpu_rps, nominal=NOMINAL["rps"][0])
     ratio = draw.uniform("rps_ratio", ranges.rps_ratio, nominal=NOMINAL["rps"][0] / NOMINAL["rps"][1])
     slowest = 2.0 * 1000 / slo_ms
@@ -219,7 +160,11 @@ def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
 def _initial(
     n: int, rng: np.random.Generator, rate: Float, rps: Float, max_replicas: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """(N, 2): one to three a pool in 40 %, else about what the first rate needs, split at random, or anything."""
+    """(N, 2) initial replicas.
+
+    40 % of the rows have one to three replicas in each pool, 45 % about as many as the first rate needs, split between
+    the pools at random, and the others any number.
+    """
     split = rng.beta(0.7, 0.7, n)
     need = rate[:, None] * np.stack([split, 1 - split], axis=1) / rps / rng.uniform(0.5, 0.9, (n, 1))
     anything = rng.uniform(0, 1, (n, 2)) * max_replicas
@@ -227,3 +172,78 @@ def _initial(
     kind = rng.random((n, 1))
     wanted = np.where(kind < 0.4, few, np.where(kind < 0.85, np.ceil(need), np.ceil(anything)))
     return np.clip(wanted, 1, max_replicas).astype(np.int64)
+
+
+def _loads(
+    n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges, loads: Loads | None
+) -> tuple[Float, NDArray[Any]]:
+    """(N, seconds) rates in requests/s and (N,) names: patterns, bursts, steady loads and, where `loads` is given,
+    recorded loads."""
+    kind = rng.random(n)
+    recorded = kind < (0.0 if loads is None else ranges.trace_share)
+    steady = ~recorded & (kind >= 1 - ranges.steady_share)
+    bursts = ~recorded & ~steady & (kind >= 1 - ranges.steady_share - ranges.burst_share)
+    plain = rng.random(n) < ranges.nominal_load_share
+    rate = np.empty((n, seconds))
+    names = np.full(n, "steady", dtype="<U16")
+    level = np.where(rng.random(n) < ranges.idle_share, 0.0, capacity * rng.uniform(*ranges.steady, n))
+    rate[steady] = level[steady, None]
+    if loads is not None and len(rows := np.flatnonzero(recorded)):
+        low, high = map(math.log, ranges.trace_scale)
+        factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(low, high, len(rows))))
+        rate[rows], names[rows] = loads(len(rows), seconds, rng) * (factor * PLANNED * capacity[rows])[:, None], "trace"
+    if len(rows := np.flatnonzero(bursts)):
+        rate[rows], names[rows] = _bursts(rng, seconds, capacity[rows], ranges), "bursts"
+    if len(rows := np.flatnonzero(~recorded & ~steady & ~bursts)):
+        rate[rows], names[rows] = _patterns(rng, seconds, capacity[rows], plain[rows], ranges)
+    return rate, names
+
+
+def _patterns(
+    rng: np.random.Generator, seconds: int, capacity: Float, plain: NDArray[np.bool_], ranges: Ranges
+) -> tuple[Float, list[str]]:
+    """(n, seconds) rates of the four patterns and their n names.
+
+    Rows that are `plain` have the demo's levels, periods and phases. The others have drawn ones, and some of them are
+    the weighted sum of two patterns.
+    """
+    n = len(plain)
+    names = rng.permutation(np.resize(PATTERNS, n)).tolist()
+    period = np.where(plain, min(seconds, 300), np.exp(rng.uniform(np.log(90), np.log(900), n)))
+    shape = _unit(names, seconds, rng, n, np.where(plain, 0.0, rng.random(n)), period)
+    if len(both := np.flatnonzero(~plain & (rng.random(n) >= 0.7))):
+        others = rng.permutation(np.resize(PATTERNS, len(both))).tolist()
+        periods = period[both] * rng.uniform(0.3, 2, len(both))
+        other = _unit(others, seconds, rng, len(both), rng.random(len(both)), periods)
+        share = rng.uniform(0.1, 0.6, len(both))[:, None]
+        shape[both] = (1 - share) * shape[both] + share * other
+    high = np.where(plain, capacity * PLANNED, capacity * rng.uniform(*ranges.peak, n))
+    low = np.where(plain, 0.1 * high, high * rng.uniform(*ranges.valley, n))
+    return low[:, None] + (high - low)[:, None] * shape, names
+
+
+def _bursts(rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges) -> Float:
+    """(n, seconds) rates of loads in which quiet stretches and bursts take turns (Markov-modulated Poisson process).
+
+    The lengths of both are exponential. Every row has its own mean lengths and its own spread of the bursts' heights.
+    """
+    n = len(capacity)
+    high = capacity * rng.uniform(*ranges.peak, n)
+    low = high * rng.uniform(0.0, 0.3, n)
+    means = np.exp(rng.uniform(np.log([[15.0], [5.0]]), np.log([[240.0], [90.0]]), (2, n)))
+    evenness = rng.uniform(1.0, 6.0, n)
+    second = np.arange(seconds)
+    rate = np.empty((n, seconds))
+    for row in range(n):
+        turns = 2 + int(4 * seconds / means[:, row].sum())
+        lengths = rng.exponential(means[:, row], (turns, 2))
+        lengths[0, 0] *= rng.random()
+        ends = np.cumsum(lengths)
+        heights = low[row] + (high[row] - low[row]) * rng.beta(evenness[row], 1.0, turns)
+        levels = np.append(np.stack([np.full(turns, low[row]), heights], axis=1), low[row])
+        rate[row] = levels[np.searchsorted(ends, second, side="right")]
+    return rate
+
+
+def _unit(names: list[str], seconds: int, rng: np.random.Generator, n: int, phase: Float, period: Float) -> Float:
+    return rates(names, seconds, rng, n, low=0.0, high=1.0, start=0.0, phase=phase, period_s=period)

@@ -14,11 +14,32 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_rl.simulation.cluster import BLOCK, HISTOGRAMS, MAX_PODS, RING, Cluster, Facts
-from rlscaler_rl.simulation.compiled import INNER
+from rlscaler_rl.simulation.cluster import (
+    BLOCK,
+    CENTRAL,
+    HISTOGRAMS,
+    MAX_PODS,
+    POWER_OF_TWO,
+    RANDOM,
+    RING,
+    ROUND_ROBIN,
+    ClusterFacts,
+    ClusterState,
+)
+from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods, uniform
-from rlscaler_rl.simulation.queues import HELD, Held, give, load, settle, settle_leavers, take_back
-from rlscaler_rl.simulation.routers import CENTRAL, POWER_OF_TWO, RANDOM, ROUND_ROBIN
+from rlscaler_rl.simulation.queues import (
+    HELD,
+    HeldRequests,
+    book_departures,
+    book_departures_of_leavers,
+    enqueue,
+    forget,
+    load,
+    no_requests,
+    take_back,
+)
+from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tables import CVS, lognormal_parameters
 
 Float = NDArray[np.float64]
@@ -28,8 +49,35 @@ _LOGNORMAL = np.array([lognormal_parameters(cv) for cv in CVS])
 _MOST_HELD = 2 * 2 * MAX_PODS * HELD
 
 
+class RequestLevel:
+    """The `levels.Level` of this module for `n` rows; it holds the requests that are in the system."""
+
+    def __init__(self, n: int) -> None:
+        self.held = no_requests(n)
+
+    def begin(self, facts: ClusterFacts, rows: NDArray[np.intp]) -> None:
+        """Check and forget; raises ScenarioError for parts of requests, and for queues longer than a pod can hold."""
+        arrivals = facts.arrivals[rows]
+        if (arrivals != np.floor(arrivals)).any():
+            raise ScenarioError("arrivals: the request level needs whole requests a second; draw or round them")
+        if (facts.row["queue_limit"][rows] >= HELD).any():
+            raise ScenarioError(f"queue_limit: below {HELD} at the request level")
+        forget(self.held, rows)
+
+    def scale(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
+        _scale(facts, cluster, self.held, rows, desired, weights)
+
+    def advance(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, seconds: int) -> None:
+        _advance(facts, cluster, self.held, rows, seconds)
+
+    def count_latencies(self, facts: ClusterFacts, cluster: ClusterState, rows: Int) -> None:
+        """Nothing to do: every latency is counted when its request is answered."""
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, weights: Int) -> None:
+def _scale(
+    facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, rows: Int, desired: Int, weights: Int
+) -> None:
     """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
     moved = np.empty((_MOST_HELD, 3))
     for m in range(len(rows)):
@@ -47,14 +95,14 @@ def scale(facts: Facts, cluster: Cluster, held: Held, rows: Int, desired: Int, w
                 held.credit[n, p] = 0.0
                 first = 0 if row_fact.router == CENTRAL else pool.ready
                 for k in range(first, pool.ready + leaving):
-                    settle(held, row, pool, row_fact, n, p, k, now)
+                    book_departures(held, row, pool, row_fact, n, p, k, now)
                     count = take_back(held, pool, row_fact, n, p, k, now, k >= pool.ready, moved, count)
         if count > 0:
             _route_again(facts, cluster, held, n, now, moved, count)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int) -> None:
+def _advance(facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
     ring_requests, ring_busy, ring_ready = cluster.ring_requests, cluster.ring_busy, cluster.ring_ready
     moments, moved = np.empty(1024), np.empty((_MOST_HELD, 3))
@@ -91,12 +139,11 @@ def advance(facts: Facts, cluster: Cluster, held: Held, rows: Int, seconds: int)
                 _close_block(cluster, held, n, (t // BLOCK) % HISTOGRAMS)
 
 
-_inner = njit(error_model="numpy", **INNER)
-
-
-@_inner
-def _arrivals(facts: Facts, cluster: Cluster, held: Held, n: int, t: int, arrived: int, moments: Float) -> None:
-    """One second of requests: uniform in it and in order, by exponential gaps (Devroye 1986, V.2)."""
+@inlined
+def _arrivals(
+    facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, n: int, t: int, arrived: int, moments: Float
+) -> None:
+    """Route one second of requests, uniform in it and in order, by exponential gaps (Devroye 1986, V.2)."""
     row, row_fact = cluster.row[n], facts.row[n]
     key, index = row_fact.key, int(row.requests)
     total = 0.0
@@ -113,8 +160,10 @@ def _arrivals(facts: Facts, cluster: Cluster, held: Held, n: int, t: int, arrive
         _route(facts, cluster, held, n, now, now, factor)
 
 
-@_inner
-def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came: float, factor: float) -> None:
+@inlined
+def _route(
+    facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, n: int, now: float, came: float, factor: float
+) -> None:
     """Give one request to a pod or refuse it; `factor` is its service time over the mean of the pool it goes to."""
     row, row_fact, pools = cluster.row[n], facts.row[n], cluster.pool[n]
     split = shares(pools)
@@ -128,14 +177,14 @@ def _route(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, came:
     pool = pools[p]
     k, room = pick(held, row, pool, row_fact, n, p, now)
     if room:
-        give(held, pool, row_fact, n, p, k, now, came, factor / facts.pool[n, p].rps)
+        enqueue(held, pool, row_fact, n, p, k, now, came, factor / facts.pool[n, p].rps)
     else:
         row.dropped += 1.0
 
 
-@_inner
-def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
-    """The pod, and whether it has room."""
+@inlined
+def pick(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> tuple[int, bool]:
+    """The pod that the router gives the next request to, and whether it has room."""
     count, router = pool.ready, row_fact.router
     limit = int(row_fact.queue_limit) + 1
     draw = held.routed[n]
@@ -148,13 +197,13 @@ def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: fl
         held.turn[n, p] = (held.turn[n, p] + 1) % count
         k = held.turn[n, p]
     if router in (RANDOM, ROUND_ROBIN):
-        settle(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
     elif router == POWER_OF_TWO and count > 2:
         k = int(uniform(row_fact.key, 7, 2 * draw) * count)
         other = int(uniform(row_fact.key, 7, 2 * draw + 1) * (count - 1))
         other += other >= k
-        settle(held, row, pool, row_fact, n, p, k, now)
-        settle(held, row, pool, row_fact, n, p, other, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, other, now)
         if load(held, n, p, other) < load(held, n, p, k):
             k = other
     else:
@@ -162,13 +211,13 @@ def pick(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: fl
     return k, load(held, n, p, k) < limit
 
 
-@_inner
-def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, turn: int) -> int:
-    """Fewest requests, the first from `turn` on among equals."""
+@inlined
+def _least_loaded(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, turn: int) -> int:
+    """The pod with the fewest requests; among equals the first from `turn` on."""
     best, fewest = turn, HELD * 4
     k = turn
     for _ in range(pool.ready):
-        settle(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
         there = load(held, n, p, k)
         if there < fewest:
             best, fewest = k, there
@@ -178,23 +227,25 @@ def _least_loaded(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int
     return best
 
 
-@_inner
+@inlined
 def _earliest(
-    held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, limit: int
+    held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float, limit: int
 ) -> tuple[int, bool]:
-    """One queue for all: the pod that is free first; room while fewer than all pods' limits are there."""
+    """The pod that is free first, as with one queue for all; there is room below the sum of all pods' limits."""
     best, total = 0, 0
     for k in range(pool.ready):
-        settle(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
         total += load(held, n, p, k)
         if held.free[n, p, k] < held.free[n, p, best]:
             best = k
     return best, total < limit * pool.ready and load(held, n, p, best) < HELD
 
 
-@_inner
-def _route_again(facts: Facts, cluster: Cluster, held: Held, n: int, now: float, moved: Float, count: int) -> None:
-    """Requests of pods that left, pod by pod; each keeps its time of arrival and its service time."""
+@inlined
+def _route_again(
+    facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, n: int, now: float, moved: Float, count: int
+) -> None:
+    """Route the requests of pods that left, pod by pod; each keeps its time of arrival and its service time."""
     if facts.row[n].router == CENTRAL:
         _sort_by_arrival(moved, count)
     for i in range(count):
@@ -202,9 +253,9 @@ def _route_again(facts: Facts, cluster: Cluster, held: Held, n: int, now: float,
         _route(facts, cluster, held, n, now, moved[i, 0], factor)
 
 
-@_inner
+@inlined
 def _sort_by_arrival(moved: Float, count: int) -> None:
-    """By insertion: the rows are a few runs that are in order already."""
+    """Sort by insertion, because the rows are a few runs that are in order already."""
     for i in range(1, count):
         came, seconds, p = moved[i, 0], moved[i, 1], moved[i, 2]
         j = i
@@ -214,23 +265,23 @@ def _sort_by_arrival(moved: Float, count: int) -> None:
         moved[j, 0], moved[j, 1], moved[j, 2] = came, seconds, p
 
 
-@_inner
-def _count_second(held: Held, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
-    """What a second that ends `now` leaves on the counters of one pool."""
+@inlined
+def _count_second(held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float) -> None:
+    """Count the second that ends `now` on the counters of one pool."""
     unfinished = 0.0
     for k in range(pool.ready):
-        settle(held, row, pool, row_fact, n, p, k, now)
+        book_departures(held, row, pool, row_fact, n, p, k, now)
         unfinished += max(held.free[n, p, k] - now, 0.0)
     if held.last[n, p, MAX_PODS] > 0:
-        settle_leavers(held, row, pool, row_fact, n, p, now)
+        book_departures_of_leavers(held, row, pool, row_fact, n, p, now)
     pool.busy_seconds = held.work[n, p] - unfinished
     pool.billed += pool.target
     pool.ready_seconds += pool.ready
     pool.pending_seconds += pool.waiting
 
 
-@_inner
-def _close_block(cluster: Cluster, held: Held, n: int, block: int) -> None:
+@inlined
+def _close_block(cluster: ClusterState, held: HeldRequests, n: int, block: int) -> None:
     """Add the block's requests to the cumulative histogram and remember it."""
     below = 0.0
     for b in range(held.fresh.shape[1]):

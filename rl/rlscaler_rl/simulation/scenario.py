@@ -1,4 +1,4 @@
-"""Scenarios: everything that is settled before an episode begins, its load and its cold starts included.
+"""Scenarios: everything that is fixed before an episode begins, its load and its cold starts included.
 
 Two contenders given the same `Scenarios` meet the same arrivals and the same cold starts. The nominal service
 is the one of the demo; `simulation.randomisation` draws others around it for training.
@@ -16,10 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 from rlscaler_core.decision.params import make_params
 from rlscaler_core.decision.types import Params, Rows
 from rlscaler_loadgen import patterns as loads
-from rlscaler_rl.simulation.cluster import MAX_PODS, POOL_FACTS, RING, ROW_FACTS, Facts, bucket_positions, records
-from rlscaler_rl.simulation.errors import ScenarioError
-from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS
-from rlscaler_rl.simulation.sensing import Sensors
+from rlscaler_rl.simulation.cluster import (
+    LEAST_LOADED,
+    MAX_PODS,
+    POOL_FACTS,
+    RING,
+    ROUTERS,
+    ROW_FACTS,
+    ClusterFacts,
+    Sensors,
+    bucket_positions,
+    records,
+)
 
 Float = NDArray[np.float64]
 Float32 = NDArray[np.float32]
@@ -27,6 +35,10 @@ Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 GPU_COST_PER_HOUR = 2.5
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be simulated; the message names the field and the remedy."""
 
 
 @dataclass(slots=True)
@@ -56,9 +68,9 @@ class Scenarios(Rows):
     queue_limit: Float  # (N,) requests that can wait at a ready pod
     timeout: Float  # (N,) seconds a client waits
     memory_seconds: Float  # (N,) time constant of the average that utilization rho is taken from
-    router: Int  # (N,) index into routers.ROUTERS
+    router: Int  # (N,) index into cluster.ROUTERS
     routing: Float  # (N,) further factor on the probability of waiting at the fluid level
-    scrape: Float  # (N,) seconds; see sensing.Sensors for this and the following
+    scrape: Float  # (N,) seconds; see cluster.Sensors for this and the following
     phase: Float  # (N,)
     delay: Float  # (N,)
     window: Float  # (N,)
@@ -84,12 +96,12 @@ class Scenarios(Rows):
             target_utilization=self.target_utilization[:, None],
         )
 
-    def facts(self) -> Facts:
+    def facts(self) -> ClusterFacts:
         """What the cluster model reads."""
         n = len(self)
         row = {name: getattr(self, name) for name in ROW_FACTS.names or () if name != "slo"}
         pool = {name: getattr(self, name) for name in POOL_FACTS.names or ()}
-        return Facts(
+        return ClusterFacts(
             row=records(ROW_FACTS, (n,), slo=self.slo_ms / 1000, **row),
             pool=records(POOL_FACTS, (n, 2), **pool),
             arrivals=self.arrivals,
@@ -131,11 +143,11 @@ class Scenarios(Rows):
         return self
 
 
-def under(change: Callable[[Params], Params]) -> Callable[[Scenarios], Scenarios]:
-    """What puts episodes under another spec: the same columns, and as `params` what `change` makes of theirs.
+def with_changed_params(change: Callable[[Params], Params]) -> Callable[[Scenarios], Scenarios]:
+    """A function that puts scenarios under another spec: the same columns, whose `params` are passed through `change`.
 
-    What is cut out of such scenarios keeps it; `Scenarios.concat` does not, so join what was settled
-    (`batch.joined`) or join by `type(scenarios).concat`.
+    Rows that are taken from such scenarios keep the change. `Scenarios.concat` drops it, so join prepared scenarios
+    (`batch.PreparedScenarios.concat`) or join by `type(scenarios).concat`.
     """
 
     class Changed(Scenarios):
@@ -195,7 +207,7 @@ def from_rate(
     if not np.all(np.isfinite(table)) or np.any(table < 0):
         raise ScenarioError("rate: requests/s must be finite and not negative; cut or fill the gaps of the trace")
     draws = [np.random.default_rng([int(s), 1]) for s in seed]
-    settled = {
+    columns = {
         "pattern": np.full(len(table), pattern, dtype="<U16"),
         "seed": seed,
         "duration": table.shape[1],
@@ -204,7 +216,7 @@ def from_rate(
         "past_rate": table[:, 0],
         "key": np.array([rng.integers(0, 2**63, dtype=np.uint64) for rng in draws]),
     }
-    return build(len(table), {**settled, "interval_seconds": interval_seconds, **overrides})
+    return build(len(table), {**columns, "interval_seconds": interval_seconds, **overrides})
 
 
 def nominal(

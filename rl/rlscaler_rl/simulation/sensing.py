@@ -9,27 +9,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import SIGNALS, Samples
-from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, Cluster, Facts
-from rlscaler_rl.simulation.compiled import INNER
+from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, ClusterFacts, ClusterState, Sensors
+from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.fluid import within
 from rlscaler_rl.simulation.pods import uniform
-from rlscaler_rl.simulation.tables import Tables, tables
+from rlscaler_rl.simulation.tables import LatencyTables, tables
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-
-
-class Sensors(NamedTuple):
-    """How each episode is measured; N rows. `delay + scrape + window` must stay below `RING` seconds."""
-
-    scrape: Float  # (N,) whole seconds between scrapes
-    phase: Float  # (N,) whole seconds into the scrape interval at which the episode begins
-    delay: Float  # (N,) whole seconds until a scraped sample can be queried
-    window: Float  # (N,) whole seconds of the rate window
-    noise: Float  # (N,) relative standard deviation of the utilizations
-    cpu_factor: Float  # (N,) CPU used by a busy replica over its CPU request
-    memory_base: Float  # (N,) % of the memory requests used when idle
-    memory_slope: Float  # (N,) % more when all replicas are busy
 
 
 class Readings(NamedTuple):
@@ -46,9 +33,10 @@ class Readings(NamedTuple):
     ready_replicas: NDArray[np.int32]  # (M, 2)
 
 
-def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latency: bool = True) -> Samples:
-    """One sensing tick of the given rows (M,). Without `latency` p95 is NaN with an age of 0: cheaper where
-    nothing reads it.
+def sense(facts: ClusterFacts, sensors: Sensors, cluster: ClusterState, rows: Int, *, latency: bool = True) -> Samples:
+    """What a sensing tick measures in the given rows (M,).
+
+    Without `latency` p95 is NaN with an age of 0, which is cheaper where nothing reads it.
     """
     m = len(rows)
     readings = Readings(
@@ -75,7 +63,13 @@ def sense(facts: Facts, sensors: Sensors, cluster: Cluster, rows: Int, *, latenc
 
 @njit(cache=True, nogil=True)
 def measure(
-    facts: Facts, sensors: Sensors, cluster: Cluster, tables: Tables, rows: Int, latency: bool, out: Readings
+    facts: ClusterFacts,
+    sensors: Sensors,
+    cluster: ClusterState,
+    tables: LatencyTables,
+    rows: Int,
+    latency: bool,
+    out: Readings,
 ) -> None:
     """Fill `out` from the counters as they were at the newest scrape that can be queried; NaN where nothing was
     measured.
@@ -110,9 +104,14 @@ def measure(
         out.age_seconds[m, _REPLICAS] = 0.0
 
 
-@njit(error_model="numpy", **INNER)
-def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, begin: int, level: float) -> float:
-    """Seconds; linear within a bucket as Prometheus' histogram_quantile; NaN when nothing was answered."""
+@inlined
+def quantile(
+    facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, n: int, end: int, begin: int, level: float
+) -> float:
+    """The quantile `level` of the latencies in seconds, of the answers of row `n` between `begin` and `end`.
+
+    It is linear within a bucket, as Prometheus' histogram_quantile is, and NaN when nothing was answered.
+    """
     last = int(np.floor(end / BLOCK))
     first = min(int(np.floor(begin / BLOCK)), last - 1)
     buckets = cluster.ring_histogram.shape[2] - 1
@@ -134,8 +133,10 @@ def quantile(facts: Facts, cluster: Cluster, tables: Tables, n: int, end: int, b
     return bound + (_BOUNDS[low] - bound) * (wanted - below) / max(here - below, 1e-12)
 
 
-@njit(error_model="numpy", **INNER)
-def _answered(facts: Facts, cluster: Cluster, tables: Tables, n: int, first: int, last: int, b: int) -> float:
+@inlined
+def _answered(
+    facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, n: int, first: int, last: int, b: int
+) -> float:
     """Requests of the blocks [first, last) that were answered within bucket `b`."""
     counted = last if cluster.blocks.shape[1] == 0 else min(last, 0)
     total = 0.0

@@ -40,7 +40,7 @@ Z_SCALE = (Z_POINTS - 1) / Z_HIGH
 SERVICE_SCALE = (SERVICE_POINTS - 1) / SERVICE_HIGH
 
 
-class Tables(NamedTuple):
+class LatencyTables(NamedTuple):
     """Shared by all episodes; float32, read by the compiled kernels."""
 
     delayed: Float32  # (cv, X_POINTS, Z_POINTS) G(x, z), x log-spaced, z uniform
@@ -49,9 +49,9 @@ class Tables(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def tables() -> Tables:
+def tables() -> LatencyTables:
     """The tables, computed once (about 0.1 s)."""
-    return Tables(
+    return LatencyTables(
         np.stack([_delayed(cv) for cv in CVS]).astype(np.float32),
         np.stack([_service(cv) for cv in CVS]).astype(np.float32),
         _waiting().astype(np.float32),
@@ -59,7 +59,7 @@ def tables() -> Tables:
 
 
 def x_position(x: NDArray[np.float64]) -> Float32:
-    """Fractional row of `Tables.delayed` for latencies in units of the mean service time."""
+    """Fractional row of `LatencyTables.delayed` for latencies in units of the mean service time."""
     return np.clip(np.log(np.maximum(x, 1e-9) / X_LOW) * X_SCALE, 0, X_POINTS - 1.001).astype(np.float32)
 
 

@@ -19,9 +19,9 @@ from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.types import OBSERVATIONS, Float32, Observation, Samples
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.loads import Loads
-from rlscaler_rl.simulation.randomisation import RANGES, Ranges, interval_shares
-from rlscaler_rl.simulation.stock import Randomised, Stock, Take
+from rlscaler_rl.simulation.randomisation import Loads
+from rlscaler_rl.simulation.ranges import RANGES, Ranges, interval_shares
+from rlscaler_rl.simulation.scenario_buffer import RandomisedSource, ScenarioBuffer, ScenarioSource
 
 HISTORY = 64
 """Rates that are remembered, one a sensing tick: more than the forecast's memory."""
@@ -39,14 +39,14 @@ def spaces(contract: ObservationContract, extra: int = 0) -> tuple[gym.spaces.Bo
 
 
 class Group:
-    """Some of the environments, stepped by one thread: longer action intervals first."""
+    """The environments that one thread steps; those of longer action intervals come first."""
 
     def __init__(self, batch: Batch, objective: objectives.Objective, asymmetric: bool) -> None:
         n = len(batch.rows)
         self.batch, self.objective, self.asymmetric = batch, objective, asymmetric
         self.recount()
-        self.meters = objectives.read(batch.cluster)
-        self._nothing = self.meters.take(slice(0, 1))
+        self.counters = objectives.read(batch.cluster)
+        self._nothing = self.counters.take(slice(0, 1))
         self.returns, self.steps = np.zeros(n), np.zeros(n, np.int64)
         self.samples: Samples
         self.observation: Observation
@@ -55,12 +55,12 @@ class Group:
         """Work out again what follows from the scenarios."""
         self.norms, self.hidden = objectives.norms(self.batch.scenarios), privileged.hidden(self.batch.scenarios)
 
-    def begin(self, rows: NDArray[np.intp], stock: Stock, which: NDArray[np.intp]) -> None:
-        """Episodes `which` (M,) of the stock in the given rows (M,)."""
-        self.batch.restart_with(rows, stock.settled, which)
-        self.norms.put(rows, stock.norms, which)
-        self.hidden.put(rows, stock.hidden, which)
-        self.meters.put(rows, self._nothing)
+    def begin(self, rows: NDArray[np.intp], buffer: ScenarioBuffer, which: NDArray[np.intp]) -> None:
+        """Episodes `which` (M,) of the buffer in the given rows (M,)."""
+        self.batch.restart_with(rows, buffer.prepared, which)
+        self.norms.put(rows, buffer.norms, which)
+        self.hidden.put(rows, buffer.hidden, which)
+        self.counters.put(rows, self._nothing)
         self.returns[rows], self.steps[rows] = 0, 0
 
     def observe(self) -> Float32:
@@ -85,17 +85,17 @@ class Group:
         batch.finish_interval(latencies=isinstance(self.objective, objectives.Weighted))
         now = objectives.read(batch.cluster)
         changed = np.abs(made.desired - base)
-        rewards = self.objective(now.since(self.meters), self.norms, changed[:, 0] + changed[:, 1])
-        self.meters = now
+        rewards = self.objective(now.since(self.counters), self.norms, changed[:, 0] + changed[:, 1])
+        self.counters = now
         self.returns += rewards
         self.steps += 1
         return rewards, now.time >= batch.scenarios.duration
 
     def infos(self, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
-        """Of the episodes in the given rows, which have just ended."""
+        """The infos of the episodes in the given rows (M,), which have just ended."""
         if not rows.size:
             return []
-        now, seen = self.meters.take(rows), self.peek(rows)
+        now, seen = self.counters.take(rows), self.peek(rows)
         cost = (now.billed[:, 0] + self.norms.price_ratio[rows] * now.billed[:, 1]) / now.time
         late = 100 * now.missed / np.maximum(now.requests, 1)
         figures = zip(self.returns[rows].tolist(), self.steps[rows].tolist(), cost.tolist(), late.tolist(), strict=True)
@@ -140,7 +140,7 @@ class SimulatorVecEnv(VecEnv):
         objective: str | objectives.Objective = "slo_cost",
         ranges: Ranges = RANGES,
         loads: Loads | None = None,
-        sources: Sequence[Take] = (),
+        sources: Sequence[ScenarioSource] = (),
         asymmetric: bool = False,
         stagger: bool = False,
         threads: int | None = None,
@@ -149,12 +149,12 @@ class SimulatorVecEnv(VecEnv):
         self.stagger = np.random.default_rng([seed, 1]) if stagger else None
         rngs = np.random.default_rng(seed).spawn(len(ranges.intervals))
         drawing = zip(ranges.intervals, rngs, strict=True)
-        self.own_sources = [Randomised(interval, rng, ranges, loads) for interval, rng in drawing if not sources]
+        self.own_sources = [RandomisedSource(interval, rng, ranges, loads) for interval, rng in drawing if not sources]
         takes = sources or [source.take for source in self.own_sources]
-        self.stock = Stock(takes, _sizes(n, [1.0] * len(sources) or interval_shares(ranges)))
-        self._ends = np.cumsum(self.stock.counts)
+        self.buffer = ScenarioBuffer(takes, _sizes(n, [1.0] * len(sources) or interval_shares(ranges)))
+        self._ends = np.cumsum(self.buffer.counts)
         self._count = min(threads or len(os.sched_getaffinity(0)), n)
-        named, template = objectives.named(objective), self.stock.template()
+        named, template = objectives.named(objective), self.buffer.template()
         self.groups = [
             Group(
                 Batch(template.take(self.rows_of(i)), self.contract, rule=rule, history=HISTORY),
@@ -199,7 +199,7 @@ class SimulatorVecEnv(VecEnv):
         """New episodes in the given rows, which rise."""
         asking = np.split(rows, np.searchsorted(rows, self._ends[:-1]))
         given = np.zeros(len(asking), np.int64)
-        for chosen in self.stock.take(np.array([len(asked) for asked in asking])):
+        for chosen in self.buffer.take(np.array([len(asked) for asked in asking])):
             count = np.array([len(which) for which in chosen])
             served = [asked[first:last] for asked, first, last in zip(asking, given, given + count, strict=True)]
             given += count
@@ -207,7 +207,7 @@ class SimulatorVecEnv(VecEnv):
             for i, group in enumerate(self.groups):
                 mine = np.flatnonzero(row % self._count == i)
                 if mine.size:
-                    group.begin(row[mine] // self._count, self.stock, which[mine])
+                    group.begin(row[mine] // self._count, self.buffer, which[mine])
 
     def _observe(self) -> Float32:
         observations = np.empty((self.num_envs, *self.observation_space.shape), np.float32)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_rl.simulation.objectives import WEIGHTS
-from rlscaler_rl.simulation.randomisation import RANGES, Ranges
+from rlscaler_rl.simulation.ranges import RANGES, Ranges
 
 NOMINAL_MAX_REPLICAS = 10
 """Of the nominal service; other limits have no nominal scenarios."""

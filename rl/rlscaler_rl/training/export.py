@@ -20,7 +20,7 @@ from rlscaler_core.decision.action import LOGITS, head_probabilities
 from rlscaler_core.decision.actor import INPUT, OUTPUT
 from rlscaler_core.decision.manifest import Envelope, Manifest, Normalisation, Training
 from rlscaler_core.decision.types import Float32
-from rlscaler_rl.simulation.randomisation import envelope
+from rlscaler_rl.simulation.ranges import envelope
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.files import write_atomically
 

@@ -9,7 +9,8 @@ from rlscaler_core.decision.familiar import Familiar
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.types import OBSERVATIONS, Float32
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.randomisation import Ranges, randomised
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import Ranges
 from rlscaler_rl.training.config import EnvironmentConfig
 
 EPISODES, SECONDS, SEED = 128, 600, 97

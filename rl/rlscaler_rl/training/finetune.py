@@ -15,7 +15,7 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.objectives import Objective
-from rlscaler_rl.simulation.stock import Take
+from rlscaler_rl.simulation.scenario_buffer import ScenarioSource
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
 from rlscaler_rl.training.export import NumpyActor, to_onnx
@@ -46,7 +46,7 @@ class Start(Protocol):
 class Episodes:
     """What is trained on: every source serves a part of the environments, simulated in a thread of its own."""
 
-    sources: Sequence[Take]
+    sources: Sequence[ScenarioSource]
     interval_seconds: int
     duration_seconds: int
     objective: str | Objective = "slo_cost"

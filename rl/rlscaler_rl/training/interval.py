@@ -9,7 +9,7 @@ import numpy as np
 
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS
-from rlscaler_rl.simulation.randomisation import RANGES
+from rlscaler_rl.simulation.ranges import RANGES
 from rlscaler_rl.training.weighted import baselines
 
 WEIGHTED = "weighted"
@@ -36,13 +36,13 @@ def make(objective: str, weights: Mapping[str, float]) -> Reward:
     return reward
 
 
-def _meters(spent: Mapping[str, Any]) -> objectives.Meters:
+def _meters(spent: Mapping[str, Any]) -> objectives.Counters:
     finite = np.isfinite(spent["bounds_seconds"])
     edges = np.concatenate([[0.0], np.asarray(spent["bounds_seconds"])[finite]])
     counts = np.concatenate([[0.0], np.asarray(spent["within"])[finite]])
     total = spent["within"][-1] if len(spent["within"]) else 0.0
     histogram = np.concatenate([np.interp(BUCKETS_SECONDS, edges, counts), [total]])
-    return objectives.Meters(
+    return objectives.Counters(
         time=np.array([max(spent["seconds"], 1e-9)]),
         requests=np.array([spent["requests"]]),
         in_time=np.array([spent["in_time"]]),

@@ -21,7 +21,7 @@ Arrays = dict[str, NDArray[Any]]
 
 def arrays_of(env: SimulatorVecEnv) -> Arrays:
     """Name -> array, row by row whatever the number of threads; copied where it will change."""
-    found: Arrays = {"stock.taken": env.stock.taken.copy()}
+    found: Arrays = {"stock.taken": env.buffer.taken.copy()}
     for name, tables in _tables(env).items():
         found |= {f"{name}.{column}": env.together([table[column] for table in tables]) for column in tables[0]}
     return found
@@ -42,9 +42,9 @@ def restore(env: SimulatorVecEnv, arrays: Arrays, generators: list[dict[str, Any
     own = [source.rng for source in env.own_sources]
     for generator, state in zip(own if env.stagger is None else [*own, env.stagger], generators, strict=True):
         generator.bit_generator.state = state
-    for shelf in range(len(env.stock.taken)):
-        env.stock.refill(shelf)
-    env.stock.taken[:] = arrays["stock.taken"]
+    for shelf in range(len(env.buffer.taken)):
+        env.buffer.refill(shelf)
+    env.buffer.taken[:] = arrays["stock.taken"]
     for i, group in enumerate(env.groups):
         batch, rows = group.batch, env.rows_of(i)
         scenarios = Scenarios(**{field.name: arrays[f"scenarios.{field.name}"][rows] for field in fields(Scenarios)})
@@ -55,7 +55,7 @@ def restore(env: SimulatorVecEnv, arrays: Arrays, generators: list[dict[str, Any
             for column, array in table.items():
                 array[...] = arrays[f"{name}.{column}"][env.rows_of(i)]
     for group in env.groups:
-        group.meters = objectives.read(group.batch.cluster)
+        group.counters = objectives.read(group.batch.cluster)
 
 
 def _tables(env: SimulatorVecEnv) -> dict[str, list[Arrays]]:

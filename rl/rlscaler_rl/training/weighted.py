@@ -10,7 +10,8 @@ from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
-from rlscaler_rl.simulation.randomisation import Ranges, randomised
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import Ranges
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.training.config import EnvironmentConfig
 
@@ -56,7 +57,7 @@ def _figures(scenarios: Scenarios, intervals: int) -> Float:
         before, changed = objectives.read(batch.cluster), np.zeros(len(scenarios))
         for _ in range(batch.interval // SENSE_SECONDS):
             held = batch.cluster.pool["target"].copy()
-            batch.place(*hpa(batch.params, batch.state, batch.sense(), rng))
+            batch.scale_unshielded(*hpa(batch.params, batch.state, batch.sense(), rng))
             changed += np.abs(batch.cluster.pool["target"] - held).sum(axis=1)
             batch.advance()
         figures = objectives.interval_figures(objectives.read(batch.cluster).since(before), norms, changed)

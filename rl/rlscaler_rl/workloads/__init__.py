@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rlscaler_rl.workloads.errors import WorkloadError
 from rlscaler_rl.workloads.library import blocks
-from rlscaler_rl.workloads.names import EXTRAS, HELD_OUT, MIXED, NAMES, PATTERNS, TRACES, VARIED, Part
+from rlscaler_rl.workloads.names import EXTRAS, HELD_OUT, MIXED, NAMES, PATTERNS, TRACES, VARIED, Part, WorkloadError
 from rlscaler_rl.workloads.recording import Recording, cut
-from rlscaler_rl.workloads.training import TraceLoads
+from rlscaler_rl.workloads.trace_loads import TraceLoads
 
 if TYPE_CHECKING:
     from rlscaler_rl.workloads.draw import episodes

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_rl.workloads.errors import WorkloadError
+from rlscaler_rl.workloads.names import PATTERNS, TRACES, Part, WorkloadError
 
 if TYPE_CHECKING:
     from rlscaler_loadgen.traces import Trace
-    from rlscaler_rl.workloads.facts import Facts
+    from rlscaler_rl.workloads.facts import TraceFacts
 
 _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_TRACES = click.option("--traces", type=_FOLDER, help="Folder with the full traces; the samples that ship by default.")
+_FOLDER_OF_TRACES = click.option(
+    "--traces", type=_FOLDER, help="Folder with the full traces; the samples that ship by default."
+)
 
 
 @click.group()
@@ -28,7 +30,7 @@ def trace() -> None:
 
 @trace.command(name="list")
 @click.argument("files", type=_FILE, nargs=-1)
-@_TRACES
+@_FOLDER_OF_TRACES
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def list_(files: tuple[Path, ...], traces: Path | None, as_json: bool) -> None:
     """What is known about the recorded workloads, or about FILES of your own."""
@@ -84,7 +86,7 @@ _OF_PROMETHEUS = {
 
 
 def refuse_of_prometheus() -> None:
-    """Raise UsageError for options that say what to ask Prometheus for, where nobody asks it."""
+    """Raise UsageError for options that say what to ask Prometheus for, where no Prometheus is named."""
     source, default = click.get_current_context().get_parameter_source, click.core.ParameterSource.DEFAULT
     if given := [flag for name, flag in _OF_PROMETHEUS.items() if source(name) is not default]:
         raise click.UsageError(f"{', '.join(given)}: only with --prometheus")
@@ -95,33 +97,31 @@ def refuse_of_prometheus() -> None:
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder; that of FILE by default.")
 def split(file: Path, out: Path | None) -> None:
     """Cut FILE by time: 60 % train, 15 % tune, 25 % test, each a trace, and FILE.split.json with their digests."""
-    from rlscaler_rl.workloads.splitting import split_file
+    from rlscaler_rl.workloads.recording import split_file
 
     for path in split_file(_read(file), _stem(file), out or file.parent):
         click.echo(path)
 
 
 @trace.command()
-@_TRACES
+@_FOLDER_OF_TRACES
 @click.option("--out", type=_FILE, default=Path("workloads.png"), show_default=True)
 @click.option("--seed", default=0, show_default=True)
 def plot(traces: Path | None, out: Path, seed: int) -> None:
     """Draw the first test episode of every workload."""
-    from rlscaler_rl.workloads.plot import draw
-
-    draw(out, traces, seed)
+    _draw(out, traces, seed)
     click.echo(out)
 
 
 def _ask(
     url: str, query: str | None, begin: str, end: str, step: str, bearer_token_file: Path | None, fill: str | None
 ) -> Trace:
-    from rlscaler_rl.workloads.history import Range, parse_duration, parse_time, read_history, read_token
+    from rlscaler_rl.workloads.history import TimeRange, parse_duration, parse_time, read_history, read_token
 
     if not query:
         raise click.UsageError("--query: is needed, such as 'sum(rate(http_requests_total[1m]))'")
     now = datetime.now(UTC)
-    asked = Range.between(parse_time(begin, now), parse_time(end, now), parse_duration(step))
+    asked = TimeRange.between(parse_time(begin, now), parse_time(end, now), parse_duration(step))
     token = read_token(bearer_token_file) if bearer_token_file else None
     return read_history(url, query, asked, token=token, fill=fill)
 
@@ -147,7 +147,7 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".csv")
 
 
-def _print(found: list[Facts]) -> None:
+def _print(found: list[TraceFacts]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -177,3 +177,39 @@ def _length(seconds: float) -> str:
         if seconds >= 2 * unit:
             return f"{seconds / unit:.3g} {name}"
     return f"{seconds:g} s"
+
+
+_SMOOTHED_SECONDS = 10
+"""Seconds over which the drawn rate is averaged."""
+
+
+def _draw(out: Path, traces: Path | None, seed: int) -> None:
+    """Draw the first episode of the first run of every pattern and trace: never a chosen one."""
+    import matplotlib as mpl
+    import numpy as np
+
+    from rlscaler_rl.workloads.draw import episodes
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names = (*PATTERNS, *TRACES)
+    figure, grid = plt.subplots(3, 3, figsize=(12, 7), sharex=True, sharey=True, layout="constrained")
+    for axis, name in zip(grid.flat, names, strict=True):
+        made = episodes(name, Part.TEST, runs=1, episodes=1, seed=seed, traces=traces)
+        seconds = np.arange(made.rate.shape[1]) / 60
+        window = np.ones(_SMOOTHED_SECONDS)
+        counted = np.convolve(np.ones(len(seconds)), window, mode="same")
+        smooth = np.convolve(made.rate[0], window, mode="same") / counted
+        axis.plot(seconds, made.arrivals[0], color="0.75", linewidth=0.5, label="arrivals in each second")
+        axis.plot(seconds, smooth, color="C0", linewidth=1.5, label=f"rate, mean of {_SMOOTHED_SECONDS} s")
+        axis.axhline(100, color="C3", linewidth=0.8, linestyle=":", label="planned peak")
+        axis.set_title(name, fontsize=10)
+        axis.set_ylim(0, 200)
+    for axis in grid[:, 0]:
+        axis.set_ylabel("requests/s")
+    for axis in grid[-1]:
+        axis.set_xlabel("minutes")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    figure.savefig(out, dpi=110)
+    plt.close(figure)

@@ -9,20 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.simulation.scenario import Scenarios, from_rate
 from rlscaler_rl.workloads import synthetic
-from rlscaler_rl.workloads.errors import WorkloadError
 from rlscaler_rl.workloads.library import recorded_part
-from rlscaler_rl.workloads.names import NAMES, TRACES, Part
+from rlscaler_rl.workloads.names import NAMES, TRACES, Part, WorkloadError
 from rlscaler_rl.workloads.recording import Recording
 
 INITIAL_UTILIZATION = 0.8
 """Episodes begin with the cheapest replicas that carry the rate before them at this utilization."""
 
 LOW_RPS, HIGH_RPS = 10.0, 100.0
-"""Of the patterns; a recording's 99th percentile becomes the higher one, which is 100/240 of what all replicas of the
-nominal service carry."""
+"""Lowest and highest rate of the patterns in requests/s.
+
+The 99th percentile of a recording becomes the higher one, which is 100/240 of what all replicas of the nominal service
+carry."""
 
 _SEEDS = 2**32
 _OFFSET = {Part.TEST: 0, Part.TUNE: _SEEDS, Part.TRAIN: 2 * _SEEDS}

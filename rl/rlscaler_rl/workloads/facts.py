@@ -17,7 +17,7 @@ BLOCK_SECONDS = 600
 
 
 @dataclass(frozen=True)
-class Facts:
+class TraceFacts:
     """Rates in requests/s as recorded, times in seconds."""
 
     name: str
@@ -33,17 +33,17 @@ class Facts:
     reference: float
     """The rate that becomes the planned peak: the 99th percentile of the train part."""
     parts: dict[str, int]
-    """Seconds."""
+    """Length of each part in seconds."""
     blocks: dict[str, int]
-    """Of 10 minutes, none overlapping another."""
+    """Number of blocks of 10 minutes in each part, none overlapping another."""
     source: str
     licence: str
     digest: str
     """SHA-256 of the whole series."""
 
 
-def named(traces: Path | None = None) -> list[Facts]:
-    """The recorded workloads, of their samples or of the full files in the folder `traces`."""
+def named(traces: Path | None = None) -> list[TraceFacts]:
+    """The facts of the recorded workloads: of the samples that ship, or of the full files in the folder `traces`."""
     found = []
     for name in TRACES:
         split = splits().traces[name]
@@ -57,8 +57,8 @@ def named(traces: Path | None = None) -> list[Facts]:
     return found
 
 
-def own(trace: Trace, name: str) -> Facts:
-    """A trace of one's own."""
+def own(trace: Trace, name: str) -> TraceFacts:
+    """The facts of a trace of one's own."""
     notes = dict(comment.split(":", 1) for comment in trace.comments if ":" in comment)
     known = {key.strip().lower(): value.strip() for key, value in notes.items()}
     about = {"source": known.get("source", "-"), "licence": known.get("licence", "-"), "digest": trace.digest()}
@@ -66,15 +66,15 @@ def own(trace: Trace, name: str) -> Facts:
 
 
 def dispersion(rate: Float) -> float:
-    """Of requests in 10 s, rate (seconds,)."""
+    """Variance over mean of the requests in 10 s, from a rate (seconds,) in requests/s."""
     counts = rate[: len(rate) // DISPERSION_SECONDS * DISPERSION_SECONDS].reshape(-1, DISPERSION_SECONDS).sum(1)
     return float(counts.var() / counts.mean()) if len(counts) and counts.any() else 0.0
 
 
-def _facts(one: Recording, what: str, bins: int, width: float, about: dict[str, str]) -> Facts:
+def _facts(one: Recording, what: str, bins: int, width: float, about: dict[str, str]) -> TraceFacts:
     rate = np.concatenate([piece for part in Part for piece in one.pieces[part]])
     p50, p99, peak = np.percentile(rate, (50, 99, 100))
-    return Facts(
+    return TraceFacts(
         name=one.name,
         what=what,
         bins=bins,

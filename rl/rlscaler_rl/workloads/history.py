@@ -18,7 +18,7 @@ from requests.auth import AuthBase
 from urllib3.util.retry import Retry
 
 from rlscaler_loadgen.traces import Float, Trace
-from rlscaler_rl.workloads.errors import WorkloadError
+from rlscaler_rl.workloads.names import WorkloadError
 
 POINTS_PER_QUERY = 10_000
 """Prometheus refuses a range query with more than 11,000 points a series."""
@@ -32,7 +32,7 @@ _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?
 
 
 @dataclass(frozen=True)
-class Range:
+class TimeRange:
     """Which samples: from `begin` on, every `step` seconds, up to `end`; Unix seconds."""
 
     begin: int
@@ -40,7 +40,7 @@ class Range:
     step: int
 
     @classmethod
-    def between(cls, begin: datetime, end: datetime, step: int) -> Range:
+    def between(cls, begin: datetime, end: datetime, step: int) -> TimeRange:
         """The multiples of `step` in between: some query front ends move every range to them anyway."""
         return cls(-(-round(begin.timestamp()) // step) * step, round(end.timestamp()) // step * step, step)
 
@@ -48,7 +48,7 @@ class Range:
         return list(range(self.begin, self.end + 1, self.step))
 
 
-def read_history(url: str, query: str, asked: Range, *, token: str | None = None, fill: str | None = None) -> Trace:
+def read_history(url: str, query: str, asked: TimeRange, *, token: str | None = None, fill: str | None = None) -> Trace:
     """The one series that `query` gives, in bins of `asked.step`.
 
     Asks in pieces that Prometheus answers. Raises WorkloadError that names the query and the remedy where there is no
@@ -60,7 +60,7 @@ def read_history(url: str, query: str, asked: Range, *, token: str | None = None
     try:
         for first in range(asked.begin, asked.end + 1, asked.step * POINTS_PER_QUERY):
             last = min(first + asked.step * (POINTS_PER_QUERY - 1), asked.end)
-            samples |= _ask(client, url, query, Range(first, last, asked.step))
+            samples |= _ask(client, url, query, TimeRange(first, last, asked.step))
     finally:
         client.close()
     rate, filled = _complete(query, asked, samples, fill)
@@ -96,7 +96,7 @@ def parse_time(text: str, now: datetime) -> datetime:
 
 
 def parse_duration(text: str) -> int:
-    """Seconds of `90`, `15s`, `1m`, `1h30m`, `7d`. Raises WorkloadError."""
+    """The seconds that texts like `90`, `15s`, `1m`, `1h30m` and `7d` say. Raises WorkloadError."""
     text = text.strip()
     if text.isdigit() and int(text):
         return int(text)
@@ -136,7 +136,7 @@ def _client(url: str, token: str | None) -> Any:
     return PrometheusConnect(url=url.rstrip("/"), auth=_Bearer(token) if token else None, retry=retry)
 
 
-def _ask(client: Any, url: str, query: str, part: Range) -> dict[int, float]:
+def _ask(client: Any, url: str, query: str, part: TimeRange) -> dict[int, float]:
     """time -> value of the samples that there are in one piece of the range."""
     begin, end = (datetime.fromtimestamp(moment, UTC) for moment in (part.begin, part.end))
     where = f"Prometheus {_without_credentials(url)}"
@@ -156,7 +156,7 @@ def _ask(client: Any, url: str, query: str, part: Range) -> dict[int, float]:
     return values
 
 
-def _complete(query: str, asked: Range, samples: dict[int, float], fill: str | None) -> tuple[Float, int]:
+def _complete(query: str, asked: TimeRange, samples: dict[int, float], fill: str | None) -> tuple[Float, int]:
     """(bins,) rates, and how many had to be filled."""
     times = asked.times()
     if len(times) < 2:

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rlscaler_loadgen.errors import TraceError
 from rlscaler_loadgen.traces import Trace, read_trace
-from rlscaler_rl.workloads.errors import WorkloadError
-from rlscaler_rl.workloads.names import TRACES, Part
+from rlscaler_rl.workloads.names import TRACES, Part, WorkloadError
 from rlscaler_rl.workloads.recording import Recording
 
 WHOLE = "all"
@@ -30,7 +29,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Sample(_Strict):
+class SampleFile(_Strict):
     """A file in `data/`: `seconds` of the trace from `begin_s` on."""
 
     file: str
@@ -43,7 +42,7 @@ class Split(_Strict):
     """One trace: what it is, how it is cut, in seconds from its begin, and what of it ships."""
 
     file: str
-    """Of the full trace, in a folder of the user's."""
+    """Name of the full trace's file, in a folder of the user's."""
     what: str
     source: str
     licence: str
@@ -54,8 +53,8 @@ class Split(_Strict):
     """99th percentile of the train part (of the whole, where nothing is for training)."""
     parts: dict[Part, tuple[Span, ...]] = {}
     folds: tuple[tuple[Span, ...], ...] = ()
-    """Instead of parts: the test part of every fold; the rest is the fold's tune part."""
-    sample: dict[str, Sample]
+    """The test part of every fold, instead of parts; the rest of the trace is the fold's tune part."""
+    sample: dict[str, SampleFile]
 
 
 class Splits(_Strict):
@@ -129,7 +128,7 @@ def _folded(split: Split, fold: int | None) -> dict[Part, Any]:
     return {Part.TRAIN: (), Part.TUNE: others, Part.TEST: split.folds[fold]}
 
 
-def _sample(sample: Sample) -> Trace:
+def _sample(sample: SampleFile) -> Trace:
     return _known(data_file(sample.file), sample.digest)
 
 

@@ -1,12 +1,20 @@
-"""What the workloads are called, and the three parts of each."""
+"""What the workloads are called, the three parts of each, and the error of one that is asked for wrongly."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
+import click
+
+
+class WorkloadError(click.ClickException, ValueError):
+    """The message names the workload, the part or the file, and what to do. Exit code 2."""
+
+    exit_code = 2
+
 
 class Part(StrEnum):
-    """train: policies learn from it. tune: everybody's parameters are chosen on it. test: looked at once."""
+    """The parts of a workload: policies learn from train, all parameters are chosen on tune, test is looked at once."""
 
     TRAIN = "train"
     TUNE = "tune"
@@ -14,16 +22,16 @@ class Part(StrEnum):
 
 
 PATTERNS = ("ramp", "spike", "periodic", "random")
-"""As the demo plays them: between 10 and 100 requests/s."""
+"""Drawn loads as the demo plays them, between 10 and 100 requests/s."""
 
 VARIED = tuple(f"{name}_varied" for name in PATTERNS)
-"""The same with a scale, a phase and a period drawn for every episode."""
+"""The patterns with a scale, a phase and a period drawn for every episode."""
 
 TRACES = ("azure_code", "azure_conv", "servegen_small", "servegen_large", "worldcup")
-"""Recorded; block by block of the part that is asked for."""
+"""Recorded loads, played block by block of the part that is asked for."""
 
 HELD_OUT = "azure_code"
-"""No policy is trained on it; in two folds, each the tune part of the other."""
+"""The recorded load that no policy is trained on; it has two folds, each of them the tune part of the other."""
 
 MIXED = "varied"
 """The varied patterns in turn, as one workload."""

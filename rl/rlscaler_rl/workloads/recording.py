@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_loadgen.traces import Trace
-from rlscaler_rl.workloads.errors import WorkloadError
-from rlscaler_rl.workloads.names import Part
+from rlscaler_loadgen.traces import Trace, write_trace
+from rlscaler_rl.workloads.names import Part, WorkloadError
 
 Float = NDArray[np.float64]
 
 REFERENCE_PERCENTILE = 99.0
-"""Of the train part; episodes are rescaled so that it becomes their highest planned rate."""
+"""Percentile of the train part's rates that becomes the highest planned rate of the episodes."""
 
 FRACTIONS = {Part.TRAIN: 0.6, Part.TUNE: 0.15, Part.TEST: 0.25}
-"""Of a trace's length, in the order of time."""
+"""Fractions of a trace's length that its parts have, in the order of time."""
 
 PAST_SECONDS = 60
 """The mean rate of this long before a block is what its episode begins with."""
@@ -73,6 +74,34 @@ def cut(trace: Trace, name: str) -> Recording:
     ends = np.rint(np.cumsum(list(FRACTIONS.values())) * len(rate)).astype(int)
     pieces = {part: (piece,) for part, piece in zip(FRACTIONS, np.split(rate, ends[:-1]), strict=True)}
     return Recording(name, pieces, reference(pieces[Part.TRAIN][0], name))
+
+
+def split_file(trace: Trace, name: str, folder: Path) -> list[Path]:
+    """Cut a trace into the files `name`-train.csv and so on, with their digests in `name`.split.json.
+
+    Returns the paths. Raises WorkloadError for a part without traffic, and where a file cannot be written.
+    """
+    reference = cut(trace, name).reference
+    ends = np.rint(np.cumsum(list(FRACTIONS.values())) * len(trace.rate)).astype(int)
+    begins = [0, *ends[:-1].tolist()]
+    parts, paths = {}, []
+    for part, begin, end in zip(Part, begins, ends.tolist(), strict=True):
+        piece = Trace(trace.rate[begin:end], trace.width_s, (*trace.comments, f"Part: {part}, bins {begin} to {end}"))
+        if len(piece.rate) < 2 or not piece.rate.any():
+            raise WorkloadError(
+                f"{name}: its {part} part has {len(piece.rate)} bins or no traffic; give a longer trace"
+            )
+        paths.append(folder / f"{name}-{part}.csv")
+        parts[part.value] = {"file": paths[-1].name, "bins": [begin, end], "digest": piece.digest()}
+        try:
+            write_trace(paths[-1], piece, digits=17)
+        except OSError as error:
+            raise WorkloadError(f"{paths[-1]}: {error.strerror}; name a folder that can be written by --out") from error
+    rule = "by time: " + ", ".join(f"{part} {100 * share:g} %" for part, share in FRACTIONS.items())
+    record = {"rule": rule, "digest": trace.digest(), "reference_rps": reference, "parts": parts}
+    paths.append(folder / f"{name}.split.json")
+    paths[-1].write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return paths
 
 
 def reference(rate: Float, name: str) -> float:

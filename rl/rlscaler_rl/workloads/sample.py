@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlscaler_loadgen.traces import Trace, read_trace, write_trace
-from rlscaler_rl.workloads.library import WHOLE, Sample, Span, Split, Splits, data_file
+from rlscaler_rl.workloads.library import WHOLE, SampleFile, Span, Split, Splits, data_file
 from rlscaler_rl.workloads.names import HELD_OUT, TRACES, Part
 from rlscaler_rl.workloads.recording import FRACTIONS, REFERENCE_PERCENTILE, Float
 
@@ -126,7 +126,7 @@ def busiest(trace: Trace, begin: int, end: int, window: int) -> int:
     return begin + int(np.argmax(scores)) * HOUR
 
 
-def _samples(name: str, trace: Trace, parts: dict[Part, tuple[Span, ...]]) -> dict[str, Sample]:
+def _samples(name: str, trace: Trace, parts: dict[Part, tuple[Span, ...]]) -> dict[str, SampleFile]:
     if name not in WINDOW_SECONDS:
         return {WHOLE: _write(name, WHOLE, trace, 0, int(trace.length_s), digits=6)}
     found = {}
@@ -136,7 +136,7 @@ def _samples(name: str, trace: Trace, parts: dict[Part, tuple[Span, ...]]) -> di
     return found
 
 
-def _write(name: str, key: str, trace: Trace, begin: int, seconds: int, digits: int) -> Sample:
+def _write(name: str, key: str, trace: Trace, begin: int, seconds: int, digits: int) -> SampleFile:
     about, width = ABOUT[name], trace.width_s
     whole = key == WHOLE
     rates: Float = trace.rate[round(begin / width) : round((begin + seconds) / width)]
@@ -147,7 +147,7 @@ def _write(name: str, key: str, trace: Trace, begin: int, seconds: int, digits: 
     )
     file = f"{name}.csv.gz" if whole else f"{name}-{key}.csv.gz"
     write_trace(data_file(file), Trace(rates, width, comments), digits)
-    return Sample(file=file, begin_s=begin, seconds=seconds, digest=read_trace(data_file(file)).digest())
+    return SampleFile(file=file, begin_s=begin, seconds=seconds, digest=read_trace(data_file(file)).digest())
 
 
 def main(arguments: list[str]) -> None:

@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from rlscaler_core.decision.spec import UNCHANGED, SpecSettings, with_spec
-from rlscaler_rl.baselines.sizing import cheapest_mix
-from rlscaler_rl.simulation.loads import PLANNED
-from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, under
-from rlscaler_rl.simulation.stock import Chunks
+from rlscaler_rl.baselines.contender import cheapest_mix
+from rlscaler_rl.simulation.randomisation import PLANNED
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, with_changed_params
+from rlscaler_rl.simulation.scenario_buffer import ChunkedSource
 from rlscaler_rl.workloads.draw import episodes
 from rlscaler_rl.workloads.library import recorded_part
 from rlscaler_rl.workloads.names import TRACES, Part
-from rlscaler_rl.workloads.training import TraceLoads
+from rlscaler_rl.workloads.trace_loads import TraceLoads
 
 STANDING_SHARE = 0.4
+"""Share of the episodes that have higher minReplicas, where `standing` gives any."""
+
 UTILIZATION = (0.6, 0.95)
 """Episodes begin with the cheapest replicas that carry the load before them at a utilization drawn from this."""
 
@@ -47,12 +49,12 @@ class WorkloadSource:
         self.name, self.rng = name, rng
         self.duration = duration_seconds
         self.interval = float(spec.interval_seconds or NOMINAL["interval_seconds"])
-        self.under_spec = under(lambda params: with_spec(params, spec))
+        self.under_spec = with_changed_params(lambda params: with_spec(params, spec))
         self.standing = np.array(standing, np.int64).reshape(-1, 2)
         self.loads: TraceLoads | None = None
         if name in TRACES:
             self.loads = TraceLoads(recordings=[recorded_part(name, Part.TRAIN, traces)])
-        self.take = Chunks(self._draw)
+        self.take = ChunkedSource(self._draw)
 
     def _draw(self, n: int) -> Scenarios:
         made = self._pattern(n) if self.loads is None else self._recorded(self.loads, n)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import CPU, GPU
 from rlscaler_loadgen.patterns import rate
-from rlscaler_rl.simulation.randomisation import RANGES, randomised
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import RANGES
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, nominal
-from rlscaler_rl.workloads.errors import WorkloadError
-from rlscaler_rl.workloads.names import MIXED, PATTERNS, VARIED
+from rlscaler_rl.workloads.names import MIXED, PATTERNS, VARIED, WorkloadError
 
 VARIED_SCALE = (0.3, 1.5)
 """Log-uniform factor on the load of a varied episode."""
@@ -32,7 +32,9 @@ ENVELOPE = replace(
 
 
 @dataclass(frozen=True)
-class _Request:
+class _Asked:
+    """What episodes were asked for; levels in requests/s, times in seconds."""
+
     seeds: NDArray[np.int64]
     episodes: int
     duration: int
@@ -41,7 +43,7 @@ class _Request:
     high: float
     service: dict[str, Any]
 
-    def of(self, rows: NDArray[np.bool_]) -> _Request:
+    def of(self, rows: NDArray[np.bool_]) -> _Asked:
         return replace(self, seeds=self.seeds[rows])
 
 
@@ -55,8 +57,11 @@ def make(
     high: float,
     service: dict[str, Any],
 ) -> Scenarios:
-    """One row per seed; `episodes` of them make a run. Initial replicas are left to the caller."""
-    request = _Request(seeds, episodes, duration, interval, low, high, service)
+    """Scenarios of a drawn workload, one row per seed; `episodes` of them make a run.
+
+    The initial replicas are left to the caller.
+    """
+    request = _Asked(seeds, episodes, duration, interval, low, high, service)
     if name in PATTERNS:
         return _plain([name] * len(seeds), request)
     if name in VARIED:
@@ -66,12 +71,12 @@ def make(
     return {"flat": _flat, "one_pool": _one_pool, "envelope": _envelope}[name](request)
 
 
-def _plain(patterns: Sequence[str], asked: _Request, **overrides: Any) -> Scenarios:
+def _plain(patterns: Sequence[str], asked: _Asked, **overrides: Any) -> Scenarios:
     levels = {"low": asked.low, "high": asked.high} | overrides
     return nominal(patterns, asked.seeds.tolist(), asked.duration, asked.interval, **{**levels, **asked.service})
 
 
-def _varied(name: str, patterns: Sequence[str], asked: _Request) -> Scenarios:
+def _varied(name: str, patterns: Sequence[str], asked: _Asked) -> Scenarios:
     loads = []
     for pattern, seed in zip(patterns, asked.seeds.tolist(), strict=True):
         rng = np.random.default_rng([seed, 2])
@@ -81,15 +86,15 @@ def _varied(name: str, patterns: Sequence[str], asked: _Request) -> Scenarios:
     return from_rate(np.stack(loads), asked.seeds, asked.interval, pattern=name, **asked.service)
 
 
-def _flat(asked: _Request) -> Scenarios:
-    """From nothing to the patterns' peak."""
+def _flat(asked: _Asked) -> Scenarios:
+    """Constant loads, drawn between nothing and the patterns' peak."""
     levels = np.array([np.random.default_rng([seed, 3]).uniform(0, asked.high) for seed in asked.seeds.tolist()])
     levels[::IDLE_EVERY] = 0
     loads = np.repeat(levels[:, None], asked.duration, axis=1)
     return from_rate(loads, asked.seeds, asked.interval, pattern="flat", **asked.service)
 
 
-def _one_pool(asked: _Request) -> Scenarios:
+def _one_pool(asked: _Asked) -> Scenarios:
     """GPU and CPU alone in turn; the load shrinks by as much as the service's capacity."""
     rows = np.arange(len(asked.seeds))
     patterns = np.array(PATTERNS)[rows // 2 % len(PATTERNS)]
@@ -105,7 +110,7 @@ def _one_pool(asked: _Request) -> Scenarios:
     return Scenarios.concat(halves).take(np.argsort(rows % 2, kind="stable").argsort())
 
 
-def _envelope(asked: _Request) -> Scenarios:
+def _envelope(asked: _Asked) -> Scenarios:
     """Services and loads drawn from all that training draws from, with seeds of their own."""
     if asked.service:
         raise WorkloadError(

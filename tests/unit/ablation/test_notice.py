@@ -10,8 +10,8 @@ from rlscaler_core.decision.params import make_params
 from rlscaler_research.ablation import notice
 from rlscaler_research.ablation.cli import ablate
 from rlscaler_research.ablation.notice import SIGHTS, NoticeSettings, Noticing, Rung, climb, report, tunable
+from rlscaler_rl.baselines.contender import stacked
 from rlscaler_rl.baselines.hindsight import Hindsight
-from rlscaler_rl.baselines.settings import stacked
 from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import from_rate

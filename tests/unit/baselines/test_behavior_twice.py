@@ -9,14 +9,14 @@ from rlscaler_core.decision import behavior
 from rlscaler_core.decision.params import make_params
 from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.state import initial_state
-from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rule, Rules
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, HpaBehavior, HpaPolicy, HpaRules
 
 KINDS = {"Pods": behavior.PODS, "Percent": behavior.PERCENT}
-SLOW_UP = Rules(60.0, (Rule("Pods", 2, 45.0), Rule("Percent", 30, 60.0)))
-SLOW_DOWN = Rules(120.0, (Rule("Pods", 1, 60.0), Rule("Percent", 20, 30.0)))
+SLOW_UP = HpaRules(60.0, (HpaPolicy("Pods", 2, 45.0), HpaPolicy("Percent", 30, 60.0)))
+SLOW_DOWN = HpaRules(120.0, (HpaPolicy("Pods", 1, 60.0), HpaPolicy("Percent", 20, 30.0)))
 
 
-def as_params(n: int, up: Rules, down: Rules):
+def as_params(n: int, up: HpaRules, down: HpaRules):
     rules = np.zeros((2, 4, 3))
     for direction, chosen in enumerate((up, down)):
         for index, rule in enumerate(chosen.policies):
@@ -30,7 +30,7 @@ def test_both_give_the_same_replicas_on_random_recommendations(up, down):
     generator, n = np.random.default_rng(5), 20
     params, state = as_params(n, up, down), initial_state(n, 1)
     current = generator.integers(1, 20, (n, 2)).astype(np.int32)
-    contender = Behavior(current, 0.0, up, down)
+    contender = HpaBehavior(current, 0.0, up, down)
     everybody = np.ones((n, 2), bool)
     samples = make_samples(n, time=0.0, spec_replicas=current, ready_replicas=current)
     state = behavior.remember(params, state, samples, current, everybody)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Behavior, Rule, Rules
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, HpaBehavior, HpaPolicy, HpaRules
 from rlscaler_rl.baselines.hpa import average_value_replicas, utilization_replicas
 
 NAN = float("nan")
@@ -61,7 +61,7 @@ def test_average_value(current, value, expected, why):
 
 def climb(recommended: int, start: int, steps: int, maximum: int = 100) -> list[int]:
     """Replicas after each sync of 15 s towards a constant recommendation."""
-    behavior, current, seen = Behavior(np.array([start])), np.array([start]), []
+    behavior, current, seen = HpaBehavior(np.array([start])), np.array([start]), []
     for step in range(steps):
         current = behavior.limit(15.0 * step, current, np.array([recommended]), np.array([1]), np.array([maximum]))
         seen.append(int(current[0]))
@@ -77,7 +77,7 @@ def test_scale_up_never_passes_the_maximum():
 
 
 def test_scale_down_waits_for_the_stabilisation_window():
-    behavior, current = Behavior(np.array([10])), np.array([10])
+    behavior, current = HpaBehavior(np.array([10])), np.array([10])
     fell_at = None
     for step in range(30):
         current = behavior.limit(15.0 * step, current, np.array([2]), np.array([1]), np.array([10]))
@@ -88,7 +88,7 @@ def test_scale_down_waits_for_the_stabilisation_window():
 
 
 def test_scale_down_stops_at_the_highest_recommendation_of_the_window():
-    behavior, current = Behavior(np.array([10])), np.array([10])
+    behavior, current = HpaBehavior(np.array([10])), np.array([10])
     for step in range(40):
         recommended = 6 if step == 19 else 2
         current = behavior.limit(15.0 * step, current, np.array([recommended]), np.array([1]), np.array([10]))
@@ -98,8 +98,8 @@ def test_scale_down_stops_at_the_highest_recommendation_of_the_window():
 
 
 def test_two_rate_policies_take_the_more_permissive_one():
-    up = Rules(0.0, (Rule("Pods", 1, 60.0), Rule("Percent", 50, 60.0)))
-    behavior, current = Behavior(np.array([4]), 0.0, up, DEFAULT_SCALE_DOWN), np.array([4])
+    up = HpaRules(0.0, (HpaPolicy("Pods", 1, 60.0), HpaPolicy("Percent", 50, 60.0)))
+    behavior, current = HpaBehavior(np.array([4]), 0.0, up, DEFAULT_SCALE_DOWN), np.array([4])
     seen = []
     for step in range(9):
         current = behavior.limit(15.0 * step, current, np.array([20]), np.array([1]), np.array([20]))
@@ -108,7 +108,7 @@ def test_two_rate_policies_take_the_more_permissive_one():
 
 
 def test_rows_do_not_disturb_each_other():
-    behavior = Behavior(np.array([[1, 10], [5, 5]]), 0.0, DEFAULT_SCALE_UP, DEFAULT_SCALE_DOWN)
+    behavior = HpaBehavior(np.array([[1, 10], [5, 5]]), 0.0, DEFAULT_SCALE_UP, DEFAULT_SCALE_DOWN)
     low, high = np.ones((2, 2), int), np.full((2, 2), 50)
     result = behavior.limit(0.0, np.array([[1, 10], [5, 5]]), np.array([[50, 2], [5, 7]]), low, high)
     assert result.tolist() == [[5, 10], [5, 7]]

@@ -8,28 +8,28 @@ import pytest
 from rlscaler_core.decision.params import make_params
 from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.state import initial_state
-from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, Behavior, Rule, Rules
+from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, HpaBehavior, HpaPolicy, HpaRules
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, average_value_replicas, utilization_replicas
 
-FREE = Rules(0.0, (Rule("Pods", 1000, 15.0),))
+FREE = HpaRules(0.0, (HpaPolicy("Pods", 1000, 15.0),))
 """Limits nothing here."""
 
 
-def steps(start: int, wanted: int, seconds: float, count: int, up: Rules = FREE, down: Rules = FREE) -> list[int]:
+def steps(start: int, wanted: int, seconds: float, count: int, up: HpaRules = FREE, down: HpaRules = FREE) -> list[int]:
     """Replicas after each of `count` syncs, `seconds` apart, towards a constant recommendation."""
-    behavior, current, seen = Behavior(np.array([start]), -1e6, up, down), np.array([start]), []
+    behavior, current, seen = HpaBehavior(np.array([start]), -1e6, up, down), np.array([start]), []
     for step in range(count):
         current = behavior.limit(seconds * step, current, np.array([wanted]), np.array([0]), np.array([1000]))
         seen.append(int(current[0]))
     return seen
 
 
-FOUR_OR_A_TENTH = (Rule("Pods", 4, 60.0), Rule("Percent", 10, 60.0))
+FOUR_OR_A_TENTH = (HpaPolicy("Pods", 4, 60.0), HpaPolicy("Percent", 10, 60.0))
 
 
 def test_the_documented_scale_down_from_eighty_replicas():
     """A tenth, rounded up, a minute while that is more than four pods; then four pods a minute."""
-    seen = steps(80, 10, 60.0, 14, down=Rules(0.0, FOUR_OR_A_TENTH))
+    seen = steps(80, 10, 60.0, 14, down=HpaRules(0.0, FOUR_OR_A_TENTH))
     assert seen == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12, 10]
 
 
@@ -39,48 +39,58 @@ def test_the_documented_scale_down_from_eighty_replicas():
     ids=["the most change", "the least change", "none"],
 )
 def test_select_policy_of_a_scale_down(select, expected):
-    assert steps(80, 10, 60.0, 1, down=Rules(0.0, FOUR_OR_A_TENTH, select)) == [expected]
+    assert steps(80, 10, 60.0, 1, down=HpaRules(0.0, FOUR_OR_A_TENTH, select)) == [expected]
 
 
 @pytest.mark.parametrize(("select", "expected"), [(MAX, 20), (MIN, 14), (DISABLED, 10)])
 def test_select_policy_of_a_scale_up(select, expected):
-    rules = Rules(0.0, (Rule("Pods", 4, 60.0), Rule("Percent", 100, 60.0)), select)
+    rules = HpaRules(0.0, (HpaPolicy("Pods", 4, 60.0), HpaPolicy("Percent", 100, 60.0)), select)
     assert steps(10, 100, 60.0, 1, up=rules) == [expected]
 
 
 @pytest.mark.parametrize(
     ("rule", "start", "expected", "why"),
     [
-        (Rule("Percent", 10, 60.0), 5, 6, "half a pod more is one pod more"),
-        (Rule("Percent", 900, 60.0), 10, 100, "ten times as many"),
-        (Rule("Pods", 1, 60.0), 10, 11, "one pod"),
-        (Rule("Percent", 0, 60.0), 10, 10, "nothing"),
+        (HpaPolicy("Percent", 10, 60.0), 5, 6, "half a pod more is one pod more"),
+        (HpaPolicy("Percent", 900, 60.0), 10, 100, "ten times as many"),
+        (HpaPolicy("Pods", 1, 60.0), 10, 11, "one pod"),
+        (HpaPolicy("Percent", 0, 60.0), 10, 10, "nothing"),
     ],
 )
 def test_one_scale_up_rule(rule, start, expected, why):
-    assert steps(start, 1000, 60.0, 1, up=Rules(0.0, (rule,))) == [expected], why
+    assert steps(start, 1000, 60.0, 1, up=HpaRules(0.0, (rule,))) == [expected], why
 
 
 @pytest.mark.parametrize(
     ("rule", "start", "expected", "why"),
     [
-        (Rule("Percent", 10, 60.0), 5, 4, "4.5 is cut to 4"),
-        (Rule("Percent", 100, 60.0), 10, 0, "all at once"),
-        (Rule("Pods", 5, 60.0), 100, 95, "five pods"),
-        (Rule("Percent", 5, 60.0), 100, 95, "a twentieth"),
+        (HpaPolicy("Percent", 10, 60.0), 5, 4, "4.5 is cut to 4"),
+        (HpaPolicy("Percent", 100, 60.0), 10, 0, "all at once"),
+        (HpaPolicy("Pods", 5, 60.0), 100, 95, "five pods"),
+        (HpaPolicy("Percent", 5, 60.0), 100, 95, "a twentieth"),
     ],
 )
 def test_one_scale_down_rule(rule, start, expected, why):
-    assert steps(start, 0, 60.0, 1, down=Rules(0.0, (rule,))) == [expected], why
+    assert steps(start, 0, 60.0, 1, down=HpaRules(0.0, (rule,))) == [expected], why
 
 
 def test_changes_within_the_period_count_against_the_rule():
     """Two pods a minute, looked at every 15 s."""
-    assert steps(10, 20, 15.0, 9, up=Rules(0.0, (Rule("Pods", 2, 60.0),))) == [12, 12, 12, 12, 14, 14, 14, 14, 16]
+    assert steps(10, 20, 15.0, 9, up=HpaRules(0.0, (HpaPolicy("Pods", 2, 60.0),))) == [
+        12,
+        12,
+        12,
+        12,
+        14,
+        14,
+        14,
+        14,
+        16,
+    ]
 
 
 def test_scale_up_stabilization_takes_the_lowest_recommendation():
-    behavior = Behavior(np.array([5]), 0.0, Rules(60.0, FREE.policies), FREE)
+    behavior = HpaBehavior(np.array([5]), 0.0, HpaRules(60.0, FREE.policies), FREE)
     current, seen = np.array([5]), []
     for step, wanted in enumerate([9, 9, 7, 9, 9, 9, 9, 9]):
         current = behavior.limit(15.0 * (step + 1), current, np.array([wanted]), np.array([0]), np.array([99]))
@@ -117,9 +127,9 @@ def test_the_tolerance_can_be_set():
 
 
 def test_every_row_has_rules_of_its_own():
-    up = Rules(np.array([0.0, 0.0, 60.0]), (Rule("Pods", np.array([1, 5, 5]), np.array([15.0, 15.0, 15.0])),))
+    up = HpaRules(np.array([0.0, 0.0, 60.0]), (HpaPolicy("Pods", np.array([1, 5, 5]), np.array([15.0, 15.0, 15.0])),))
     current = np.array([2, 2, 2])
-    behavior = Behavior(current, 0.0, up, FREE)
+    behavior = HpaBehavior(current, 0.0, up, FREE)
     found = behavior.limit(15.0, current, np.array([9, 9, 9]), np.zeros(3, int), np.full(3, 20))
     assert found.tolist() == [3, 7, 2]
 

@@ -10,19 +10,18 @@ import pytest
 from rlscaler_core.decision.rule import Rule as ForecastRule
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
-from rlscaler_rl.baselines.behavior import DISABLED, MIN, Rule, Rules
+from rlscaler_rl.baselines.behavior import DISABLED, MIN, HpaPolicy, HpaRules
+from rlscaler_rl.baselines.contender import pools, stacked
 from rlscaler_rl.baselines.greedy import Greedy, GreedySettings
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings
-from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
-from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, KedaRequestRate
 from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, Kpa, KpaSettings
-from rlscaler_rl.baselines.settings import pools, stacked
 from rlscaler_rl.baselines.simple import MaxOfRecent, RecentSettings, Static, StaticSettings
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
 
-SLOW = Rules(60.0, (Rule("Pods", 2, 45.0), Rule("Percent", 30, 60.0)), MIN)
-FAST = Rules(0.0, (Rule("Pods", 4, 15.0), Rule("Percent", 100, 15.0)), 0)
+SLOW = HpaRules(60.0, (HpaPolicy("Pods", 2, 45.0), HpaPolicy("Percent", 30, 60.0)), MIN)
+FAST = HpaRules(0.0, (HpaPolicy("Pods", 4, 15.0), HpaPolicy("Percent", 100, 15.0)), 0)
 HPAS = [
     HpaSettings(target=(0.8, 0.8), min_replicas=(1, 1), scaled=(True, True), up=FAST, down=SLOW),
     HpaSettings((0.5, 0.7), 0.02, (2, 3), (False, True), up=SLOW, down=replace(FAST, select=DISABLED), placement=0),
@@ -77,7 +76,7 @@ def test_settings_played_side_by_side_score_as_each_alone(make, settings):
 
 def test_settings_that_name_something_must_agree():
     with pytest.raises(ValueError, match="must be the same"):
-        stacked([Rule("Pods", 1, 15.0), Rule("Percent", 1, 15.0)])
+        stacked([HpaPolicy("Pods", 1, 15.0), HpaPolicy("Percent", 1, 15.0)])
 
 
 def test_a_pair_is_for_both_pools_of_every_row():

@@ -14,8 +14,9 @@ from rlscaler_core.decision.params import make_params
 from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.state import initial_state
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
+from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings
-from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.hpa import KedaRequestRate
 from rlscaler_rl.baselines.simple import (
     MaxOfRecent,
     RecentSettings,
@@ -24,7 +25,6 @@ from rlscaler_rl.baselines.simple import (
     StaticSettings,
     Unscaled,
 )
-from rlscaler_rl.baselines.sizing import cheapest_mix
 
 RPS = (20.0, 4.0)
 RNG = np.random.default_rng(0)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.errors import ScenarioError
-from rlscaler_rl.simulation.scenario import from_rate, nominal
+from rlscaler_rl.simulation.scenario import ScenarioError, from_rate, nominal
 
 
 def service(rate: float = 10.0, seconds: int = 300, **overrides):

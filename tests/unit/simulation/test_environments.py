@@ -11,7 +11,8 @@ from rlscaler_core.decision.contract import NEUTRAL, ObservationContract
 from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_rl.simulation import privileged
 from rlscaler_rl.simulation.gym_env import SimulatorEnv
-from rlscaler_rl.simulation.randomisation import Ranges, envelope, randomised
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import Ranges, envelope
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 
 N = 24

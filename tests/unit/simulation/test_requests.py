@@ -13,10 +13,9 @@ from rlscaler_loadgen.service.profile import FLAVOURS
 from rlscaler_loadgen.service.router import Pod, Router, UnavailableError
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.errors import ScenarioError
+from rlscaler_rl.simulation.cluster import ROUTERS
 from rlscaler_rl.simulation.pods import uniform
-from rlscaler_rl.simulation.routers import ROUTERS
-from rlscaler_rl.simulation.scenario import Scenarios, from_rate
+from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios, from_rate
 from rlscaler_rl.simulation.tables import CVS, lognormal_parameters
 
 SLO, TIMEOUT = 1.0, 5.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.routers import ROUTERS
+from rlscaler_rl.simulation.cluster import ROUTERS
 from rlscaler_rl.simulation.scenario import from_rate
 from rlscaler_rl.simulation.tables import CVS, RHO_POINTS, SERVICE_HIGH, SERVICE_POINTS, tables
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS
-from rlscaler_rl.simulation.objectives import WEIGHTS, Meters, Norms, Weighted, improvements, p95_seconds
-from rlscaler_rl.simulation.randomisation import Ranges
+from rlscaler_rl.simulation.objectives import WEIGHTS, Counters, Norms, Weighted, improvements, p95_seconds
+from rlscaler_rl.simulation.ranges import Ranges
 from rlscaler_rl.training.config import EnvironmentConfig
 from rlscaler_rl.training.train import make_env
 from rlscaler_rl.training.weighted import baselines, objective_of
@@ -15,13 +15,13 @@ from rlscaler_rl.training.weighted import baselines, objective_of
 SHORT = Ranges(intervals=(30,), durations=(300,))
 
 
-def spent(n: int = 1, *, bucket: int = 5, dropped: float = 0.0, cost: float = 4.0) -> Meters:
+def spent(n: int = 1, *, bucket: int = 5, dropped: float = 0.0, cost: float = 4.0) -> Counters:
     """30 s with 100 requests, all answered within bound `bucket`."""
     histogram = np.zeros((n, len(BUCKETS_SECONDS) + 1), np.float32)
     histogram[:, bucket:] = 100
     full = np.full(n, 1.0)
     billed = np.stack([full * cost * 30, full * 0], axis=1)
-    return Meters(full * 30, full * (100 + dropped), full * 100, full * dropped, billed, full * dropped, histogram)
+    return Counters(full * 30, full * (100 + dropped), full * 100, full * dropped, billed, full * dropped, histogram)
 
 
 def norms(n: int = 1) -> Norms:

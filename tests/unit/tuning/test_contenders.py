@@ -11,14 +11,13 @@ from rlscaler_core.decision.rule import Rule, RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight
-from rlscaler_rl.baselines.hpa import Hpa
-from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
 from rlscaler_rl.evaluation.tuning.score import digest, scores, tune_part
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.errors import ScenarioError
+from rlscaler_rl.simulation.scenario import ScenarioError
 
 SHIPPED = {
     "hpa": lambda rate: Hpa(),

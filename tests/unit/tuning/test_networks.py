@@ -18,7 +18,7 @@ from rlscaler_rl.evaluation.tuning.job import Job
 from rlscaler_rl.evaluation.tuning.networks import Plan
 from rlscaler_rl.evaluation.tuning.score import tune_part
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.stock import SHELF
+from rlscaler_rl.simulation.scenario_buffer import MOST_DRAWN
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.export import NumpyActor
 from rlscaler_rl.training.finetune_settings import FineTuning
@@ -97,7 +97,7 @@ def test_training_is_under_the_spec_of_its_plan():
         assert (params.stabilization_seconds == (30, 255)).all()
         assert params.has_behavior.all()
         assert (params.interval_seconds == 15).all()
-        env.stock.taken[:] = SHELF
+        env.buffer.taken[:] = MOST_DRAWN
 
 
 def test_actions_of_training_are_added_to_the_rule_that_is_asked_for():

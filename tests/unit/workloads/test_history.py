@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_rl.workloads import WorkloadError
-from rlscaler_rl.workloads.history import Range, parse_duration, parse_time, read_history
+from rlscaler_rl.workloads.history import TimeRange, parse_duration, parse_time, read_history
 
 BEGIN = 1_700_000_010
 QUERY = "sum(rate(http_requests_total[1m]))"
@@ -20,7 +20,7 @@ QUERY = "sum(rate(http_requests_total[1m]))"
 
 def test_a_long_range_is_asked_for_in_pieces(api):
     api.series = lambda moment: {"": (moment - BEGIN) / 15}
-    trace = read_history(api.url + "/", QUERY, Range(BEGIN, BEGIN + 15 * 25_000, 15))
+    trace = read_history(api.url + "/", QUERY, TimeRange(BEGIN, BEGIN + 15 * 25_000, 15))
     np.testing.assert_array_equal(trace.rate, np.arange(25_001))
     assert trace.width_s == 15
     assert len(api.asked) == 3
@@ -34,7 +34,7 @@ def test_a_long_range_is_asked_for_in_pieces(api):
 def test_gaps_are_an_error_unless_something_is_to_fill_them(api):
     holes = {2, 3, 7}
     api.series = lambda moment: {"": None if (i := (moment - BEGIN) / 15) in holes else float("nan") if i == 8 else i}
-    asked = Range(BEGIN, BEGIN + 15 * 9, 15)
+    asked = TimeRange(BEGIN, BEGIN + 15 * 9, 15)
     complaint = r"4 of 10 samples are missing, the first at 2023-11-14T22:14:00Z; .* --fill hold or --fill zero"
     with pytest.raises(WorkloadError, match=complaint):
         read_history(api.url, QUERY, asked)
@@ -48,7 +48,7 @@ def test_gaps_are_an_error_unless_something_is_to_fill_them(api):
 def test_nothing_is_held_before_the_first_sample(api):
     api.series = lambda moment: {"": None if moment < BEGIN + 60 else 1.0}
     with pytest.raises(WorkloadError, match="begin with --from 2023-11-14T22:14:30Z"):
-        read_history(api.url, QUERY, Range(BEGIN, BEGIN + 150, 15), fill="hold")
+        read_history(api.url, QUERY, TimeRange(BEGIN, BEGIN + 150, 15), fill="hold")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_nothing_is_held_before_the_first_sample(api):
 def test_an_answer_that_is_no_load_is_refused(api, series, complaint):
     api.series = series
     with pytest.raises(WorkloadError, match=complaint):
-        read_history(api.url, QUERY, Range(BEGIN, BEGIN + 150, 15))
+        read_history(api.url, QUERY, TimeRange(BEGIN, BEGIN + 150, 15))
 
 
 @pytest.mark.parametrize(
@@ -82,30 +82,30 @@ def test_an_answer_that_is_no_load_is_refused(api, series, complaint):
 def test_a_refusal_says_why(api, answer, complaint):
     api.answer = answer
     with pytest.raises(WorkloadError) as caught:
-        read_history(api.url, QUERY, Range(BEGIN, BEGIN + 150, 15))
+        read_history(api.url, QUERY, TimeRange(BEGIN, BEGIN + 150, 15))
     assert complaint in str(caught.value)
     assert api.url in str(caught.value)
 
 
 def test_a_token_is_sent_and_asked_for(api):
     api.token = "secret"
-    asked = Range(BEGIN, BEGIN + 150, 15)
+    asked = TimeRange(BEGIN, BEGIN + 150, 15)
     assert read_history(api.url, QUERY, asked, token="secret").rate.tolist() == [1.0] * 11
     with pytest.raises(WorkloadError, match="HTTP 401, not allowed; name a file with a token by --bearer-token-file"):
         read_history(api.url, QUERY, asked)
 
 
 def test_credentials_in_the_address_are_not_written_down(api):
-    trace = read_history(api.url.replace("//", "//me:word@"), QUERY, Range(BEGIN, BEGIN + 150, 15))
+    trace = read_history(api.url.replace("//", "//me:word@"), QUERY, TimeRange(BEGIN, BEGIN + 150, 15))
     assert trace.comments[0] == f"Source: {api.url}, query {QUERY}"
 
 
 def test_an_address_where_nobody_answers_is_named(api):
     url = "http://127.0.0.1:9"
     with pytest.raises(WorkloadError, match=r"Prometheus http://127\.0\.0\.1:9: cannot be asked"):
-        read_history(url, QUERY, Range(BEGIN, BEGIN + 150, 15))
+        read_history(url, QUERY, TimeRange(BEGIN, BEGIN + 150, 15))
     with pytest.raises(WorkloadError, match="prometheus:9090: write http:// or https://"):
-        read_history("prometheus:9090", QUERY, Range(BEGIN, BEGIN + 150, 15))
+        read_history("prometheus:9090", QUERY, TimeRange(BEGIN, BEGIN + 150, 15))
 
 
 def test_times_and_durations():
@@ -127,5 +127,5 @@ def test_times_and_durations():
 @given(begin=st.integers(0, 10**9), seconds=st.integers(0, 10**4), step=st.integers(1, 3600))
 def test_a_range_is_the_multiples_of_its_step_in_between(begin, seconds, step):
     first, last = (datetime.fromtimestamp(moment, UTC) for moment in (begin, begin + seconds))
-    times = Range.between(first, last, step).times()
+    times = TimeRange.between(first, last, step).times()
     assert times == list(range(math.ceil(begin / step) * step, begin + seconds + 1, step))

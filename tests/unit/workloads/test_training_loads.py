@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rlscaler_rl.simulation.randomisation import RANGES, Ranges, randomised
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import RANGES, Ranges
 from rlscaler_rl.simulation.scenario import NOMINAL
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
-from rlscaler_rl.workloads import HELD_OUT, Part, Recording, TraceLoads, WorkloadError
-from rlscaler_rl.workloads import training as training_loads
+from rlscaler_rl.workloads import HELD_OUT, Part, Recording, TraceLoads, WorkloadError, trace_loads
 
 RECORDED_ONLY = Ranges(trace_share=1.0, nominal_load_share=1.0, wholly_nominal_share=1.0, one_pool_share=0.0)
 
@@ -27,7 +27,7 @@ def own(train, test=()):
 
 
 def test_a_row_is_a_stretch_of_the_train_part(monkeypatch):
-    monkeypatch.setattr(training_loads, "SPEED_SHARE", 0.0)
+    monkeypatch.setattr(trace_loads, "SPEED_SHARE", 0.0)
     loads = TraceLoads(recordings=[own([np.arange(50.0), np.arange(100.0, 400.0)], [np.full(9, 1e6)])])
     drawn = loads.draw(500, 40, np.random.default_rng(0)) * 10
     steps = np.diff(drawn, axis=1)
@@ -42,7 +42,7 @@ def test_some_rows_are_faster_or_slower():
     drawn = loads.draw(2000, 100, np.random.default_rng(0)) * 10
     speeds = (drawn[:, -1] - drawn[:, 0]) / 99
     speeds = speeds[speeds > 0]
-    assert (np.abs(speeds - 1) < 0.01).mean() == pytest.approx(1 - training_loads.SPEED_SHARE, abs=0.05)
+    assert (np.abs(speeds - 1) < 0.01).mean() == pytest.approx(1 - trace_loads.SPEED_SHARE, abs=0.05)
     assert 0.45 < speeds.min() < 0.6
     assert 1.7 < speeds.max() < 2.05
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from rlscaler_core.decision import bundled
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_rl.baselines.contender import Contender
+from rlscaler_rl.baselines.contender import Contender, cheapest_mix
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.baselines.simple import Unscaled
-from rlscaler_rl.baselines.sizing import cheapest_mix
 from rlscaler_rl.evaluation.service_tuning.score import UTILIZATION, Score
 from rlscaler_rl.evaluation.service_tuning.service import Service
 from rlscaler_rl.evaluation.service_tuning.spec import OWN, settings_of, under

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rlscaler_core.decision.types import Float
-from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.evaluation.service_tuning.service import Service
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, Result
@@ -33,7 +33,7 @@ class Score:
         """(N,); lower is better."""
         return np.asarray(self.size * result.cost + self.late_weight * result.late_percent)
 
-    def reward(self, spent: objectives.Meters, norms: objectives.Norms, changed: Float) -> Float:
+    def reward(self, spent: objectives.Counters, norms: objectives.Norms, changed: Float) -> Float:
         """(N,) an `Objective`: minus an interval's share of J, and a small price on changes."""
         size = self.size * LATE_WEIGHT / self.late_weight
         scaled = replace(norms, size=np.full(len(norms.size), size))

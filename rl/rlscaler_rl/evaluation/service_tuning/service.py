@@ -15,9 +15,8 @@ from rlscaler_core.decision.manifest import ColdStart, Envelope
 from rlscaler_core.decision.types import CPU, GPU, POOLS, Params
 from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
-from rlscaler_rl.simulation.cluster import MAX_PODS
-from rlscaler_rl.simulation.routers import LEAST_LOADED, ROUTERS
-from rlscaler_rl.simulation.scenario import Scenarios, under
+from rlscaler_rl.simulation.cluster import LEAST_LOADED, MAX_PODS, ROUTERS
+from rlscaler_rl.simulation.scenario import Scenarios, with_changed_params
 
 COLD_START_SPREAD = 0.3
 """Every pod's cold start is drawn within this of the mean, as in general training."""
@@ -61,7 +60,7 @@ class Service:
     assumed: tuple[str, ...]
     scrape_seconds: int
     router: int = LEAST_LOADED
-    """Index into `simulation.routers.ROUTERS`."""
+    """Index into `simulation.cluster.ROUTERS`."""
 
     fallback: tuple[int | None, int | None] = (None, None)
     """`fallback.replicas` of both pools where somebody set them; minReplicas must not exceed them."""
@@ -119,7 +118,7 @@ class Service:
 
     def bind(self, scenarios: Scenarios) -> Scenarios:
         """The same episodes under the policy's own spec: step size, behavior, floor, target utilization, budget."""
-        return under(self._onto)(scenarios)
+        return with_changed_params(self._onto)(scenarios)
 
     def _onto(self, params: Params) -> Params:
         """The policy's spec in every row of `params`."""

@@ -9,12 +9,12 @@ import numpy as np
 
 from rlscaler_core.decision.types import Float
 from rlscaler_loadgen.patterns import rates
-from rlscaler_rl.baselines.sizing import cheapest_mix
+from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.evaluation.service_tuning.history import GROWTH, History
 from rlscaler_rl.evaluation.service_tuning.service import Service
-from rlscaler_rl.simulation.loads import PATTERNS
+from rlscaler_rl.simulation.randomisation import PATTERNS
 from rlscaler_rl.simulation.scenario import Scenarios, build
-from rlscaler_rl.simulation.stock import Chunks
+from rlscaler_rl.simulation.scenario_buffer import ChunkedSource
 from rlscaler_rl.simulation.tables import CVS
 from rlscaler_rl.workloads import Part, TraceLoads
 
@@ -57,7 +57,7 @@ class ServiceSource:
         self.recorded = TraceLoads(Part.TRAIN, recordings=[history.recording])
         self.reference = history.recording.reference
         self.levels = np.percentile(history.recording.pieces[Part.TRAIN][0], [1, 50, 100])
-        self.take = Chunks(self.draw)
+        self.take = ChunkedSource(self.draw)
 
     def draw(self, n: int) -> Scenarios:
         """(n,) episodes."""

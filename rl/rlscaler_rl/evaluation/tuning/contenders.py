@@ -11,13 +11,11 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.actors import Configured
-from rlscaler_rl.baselines.contender import Contender
+from rlscaler_rl.baselines.contender import Contender, stacked
 from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight
-from rlscaler_rl.baselines.hpa import Hpa
-from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
-from rlscaler_rl.baselines.settings import stacked
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static
 from rlscaler_rl.evaluation.tuning import spaces
 from rlscaler_rl.evaluation.tuning.spaces import Found, Space

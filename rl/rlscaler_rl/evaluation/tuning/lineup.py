@@ -12,8 +12,7 @@ from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActo
 from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight
-from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
-from rlscaler_rl.baselines.keda import KedaRequestRate
+from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static, StaticForPeak, StaticSettings, Unscaled
 from rlscaler_rl.evaluation.tuning.cache import is_tuned, tuned

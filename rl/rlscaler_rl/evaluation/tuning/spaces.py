@@ -14,7 +14,7 @@ from rlscaler_core.decision.manifest import RuleGains
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_core.decision.types import Placement
-from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, Rule, Rules
+from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, HpaPolicy, HpaRules
 from rlscaler_rl.baselines.greedy import GreedySettings
 from rlscaler_rl.baselines.hindsight import HindsightSettings
 from rlscaler_rl.baselines.hpa import HpaSettings
@@ -73,17 +73,17 @@ KEDA: Space = {"target_gpu": FloatDistribution(0.3, 1.2), "target_cpu": FloatDis
 
 
 def hpa(found: Found) -> HpaSettings:
-    up_pods = Rule("Pods", found["up_pods"], float(found["up_period"]))
-    up_percent = Rule("Percent", found["up_percent"], float(found["up_period"]))
-    down_pods = Rule("Pods", found["down_pods"], float(found["down_period"]))
-    down_percent = Rule("Percent", found["down_percent"], float(found["down_period"]))
+    up_pods = HpaPolicy("Pods", found["up_pods"], float(found["up_period"]))
+    up_percent = HpaPolicy("Percent", found["up_percent"], float(found["up_period"]))
+    down_pods = HpaPolicy("Pods", found["down_pods"], float(found["down_period"]))
+    down_percent = HpaPolicy("Percent", found["down_percent"], float(found["down_period"]))
     return HpaSettings(
         target=(found["target_gpu"], found["target_cpu"]),
         tolerance=found["tolerance"],
         min_replicas=(found["min_gpu"], found["min_cpu"]),
         scaled=(True, True),
-        up=Rules(float(found["up_window"]), (up_pods, up_percent), found["up_select"]),
-        down=Rules(float(found["down_window"]), (down_pods, down_percent), found["down_select"]),
+        up=HpaRules(float(found["up_window"]), (up_pods, up_percent), found["up_select"]),
+        down=HpaRules(float(found["down_window"]), (down_pods, down_percent), found["down_select"]),
         placement=found["placement"],
     )
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rlscaler_rl.simulation.cluster import Cluster, Facts
+from rlscaler_rl.simulation.cluster import ClusterFacts, ClusterState
 from rlscaler_rl.simulation.levels import Level
-from rlscaler_rl.simulation.scenario import Scenarios
 
 
 class Broken:
@@ -19,36 +18,36 @@ class Broken:
     def __init__(self, level: Level) -> None:
         self.level = level
 
-    def begin(self, rows: Any, scenarios: Scenarios) -> None:
-        self.level.begin(rows, scenarios)
+    def begin(self, facts: ClusterFacts, rows: Any) -> None:
+        self.level.begin(facts, rows)
 
-    def scale(self, facts: Facts, cluster: Cluster, rows: Any, desired: Any, weights: Any) -> None:
+    def scale(self, facts: ClusterFacts, cluster: ClusterState, rows: Any, desired: Any, weights: Any) -> None:
         before = cluster.pool.copy()
         self.level.scale(facts, cluster, rows, desired, weights)
         self.after_scale(cluster, before)
 
-    def advance(self, facts: Facts, cluster: Cluster, rows: Any, seconds: int) -> None:
+    def advance(self, facts: ClusterFacts, cluster: ClusterState, rows: Any, seconds: int) -> None:
         before = cluster.pool.copy()
         self.level.advance(self.misread(facts), cluster, rows, seconds)
         self.after_advance(cluster, before)
 
-    def count_latencies(self, facts: Facts, cluster: Cluster, rows: Any) -> None:
+    def count_latencies(self, facts: ClusterFacts, cluster: ClusterState, rows: Any) -> None:
         self.level.count_latencies(facts, cluster, rows)
 
-    def misread(self, facts: Facts) -> Facts:
+    def misread(self, facts: ClusterFacts) -> ClusterFacts:
         return facts
 
-    def after_scale(self, cluster: Cluster, before: Any) -> None:
+    def after_scale(self, cluster: ClusterState, before: Any) -> None:
         """What goes wrong when replicas change."""
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         """What goes wrong when time passes."""
 
 
 class PendingPodsAreNotBilled(Broken):
     broken = "billing"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.pool["billed"] -= cluster.pool["pending_seconds"] - before["pending_seconds"]
 
 
@@ -57,7 +56,7 @@ class PendingPodsAreNotCountedAtAll(Broken):
 
     broken = "billing"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.pool["billed"] -= cluster.pool["pending_seconds"] - before["pending_seconds"]
         cluster.pool["pending_seconds"] = before["pending_seconds"]
 
@@ -65,14 +64,14 @@ class PendingPodsAreNotCountedAtAll(Broken):
 class EveryPodIsBilledTwice(Broken):
     broken = "billing"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.pool["billed"] += cluster.pool["billed"] - before["billed"]
 
 
-class TheMeterRunsSlowly(Broken):
+class TheLedgerRunsSlowly(Broken):
     broken = "billing"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         for name in ("billed", "ready_seconds", "pending_seconds"):
             cluster.pool[name] -= 0.1 * (cluster.pool[name] - before[name])
 
@@ -80,14 +79,14 @@ class TheMeterRunsSlowly(Broken):
 class APodVanishes(Broken):
     broken = "replicas"
 
-    def after_scale(self, cluster: Cluster, before: Any) -> None:
+    def after_scale(self, cluster: ClusterState, before: Any) -> None:
         cluster.pool["ready"] -= cluster.pool["ready"] > 1
 
 
 class TheQueueLeaks(Broken):
     broken = "requests"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.pool["queue"] *= 0.5
         cluster.pool["overdue"] *= 0.5
 
@@ -95,7 +94,7 @@ class TheQueueLeaks(Broken):
 class RequestsAreLostWhenPodsLeave(Broken):
     broken = "requests"
 
-    def after_scale(self, cluster: Cluster, before: Any) -> None:
+    def after_scale(self, cluster: ClusterState, before: Any) -> None:
         leaving = cluster.pool["ready"] < before["ready"]
         cluster.pool["queue"] -= np.where(leaving, np.minimum(cluster.pool["queue"], 5), 0)
 
@@ -103,7 +102,7 @@ class RequestsAreLostWhenPodsLeave(Broken):
 class DropsAreForgotten(Broken):
     broken = "requests"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.row["dropped"] = 0
 
 
@@ -112,7 +111,7 @@ class DropsCountAsAnsweredInTime(Broken):
 
     broken = "work"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.row["in_time"] += cluster.row["dropped"]
         cluster.row["dropped"] = 0
 
@@ -120,14 +119,14 @@ class DropsCountAsAnsweredInTime(Broken):
 class ArrivalsAreMissed(Broken):
     broken = "requests"
 
-    def misread(self, facts: Facts) -> Facts:
+    def misread(self, facts: ClusterFacts) -> ClusterFacts:
         return facts._replace(arrivals=np.floor(facts.arrivals / 2))
 
 
 class ColdStartsAreFree(Broken):
     broken = "cold_start"
 
-    def after_scale(self, cluster: Cluster, before: Any) -> None:
+    def after_scale(self, cluster: ClusterState, before: Any) -> None:
         cluster.pool["ready"] += cluster.pool["waiting"]
         cluster.pool["waiting"] = 0
 
@@ -135,7 +134,7 @@ class ColdStartsAreFree(Broken):
 class ColdStartsAreHalved(Broken):
     broken = "cold_start"
 
-    def after_scale(self, cluster: Cluster, before: Any) -> None:
+    def after_scale(self, cluster: ClusterState, before: Any) -> None:
         new = cluster.pool["created"] > before["created"]
         cluster.left[new] *= 0.5
 
@@ -143,7 +142,7 @@ class ColdStartsAreHalved(Broken):
 class NodesHaveRoomForEverything(Broken):
     broken = "cold_start"
 
-    def misread(self, facts: Facts) -> Facts:
+    def misread(self, facts: ClusterFacts) -> ClusterFacts:
         pool = facts.pool.copy()
         pool["schedulable"] = 1000
         return facts._replace(pool=pool)
@@ -154,7 +153,7 @@ class ReplicasWorkTwiceAsFast(Broken):
 
     broken = "work"
 
-    def misread(self, facts: Facts) -> Facts:
+    def misread(self, facts: ClusterFacts) -> ClusterFacts:
         pool = facts.pool.copy()
         pool["rps"] *= 2
         return facts._replace(pool=pool)
@@ -163,14 +162,14 @@ class ReplicasWorkTwiceAsFast(Broken):
 class UtilizationIsUnderstated(Broken):
     broken = "work"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.pool["busy_seconds"] *= 0.7
 
 
 class PodsWorkBeforeTheyAreReady(Broken):
     broken = "busy"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.pool["busy_seconds"] = 1.5 * cluster.pool["ready_seconds"]
         cluster.pool["work"] = cluster.pool["busy_seconds"] * np.array([20.0, 4.0])
 
@@ -181,7 +180,7 @@ class LateRequestsCountAsInTime(Broken):
     broken = "latency"
     levels = ("request",)
 
-    def misread(self, facts: Facts) -> Facts:
+    def misread(self, facts: ClusterFacts) -> ClusterFacts:
         row = facts.row.copy()
         row["slo"] *= 2
         return facts._replace(row=row)
@@ -190,7 +189,7 @@ class LateRequestsCountAsInTime(Broken):
 class DroppedRequestsCountTwice(Broken):
     broken = "requests"
 
-    def after_advance(self, cluster: Cluster, before: Any) -> None:
+    def after_advance(self, cluster: ClusterState, before: Any) -> None:
         cluster.row["dropped"] += 0.1 * cluster.row["dropped"]
 
 

@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_rl.workloads.errors import WorkloadError
 from rlscaler_rl.workloads.library import recording
-from rlscaler_rl.workloads.names import HELD_OUT, TRACES, Part
+from rlscaler_rl.workloads.names import HELD_OUT, TRACES, Part, WorkloadError
 from rlscaler_rl.workloads.recording import Recording
 
 SPEED_SHARE = 0.3
-"""Of the rows that are replayed faster or slower than recorded."""
+"""Share of the rows that are replayed faster or slower than recorded."""
 
 SPEED = (0.5, 2.0)
-"""By how much, log-uniform."""
+"""Bounds of the log-uniform speed at which these rows are replayed."""
 
 
 class TraceLoads:

@@ -11,8 +11,7 @@ from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation import levels
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.errors import LedgerError
-from rlscaler_rl.simulation.ledger import Ledger
+from rlscaler_rl.simulation.ledger import Ledger, LedgerError
 from rlscaler_rl.simulation.scenario import Scenarios, nominal
 
 from .broken import FAULTS
