@@ -37,13 +37,13 @@ help: ## Show this help
 .PHONY: install
 install: $(STAMP) ## Create .venv with everything pinned in requirements/lock.txt
 
-$(STAMP): requirements/lock.txt pyproject.toml dev/pyproject.toml
+$(STAMP): requirements/lock.txt pyproject.toml dev/pyproject.toml research/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: install it, or name it with PYTHON="; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements/lock.txt
-	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e . -e dev
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e . -e dev -e research
 	touch $@
 
 IMAGE_PINS = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url -c requirements/lock.txt
