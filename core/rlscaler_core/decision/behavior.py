@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.situation import Recommendation, Situation
 from rlscaler_core.decision.types import BEHAVIOR_RULES, Bool, Float, Int, Params, Samples, State
 
 UP, DOWN = 0, 1
@@ -26,6 +27,30 @@ MAX_WINDOW_SECONDS = 3600.0
 """The longest `stabilizationWindowSeconds` that the HPA API takes."""
 
 Rows = NDArray[np.intp]
+
+
+def apply_behavior(now: Situation, asked: Int) -> Int:
+    """The guard: `asked` (N, 2) within the windows and rates.
+
+    At a sensing tick between two actions they only limit how far the floor may raise.
+    """
+    params, samples = now.params, now.samples
+    if not params.has_behavior.any():
+        return asked
+    now.state = note_writes(params, now.state, samples)
+    highest = scale_up_limit(params, now.state, samples)
+    now.limit = np.minimum(highest, params.max_replicas)
+    now.recommendation = Recommendation(asked, np.full(asked.shape, now.doubt is not None))
+    if now.doubt is None:
+        return asked
+    return limited(params, now.state, samples, asked, highest)
+
+
+def remember_decision(now: Situation, desired: Int) -> None:
+    """Remember what was recommended for the windows, and what is about to be written for the rates."""
+    if now.recommendation is not None:
+        now.state = remember(now.params, now.state, now.samples, *now.recommendation)
+        now.state = expect_write(now.params, now.state, now.samples, desired)
 
 
 def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:

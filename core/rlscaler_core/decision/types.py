@@ -215,10 +215,6 @@ class Observation(Rows):
     required_unknown: Bool  # (N,) something without which nothing may be scaled down
 
 
-GUARDS = ("proposal", "unknown", "pending", "behavior", "floor", "budget", "limits", "pause")
-"""The columns of `Decision.trail`: desired replicas after each stage of the shield, in its order."""
-
-
 @dataclass(slots=True)
 class Decision(Rows):
     """One decision per row; `trail` says which guard changed what."""
@@ -226,7 +222,7 @@ class Decision(Rows):
     action: Int  # (N, 3) GPU -2..2, CPU -2..2, Placement; placement -1 = no actor ran
     probabilities: Float32  # (N, 13) 5 GPU, 5 CPU, 3 placement; NaN = no actor ran
     base: Int  # (N, 2)
-    trail: Int  # (N, len(GUARDS), 2)
+    trail: Int  # (N, len(STAGES), 2) desired replicas after each of `guards.STAGES`
     desired: Int  # (N, 2)
     placement: Int  # (N,)
     weights: Int  # (N, 2) per mille

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry, Outcome
+from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Observation, SignalState
+from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Observation, SignalState
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.rows import Json, decode_params, decode_samples, decode_state, encode, encode_state
 from rlscaler_operator.records.rows import plain as exact
@@ -166,7 +167,7 @@ def guards_record(base: Any, trail: Any) -> list[Json]:
     """What each stage of the shield made of the replicas: before -> after."""
     before = by_pool(base)
     steps = []
-    for name, after_pools in zip(GUARDS, trail, strict=True):
+    for name, after_pools in zip(STAGES, trail, strict=True):
         after = by_pool(after_pools)
         steps.append({"guard": name, "before": before, "after": after})
         before = after

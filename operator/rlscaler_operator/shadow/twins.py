@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.batch import Kind, starting_state, without_actor
-from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.batch import starting_state
+from rlscaler_core.decision.decide import Kind, decide_at
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.params import capacity_unknown
 from rlscaler_core.decision.samples import arrivals_known
-from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Params, Rows, Samples, State
 from rlscaler_core.queueing.fluid import (
     Fleet,
@@ -207,12 +206,7 @@ def drive(twin: Twin, samples: Samples, params: Params, actor: ActorLike | None,
     """
     sensed = virtual_samples(twin, samples)
     state = sense(params, twin.state, sensed)
-    if kind == "floor":
-        decision, state = floor_tick(params, state, sensed)
-    elif actor is not None:
-        decision, _, state = decide(params, state, sensed, actor)
-    else:
-        decision, _, state = without_actor(params, state, sensed)
+    decision, _, state = decide_at(kind, params, state, sensed, actor)
     desired = np.where(compared[:, None], decision.desired, twin.fleet.spec)
     return replace(twin, state=state, fleet=scale(twin.fleet, desired, samples.time, params.cold_start_seconds))
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.budget import within_budget
-from rlscaler_core.decision.capacity import Capacity, capacity_of
 from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.observation import observe, sense, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.shield import act, floor_tick, unexplained_floor_tick
+from rlscaler_core.decision.shield import Proposal, act, floor_tick, unexplained_floor_tick
+from rlscaler_core.decision.situation import Capacity, capacity_of
 from rlscaler_core.decision.state import initial_state
 from rlscaler_core.decision.traffic import traffic_weights
 from rlscaler_core.decision.types import RATE_HISTORY, Decision, Float32, Int, Observation, Params, Samples
@@ -163,18 +163,8 @@ class Batch:
         self, samples: Samples, observation: Observation, action: Int, probabilities: Float32 | None = None
     ) -> Decision:
         """Take the action (N, 3) of `decision.types.Decision.action` through the shield; no time passes."""
-        trusted = np.ones(len(self.rows), dtype=np.bool_)
-        made, self.state = act(
-            self.params,
-            self.state,
-            samples,
-            observation,
-            action,
-            trusted,
-            probabilities,
-            self.rule,
-            capacity=self._settled.capacity,
-        )
+        proposal = Proposal(action, np.ones(len(self.rows), dtype=np.bool_), probabilities, self.rule)
+        made, self.state = act(self.params, self.state, samples, observation, proposal, capacity=self._settled.capacity)
         self.scale(made.desired, made.weights)
         return made
 

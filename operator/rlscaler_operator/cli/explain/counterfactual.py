@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlscaler_core.decision.batch import Entry, decide_all
-from rlscaler_core.decision.types import GUARDS, POOLS, Decision, Int
+from rlscaler_core.decision.batch import Entry
+from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.guards import STAGES, without
+from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.types import POOLS, Decision, Int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Step:
 def steps(entry: Entry, decision: Decision) -> list[Step]:
     """One a guard, in their order; the first is the actor's own proposal."""
     found, before = [], _by_pool(decision.base[0])
-    for number, guard in enumerate(GUARDS):
+    for number, guard in enumerate(STAGES):
         after = _by_pool(decision.trail[0, number])
         off = _without(entry, guard) if number and after != before else None
         found.append(Step(guard, before, after, off))
@@ -40,9 +43,10 @@ def recorded_steps(record: dict[str, Any]) -> list[Step]:
     return [Step(step["guard"], step["before"], step["after"], None) for step in record["guards"]]
 
 
-def _without(entry: Entry, guard: str) -> dict[str, int] | None:
-    outcome = decide_all([entry], without=frozenset({guard}))[0]
-    return None if outcome.decision is None else _by_pool(outcome.decision.desired[0])
+def _without(entry: Entry, guard: str) -> dict[str, int]:
+    state = sense(entry.params, entry.state, entry.samples)
+    decision, _, _ = decide_at(entry.kind, entry.params, state, entry.samples, entry.actor, guards=without(guard))
+    return _by_pool(decision.desired[0])
 
 
 def _by_pool(values: Int) -> dict[str, int]:

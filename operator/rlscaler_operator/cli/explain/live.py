@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rlscaler_operator.cli.explain.page import GUARDS
+from rlscaler_operator.cli.explain.page import MEANING
 from rlscaler_operator.cli.pages import age, counts
 
 Body = Mapping[str, Any]
@@ -96,7 +96,7 @@ def _guards(last: Mapping[str, Any]) -> Table:
     before: Any = None
     for guard in last["guards"]:
         if guard["after"] != before:
-            shown.add_row(guard["name"], counts(guard["after"]), GUARDS.get(guard["name"], ""))
+            shown.add_row(guard["name"], counts(guard["after"]), MEANING.get(guard["name"], ""))
         before = guard["after"]
     return shown
 

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rlscaler_core.decision.guards import GUARDS, STAGES
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cli.explain.counterfactual import Step
 from rlscaler_operator.cli.explain.flips import Flip
@@ -27,16 +28,8 @@ UNITS = {
     "throughput": "% of the capacity at maxReplicas",
 }
 
-GUARDS = {
-    "proposal": "what the actor asked for",
-    "unknown": "a required signal or a capacity is unknown, or the actor failed or is outside its envelope",
-    "pending": "pods of the pool stay pending",
-    "behavior": "spec.behavior",
-    "floor": "reactive floor: the arrivals of this moment",
-    "budget": "guards.budgetPerHour",
-    "limits": "minReplicas and maxReplicas",
-    "pause": "pause annotations",
-}
+MEANING = {STAGES[0]: "What the actor asked for."} | {guard.name: guard.meaning.replace("`", "") for guard in GUARDS}
+"""One sentence for each stage of the shield."""
 
 PLACEMENTS = ("prefer GPU", "balanced", "prefer CPU")
 WITHHELD = ("Collecting", "Ready")
@@ -155,7 +148,7 @@ def _guards(steps: Sequence[Step]) -> Table:
     for step in steps:
         moves = [f"{step.before[pool]} → {step.after[pool]}" for pool in POOLS]
         off = "" if step.without is None else ", ".join(f"{pool} {step.without[pool]}" for pool in POOLS)
-        table.add_row(step.guard, *moves, off, GUARDS.get(step.guard, "") if step.changed else "")
+        table.add_row(step.guard, *moves, off, MEANING.get(step.guard, "") if step.changed else "")
     return table
 
 
