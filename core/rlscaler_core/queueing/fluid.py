@@ -15,6 +15,7 @@ import numpy as np
 from rlscaler_core.decision.pairs import total
 from rlscaler_core.decision.traffic import traffic_weights
 from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Rows
+from rlscaler_core.queueing.histogram import quantile
 from rlscaler_core.queueing.latency import relaxation_rate, slower_behind, slower_than
 
 BATCHES = 16
@@ -228,18 +229,12 @@ def _shares(now: Running, present: Bool) -> Float:
 
 
 def percentile_ms(counted: Float, slo_ms: Float, percent: float) -> Float:
-    """(N,) of a histogram as in `Meter.answered`, linear within a bucket; NaN where nothing was answered."""
-    whole = counted[:, -1]
-    edges = np.concatenate([[0.0], RELATIVE_BOUNDS])
-    share = np.divide(
-        counted[:, :-1], whole[:, None], out=np.zeros((len(counted), len(RELATIVE_BOUNDS))), where=whole[:, None] > 0
-    )
-    heights = np.concatenate([np.zeros((len(counted), 1)), share], axis=1)
-    wanted = percent / 100
-    reached = heights >= wanted
-    upper = np.where(reached.any(axis=1), np.maximum(reached.argmax(axis=1), 1), len(edges) - 1)
-    rows = np.arange(len(counted))
-    below, above = heights[rows, upper - 1], heights[rows, upper]
-    part = np.clip((wanted - below) / np.maximum(above - below, 1e-12), 0.0, 1.0)
-    found = edges[upper - 1] + part * (edges[upper] - edges[upper - 1])
-    return np.where(whole > 0, found * slo_ms, np.nan)
+    """Give a percentile (N,) in milliseconds of histograms (N, len(RELATIVE_BOUNDS) + 1) as in `Meter.answered`.
+
+    `slo_ms` is (N,), `percent` 0 to 100. What is beyond the last bound counts as that bound; NaN where nothing was
+    answered.
+    """
+    whole = counted[:, -1:]
+    shares = np.divide(counted[:, :-1], whole, out=np.zeros((len(counted), len(RELATIVE_BOUNDS))), where=whole > 0)
+    found = np.minimum(quantile(shares, RELATIVE_BOUNDS, percent / 100), RELATIVE_BOUNDS[-1])
+    return np.where(whole[:, 0] > 0, found * slo_ms, np.nan)
