@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import Entry, decide_all, starting_state
 from rlscaler_core.decision.types import Flag
 from rlscaler_operator.cli.replay.actors import Shelf
@@ -24,7 +24,7 @@ SUBJECT = Subject("ns", "name", "uid", 1, "Auto")
 @pytest.mark.parametrize("actor", ["ppo", "rule", None])
 def test_random_policies_on_random_measurements(actor):
     rng = np.random.default_rng(11)
-    mind = None if actor is None else bundled.load(actor)
+    mind = None if actor is None else load_bundled(actor)
     params = random_params(rng, POLICIES)
     if actor == "ppo":
         params.requests_per_second[:, 0] = 5 * params.requests_per_second[:, 1]

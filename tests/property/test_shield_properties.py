@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.guards import STAGES
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS
-from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
 
 CONTRACT = ObservationContract(stack_size=2)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rlscaler_core.api.behavior import Behavior, ScalingRules
 from rlscaler_core.api.spec import Spec
 from rlscaler_core.api.status import Learned
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.types import BEHAVIOR_RULES, POOLS, FallbackBehavior, Params
 
 FALLBACKS = {

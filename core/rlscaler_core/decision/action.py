@@ -1,11 +1,11 @@
-"""The action space: MultiDiscrete([5, 5, 3]) as network heads and as deltas."""
+"""The action space, MultiDiscrete([5, 5, 3]), as network heads, as deltas, and as a split of the traffic."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_core.decision.types import Bool, Float32, Int
+from rlscaler_core.decision.types import Bool, Float, Float32, Int, either
 
 HEADS = (5, 5, 3)
 LOGITS = sum(HEADS)
@@ -59,3 +59,28 @@ def one_hot(action: Int) -> Float32:
     offsets = np.array([0, HEADS[0], HEADS[0] + HEADS[1]])
     np.put_along_axis(probabilities, (to_indices(action) + offsets).astype(np.int64), 1.0, axis=1)
     return probabilities
+
+
+PREFERENCE = np.array([[4.0, 1.0], [1.0, 1.0], [1.0, 4.0]])
+"""How much more a pool gets for each unit of its capacity, by Placement: prefer GPU, balanced, prefer CPU."""
+
+WHOLE = 1000
+
+
+def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int) -> Int:
+    """(N, 2) per mille, summing to 1000: weight_p proportional to ready_p * rps_p * k_p.
+
+    A pool with no ready pod gets 0 and one with a ready pod at least 1; with none ready at all, `last` stays.
+    Where the capacity of a pool is not known (NaN), every pod counts the same.
+    """
+    unknown = np.isnan(rps)
+    capacity = np.where(either(unknown)[:, None], 1.0, rps) if unknown.any() else rps
+    share = np.maximum(ready, 0) * capacity * PREFERENCE[placement]
+    total = share[:, 0] + share[:, 1]
+    served = total > 0
+    gpu = np.rint(WHOLE * share[:, 0] / np.where(served, total, 1.0)).astype(np.int32)
+    serving = ready > 0
+    weights = np.empty((len(gpu), 2), np.int32)
+    np.minimum(np.maximum(gpu, serving[:, 0]), WHOLE - serving[:, 1], out=weights[:, 0])
+    np.subtract(WHOLE, weights[:, 0], out=weights[:, 1])
+    return weights if served.all() else np.where(served[:, None], weights, last)

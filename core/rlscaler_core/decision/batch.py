@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.decide import Kind, decide_at
 from rlscaler_core.decision.guards import HOLDS
-from rlscaler_core.decision.observation import sense
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.observation import ObservationContract, sense
+from rlscaler_core.decision.tables import initial_state
 from rlscaler_core.decision.types import Decision, Observation, Params, Rows, Samples, State
 
 log = logging.getLogger("rlscaler.decisions")

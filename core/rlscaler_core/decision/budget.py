@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_core.decision.pairs import either, total
 from rlscaler_core.decision.situation import Capacity, Situation, within_limits
-from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, State
+from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, State, either, total
 
 ROUNDING = 1e-9
 """Share of the budget that may be exceeded, which keeps 16 * 0.625 from being more than 10."""

@@ -9,10 +9,9 @@ import numpy as np
 
 from rlscaler_core.decision.action import LOGITS, mask_absent, most_likely
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.guards import GUARDS, Guard
-from rlscaler_core.decision.observation import observe, stacked_input
+from rlscaler_core.decision.observation import ObservationContract, observe, stacked_input
 from rlscaler_core.decision.rule import rule_under
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.types import Bool, Decision, Float32, Observation, Params, Samples, State

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.behavior import steady_arrivals
-from rlscaler_core.decision.pairs import total
-from rlscaler_core.decision.samples import arrivals_known, known
 from rlscaler_core.decision.situation import Capacity, Recommendation, Situation
-from rlscaler_core.decision.types import Bool, Float, Int, Samples
+from rlscaler_core.decision.tables import arrivals_known, known
+from rlscaler_core.decision.types import Bool, Float, Int, Samples, total
 
 Rows = NDArray[np.intp]
 

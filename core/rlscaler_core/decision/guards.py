@@ -17,11 +17,9 @@ import numpy as np
 from rlscaler_core.decision.behavior import apply_behavior, remember_decision
 from rlscaler_core.decision.budget import keep_budget
 from rlscaler_core.decision.floor import hpa_formula, pool_utilization, raise_to_load, whole_replicas
-from rlscaler_core.decision.pairs import both, either
-from rlscaler_core.decision.params import capacity_unknown
-from rlscaler_core.decision.samples import known
 from rlscaler_core.decision.situation import Situation, within_limits
-from rlscaler_core.decision.types import Bool, FallbackBehavior, Flag, Int
+from rlscaler_core.decision.tables import capacity_unknown, known
+from rlscaler_core.decision.types import Bool, FallbackBehavior, Flag, Int, both, either
 
 
 class Guard(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from rlscaler_core.decision.contract import CONTRACT_VERSION, NEUTRAL, ObservationContract
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
-from rlscaler_core.decision.familiar import Familiar
 from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS
+from rlscaler_core.decision.observation import CONTRACT_VERSION, NEUTRAL, ObservationContract
+from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import CPU, GPU, OBSERVATIONS, Bool, Float, Observation, Params
 
 
@@ -48,7 +48,7 @@ class Envelope(_Model):
     """Capacity of a GPU replica over that of a CPU replica; checked where both are there and known."""
     lag_seconds: Range
     """Age of the newest arrival sample when the actor acts; only the upper end counts, as fresher is no harm."""
-    observation: Familiar | None = None
+    observation: TrainingDistribution | None = None
     """What the observations of training were like; None = nobody measured it, and none is out of distribution."""
 
     def mask(self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None) -> Bool:

@@ -14,9 +14,8 @@ from rlscaler_core.decision.action import one_hot
 from rlscaler_core.decision.floor import MANY, ROUNDING, whole_replicas
 from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, upper_forecast
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.pairs import either
 from rlscaler_core.decision.spec import SpecSettings
-from rlscaler_core.decision.types import Float, Float32, Int, Params, Placement, Samples, State
+from rlscaler_core.decision.types import Float, Float32, Int, Params, Placement, Samples, State, either
 
 if TYPE_CHECKING:
     from rlscaler_core.decision.actor import ActorLike

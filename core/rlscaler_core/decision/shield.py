@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlscaler_core.decision.action import LOGITS
+from rlscaler_core.decision.action import LOGITS, traffic_weights
 from rlscaler_core.decision.guards import GUARDS, Guard
-from rlscaler_core.decision.pairs import either
 from rlscaler_core.decision.rule import RuleSettings, rule_replicas
 from rlscaler_core.decision.situation import Capacity, Doubt, Situation, capacity_of
-from rlscaler_core.decision.traffic import traffic_weights
 from rlscaler_core.decision.types import (
     Bool,
     Decision,
@@ -27,6 +25,7 @@ from rlscaler_core.decision.types import (
     Params,
     Samples,
     State,
+    either,
 )
 
 NO_ACTION = np.array([0, 0, -1], np.int32)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlscaler_core.decision.pairs import either
-from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, Rows, Samples, State
+from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, Rows, Samples, State, either
 
 
 @dataclass(slots=True)

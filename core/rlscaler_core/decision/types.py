@@ -227,3 +227,18 @@ class Decision(Rows):
     placement: Int  # (N,)
     weights: Int  # (N, 2) per mille
     flags: Int  # (N,) Flag bits
+
+
+def either(pools: Bool) -> Bool:
+    """True (N,) where one of the two pools (N, 2) is. NumPy's reductions are many times slower on so short an axis."""
+    return pools[:, 0] | pools[:, 1]
+
+
+def both(pools: Bool) -> Bool:
+    """True (N,) where both pools (N, 2) are."""
+    return pools[:, 0] & pools[:, 1]
+
+
+def total(pools: Float) -> Float:
+    """The sum (N,) over the two pools (N, 2)."""
+    return pools[:, 0] + pools[:, 1]

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlscaler_core.decision.pairs import total
-from rlscaler_core.decision.traffic import traffic_weights
-from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Rows
+from rlscaler_core.decision.action import traffic_weights
+from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Rows, total
 from rlscaler_core.queueing.histogram import quantile
 from rlscaler_core.queueing.latency import relaxation_rate, slower_behind, slower_than
 

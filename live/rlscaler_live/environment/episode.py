@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.action import traffic_weights
 from rlscaler_core.decision.batch import starting_state
-from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.decide import decide
-from rlscaler_core.decision.observation import observe, sense, stacked_input
+from rlscaler_core.decision.observation import ObservationContract, observe, sense, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.samples import known
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.spec import UNCHANGED, spec_of, with_spec
-from rlscaler_core.decision.traffic import traffic_weights
+from rlscaler_core.decision.tables import known
 from rlscaler_core.decision.types import (
     SIGNALS,
     Decision,

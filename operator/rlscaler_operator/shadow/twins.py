@@ -12,8 +12,7 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import starting_state
 from rlscaler_core.decision.decide import Kind, decide_at
 from rlscaler_core.decision.observation import sense
-from rlscaler_core.decision.params import capacity_unknown
-from rlscaler_core.decision.samples import arrivals_known
+from rlscaler_core.decision.tables import arrivals_known, capacity_unknown
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Params, Rows, Samples, State
 from rlscaler_core.queueing.fluid import (
     Fleet,

@@ -9,11 +9,9 @@ import pytest
 import yaml
 
 from rlscaler_core.api import parse, to_params
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.shield import Proposal, act
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_samples
 
 DEFAULT = """
 scaleDown:

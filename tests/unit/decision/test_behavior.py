@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from rlscaler_core.decision.behavior import DISABLED, DOWN, MIN, PERCENT, PODS, UP
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import BEHAVIOR_RULES, EVENTS, Flag
 
 STEP = 1000

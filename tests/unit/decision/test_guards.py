@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from rlscaler_core.decision.guards import GUARDS, STAGES, Guard, without
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.situation import Situation
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Flag, Int
 
 PARAMS = make_params(1, requests_per_second=(20.0, 4.0), max_replicas=30, target_utilization=1.0)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.guards import GUARDS, STAGES, Guard, without
-from rlscaler_core.decision.observation import observe
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.observation import ObservationContract, observe
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Decision, Flag
 
 CONTRACT = ObservationContract(stack_size=1)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rlscaler_core.decision.floor import MANY, floor_replicas, hpa_formula
-from rlscaler_core.decision.params import make_params
 from rlscaler_core.decision.situation import capacity_of
+from rlscaler_core.decision.tables import make_params
 
 
 def floor(

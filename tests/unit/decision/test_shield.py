@@ -7,15 +7,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.manifest import Manifest, RuleGains
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings, rule_under
-from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Placement, State
 from rlscaler_rl.baselines.actors import FrozenActor
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision import bundled
 from rlscaler_core.decision.action import most_likely
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.guards import STAGES, without
@@ -22,7 +22,7 @@ from rlscaler_operator.records.record import Subject, line
 
 @pytest.fixture(scope="session")
 def ppo():
-    return bundled.load("ppo")
+    return load_bundled("ppo")
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import decide_all, fresh_state
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.tables import make_samples
 from rlscaler_operator.cli.replay import command
 from rlscaler_operator.cli.replay.actors import Shelf
 from rlscaler_operator.cli.replay.compare import replay
@@ -23,7 +23,7 @@ from rlscaler_operator.records.record import Subject, line, manifest_digest
 
 @pytest.fixture(scope="session")
 def ppo():
-    return bundled.load("ppo")
+    return load_bundled("ppo")
 
 
 @pytest.fixture(scope="session")

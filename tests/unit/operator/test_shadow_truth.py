@@ -6,7 +6,7 @@ import pytest
 from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.rule import Rule
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state
 from rlscaler_operator.shadow.evidence import LATE_TOLERANCE_POINTS, LATE_TOLERANCE_SHARE
 from rlscaler_operator.shadow.twins import Twin, drive, hpa_params, meter, new_twin
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import Actor, ActorLike
+from rlscaler_core.decision.actor import BUNDLED, Actor, ActorLike, load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_operator.cluster.models import from_config_map
@@ -29,9 +28,9 @@ class Shelf:
         Raises RecordError.
         """
         self._actors: list[ActorLike] = [actor for path in models for actor in _load(path)]
-        for name in bundled.NAMES:
+        for name in BUNDLED:
             try:
-                self._actors.append(bundled.load(name))
+                self._actors.append(load_bundled(name))
             except ModelError:
                 continue
 

@@ -13,7 +13,7 @@ N = len(OBSERVATIONS)
 Row = Annotated[tuple[float, ...], Field(min_length=N, max_length=N)]
 
 
-class Familiar(BaseModel):
+class TrainingDistribution(BaseModel):
     """Mean and inverse covariance of the fed observations of training, and how far from it they were at most.
 
     The distance is Mahalanobis': numbers that are each within their range and never occur together are far. What is not
