@@ -16,19 +16,19 @@ _GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD = slice(0, 5), slice(5, 10), slice(10, 13)
 
 
 def from_indices(indices: NDArray[np.integer]) -> Int:
-    """(N, 3) indices of MultiDiscrete([5, 5, 3]) to deltas -2..2, -2..2 and the Placement."""
+    """Turn indices (N, 3) of MultiDiscrete([5, 5, 3]) into deltas -2..2, -2..2 and the Placement (N, 3)."""
     action: Int = (indices - np.array([REACH, REACH, 0])).astype(np.int32)
     return action
 
 
 def to_indices(action: Int) -> Int:
-    """The inverse of `from_indices`."""
+    """Turn deltas and Placement (N, 3) into indices: the inverse of `from_indices`."""
     indices: Int = (action + np.array([REACH, REACH, 0])).astype(np.int32)
     return indices
 
 
 def head_probabilities(logits: Float32) -> Float32:
-    """(N, 13) softmax within each head."""
+    """Give the probabilities (N, 13) that `logits` (N, 13) stand for: a softmax within each head."""
     columns = np.array(logits.T, order="C")
     for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD):
         part = np.exp(columns[head] - columns[head].max(axis=0))
@@ -37,7 +37,7 @@ def head_probabilities(logits: Float32) -> Float32:
 
 
 def mask_absent(probabilities: Float32, present: Bool) -> Float32:
-    """The head of a pool that is not there holds nothing but "no change"."""
+    """Give `probabilities` (N, 13) with nothing but "no change" for pools that are not `present` (N, 2)."""
     if present.all():
         return probabilities
     masked = probabilities.copy()
@@ -47,14 +47,14 @@ def mask_absent(probabilities: Float32, present: Bool) -> Float32:
 
 
 def most_likely(probabilities: Float32) -> Int:
-    """(N, 3) the live choice: the argmax of each head, as deltas and Placement; the first of equals."""
+    """Choose the most probable action of each head, (N, 3) deltas and Placement; of equal ones the first counts."""
     columns = np.ascontiguousarray(probabilities.T)
     chosen = [columns[head].argmax(axis=0) for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD)]
     return from_indices(np.stack(chosen, axis=1))
 
 
 def one_hot(action: Int) -> Float32:
-    """(N, 13) probabilities that leave no choice but `action`."""
+    """Give probabilities (N, 13) that leave no choice but `action` (N, 3)."""
     probabilities = np.zeros((len(action), LOGITS), np.float32)
     offsets = np.array([0, HEADS[0], HEADS[0] + HEADS[1]])
     np.put_along_axis(probabilities, (to_indices(action) + offsets).astype(np.int64), 1.0, axis=1)
@@ -68,10 +68,11 @@ WHOLE = 1000
 
 
 def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int) -> Int:
-    """(N, 2) per mille, summing to 1000: weight_p proportional to ready_p * rps_p * k_p.
+    """Split the traffic: (N, 2) per mille, summing to 1000, in proportion to ready * rps * preference of each pool.
 
-    A pool with no ready pod gets 0 and one with a ready pod at least 1; with none ready at all, `last` stays.
-    Where the capacity of a pool is not known (NaN), every pod counts the same.
+    `ready` (N, 2) are replicas, `rps` (N, 2) the requests/s that one of them answers, `placement` is (N,). A pool with
+    no ready pod gets 0 and one with a ready pod at least 1; with none ready at all, `last` (N, 2) stays. Where the
+    capacity of a pool is not known (NaN), every pod counts the same.
     """
     unknown = np.isnan(rps)
     capacity = np.where(either(unknown)[:, None], 1.0, rps) if unknown.any() else rps

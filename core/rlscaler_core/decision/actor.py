@@ -25,7 +25,7 @@ BUNDLED = ("ppo", "rule")
 
 
 class Actor:
-    """An ONNX graph `observation` (N, 10 k) float32 -> `logits` (N, 13) float32, on one thread."""
+    """An ONNX graph that maps `observation` (N, 10 k) float32 to `logits` (N, 13) float32; it runs on one thread."""
 
     def __init__(self, session: onnxruntime.InferenceSession, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -33,7 +33,7 @@ class Actor:
 
     @classmethod
     def load(cls, onnx: str | Path | bytes, manifest: Manifest) -> Self:
-        """From a file or its content.
+        """Load an actor from a file or from the content of one.
 
         Raises ContractMismatchError where contract or shapes differ, ModelError where the file is missing,
         is not the one the manifest names (sha256), is no ONNX graph, or does not give finite logits.
@@ -56,7 +56,10 @@ class Actor:
         return actor
 
     def probabilities(self, stacked: Float32) -> Float32:
-        """(N, 10 k) -> (N, 13), softmax per head (5, 5, 3). Raises ModelError where the runtime fails."""
+        """Give the probabilities (N, 13), which sum to 1 in each head (5, 5, 3), for observations (N, 10 k).
+
+        Raises ModelError where the runtime fails.
+        """
         try:
             (logits,) = self._session.run([OUTPUT], {INPUT: stacked})
         except Exception as error:
@@ -94,7 +97,10 @@ class ActorLike(Protocol):
 
 @cache
 def load_bundled(name: str) -> ActorLike:
-    """`ppo`, the trained network, or `rule`, the forecast rule. Loaded once a process. Raises ModelError."""
+    """Give the policy `ppo`, the trained network, or `rule`, the forecast rule, loaded once a process.
+
+    Raises ModelError for another name, and where the files are missing or damaged.
+    """
     if name == "rule":
         return Rule()
     if name not in BUNDLED:

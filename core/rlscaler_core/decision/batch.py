@@ -1,4 +1,4 @@
-"""Deciding for many policies in one batch, such that one of them cannot spoil it for the others."""
+"""Decisions for many policies in one batch, in which the failure of one does not reach the others."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ class Entry:
     kind: Kind
     actor: ActorLike | None
     generation: int = 0
-    """Of the spec that this was made from."""
+    """Generation of the spec that the parameters were made from."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came out for one policy; one row each. `error` set = nothing was decided."""
+    """What came out for one policy; every table has one row. Where `error` is set, nothing was decided."""
 
     entry: Entry
     state: State
     decision: Decision | None = None
     observation: Observation | None = None
     outside: str = ""
-    """Why the actor's envelope does not cover the policy; empty = it does."""
+    """Why the actor's envelope does not cover the policy; empty where it does."""
     error: Exception | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each stage took before the writes; those of a batch are the whole batch's."""
+    """Seconds that each stage before the writes took; stages of a batch took the whole batch so long."""
     moves: bool = True
-    """Does the decision change replicas?"""
+    """The decision changes replicas."""
     guarded: bool = True
-    """Did a guard change something or stand in the way?"""
+    """A guard changed something or stood in the way."""
     recorded: bool = False
-    """Is it in the audit log?"""
+    """The decision is in the audit log."""
 
 
 class Joins(Generic[Table]):
@@ -68,7 +68,7 @@ class Joins(Generic[Table]):
         self._known: list[tuple[list[Table], Table]] = []
 
     def join(self, parts: list[Table]) -> Table:
-        """All rows of `parts`, in order; not to be written to."""
+        """Give all rows of `parts` in order, in a table that must not be written to."""
         for number, (known, table) in enumerate(self._known):
             if len(known) == len(parts) and all(map(is_, known, parts)):
                 self._known.insert(0, self._known.pop(number))
@@ -78,13 +78,13 @@ class Joins(Generic[Table]):
         return table
 
     def note(self, parts: list[Table], table: Table) -> None:
-        """`parts` are the rows of `table`, in order."""
+        """Remember that `parts` are the rows of `table`, in order."""
         self._known.insert(0, (parts, table))
         while len(self._known) > 1 and sum(len(known) for known, _ in self._known) > JOINED_ROWS:
             self._known.pop()
 
     def forget(self, parts: list[Table]) -> None:
-        """They will not be joined again."""
+        """Forget `parts`, which will not be joined again."""
         self._known = [one for one in self._known if one[0][0] is not parts[0]]
 
 
@@ -96,7 +96,7 @@ class Tables:
 
 
 def decide_all(entries: Sequence[Entry], *, tables: Tables | None = None) -> list[Outcome]:
-    """Outcomes in the order of the entries. A batch that fails is taken apart to find the entry that fails.
+    """Decide for all entries, in their order. A batch that fails is taken apart to find the entry that fails.
 
     The rows of the outcomes are views of the batch's tables. `tables` remember from one batch to the next.
     """
@@ -110,7 +110,7 @@ def decide_all(entries: Sequence[Entry], *, tables: Tables | None = None) -> lis
 
 
 def fresh_state(actor: ActorLike | None, replicas: tuple[int, int], time: float) -> State:
-    """State of a policy that was just taken over.
+    """Give the state of a policy that was just taken over.
 
     As in the HPA controller, the replicas found are the first recommendation: nothing is scaled down before a full
     stabilization window has passed.
@@ -119,7 +119,7 @@ def fresh_state(actor: ActorLike | None, replicas: tuple[int, int], time: float)
 
 
 def starting_state(stack: int, replicas: tuple[int, int], time: float) -> State:
-    """`fresh_state` for whoever looks at the last `stack` observations."""
+    """Give the `fresh_state` for an actor that looks at the last `stack` observations; `time` is in seconds."""
     state = initial_state(1, stack)
     state.recommendation_time[0, :, 0] = time
     state.recommendation[0, :, 0] = replicas
@@ -127,7 +127,7 @@ def starting_state(stack: int, replicas: tuple[int, int], time: float) -> State:
 
 
 def with_stack(state: State, actor: ActorLike | None) -> State:
-    """The same state for an actor that may look at another number of observations."""
+    """Give the same state for an actor that may look at another number of observations."""
     size = stack_size(actor)
     if actor is None or state.stack.shape[1] == size:
         return state
@@ -148,7 +148,7 @@ def _groups(entries: Sequence[Entry]) -> list[list[int]]:
 
 
 def _halving(entries: list[Entry], tables: Tables) -> list[Outcome]:
-    """One entry that fails among N costs log N further batches, not N."""
+    """Decide for all entries; one that fails among N costs about log N further batches instead of N."""
     try:
         return _decide(entries, tables)
     except Exception as error:

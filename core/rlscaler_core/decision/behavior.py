@@ -54,7 +54,7 @@ def remember_decision(now: Situation, desired: Int) -> None:
 
 
 def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
-    """(N, 2) the most replicas that `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
+    """Give the most replicas (N, 2) that the `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
     limit = np.full(samples.spec_replicas.shape, UNLIMITED)
     rows = np.flatnonzero(params.has_behavior)
     if rows.size:
@@ -64,7 +64,7 @@ def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
 
 
 def limited(params: Params, state: State, samples: Samples, desired: Int, highest: Int | None = None) -> Int:
-    """(N, 2) `desired` after the stabilization windows and the rate limits.
+    """Give `desired` (N, 2) after the stabilization windows and the rate limits.
 
     `highest` is the answer of `scale_up_limit`, where the caller has it already.
     """
@@ -82,7 +82,7 @@ def limited(params: Params, state: State, samples: Samples, desired: Int, highes
 
 
 def steady_arrivals(params: Params, state: State, samples: Samples, arrivals: Float) -> Float:
-    """(N,) the lowest arrival rate of the `scaleUp` stabilization window: what the floor may go by."""
+    """Give the lowest arrival rate (N,) of the `scaleUp` stabilization window, which is what the floor may go by."""
     rows = np.flatnonzero(params.has_behavior & (params.stabilization_seconds[:, UP] > 0))
     if not rows.size:
         return arrivals
@@ -95,7 +95,7 @@ def steady_arrivals(params: Params, state: State, samples: Samples, arrivals: Fl
 
 
 def _stabilized(params: Params, state: State, samples: Samples, rows: Rows, current: Int, desired: Int) -> Int:
-    """(R, 2) `current` moved no further up than every recent recommendation, nor further down than any."""
+    """Move `current` (R, 2) no further up than the lowest recent recommendation, nor further down than the highest."""
     age = samples.time[rows, None, None] - state.recommendation_time[rows]
     value = state.recommendation[rows]
     window = params.stabilization_seconds[rows]
@@ -105,7 +105,7 @@ def _stabilized(params: Params, state: State, samples: Samples, rows: Rows, curr
 
 
 def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, direction: int) -> Int:
-    """(R, 2) the furthest the direction's rules allow; not yet bounded by the current replicas."""
+    """Give the replicas (R, 2) to which the direction's rules allow to go, not yet bounded by the current replicas."""
     current = samples.spec_replicas[rows]
     sign = 1 if direction == UP else -1
     rules = params.rules[rows, direction]
@@ -129,7 +129,7 @@ def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, dire
 
 
 def _net_change(state: State, samples: Samples, rows: Rows, period: Float) -> Int:
-    """(R, 2) replicas added less removed within the last `period` (R, 1) seconds."""
+    """Give the replicas (R, 2) added less those removed within the last `period` (R, 1) seconds."""
     age = samples.time[rows, None, None] - state.event_time[rows]
     recent = np.where(age < period[:, :, None], state.event_change[rows], 0)
     return np.asarray(np.sum(recent, axis=2), np.int32)
@@ -153,7 +153,7 @@ def note_writes(params: Params, state: State, samples: Samples) -> State:
 
 
 def _free_slot(times: Float, changes: Int, row: Rows, pool: Rows, now: Float) -> Rows:
-    """(M,) a slot for one more event; a full list gives up its oldest, whose change joins the next oldest."""
+    """Find a slot (M,) for one more event; a full list gives up its oldest, whose change joins the next oldest."""
     age = now[:, None] - times[row, pool]
     key = np.where(np.isnan(age) | (age >= MAX_PERIOD_SECONDS), np.inf, age)
     slot = np.asarray(np.argmax(key, axis=1))

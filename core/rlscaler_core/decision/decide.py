@@ -23,7 +23,7 @@ Kind = Literal["action", "floor"]
 def decide(
     params: Params, state: State, samples: Samples, actor: ActorLike | None, *, guards: Sequence[Guard] = GUARDS
 ) -> tuple[Decision, Observation, State]:
-    """Observe, ask the actor, shield its answer. Once an action interval, after `sense`; N rows at once.
+    """Observe, ask the actor and shield its answer, N rows at once. Call it once an action interval, after `sense`.
 
     Nothing that is passed in is changed. The actor's most likely action counts, "no change" for a pool that is not
     there. Rows where the actor fails or gives NaN are held, rows outside its envelope fall back at once. Without an
@@ -53,7 +53,7 @@ def decide_at(
     *,
     guards: Sequence[Guard] = GUARDS,
 ) -> tuple[Decision, Observation | None, State]:
-    """What one sensing tick decides, after `sense`: `decide` at an action, `floor_tick` between two of them."""
+    """Decide what one sensing tick does, after `sense`: `decide` at an action, `floor_tick` between two of them."""
     if kind == "floor":
         decision, state = floor_tick(params, state, samples, guards=guards)
         return decision, None, state
@@ -61,7 +61,7 @@ def decide_at(
 
 
 def _ask(actor: ActorLike, stacked: Float32) -> tuple[Float32, Bool]:
-    """(N, 13) probabilities and (N,) where they are usable."""
+    """Give the probabilities (N, 13) and where (N,) they are usable."""
     try:
         probabilities = actor.probabilities(stacked)
     except ModelError:

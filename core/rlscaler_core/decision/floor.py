@@ -16,13 +16,13 @@ from rlscaler_core.decision.types import Bool, Float, Int, Samples, total
 Rows = NDArray[np.intp]
 
 HPA_TOLERANCE = 0.1
-"""Kubernetes' --horizontal-pod-autoscaler-tolerance default."""
+"""Default of --horizontal-pod-autoscaler-tolerance in Kubernetes."""
 
 ROUNDING = 1e-9
-"""Replicas; keeps 2.0000000001 from becoming 3."""
+"""Share of a replica that is ignored when replicas are rounded up, which keeps 2.0000000001 from becoming 3."""
 
 MANY = 1_000_000
-"""Replicas; no limit is that high, and it fits an int32 whatever is added."""
+"""A number of replicas above every limit; it fits an int32 whatever is added."""
 
 
 def raise_to_load(now: Situation, asked: Int) -> Int:
@@ -68,7 +68,7 @@ def raise_to_load(now: Situation, asked: Int) -> Int:
 
 
 def floor_replicas(arrivals: Float, desired: Int, capacity: Capacity, limit: Int, running: Int | None = None) -> Int:
-    """(N, 2) `desired` raised until the replicas carry `arrivals` (N,) within their target utilization.
+    """Raise `desired` (N, 2) until the replicas carry `arrivals` (N,) in requests/s within their target utilization.
 
     What is missing is taken in whole replicas: first from those that `running` (N, 2) says are there and `desired`
     would remove, cheapest capacity first; then new ones in the pool that is ready soonest, up to its `limit` (N, 2);
@@ -89,7 +89,7 @@ def floor_replicas(arrivals: Float, desired: Int, capacity: Capacity, limit: Int
 
 
 class _Filling:
-    """Whole replicas for the R rows that are short of them; pools are positions in the flattened (N, 2)."""
+    """Adds whole replicas to the R rows that are short of them; pools are positions in the flattened (N, 2)."""
 
     def __init__(self, arrivals: Float, raised: Int, capacity: Capacity) -> None:
         self.arrivals, self.raised = arrivals, raised
@@ -107,9 +107,9 @@ class _Filling:
 
 
 def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization: Float) -> Int:
-    """(N, 2) ceil(ready * utilization / target), or `current` within the tolerance or where nothing is known.
+    """Give ceil(ready * utilization / target), or `current` within the tolerance or where nothing is known; all (N, 2).
 
-    `utilization` in %, `target_utilization` a fraction. As in Kubernetes' replica calculator, a result that points
+    `utilization` is in %, `target_utilization` a fraction. As in Kubernetes' replica calculator, a result that points
     the other way than the ratio (because not all replicas are ready) is dropped for `current`.
     Source: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
     """
@@ -121,12 +121,12 @@ def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization
 
 
 def whole_replicas(count: Float) -> Int:
-    """`count` rounded up, at least 0, at most MANY; NaN is 0."""
+    """Round `count`, of any shape, up to replicas from 0 to MANY; NaN becomes 0."""
     rounded = np.nan_to_num(np.ceil(count - ROUNDING), nan=0.0)
     return np.asarray(np.clip(rounded, 0, MANY), np.int32)
 
 
 def pool_utilization(samples: Samples, signal_known: Bool) -> Float:
-    """(N, 2) in %, NaN where not known; `signal_known` as `samples.known` gives it."""
+    """Give the utilization (N, 2) in %, NaN where it is not known; `signal_known` is what `tables.known` gives."""
     utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
     return np.where(signal_known[:, [3, 1]], utilization, np.nan)

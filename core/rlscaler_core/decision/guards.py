@@ -27,7 +27,7 @@ class Guard(NamedTuple):
 
     name: str
     apply: Callable[[Situation, Int], Int]
-    """Takes the desired replicas (N, 2) so far and gives those that it leaves, as an array of its own."""
+    """Takes the desired replicas (N, 2) so far and gives those that it leaves; it writes to neither array."""
 
     meaning: str
     """One sentence that says what the guard does."""
@@ -57,7 +57,7 @@ def hold_unknown(now: Situation, asked: Int) -> Int:
 
 
 def _fallback(now: Situation, required_unknown: Bool) -> Int:
-    """What the user asked for when the actor cannot decide, (N, 2); only `static` may lower on unknown data."""
+    """Give the replicas (N, 2) wanted when the actor cannot decide; only `static` lowers them on unknown data."""
     params, samples, base = now.params, now.samples, now.base
     kind = params.fallback[:, None]
     utilization = pool_utilization(samples, known(params, samples))
@@ -155,5 +155,5 @@ HOLDS = reduce(or_, (guard.holds for guard in GUARDS))
 
 
 def without(name: str) -> tuple[Guard, ...]:
-    """The table without one row, which shows what that guard was worth; what acts uses the whole table."""
+    """Give the table without one row, which shows what that guard was worth; what acts uses the whole table."""
     return tuple(guard for guard in GUARDS if guard.name != name)

@@ -1,4 +1,4 @@
-"""From a proposed action to replicas that are safe to write: the shield runs the table of guards.
+"""The shield makes a proposed action into replicas that are safe to write: it runs the table of guards.
 
 `act` runs at action intervals, `floor_tick` at the sensing ticks between them. Both can be given another table than
 `GUARDS`, to show what a guard was worth; nothing that acts does so.
@@ -102,7 +102,7 @@ def floor_tick(
 def unexplained_floor_tick(
     params: Params, state: State, samples: Samples, capacity: Capacity
 ) -> tuple[Int, Int, State]:
-    """Desired replicas (N, 2), weights (N, 2) and state of `floor_tick`, without the account of what changed them.
+    """Give desired replicas (N, 2), weights (N, 2) and state of `floor_tick`, without the account of what changed them.
 
     `capacity` is `capacity_of(params)`.
     """
@@ -126,12 +126,12 @@ def _situation(
 
 
 def _base(params: Params, samples: Samples) -> Int:
-    """The replicas that an action starts from, (N, 2), as an array of its own; 0 for a pool that is not there."""
+    """Give the replicas (N, 2) that an action starts from, as an array of its own; 0 for a pool that is not there."""
     return np.multiply(samples.spec_replicas, params.present, dtype=np.int32, casting="unsafe")
 
 
 def _run(guards: Sequence[Guard], now: Situation, asked: Int) -> list[Int]:
-    """The desired replicas (N, 2) as asked for and after each guard. Placement in force becomes traffic weights."""
+    """Give the replicas (N, 2) as asked for and after each guard, and turn the placement in force into weights."""
     trail = [asked]
     for guard in guards:
         trail.append(guard.apply(now, trail[-1]))
@@ -147,7 +147,7 @@ def _run(guards: Sequence[Guard], now: Situation, asked: Int) -> list[Int]:
 def _decision(
     guards: Sequence[Guard], now: Situation, trail: list[Int], action: Int, probabilities: Float32 | None
 ) -> Decision:
-    """The decision with the account of what each guard changed."""
+    """Give the decision with the account of what each guard changed."""
     flags = now.flags
     for guard, before, after in zip(guards, trail[:-1], trail[1:], strict=True):
         if guard.changes and after is not before:

@@ -26,7 +26,7 @@ class Capacity(Rows):
 
 
 def capacity_of(params: Params) -> Capacity:
-    """The capacity that follows from `params` (N rows)."""
+    """Work out the capacity that follows from `params` (N rows)."""
     rps = np.where(params.present, params.requests_per_second, 0.0)
     capacity = np.nan_to_num(rps * params.target_utilization)
     usable = capacity > 0
@@ -85,6 +85,6 @@ class Situation:
 
 
 def within_limits(params: Params, replicas: Int) -> Int:
-    """`replicas` (N, 2) kept between `min_replicas` and `max_replicas`; 0 for a pool that is not there."""
+    """Keep `replicas` (N, 2) between `min_replicas` and `max_replicas`; 0 for a pool that is not there."""
     bounded: Int = np.minimum(np.maximum(replicas, params.min_replicas), params.max_replicas) * params.present
     return bounded

@@ -28,7 +28,7 @@ from rlscaler_core.decision.types import (
 
 
 class Column(NamedTuple):
-    """Shape after the leading N, dtype and default of one field; `default=None` = must be given."""
+    """Shape after the leading N, dtype and default of one field; a field whose default is None must be given."""
 
     trailing: tuple[int, ...]
     dtype: type
@@ -36,7 +36,7 @@ class Column(NamedTuple):
 
 
 def fill(table: str, n: int, columns: Mapping[str, Column], given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Every column as an own, writable array of shape (n, *trailing).
+    """Give every column as a writable array of its own, of shape (n, *trailing).
 
     `given` is broadcast against that shape: a scalar, one row's shape, or the full column; one number a row
     for a two-column field is (n, 1). Raises ColumnError for an unknown, missing or misshapen column.
@@ -59,7 +59,7 @@ def fill(table: str, n: int, columns: Mapping[str, Column], given: Mapping[str, 
 
 
 PENDING_COLD_STARTS = 2.0
-"""Cold starts after which a pod that is not ready counts as pending for too long, unless somebody says otherwise."""
+"""Cold starts after which a pod that is not ready counts as pending for too long, where the spec does not say."""
 
 _PARAMS = {
     "present": Column((2,), np.bool_, True),
@@ -88,11 +88,11 @@ _PARAMS = {
 
 
 def make_params(n: int, **columns: Any) -> Params:
-    """N rows of Params; every column may be a scalar, one row, or all rows (see `columns.fill`).
+    """Make N rows of Params; every column may be a scalar, one row, or all rows (see `fill`).
 
-    Left out: `step_size` is ceil(max_replicas / 10), `fallback_replicas` is `min_replicas`, `pending_seconds` (also
-    where it is NaN) two cold starts, `has_behavior` is true where a window, a rule or `select_policy` Disabled is
-    given. A pool that is not `present` gets 0..0. Raises ColumnError.
+    What is left out has a default: `step_size` is ceil(max_replicas / 10), `fallback_replicas` is `min_replicas`,
+    `pending_seconds` (also where it is NaN) is two cold starts, and `has_behavior` is true where a window, a rule or
+    `select_policy` Disabled is given. A pool that is not `present` gets 0..0. Raises ColumnError.
     """
     filled = fill("Params", n, _PARAMS, columns)
     for name in ("min_replicas", "max_replicas"):
@@ -111,7 +111,7 @@ def make_params(n: int, **columns: Any) -> Params:
 
 
 def capacity_unknown(params: Params) -> Bool:
-    """(N, 2): the pool is there and nobody knows yet what one replica of it carries."""
+    """Say where (N, 2) a pool is there and it is not known yet what one replica of it carries."""
     return np.isnan(params.requests_per_second) & params.present
 
 
@@ -125,7 +125,7 @@ _SENSED = {
 }
 
 _MEASURED = [name for name in _SENSED if name != "spec_replicas"]
-"""In the column order of `Samples.age_seconds`."""
+"""The measured columns of `Samples`, in the column order of `Samples.age_seconds`."""
 
 _SAMPLES = {
     "time": Column((), np.float64, 0.0),
@@ -142,7 +142,7 @@ _SAMPLES = {
 
 
 def make_samples(n: int, **columns: Any) -> Samples:
-    """N rows of Samples; `spec_replicas` and `ready_replicas` are required.
+    """Make N rows of Samples; `spec_replicas` and `ready_replicas` are required.
 
     Where `age_seconds` is left out, a signal that was given counts as sampled just now (age 0) and one that
     was not as never seen (NaN, age inf). Raises ColumnError.
@@ -156,7 +156,7 @@ def make_samples(n: int, **columns: Any) -> Samples:
 
 
 def known(params: Params, samples: Samples) -> Bool:
-    """(N, len(SIGNALS)): the signal is a finite number >= 0 and not older than `max_age_seconds`."""
+    """Say where (N, len(SIGNALS)) a signal is a finite number >= 0 and not older than `max_age_seconds`."""
     values = np.array([getattr(samples, name) for name in _MEASURED])
     is_known = samples.age_seconds <= params.max_age_seconds[:, None]
     is_known[:, : len(_MEASURED)] &= ((values >= 0) & (values < np.inf)).T
@@ -164,13 +164,13 @@ def known(params: Params, samples: Samples) -> Bool:
 
 
 def arrivals_known(params: Params, samples: Samples) -> Bool:
-    """(N,): the arrival rate alone, for the sensing tick."""
+    """Say where (N,) the arrival rate is known, for a sensing tick that needs no other signal."""
     rate = samples.arrival_rate
     return (rate >= 0) & (rate < np.inf) & (samples.age_seconds[:, 0] <= params.max_age_seconds)
 
 
 def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY) -> State:
-    """N rows that remember nothing; `stack_size` is the k of the actor's manifest, `history` the rates kept."""
+    """Make N rows that remember nothing; `stack_size` is the k of the actor's manifest, `history` the rates kept."""
     none = (n, 2, EVENTS)
     return State(
         rate_time=np.full((n, history), np.nan),

@@ -73,7 +73,7 @@ class FallbackBehavior(IntEnum):
 
 
 class Flag(IntFlag):
-    """Why `Decision.desired` differs from what the actor asked for."""
+    """Why `Decision.desired` differs from what the actor asked for, or might have."""
 
     NONE = 0
     HELD_UNKNOWN = 1
@@ -90,7 +90,7 @@ class Flag(IntFlag):
 
 @cache
 def _columns(table: type[Rows]) -> Callable[[Rows], tuple[NDArray[Any], ...]]:
-    """What gives all arrays of such a table."""
+    """Give a function that reads all arrays of such a table."""
     return attrgetter(*table.__dataclass_fields__)
 
 
@@ -107,11 +107,11 @@ class Rows:
         return _columns(type(self))(self)  # type: ignore[arg-type]  # mypy takes the class for an instance
 
     def view(self, rows: slice) -> Self:
-        """The given rows, not copied."""
+        """Give the rows, not copied."""
         return type(self)(*[column[rows] for column in self._arrays()])
 
     def take(self, rows: Any) -> Self:
-        """The given rows (indices, mask or slice), copied."""
+        """Give copies of the rows (indices, mask or slice)."""
         return type(self)(*[np.array(column[rows]) for column in self._arrays()])
 
     def put(self, rows: Any, other: Self, which: Any = slice(None)) -> None:
@@ -120,14 +120,14 @@ class Rows:
             getattr(self, name)[rows] = getattr(other, name)[which]
 
     def put_changed(self, rows: Any, before: Self, after: Self) -> None:
-        """`put` of `after`, but for the columns that it shares with `before`."""
+        """Overwrite the given rows with `after`, except for the columns that it shares with `before`."""
         for name in self.__dataclass_fields__:
             if (values := getattr(after, name)) is not getattr(before, name):
                 getattr(self, name)[rows] = values
 
     @classmethod
     def concat(cls, parts: list[Self]) -> Self:
-        """All rows of `parts`, in order."""
+        """Give all rows of `parts`, in order."""
         return cls(*[np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__])
 
     def copy(self) -> Self:

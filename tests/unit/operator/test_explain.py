@@ -14,8 +14,8 @@ from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import sense
+from rlscaler_operator.cli.explain.analysis import steps
 from rlscaler_operator.cli.explain.command import explain
-from rlscaler_operator.cli.explain.counterfactual import steps
 from rlscaler_operator.cli.explain.flips import find_flips
 from rlscaler_operator.records.record import Subject, line
 

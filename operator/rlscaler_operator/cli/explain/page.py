@@ -13,9 +13,8 @@ from rich.text import Text
 
 from rlscaler_core.decision.guards import GUARDS, STAGES
 from rlscaler_core.decision.types import POOLS
-from rlscaler_operator.cli.explain.counterfactual import Step
+from rlscaler_operator.cli.explain.analysis import Explained, Step
 from rlscaler_operator.cli.explain.flips import Flip
-from rlscaler_operator.cli.explain.work import Explained
 
 Json = dict[str, Any]
 
@@ -40,7 +39,7 @@ HEADS = (("gpu", 0, 5), ("cpu", 5, 10))
 
 
 def page(record: Json, explained: Explained) -> Group:
-    """Of a record and what was worked out besides."""
+    """Make the page of a record and of what was worked out besides."""
     parts: list[RenderableType] = [_head(record)]
     if record.get("observation"):
         parts.append(_observation(record["observation"]))
@@ -54,7 +53,7 @@ def page(record: Json, explained: Explained) -> Group:
 
 
 def action_text(action: Sequence[int]) -> str:
-    """As `gpu +1, cpu 0, balanced`."""
+    """Give an action as text, such as `gpu +1, cpu +0, balanced`."""
     gpu, cpu, placement = action
     return f"gpu {gpu:+d}, cpu {cpu:+d}, {PLACEMENTS[placement]}"
 
