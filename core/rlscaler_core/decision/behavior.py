@@ -40,9 +40,10 @@ def apply_behavior(now: Situation, asked: Int) -> Int:
     now.state = note_writes(params, now.state, samples)
     highest = scale_up_limit(params, now.state, samples)
     now.limit = np.minimum(highest, params.max_replicas)
-    now.recommendation = Recommendation(asked, np.full(asked.shape, now.doubt is not None))
     if now.doubt is None:
+        now.recommendation = Recommendation(asked, np.zeros(asked.shape, np.bool_))
         return asked
+    now.recommendation = Recommendation(asked, np.ones(asked.shape, np.bool_))
     return limited(params, now.state, samples, asked, highest)
 
 
