@@ -21,15 +21,12 @@ from typing import Any
 import click
 import numpy as np
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike
+from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike, load_bundled
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.shield import floor_tick
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Params, Samples, State
 
 QUANTILES = {"best": 0, "p50": 50, "p99": 99}
@@ -148,7 +145,7 @@ def measure(actor: ActorLike, rows: int, repeats: int) -> dict[str, float]:
 @click.option("--out", type=click.Path(dir_okay=False), help="Also write the figures there, as JSON.")
 def main(rows: int, repeats: int, random_network: bool, out: str | None) -> None:
     """Time one batch of decisions."""
-    actor = random_actor() if random_network else bundled.load("ppo")
+    actor = random_actor() if random_network else load_bundled("ppo")
     figures = measure(actor, rows, repeats)
     report = {
         "actor": "random 64x64 network" if random_network else f"bundled ppo {actor.manifest.digest[:12]}",

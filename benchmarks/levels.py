@@ -13,7 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LEVELS
@@ -25,7 +25,7 @@ FIGURES = ("j", "cost", "late_percent", "p95_ms")
 
 def controllers() -> dict[str, Callable[[], Any]]:
     """Default HPA, the forecast rule and the bundled policy: fresh for every run."""
-    return {"hpa": Hpa, "rule": lambda: bundled.load("rule"), "ppo": lambda: bundled.load("ppo")}
+    return {"hpa": Hpa, "rule": lambda: load_bundled("rule"), "ppo": lambda: load_bundled("ppo")}
 
 
 @click.command()

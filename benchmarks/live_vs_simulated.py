@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import BUNDLED, load_bundled
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_dev.demo.environment import stage
 from rlscaler_live.environment import KubernetesEnv
@@ -73,7 +73,7 @@ def play_live(
     policy: str, loads: list[LoadSettings], interval: int, spans: Any, folder: Path, keep: Keep
 ) -> list[dict[str, Any]]:
     """Every load once on this machine, with the load of the machine before and after; `keep` gets what there is."""
-    actor, made = bundled.load(policy), []
+    actor, made = load_bundled(policy), []
     cold = {"gpu_cold_start": spans[0], "cpu_cold_start": spans[1]}
     with stage(folder, seed=loads[0].seed, name=f"live-{os.getpid()}", **cold) as config:
         changes = {"episode_duration": loads[0].duration, "action_interval": interval}
@@ -228,7 +228,7 @@ def write(
 
 @click.command()
 @click.option("--pattern", "patterns", multiple=True, default=("spike",), show_default=True, help="Repeatable.")
-@click.option("--policy", type=click.Choice(bundled.NAMES), default="ppo", show_default=True)
+@click.option("--policy", type=click.Choice(BUNDLED), default="ppo", show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Of the load: every run meets the same arrivals.")
 @click.option("--duration", default=300, show_default=True, help="Seconds of load.")
 @click.option("--interval", default=30, show_default=True, help="Action interval, seconds.")
@@ -262,7 +262,7 @@ def main(
             lives = play_live(policy, loads, interval, spans, Path(folder), lambda found: write(out, by_pattern(found)))
     found: dict[str, dict[str, Any]] = {}
     for pattern, here in by_pattern(lives).items():
-        actor, load = bundled.load(here[0]["policy"]), settings(pattern, here[0]["duration_s"], here[0]["seed"])
+        actor, load = load_bundled(here[0]["policy"]), settings(pattern, here[0]["duration_s"], here[0]["seed"])
         if actor.manifest.digest != here[0]["digest"]:
             raise click.ClickException(
                 f"{recorded}: was played by another {here[0]['policy']} than the one bundled now"

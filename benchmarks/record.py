@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from rlscaler_core.decision.batch import decide_all
-from rlscaler_operator.cli.replay.actors import Shelf
+from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import find_files, read
 from rlscaler_operator.records.record import Subject, entry_of, line
@@ -26,10 +26,10 @@ DECISIONS = 5000
 
 def main() -> None:
     files = find_files([Path(path) for path in sys.argv[1:]])
-    shelf, lines = Shelf(), [one for one in read(files) if one.record is not None]
+    actors, lines = AvailableActors(), [one for one in read(files) if one.record is not None]
     texts = [json.dumps(one.record, separators=(",", ":")).encode() + b"\n" for one in lines]
     records = [one.record for one in lines if one.record is not None]
-    outcomes = decide_all([entry_of(record, shelf.find) for record in records])
+    outcomes = decide_all([entry_of(record, actors.find) for record in records])
     subject = Subject("ns", "name", "uid", 1, "Auto")
     rounds = max(1, DECISIONS // len(lines))
 
@@ -40,7 +40,7 @@ def main() -> None:
     making = (time.process_time() - began) / (rounds * len(outcomes))
 
     began = time.process_time()
-    same = sum(not one.differences and one.decided for one in replay(lines * rounds, shelf))
+    same = sum(not one.differences and one.decided for one in replay(lines * rounds, actors))
     replaying = (time.process_time() - began) / (rounds * len(lines))
     result = {
         "decisions": len(lines),

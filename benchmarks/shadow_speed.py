@@ -10,9 +10,9 @@ import time
 
 import numpy as np
 
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import Entry, fresh_state
-from rlscaler_core.decision.bundled import load
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.tables import make_samples
 from rlscaler_operator.loop.tick import AT_ONCE
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows
@@ -44,7 +44,7 @@ def item(one: Policy, now: float, kind: str, rate: float) -> ComparedPolicy:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    actor = load("ppo")
+    actor = load_bundled("ppo")
     for mode in ("Shadow", "Auto"):
         registry, shadows, now = Registry(), Shadows(60.0), 1_800_000_000.0
         policies = [policy(registry, number, mode) for number in range(count)]

@@ -118,7 +118,7 @@ def _executor(environment: str) -> Callable[..., bool]:
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard output]")
 def card(comparison: Path, manifest: Path | None, out: Path | None) -> None:
     """Write the model card of the policy that was compared in the folder COMPARISON."""
-    from rlscaler_core.decision import bundled
+    from rlscaler_core.decision.actor import load_bundled
     from rlscaler_core.decision.exceptions import ModelError
     from rlscaler_core.decision.manifest import Manifest
     from rlscaler_rl.evaluation.errors import EvaluationError
@@ -128,7 +128,7 @@ def card(comparison: Path, manifest: Path | None, out: Path | None) -> None:
     source = comparison / "rl_comparison_data.json"
     try:
         result = ResultFile.model_validate_json(source.read_text(encoding="utf-8"))
-        text = written(result, Manifest.load(manifest) if manifest else bundled.load("ppo").manifest)
+        text = written(result, Manifest.load(manifest) if manifest else load_bundled("ppo").manifest)
     except EvaluationError:
         raise
     except (OSError, ValueError, ModelError) as error:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.actor import ActorLike, load_bundled
 from rlscaler_core.decision.spec import spec_of
 from rlscaler_core.decision.types import Float
 from rlscaler_live.errors import LiveError
@@ -138,7 +137,7 @@ def _episodes(
 ) -> tuple[list[Json], Json]:
     """Figures of every row, and the first one's record second by second."""
     controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
-    manifest = getattr(controller, "manifest", bundled.load("rule").manifest)
+    manifest = getattr(controller, "manifest", load_bundled("rule").manifest)
     changes = {
         "episode_duration": settings.duration_seconds,
         "action_interval": _interval(controller, settings),

@@ -13,7 +13,7 @@ import pytest
 import requests
 from stable_baselines3.common.env_checker import check_env
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.kube import KubeClient
@@ -113,8 +113,8 @@ def test_an_episode_scales_measures_and_puts_everything_back(make, kube):
 
 @pytest.mark.parametrize("name", ["rule", "hpa"])
 def test_other_controllers_play_an_episode(make, name):
-    controller = bundled.load("rule") if name == "rule" else Hpa(HpaSettings(target=0.05))
-    manifest = bundled.load("rule").manifest
+    controller = load_bundled("rule") if name == "rule" else Hpa(HpaSettings(target=0.05))
+    manifest = load_bundled("rule").manifest
     env = make(contract=manifest.contract, rule=rule_of(manifest), episode_duration=30)
     env.reset(options={"pattern": "spike", "seed": 2})
     rng, truncated, info = np.random.default_rng(0), False, {}

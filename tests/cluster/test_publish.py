@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kubernetes import client, config
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.actor import Actor, load_bundled
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_rl.evaluation.service_tuning.publish_cli import publish
@@ -36,7 +35,7 @@ def core(cluster: ClusterInfo) -> Iterator[client.CoreV1Api]:
 def folder(tmp_path: Path) -> Path:
     """What training leaves, without a verdict."""
     (tmp_path / "policy.onnx").write_bytes((files("rlscaler_core.models") / "ppo.onnx").read_bytes())
-    (tmp_path / "manifest.json").write_text(bundled.load("ppo").manifest.model_dump_json())
+    (tmp_path / "manifest.json").write_text(load_bundled("ppo").manifest.model_dump_json())
     return tmp_path
 
 
@@ -53,7 +52,7 @@ def test_what_is_applied_reads_back_as_an_actor(core: client.CoreV1Api, cluster:
     manifest = Manifest.parse(stored.data["manifest.json"])
     actor = Actor.load(base64.b64decode(stored.binary_data["policy.onnx"]), manifest)
     observation = np.zeros((3, 10 * manifest.stack_size), np.float32)
-    assert np.array_equal(actor.probabilities(observation), bundled.load("ppo").probabilities(observation))
+    assert np.array_equal(actor.probabilities(observation), load_bundled("ppo").probabilities(observation))
     assert stored.metadata.annotations["rlscaler.io/policy-digest"] == f"sha256:{manifest.digest}"
     assert {entry.manager for entry in stored.metadata.managed_fields} == {"rlscaler-publish"}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import Entry, decide_all, starting_state
 from rlscaler_core.decision.types import Flag
-from rlscaler_operator.cli.replay.actors import Shelf
+from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import Line
 from rlscaler_operator.records.record import Subject, line
@@ -24,7 +24,7 @@ SUBJECT = Subject("ns", "name", "uid", 1, "Auto")
 @pytest.mark.parametrize("actor", ["ppo", "rule", None])
 def test_random_policies_on_random_measurements(actor):
     rng = np.random.default_rng(11)
-    mind = None if actor is None else bundled.load(actor)
+    mind = None if actor is None else load_bundled(actor)
     params = random_params(rng, POLICIES)
     if actor == "ppo":
         params.requests_per_second[:, 0] = 5 * params.requests_per_second[:, 1]
@@ -44,7 +44,7 @@ def test_random_policies_on_random_measurements(actor):
             lines.append(Line(Path("log"), len(lines), json.loads(json.dumps(record, allow_nan=False))))
             states[i], replicas[i] = outcome.state, outcome.decision.desired[0]
             flags |= int(outcome.decision.flags[0])
-    again = list(replay(lines, Shelf()))
+    again = list(replay(lines, AvailableActors()))
     assert [one.line.number for one in again if one.differences or one.problem] == []
     assert len(again) == POLICIES * STEPS
     every = Flag.FALLBACK | Flag.BEHAVIOR | Flag.FLOOR | Flag.PAUSED | Flag.PENDING | Flag.BUDGET_LIMITED

@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.guards import STAGES
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.shield import act, floor_tick
-from rlscaler_core.decision.state import initial_state
-from rlscaler_core.decision.types import GUARDS, SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
+from rlscaler_core.decision.shield import Proposal, act, floor_tick
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
+from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
 
 CONTRACT = ObservationContract(stack_size=2)
 ROWS, STEPS = 8192, 124
@@ -89,7 +87,7 @@ def step(
     action = np.stack([rng.integers(-2, 3, n), rng.integers(-2, 3, n), rng.integers(0, 3, n)], axis=1).astype(np.int32)
     outside = rng.random(n) < 0.05
     usable, rule = rng.random(n) > 0.1, DEFAULT_SETTINGS if residual else None
-    decision, state = act(params, state, samples, observation, action, usable, None, rule, out_of_envelope=outside)
+    decision, state = act(params, state, samples, observation, Proposal(action, usable, None, rule, outside))
     static = (params.fallback == FallbackBehavior.STATIC) & ((decision.flags & Flag.FALLBACK) > 0)
     return decision, state, observation.required_unknown, static
 
@@ -110,7 +108,7 @@ def check(
     assert (decision.trail[:, -1] == decision.desired).all()
     guards = Flag.PENDING | Flag.BEHAVIOR | Flag.FLOOR | Flag.BUDGET_LIMITED | Flag.LIMITED | Flag.PAUSED
     untouched = (decision.flags & guards) == 0
-    assert (decision.desired[untouched] == decision.trail[untouched, GUARDS.index("unknown")]).all()
+    assert (decision.desired[untouched] == decision.trail[untouched, STAGES.index("unknown")]).all()
     bounded = np.clip(decision.base, params.min_replicas, params.max_replicas) * params.present
     running = (bounded * params.cost_per_hour).sum(axis=1)
     spent = (decision.desired * params.cost_per_hour).sum(axis=1)
@@ -185,7 +183,7 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(seed: int, residual: bool) 
             own, seen = params.take(rows), samples.take(rows)  # noqa: B023
             state = sense(own, state, seen)
             observation, state = observe(own, state, seen, CONTRACT)
-            return act(own, state, seen, observation, action[rows], usable[rows], None, rule)  # noqa: B023
+            return act(own, state, seen, observation, Proposal(action[rows], usable[rows], None, rule))  # noqa: B023
 
         decision, together = one_interval(together, slice(None))
         singles = [one_interval(alone[row], slice(row, row + 1)) for row in range(n)]
@@ -201,7 +199,7 @@ def test_only_static_may_lower_on_unknown_data(fallback: FallbackBehavior) -> No
     samples = make_samples(1, spec_replicas=5, ready_replicas=5, cpu_utilization=1.0, gpu_utilization=1.0)
     observation, state = observe(params, initial_state(1, CONTRACT.stack_size), samples, CONTRACT)
     action = np.array([[-2, -2, 0]], np.int32)
-    decision, _ = act(params, state, samples, observation, action, np.ones(1, bool))
+    decision, _ = act(params, state, samples, observation, Proposal(action, np.ones(1, bool)))
     lowered = fallback == FallbackBehavior.STATIC
     assert decision.desired.tolist() == [[1, 1] if lowered else [5, 5]]
     assert decision.flags[0] & Flag.FALLBACK

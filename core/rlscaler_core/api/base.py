@@ -33,9 +33,9 @@ class Rule:
     cel: str
     """CEL over `self`, the JSON object of the model."""
     holds: Callable[[Any], bool]
-    """The same over the parsed model."""
+    """The same requirement over the parsed model."""
     message: str
-    """Names the field and the remedy."""
+    """What is wrong: it names the field and the remedy."""
     field: str
     """Path of the offending field below the model, such as `gpu.minReplicas`; empty = the model itself."""
 

@@ -25,16 +25,16 @@ MEANING = {
     CAPACITY_UNKNOWN: "nobody knows what one replica can answer: nothing is scaled down, the floor goes by utilization",
     MODEL_OUTDATED: "the model that the spec names cannot be used, and the one that was loaded before goes on",
 }
-"""Condition type -> what it means when it is True."""
+"""What each type of condition means when it is True."""
 
 
 def find_condition(conditions: Iterable[Condition], type: str) -> Condition | None:
-    """The condition of this type, None where there is none."""
+    """Find the condition of this type; None where there is none."""
     return next((condition for condition in conditions if condition.type == type), None)
 
 
 def is_true(conditions: Iterable[Condition], type: str) -> bool:
-    """Whether the condition exists and holds."""
+    """Say whether the condition exists and holds."""
     condition = find_condition(conditions, type)
     return condition is not None and condition.status == "True"
 
@@ -49,7 +49,7 @@ def set_condition(
     generation: int | None = None,
     now: datetime | None = None,
 ) -> tuple[list[Condition], bool]:
-    """The conditions with this one added or replaced in place, and whether anything changed.
+    """Give the conditions with this one added or replaced in place, and whether anything changed.
 
     `lastTransitionTime` moves to `now` only when `status` changes.
     """
@@ -75,7 +75,7 @@ def set_condition(
 
 
 def remove_condition(conditions: Iterable[Condition], type: str) -> tuple[list[Condition], bool]:
-    """The conditions without this one, and whether it was there."""
+    """Give the conditions without this one, and whether it was there."""
     before = list(conditions)
     after = [condition for condition in before if condition.type != type]
     return after, len(after) != len(before)

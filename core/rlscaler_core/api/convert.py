@@ -1,4 +1,4 @@
-"""From a spec to one row of the decision function's parameters."""
+"""Conversion of a spec into one row of the decision function's parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rlscaler_core.api.behavior import Behavior, ScalingRules
 from rlscaler_core.api.spec import Spec
 from rlscaler_core.api.status import Learned
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.types import BEHAVIOR_RULES, POOLS, FallbackBehavior, Params
 
 FALLBACKS = {
@@ -29,10 +29,10 @@ ASSUMED = make_params(1)
 
 
 def to_params(spec: Spec, learned: Learned | None = None) -> Params:
-    """One row of parameters.
+    """Give one row of parameters.
 
-    What the spec leaves open comes from `learned`; a capacity that nobody knows is NaN, a cold start that nobody
-    measured is the one that the bundled actors were trained around. An absent pool has `present` False, no
+    What the spec leaves open comes from `learned`; a capacity that is not known is NaN, and a cold start that was
+    not measured is the one that the bundled actors were trained around. An absent pool has `present` False, no
     replicas and a step of 1.
     """
     utilization = spec.guards.target_utilization
@@ -56,7 +56,7 @@ def to_params(spec: Spec, learned: Learned | None = None) -> Params:
 
 
 def _pools(spec: Spec, learned: Learned | None) -> dict[str, NDArray[Any]]:
-    """The columns that have one value a pool; what is left open or absent is as in `ASSUMED`."""
+    """Give the columns that have one value a pool; what is left open or absent is as in `ASSUMED`."""
     columns = {
         name: getattr(ASSUMED, name)[0].copy()
         for name in ("min_replicas", "max_replicas", "cost_per_hour", "requests_per_second", "cold_start_seconds")
@@ -81,7 +81,7 @@ def _pools(spec: Spec, learned: Learned | None) -> dict[str, NDArray[Any]]:
 
 
 def _behavior(behavior: Behavior | None) -> dict[str, NDArray[Any]]:
-    """Windows (2,), rules (2, BEHAVIOR_RULES, 3) and select policies (2,); directions are up, down."""
+    """Give windows (2,), rules (2, BEHAVIOR_RULES, 3) and select policies (2,); the directions are up, down."""
     windows, select = np.zeros(2), np.zeros(2, np.int32)
     rules = np.zeros((2, BEHAVIOR_RULES, 3))
     directions: list[ScalingRules | None] = [] if behavior is None else [behavior.scale_up, behavior.scale_down]

@@ -13,7 +13,7 @@ from rlscaler_core.api.policy import RLScalingPolicy, parse
 from rlscaler_core.decision.types import POOLS, Params
 
 _GIVEN = {"coldStartSeconds": "cold_start_seconds", "costPerHour": "cost_per_hour"}
-"""Fields whose default stands for a measurement that nobody made."""
+"""Fields whose default stands for a measurement that was not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +23,23 @@ class OfflinePolicy:
     name: str
     namespace: str
     params: Params
-    """One row, what was learned (in the status) included."""
+    """Parameters of one row, with what was learned (in the status)."""
 
     objective: float
-    """% of the requests that are to be answered within the SLO."""
+    """Share of the requests, in %, that are to be answered within the SLO."""
 
     replicas: tuple[int, int] | None
-    """Of the GPU and the CPU pool as the operator last saw them; None where the status does not say."""
+    """Replicas of the GPU and the CPU pool as the operator last saw them; None where the status does not say."""
 
     assumed: tuple[str, ...]
-    """`field = value` of the measurements that are neither set nor learned."""
+    """The measurements that are neither set nor learned, each as `field = value`."""
 
     fallback: tuple[int | None, int | None]
-    """`fallback.replicas` of the GPU and the CPU pool, which no minReplicas may exceed; None where nobody set it."""
+    """`fallback.replicas` of the GPU and the CPU pool, which no minReplicas may exceed; None where it is not set."""
 
 
 def read_policy(path: Path) -> OfflinePolicy:
-    """The one RLScalingPolicy in a YAML file, as written or as `kubectl get -o yaml` prints it.
+    """Read the one RLScalingPolicy in a YAML file, as written or as `kubectl get -o yaml` prints it.
 
     Raises ValueError (`InvalidPolicy` is one) naming the file or the object, the field and the remedy.
     """

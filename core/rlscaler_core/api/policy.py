@@ -52,7 +52,7 @@ class RLScalingPolicy(Model):
 
 
 def parse(body: Mapping[str, Any]) -> RLScalingPolicy:
-    """The policy in `body`, an object as the API server returns it.
+    """Parse the policy in `body`, an object as the API server returns it.
 
     What is wrong in the status is dropped with a warning, since only the operator writes it.
 
@@ -69,7 +69,7 @@ def parse(body: Mapping[str, Any]) -> RLScalingPolicy:
 
 
 def _plain(value: Any) -> Any:
-    """Views of the object (such as kopf's) as plain dicts and lists, which strict models insist on."""
+    """Turn views of the object (such as kopf's) into plain dicts and lists, which strict models insist on."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -126,7 +126,7 @@ def _suggestion(location: tuple[int | str, ...], name: str) -> str:
 
 
 def _child(model: Any, alias: str) -> Any:
-    """The model of the field `alias`; None where there is none."""
+    """Give the model of the field `alias`; None where there is none."""
     for key, field in getattr(model, "model_fields", {}).items():
         if alias in (key, field.alias):
             parts = (field.annotation, *getattr(field.annotation, "__args__", ()))

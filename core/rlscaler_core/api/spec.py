@@ -137,7 +137,7 @@ class Fallback(Model):
 
     @property
     def uses_replicas(self) -> bool:
-        """Whether the behavior needs `replicas`."""
+        """The behavior needs `replicas`."""
         return self.behavior in ("static", "currentReplicasIfHigher")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -10,16 +12,20 @@ import numpy as np
 import onnxruntime
 
 from rlscaler_core.decision.action import LOGITS, head_probabilities
-from rlscaler_core.decision.contract import CONTRACT_VERSION
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.observation import CONTRACT_VERSION
+from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.types import OBSERVATIONS, Float32
 
 INPUT, OUTPUT = "observation", "logits"
 
+BUNDLED = ("ppo", "rule")
+"""Names of the policies that come with the package."""
+
 
 class Actor:
-    """An ONNX graph `observation` (N, 10 k) float32 -> `logits` (N, 13) float32, on one thread."""
+    """An ONNX graph that maps `observation` (N, 10 k) float32 to `logits` (N, 13) float32; it runs on one thread."""
 
     def __init__(self, session: onnxruntime.InferenceSession, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -27,7 +33,7 @@ class Actor:
 
     @classmethod
     def load(cls, onnx: str | Path | bytes, manifest: Manifest) -> Self:
-        """From a file or its content.
+        """Load an actor from a file or from the content of one.
 
         Raises ContractMismatchError where contract or shapes differ, ModelError where the file is missing,
         is not the one the manifest names (sha256), is no ONNX graph, or does not give finite logits.
@@ -50,7 +56,10 @@ class Actor:
         return actor
 
     def probabilities(self, stacked: Float32) -> Float32:
-        """(N, 10 k) -> (N, 13), softmax per head (5, 5, 3). Raises ModelError where the runtime fails."""
+        """Give the probabilities (N, 13), which sum to 1 in each head (5, 5, 3), for observations (N, 10 k).
+
+        Raises ModelError where the runtime fails.
+        """
         try:
             (logits,) = self._session.run([OUTPUT], {INPUT: stacked})
         except Exception as error:
@@ -84,6 +93,23 @@ class ActorLike(Protocol):
     def manifest(self) -> Manifest: ...
 
     def probabilities(self, stacked: Float32) -> Float32: ...
+
+
+@cache
+def load_bundled(name: str) -> ActorLike:
+    """Give the policy `ppo`, the trained network, or `rule`, the forecast rule, loaded once a process.
+
+    Raises ModelError for another name, and where the files are missing or damaged.
+    """
+    if name == "rule":
+        return Rule()
+    if name not in BUNDLED:
+        raise ModelError(f"bundled policy {name!r}: there is none of that name; use {' or '.join(BUNDLED)}")
+    folder = resources.files("rlscaler_core.models")
+    onnx, manifest = folder / f"{name}.onnx", folder / f"{name}.json"
+    if not (onnx.is_file() and manifest.is_file()):
+        raise ModelError(f"bundled policy {name!r}: {name}.onnx or {name}.json is not in the package; make rl-train")
+    return Actor.load(onnx.read_bytes(), Manifest.parse(manifest.read_bytes(), f"bundled policy {name!r}"))
 
 
 def _content(onnx: str | Path | bytes) -> bytes:

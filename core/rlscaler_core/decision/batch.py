@@ -1,4 +1,4 @@
-"""Deciding for many policies in one batch, such that one of them cannot spoil it for the others."""
+"""Decisions for many policies in one batch, in which the failure of one does not reach the others."""
 
 from __future__ import annotations
 
@@ -7,30 +7,24 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.decide import decide
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.shield import ALL_GUARDS, act, floor_tick
-from rlscaler_core.decision.state import initial_state
-from rlscaler_core.decision.types import Decision, Flag, Observation, Params, Rows, Samples, State
+from rlscaler_core.decision.decide import Kind, decide_at
+from rlscaler_core.decision.guards import HOLDS
+from rlscaler_core.decision.observation import ObservationContract, sense
+from rlscaler_core.decision.tables import initial_state
+from rlscaler_core.decision.types import Decision, Observation, Params, Rows, Samples, State
 
 log = logging.getLogger("rlscaler.decisions")
-
-Kind = Literal["action", "floor"]
 
 Table = TypeVar("Table", bound=Rows)
 
 JOINED_ROWS = 4096
 """Rows of joined tables that are remembered: some 20 MB of states."""
-
-STOOD_IN_THE_WAY = Flag.HELD_UNKNOWN | Flag.FALLBACK | Flag.PENDING | Flag.BUDGET_LIMITED
-"""A guard did something though it may have changed no replicas."""
 
 
 @dataclass(slots=True)
@@ -43,28 +37,28 @@ class Entry:
     kind: Kind
     actor: ActorLike | None
     generation: int = 0
-    """Of the spec that this was made from."""
+    """Generation of the spec that the parameters were made from."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came out for one policy; one row each. `error` set = nothing was decided."""
+    """What came out for one policy; every table has one row. Where `error` is set, nothing was decided."""
 
     entry: Entry
     state: State
     decision: Decision | None = None
     observation: Observation | None = None
     outside: str = ""
-    """Why the actor's envelope does not cover the policy; empty = it does."""
+    """Why the actor's envelope does not cover the policy; empty where it does."""
     error: Exception | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each stage took before the writes; those of a batch are the whole batch's."""
+    """Seconds that each stage before the writes took; stages of a batch took the whole batch so long."""
     moves: bool = True
-    """Does the decision change replicas?"""
+    """The decision changes replicas."""
     guarded: bool = True
-    """Did a guard change something or stand in the way?"""
+    """A guard changed something or stood in the way."""
     recorded: bool = False
-    """Is it in the audit log?"""
+    """The decision is in the audit log."""
 
 
 class Joins(Generic[Table]):
@@ -74,7 +68,7 @@ class Joins(Generic[Table]):
         self._known: list[tuple[list[Table], Table]] = []
 
     def join(self, parts: list[Table]) -> Table:
-        """All rows of `parts`, in order; not to be written to."""
+        """Give all rows of `parts` in order, in a table that must not be written to."""
         for number, (known, table) in enumerate(self._known):
             if len(known) == len(parts) and all(map(is_, known, parts)):
                 self._known.insert(0, self._known.pop(number))
@@ -84,13 +78,13 @@ class Joins(Generic[Table]):
         return table
 
     def note(self, parts: list[Table], table: Table) -> None:
-        """`parts` are the rows of `table`, in order."""
+        """Remember that `parts` are the rows of `table`, in order."""
         self._known.insert(0, (parts, table))
         while len(self._known) > 1 and sum(len(known) for known, _ in self._known) > JOINED_ROWS:
             self._known.pop()
 
     def forget(self, parts: list[Table]) -> None:
-        """They will not be joined again."""
+        """Forget `parts`, which will not be joined again."""
         self._known = [one for one in self._known if one[0][0] is not parts[0]]
 
 
@@ -101,25 +95,22 @@ class Tables:
         self.params, self.states, self.samples = Joins[Params](), Joins[State](), Joins[Samples]()
 
 
-def decide_all(
-    entries: Sequence[Entry], *, without: frozenset[str] = ALL_GUARDS, tables: Tables | None = None
-) -> list[Outcome]:
-    """Outcomes in the order of the entries. A batch that fails is taken apart to find the entry that fails.
+def decide_all(entries: Sequence[Entry], *, tables: Tables | None = None) -> list[Outcome]:
+    """Decide for all entries, in their order. A batch that fails is taken apart to find the entry that fails.
 
-    The rows of the outcomes are views of the batch's tables. `without` are guards to leave out, for explaining what
-    they were worth; nothing that acts leaves one out. `tables` remember from one batch to the next.
+    The rows of the outcomes are views of the batch's tables. `tables` remember from one batch to the next.
     """
     tables = tables or Tables()
     outcomes: list[Outcome | None] = [None] * len(entries)
     for numbers in _groups(entries):
-        results = _halving([entries[i] for i in numbers], without, tables)
+        results = _halving([entries[i] for i in numbers], tables)
         for i, result in zip(numbers, results, strict=True):
             outcomes[i] = result
     return [outcome for outcome in outcomes if outcome is not None]
 
 
 def fresh_state(actor: ActorLike | None, replicas: tuple[int, int], time: float) -> State:
-    """State of a policy that was just taken over.
+    """Give the state of a policy that was just taken over.
 
     As in the HPA controller, the replicas found are the first recommendation: nothing is scaled down before a full
     stabilization window has passed.
@@ -128,7 +119,7 @@ def fresh_state(actor: ActorLike | None, replicas: tuple[int, int], time: float)
 
 
 def starting_state(stack: int, replicas: tuple[int, int], time: float) -> State:
-    """`fresh_state` for whoever looks at the last `stack` observations."""
+    """Give the `fresh_state` for an actor that looks at the last `stack` observations; `time` is in seconds."""
     state = initial_state(1, stack)
     state.recommendation_time[0, :, 0] = time
     state.recommendation[0, :, 0] = replicas
@@ -136,7 +127,7 @@ def starting_state(stack: int, replicas: tuple[int, int], time: float) -> State:
 
 
 def with_stack(state: State, actor: ActorLike | None) -> State:
-    """The same state for an actor that may look at another number of observations."""
+    """Give the same state for an actor that may look at another number of observations."""
     size = stack_size(actor)
     if actor is None or state.stack.shape[1] == size:
         return state
@@ -156,33 +147,29 @@ def _groups(entries: Sequence[Entry]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _halving(entries: list[Entry], without: frozenset[str], tables: Tables) -> list[Outcome]:
-    """One entry that fails among N costs log N further batches, not N."""
+def _halving(entries: list[Entry], tables: Tables) -> list[Outcome]:
+    """Decide for all entries; one that fails among N costs about log N further batches instead of N."""
     try:
-        return _decide(entries, without, tables)
+        return _decide(entries, tables)
     except Exception as error:
         if len(entries) == 1:
             return [Outcome(entries[0], entries[0].state, error=error)]
         log.warning("a batch of %d decisions failed: its halves are tried", len(entries), exc_info=True)
     half = len(entries) // 2
-    return [*_halving(entries[:half], without, tables), *_halving(entries[half:], without, tables)]
+    return [*_halving(entries[:half], tables), *_halving(entries[half:], tables)]
 
 
-def _decide(entries: list[Entry], without: frozenset[str], tables: Tables) -> list[Outcome]:
+def _decide(entries: list[Entry], tables: Tables) -> list[Outcome]:
     before = [e.state for e in entries]
     params = tables.params.join([e.params for e in entries])
     state = tables.states.join(before)
     samples = tables.samples.join([e.samples for e in entries])
     state = sense(params, state, samples)
-    observation: Observation | None = None
+    actor = entries[0].actor
+    decision, observation, state = decide_at(entries[0].kind, params, state, samples, actor)
     outside = [""] * len(entries)
-    if entries[0].kind == "floor":
-        decision, state = floor_tick(params, state, samples, without=without)
-    elif (actor := entries[0].actor) is not None:
-        decision, observation, state = decide(params, state, samples, actor, without=without)
+    if observation is not None and actor is not None:
         _, outside = actor.manifest.outside(params, samples.age_seconds[:, 0], observation)
-    else:
-        decision, observation, state = without_actor(params, state, samples, without)
     after = [state.view(_row(i)) for i in range(len(entries))]
     tables.states.forget(before)
     tables.states.note(after, state)
@@ -207,18 +194,7 @@ def _row(i: int) -> slice:
 
 
 def _guarded(decision: Decision) -> NDArray[np.bool_]:
-    """(N,)"""
+    """Where (N,) a guard changed the replicas or stood in the way."""
     changed = (decision.trail[:, 1:] != decision.trail[:, :-1]).any(axis=(1, 2))
-    stood: NDArray[np.bool_] = changed | ((decision.flags & int(STOOD_IN_THE_WAY)) != 0)
-    return stood
-
-
-def without_actor(
-    params: Params, state: State, samples: Samples, without: frozenset[str] = ALL_GUARDS
-) -> tuple[Decision, Observation, State]:
-    """No model: observe, and let the shield hold and fall back."""
-    n = len(params.slo_ms)
-    observation, state = observe(params, state, samples, ObservationContract(stack_size=state.stack.shape[1]))
-    nothing = np.zeros((n, 3), np.int32)
-    decision, state = act(params, state, samples, observation, nothing, np.zeros(n, np.bool_), without=without)
-    return decision, observation, state
+    guarded: NDArray[np.bool_] = changed | ((decision.flags & int(HOLDS)) != 0)
+    return guarded

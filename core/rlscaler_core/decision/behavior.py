@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.situation import Recommendation, Situation
 from rlscaler_core.decision.types import BEHAVIOR_RULES, Bool, Float, Int, Params, Samples, State
 
 UP, DOWN = 0, 1
@@ -28,8 +29,33 @@ MAX_WINDOW_SECONDS = 3600.0
 Rows = NDArray[np.intp]
 
 
+def apply_behavior(now: Situation, asked: Int) -> Int:
+    """The guard: `asked` (N, 2) within the windows and rates.
+
+    At a sensing tick between two actions they only limit how far the floor may raise.
+    """
+    params, samples = now.params, now.samples
+    if not params.has_behavior.any():
+        return asked
+    now.state = note_writes(params, now.state, samples)
+    highest = scale_up_limit(params, now.state, samples)
+    now.limit = np.minimum(highest, params.max_replicas)
+    if now.doubt is None:
+        now.recommendation = Recommendation(asked, np.zeros(asked.shape, np.bool_))
+        return asked
+    now.recommendation = Recommendation(asked, np.ones(asked.shape, np.bool_))
+    return limited(params, now.state, samples, asked, highest)
+
+
+def remember_decision(now: Situation, desired: Int) -> None:
+    """Remember what was recommended for the windows, and what is about to be written for the rates."""
+    if now.recommendation is not None:
+        now.state = remember(now.params, now.state, now.samples, *now.recommendation)
+        now.state = expect_write(now.params, now.state, now.samples, desired)
+
+
 def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
-    """(N, 2) the most replicas that `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
+    """Give the most replicas (N, 2) that the `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
     limit = np.full(samples.spec_replicas.shape, UNLIMITED)
     rows = np.flatnonzero(params.has_behavior)
     if rows.size:
@@ -39,7 +65,7 @@ def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
 
 
 def limited(params: Params, state: State, samples: Samples, desired: Int, highest: Int | None = None) -> Int:
-    """(N, 2) `desired` after the stabilization windows and the rate limits.
+    """Give `desired` (N, 2) after the stabilization windows and the rate limits.
 
     `highest` is the answer of `scale_up_limit`, where the caller has it already.
     """
@@ -57,7 +83,7 @@ def limited(params: Params, state: State, samples: Samples, desired: Int, highes
 
 
 def steady_arrivals(params: Params, state: State, samples: Samples, arrivals: Float) -> Float:
-    """(N,) the lowest arrival rate of the `scaleUp` stabilization window: what the floor may go by."""
+    """Give the lowest arrival rate (N,) of the `scaleUp` stabilization window, which is what the floor may go by."""
     rows = np.flatnonzero(params.has_behavior & (params.stabilization_seconds[:, UP] > 0))
     if not rows.size:
         return arrivals
@@ -70,7 +96,7 @@ def steady_arrivals(params: Params, state: State, samples: Samples, arrivals: Fl
 
 
 def _stabilized(params: Params, state: State, samples: Samples, rows: Rows, current: Int, desired: Int) -> Int:
-    """(R, 2) `current` moved no further up than every recent recommendation, nor further down than any."""
+    """Move `current` (R, 2) no further up than the lowest recent recommendation, nor further down than the highest."""
     age = samples.time[rows, None, None] - state.recommendation_time[rows]
     value = state.recommendation[rows]
     window = params.stabilization_seconds[rows]
@@ -80,7 +106,7 @@ def _stabilized(params: Params, state: State, samples: Samples, rows: Rows, curr
 
 
 def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, direction: int) -> Int:
-    """(R, 2) the furthest the direction's rules allow; not yet bounded by the current replicas."""
+    """Give the replicas (R, 2) to which the direction's rules allow to go, not yet bounded by the current replicas."""
     current = samples.spec_replicas[rows]
     sign = 1 if direction == UP else -1
     rules = params.rules[rows, direction]
@@ -104,7 +130,7 @@ def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, dire
 
 
 def _net_change(state: State, samples: Samples, rows: Rows, period: Float) -> Int:
-    """(R, 2) replicas added less removed within the last `period` (R, 1) seconds."""
+    """Give the replicas (R, 2) added less those removed within the last `period` (R, 1) seconds."""
     age = samples.time[rows, None, None] - state.event_time[rows]
     recent = np.where(age < period[:, :, None], state.event_change[rows], 0)
     return np.asarray(np.sum(recent, axis=2), np.int32)
@@ -128,7 +154,7 @@ def note_writes(params: Params, state: State, samples: Samples) -> State:
 
 
 def _free_slot(times: Float, changes: Int, row: Rows, pool: Rows, now: Float) -> Rows:
-    """(M,) a slot for one more event; a full list gives up its oldest, whose change joins the next oldest."""
+    """Find a slot (M,) for one more event; a full list gives up its oldest, whose change joins the next oldest."""
     age = now[:, None] - times[row, pool]
     key = np.where(np.isnan(age) | (age >= MAX_PERIOD_SECONDS), np.inf, age)
     slot = np.asarray(np.argmax(key, axis=1))

@@ -5,21 +5,31 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_core.decision.capacity import Capacity
-from rlscaler_core.decision.pairs import either, total
-from rlscaler_core.decision.types import Bool, Float, Int, Params, State
+from rlscaler_core.decision.situation import Capacity, Situation, within_limits
+from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, State, either, total
 
 ROUNDING = 1e-9
-"""Of the budget; keeps 16 * 0.625 from being more than 10."""
+"""Share of the budget that may be exceeded, which keeps 16 * 0.625 from being more than 10."""
+
+
+def keep_budget(now: Situation, asked: Int) -> Int:
+    """The guard: `asked` (N, 2) as the budget allows it; rows within it stay as they are, even beyond the limits."""
+    params, state = now.params, now.state
+    if not (np.isfinite(params.budget_per_hour).any() or np.isfinite(state.budget_kept).any()):
+        return asked
+    running, bounded = within_limits(params, now.base), within_limits(params, asked)
+    paid, limited, state.budget_kept = within_budget(params, state, running, bounded, now.capacity)
+    now.set_flag(Flag.BUDGET_LIMITED, limited)
+    return np.where(limited[:, None], paid, asked).astype(np.int32, copy=False)
 
 
 def within_budget(params: Params, state: State, base: Int, bounded: Int, capacity: Capacity) -> tuple[Int, Bool, Float]:
-    """(N, 2) `bounded` as the budget allows it, (N,) where the budget is the limit, and (N,) `State.budget_kept`.
+    """Give `bounded` (N, 2) as the budget allows it, where (N,) the budget is the limit, and `State.budget_kept` (N,).
 
     Increases over the budget are refused, least capacity per cost first. Running replicas are lowered only where the
-    user lowered the budget: until they fit once, then never again, whoever raises them. An exchange that is cut so
-    short that it would serve less than both the replicas that run and those that were asked for is not made.
-    `base` and `bounded` (N, 2) are within min and max; `min_replicas` wins.
+    user lowered the budget: until they fit once, and never again if something raises them later. An exchange that is
+    cut so short that it would serve less than both the replicas that run and those that were asked for is not made.
+    `base` and `bounded` (N, 2) have to be within the limits; `min_replicas` wins over the budget.
     """
     budget = params.budget_per_hour
     rows = np.flatnonzero(np.isfinite(budget))
@@ -41,7 +51,7 @@ def within_budget(params: Params, state: State, base: Int, bounded: Int, capacit
 def _cut(
     params: Params, base: Int, asked: Int, capacity: Capacity, rows: NDArray[np.intp], lowering: Bool, allowance: Float
 ) -> Int:
-    """(R, 2) for the rows that cost too much."""
+    """What the budget leaves (R, 2) of `asked` in the `rows` (R,) that cost too much."""
     cost, wanted, running = params.cost_per_hour[rows], asked[rows], base[rows]
     lowest = np.where(lowering[:, None], params.min_replicas[rows], np.minimum(wanted, running))
     best = capacity.cheapest[rows]

@@ -1,44 +1,51 @@
-"""The reactive floor: no fewer replicas than the load of this moment needs."""
+"""The reactive floor: no fewer replicas than the load of this moment needs, without any forecast.
+
+The formula of the HPA is here too, since the floor uses it where the capacity of a replica is not known.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rlscaler_core.decision import behavior
-from rlscaler_core.decision.capacity import Capacity
-from rlscaler_core.decision.reactive import floor_replicas, hpa_formula, pool_utilization
-from rlscaler_core.decision.samples import arrivals_known, known
-from rlscaler_core.decision.types import Bool, Int, Params, Samples, State
+from rlscaler_core.decision.behavior import steady_arrivals
+from rlscaler_core.decision.situation import Capacity, Recommendation, Situation
+from rlscaler_core.decision.tables import arrivals_known, known
+from rlscaler_core.decision.types import Bool, Float, Int, Samples, total
+
+Rows = NDArray[np.intp]
+
+HPA_TOLERANCE = 0.1
+"""Default of --horizontal-pod-autoscaler-tolerance in Kubernetes."""
+
+ROUNDING = 1e-9
+"""Share of a replica that is ignored when replicas are rounded up, which keeps 2.0000000001 from becoming 3."""
+
+MANY = 1_000_000
+"""A number of replicas above every limit; it fits an int32 whatever is added."""
 
 
-def raised_to_load(
-    params: Params,
-    state: State,
-    samples: Samples,
-    base: Int,
-    desired: Int,
-    limit: Int,
-    capacity: Capacity,
-    stuck: Bool,
-) -> tuple[Int, Int]:
-    """(N, 2) `desired` raised to what the load needs now, and the replicas to hold until they were ready once.
+def raise_to_load(now: Situation, asked: Int) -> Int:
+    """The guard: `asked` (N, 2) raised to what the load needs now.
 
-    A hold ends when so many were ready, or when `spec_replicas` is below it: then it was never written, or
-    somebody took it back. A pool that is stuck gets nothing more, and only what is ready of it counts.
+    What it adds is held until so many replicas were ready once. A hold also ends when `spec_replicas` is below it: then
+    it was never written, or the user took it back. A pool that is stuck gets nothing more, and only what is ready of it
+    counts.
     """
-    unreliable = capacity.slower
-    if stuck.any():
-        unreliable = unreliable | stuck
-        limit = np.where(stuck, np.minimum(limit, base), limit)
-    hold = state.floor_hold
+    params, samples, capacity, base = now.params, now.samples, now.capacity, now.base
+    unreliable, limit = capacity.slower, now.limit
+    if now.stuck is not None:
+        unreliable = unreliable | now.stuck
+        limit = np.where(now.stuck, np.minimum(limit, base), limit)
+    hold = now.state.floor_hold
     held = np.where((samples.ready_replicas >= hold) | (base < hold), 0, hold)
     follows = arrivals_known(params, samples) & params.reactive_floor
     unmeasured = bool(capacity.unmeasured.any())
     if unmeasured:
         follows &= ~capacity.unmeasured
     arrivals = np.where(follows, samples.arrival_rate, np.nan)
-    arrivals = behavior.steady_arrivals(params, state, samples, arrivals)
-    wanted = floor_replicas(arrivals, np.maximum(desired, held), capacity, limit, base)
+    arrivals = steady_arrivals(params, now.state, samples, arrivals)
+    wanted = floor_replicas(arrivals, np.maximum(asked, held), capacity, limit, base)
     serving = np.where(unreliable, np.minimum(wanted, samples.ready_replicas), wanted)
     starting = serving < wanted
     if starting.any():
@@ -50,7 +57,76 @@ def raised_to_load(
         formula = np.where((capacity.unmeasured & params.reactive_floor)[:, None] & params.present, formula, 0)
         wanted = np.maximum(wanted, np.minimum(formula, limit))
     active = params.reactive_floor[:, None]
-    floored = np.where(active, wanted, desired)
-    added = floored > np.maximum(base, desired)
-    hold = np.where(added, floored, held) * active
-    return floored.astype(np.int32, copy=False), hold.astype(np.int32, copy=False)
+    floored = np.where(active, wanted, asked).astype(np.int32, copy=False)
+    added = floored > np.maximum(base, asked)
+    now.state.floor_hold = (np.where(added, floored, held) * active).astype(np.int32, copy=False)
+    if now.recommendation is not None:
+        lifted, (replicas, given) = floored != asked, now.recommendation
+        raised = np.where(lifted, np.maximum(replicas, floored), replicas)
+        now.recommendation = Recommendation(raised, given | lifted)
+    return floored
+
+
+def floor_replicas(arrivals: Float, desired: Int, capacity: Capacity, limit: Int, running: Int | None = None) -> Int:
+    """Raise `desired` (N, 2) until the replicas carry `arrivals` (N,) in requests/s within their target utilization.
+
+    What is missing is taken in whole replicas: first from those that `running` (N, 2) says are there and `desired`
+    would remove, cheapest capacity first; then new ones in the pool that is ready soonest, up to its `limit` (N, 2);
+    the rest in the other pool. Never below `desired`. A NaN in `arrivals` raises nothing, nor does a pool without
+    capacity get anything.
+    """
+    short = np.flatnonzero(arrivals - total(desired * capacity.requests_per_second) > ROUNDING)
+    if not short.size:
+        return desired
+    raised = desired.copy()
+    filling = _Filling(arrivals[short], raised.reshape(-1), capacity)
+    if running is not None:
+        kept = np.minimum(running, limit)
+        if (kept > raised).any():
+            filling.fill(2 * short + capacity.cheapest[short], kept.reshape(-1))
+    filling.fill(2 * short + capacity.soonest[short], limit.reshape(-1))
+    return raised
+
+
+class _Filling:
+    """Adds whole replicas to the R rows that are short of them; pools are positions in the flattened (N, 2)."""
+
+    def __init__(self, arrivals: Float, raised: Int, capacity: Capacity) -> None:
+        self.arrivals, self.raised = arrivals, raised
+        self.capacity = capacity.requests_per_second.reshape(-1)
+        self.divisor = capacity.divisor.reshape(-1)
+
+    def fill(self, first: Rows, bound: Int) -> None:
+        """Raise the pool `first` (R,), then the row's other one, up to `bound` (2 N,)."""
+        for pool, other in ((first, first ^ 1), (first ^ 1, first)):
+            there = self.raised[pool]
+            carried = there * self.capacity[pool] + self.raised[other] * self.capacity[other]
+            wanted = np.ceil((self.arrivals - carried) / self.divisor[pool] - ROUNDING)
+            room = np.maximum(bound[pool] - there, 0)
+            self.raised[pool] = there + np.minimum(np.maximum(wanted, 0), room).astype(np.int32)
+
+
+def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization: Float) -> Int:
+    """Give ceil(ready * utilization / target), or `current` within the tolerance or where nothing is known; all (N, 2).
+
+    `utilization` is in %, `target_utilization` a fraction. As in Kubernetes' replica calculator, a result that points
+    the other way than the ratio (because not all replicas are ready) is dropped for `current`.
+    Source: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
+    """
+    ratio = utilization / (100 * target_utilization)
+    measured = np.isfinite(ratio) & (ready > 0) & (np.abs(ratio - 1) > HPA_TOLERANCE + ROUNDING)
+    wanted = np.where(measured, whole_replicas(np.where(measured, ready * ratio, 0.0)), current)
+    contrary = np.where(ratio > 1, wanted < current, wanted > current)
+    return np.where(contrary, current, wanted)
+
+
+def whole_replicas(count: Float) -> Int:
+    """Round `count`, of any shape, up to replicas from 0 to MANY; NaN becomes 0."""
+    rounded = np.nan_to_num(np.ceil(count - ROUNDING), nan=0.0)
+    return np.asarray(np.clip(rounded, 0, MANY), np.int32)
+
+
+def pool_utilization(samples: Samples, signal_known: Bool) -> Float:
+    """Give the utilization (N, 2) in %, NaN where it is not known; `signal_known` is what `tables.known` gives."""
+    utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
+    return np.where(signal_known[:, [3, 1]], utilization, np.nan)

@@ -29,13 +29,13 @@ PEAK_GAIN = 1.05
 """The forecast is at least this times the highest rate in memory."""
 
 TREND_EPSILON = 0.1
-"""Requests/s; keeps the trend of a service that gets next to nothing at 0."""
+"""Requests/s that are added to the rates, which keeps the trend of a service that gets next to nothing at 0."""
 
 VARIANCE_WINDOW_SECONDS = 60.0
 
 
 class Gains(NamedTuple):
-    """How high above the history the forecast lies; one value for all rows, or (N,) of them."""
+    """How high above the history the forecast lies; every field is one value for all rows, or (N,) of them."""
 
     trend: Float | float = TREND_GAIN
     residual: Float | float = RESIDUAL_GAIN
@@ -45,7 +45,7 @@ class Gains(NamedTuple):
 
 
 GAINS = Gains()
-"""What `load_trend` is made with: part of the observation contract."""
+"""The gains that `load_trend` is made with; they are part of the observation contract."""
 
 _SLOPE_PRIOR = 25.0
 """Square seconds added to the variance of the ages: a line through samples a few seconds apart is noise."""
@@ -67,7 +67,7 @@ class Recent(NamedTuple):
 
 
 def recent(rate_time: Float, rate_value: Float, now: Float) -> Recent:
-    """From (N, H) histories, oldest first, and (N,) `now`."""
+    """Give the part that still counts of histories (N, H), oldest first, at the time `now` (N,) in seconds."""
     first = 0
     for column in range(_COLUMNS, rate_time.shape[1], _COLUMNS):
         if np.any(now - rate_time[:, column - 1] <= MEMORY_LIMIT_SECONDS):
@@ -83,7 +83,7 @@ def recent(rate_time: Float, rate_value: Float, now: Float) -> Recent:
 def upper_forecast(
     rate_time: Float, rate_value: Float, now: Float, horizon_seconds: Float, gains: Gains = GAINS
 ) -> Float:
-    """(N,) requests/s: about the 90 % quantile of the highest rate between half the horizon and the horizon.
+    """Give about the 90 % quantile (N,), in requests/s, of the highest rate between half the horizon and the horizon.
 
     Capacity ordered now serves from one cold start on, hence "half" where the horizon is two cold starts. The higher
     of a line through the recent samples plus its residuals, and the recent peak. `rate_time`, `rate_value` are (N, H),
@@ -93,7 +93,7 @@ def upper_forecast(
 
 
 def upper_of(history: Recent, horizon_seconds: Float, gains: Gains = GAINS) -> Float:
-    """`upper_forecast` where `recent` was called already."""
+    """Give the `upper_forecast` where `recent` was called already."""
     age, value, counts, reference = history
     weight = np.exp(age * np.float32(-1 / MEMORY_SECONDS))
     weight *= counts
@@ -115,7 +115,7 @@ def upper_of(history: Recent, horizon_seconds: Float, gains: Gains = GAINS) -> F
 
 
 def _highest(history: Recent, peak_seconds: Float | float) -> Float32:
-    """(N,) the highest rate within the last `peak_seconds`, above the reference."""
+    """Give the highest rate (N,) within the last `peak_seconds`, above the reference."""
     if np.all(np.asarray(peak_seconds) >= MEMORY_LIMIT_SECONDS):
         return np.asarray(history.value.max(axis=1), np.float32)
     young = history.age <= np.asarray(peak_seconds, np.float32)[..., None]
@@ -123,13 +123,13 @@ def _highest(history: Recent, peak_seconds: Float | float) -> Float32:
 
 
 def load_trend(upper: Float, now_rate: Float) -> Float:
-    """(N,) -1..1: how far the forecast is above the present rate."""
+    """Say how far the forecast (N,) is above the present rate (N,), from -1 to 1."""
     trend: Float = (upper - now_rate) / (upper + now_rate + TREND_EPSILON)
     return trend
 
 
 def variance_of(history: Recent) -> Float:
-    """(N,) 0..1: coefficient of variation over the last minute, clipped; 0 with fewer than two samples."""
+    """Give the coefficient of variation (N,) over the last minute, clipped to 0..1; 0 with fewer than two samples."""
     within = history.age <= VARIANCE_WINDOW_SECONDS
     value = history.value * within
     count = np.maximum(np.count_nonzero(within, axis=1), 1)

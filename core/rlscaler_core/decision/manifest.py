@@ -9,10 +9,10 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from rlscaler_core.decision.contract import CONTRACT_VERSION, NEUTRAL, ObservationContract
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
-from rlscaler_core.decision.familiar import Familiar
 from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS
+from rlscaler_core.decision.observation import CONTRACT_VERSION, NEUTRAL, ObservationContract
+from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import CPU, GPU, OBSERVATIONS, Bool, Float, Observation, Params
 
 
@@ -48,11 +48,14 @@ class Envelope(_Model):
     """Capacity of a GPU replica over that of a CPU replica; checked where both are there and known."""
     lag_seconds: Range
     """Age of the newest arrival sample when the actor acts; only the upper end counts, as fresher is no harm."""
-    observation: Familiar | None = None
-    """What the observations of training were like; None = nobody measured it, and none is out of distribution."""
+    observation: TrainingDistribution | None = None
+    """The distribution of the observations in training; None = not measured, and none is out of distribution."""
 
     def mask(self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None) -> Bool:
-        """(N,) true outside. What is not known (NaN) is not held against a row."""
+        """Say where (N,) a row is outside the envelope. What is not known (NaN) puts no row outside.
+
+        `lag_seconds` (N,) is the age of the newest arrival sample.
+        """
         values, bounds = self._measured(params, lag_seconds)
         outside: Bool = np.any((values < bounds[:, 0]) | (values > bounds[:, 1]), axis=1)
         if self.observation is not None and observation is not None:
@@ -62,7 +65,7 @@ class Envelope(_Model):
     def outside(
         self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None
     ) -> tuple[Bool, list[str]]:
-        """The mask and one reason a row: what is outside, its value and the bounds; '' inside."""
+        """Give the mask (N,) and one reason a row: what is outside, its value and the bounds; '' for a row inside."""
         values, bounds = self._measured(params, lag_seconds)
         outside = self.mask(params, lag_seconds, observation)
         reasons = [STRANGE if is_outside else "" for is_outside in outside]
@@ -76,7 +79,7 @@ class Envelope(_Model):
         return outside, reasons
 
     def _measured(self, params: Params, lag_seconds: Float | None) -> tuple[Float, Float]:
-        """(N, len(_MEASURED)) and (len(_MEASURED), 2) bounds."""
+        """Give the measured values (N, len(_MEASURED)) and their bounds (len(_MEASURED), 2)."""
         both = params.present.all(axis=1)
         cost, rps = params.cost_per_hour, params.requests_per_second
         values = np.empty((len(params), len(_MEASURED)))
@@ -119,7 +122,7 @@ class Training(_Model):
 
 
 class Normalisation(_Model):
-    """Constants of `ObservationContract`, under the same names."""
+    """The constants of `ObservationContract`, under the same names."""
 
     utilization_scale: float = Field(default=100.0, gt=0)
     latency_log_scale: float = Field(default=20.0, gt=0)
@@ -151,7 +154,7 @@ class Manifest(_Model):
     residual: bool = False
     """The action is added to the forecast rule's replicas, not to `spec.replicas`."""
     rule: RuleGains = RuleGains()
-    """That rule."""
+    """The gains of the rule that the action is added to."""
     neutral: tuple[float, ...] = Field(default=NEUTRAL, min_length=len(OBSERVATIONS), max_length=len(OBSERVATIONS))
     normalisation: Normalisation = Normalisation()
     digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
@@ -164,7 +167,7 @@ class Manifest(_Model):
         return ObservationContract(stack_size=self.stack_size, neutral=self.neutral, **self.normalisation.model_dump())
 
     def mask(self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None) -> Bool:
-        """(N,) true outside the envelope; nothing is outside where there is none."""
+        """Say where (N,) a row is outside the envelope; none is where the actor has no envelope."""
         if self.envelope is None:
             return np.zeros(len(params), np.bool_)
         return self.envelope.mask(params, lag_seconds, observation)
@@ -172,14 +175,14 @@ class Manifest(_Model):
     def outside(
         self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None
     ) -> tuple[Bool, list[str]]:
-        """The mask and one reason a row, '' inside."""
+        """Give the mask (N,) and one reason a row, '' for a row inside."""
         if self.envelope is None:
             return self.mask(params), [""] * len(params)
         return self.envelope.outside(params, lag_seconds, observation)
 
     @classmethod
     def parse(cls, text: str | bytes, source: str = "manifest") -> Self:
-        """From JSON. Raises ContractMismatchError for another contract version, ModelError for anything malformed."""
+        """Read JSON. Raises ContractMismatchError for another contract version, ModelError for anything malformed."""
         try:
             body = json.loads(text)
         except ValueError as error:
@@ -199,7 +202,7 @@ class Manifest(_Model):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """From a file. Raises ModelError."""
+        """Read a file. Raises ModelError, and ContractMismatchError for another contract version."""
         try:
             text = Path(path).read_bytes()
         except OSError as error:

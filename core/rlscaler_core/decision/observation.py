@@ -1,18 +1,15 @@
-"""From samples to the ten numbers, and the history and stack that they need."""
+"""The observation: ten numbers made of samples, the contract by which a network is fed them, history and stack."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision import forecast
-from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.exceptions import ContractMismatchError
-from rlscaler_core.decision.pairs import both, either, total
-from rlscaler_core.decision.params import capacity_unknown
-from rlscaler_core.decision.samples import arrivals_known, known
+from rlscaler_core.decision.tables import arrivals_known, capacity_unknown, known
 from rlscaler_core.decision.types import (
     CPU,
     GPU,
@@ -26,7 +23,33 @@ from rlscaler_core.decision.types import (
     Samples,
     SignalState,
     State,
+    both,
+    either,
+    total,
 )
+
+CONTRACT_VERSION = "rlscaler.io/observation/v2"
+
+NEUTRAL = (0.5, 0.5, 0.5, 0.1, 0.3, 0.0, 0.0, 0.0, 0.1, 0.0)
+"""The values that are fed where an observation is not known or does not apply: those of a middling service at rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationContract:
+    """Constants of the normalisation; part of the manifest, so that an artefact carries its own."""
+
+    stack_size: int = 4
+    neutral: tuple[float, ...] = NEUTRAL
+    utilization_scale: float = 100.0
+    latency_log_scale: float = 20.0
+    """p95 is fed as log1p(p95 / SLO) / log1p(latency_log_scale): 1 at twenty times the SLO."""
+    throughput_scale: float = 100.0
+    replicas_scale: float = 10.0
+    clip: float = 3.0
+    """Nothing is fed above this, so that one absurd sample does not leave the trained range."""
+    sees_time: bool = False
+    """Feed time_in_episode; off by default, since it means nothing in production."""
+
 
 _SAME_SAMPLE_SECONDS = 1e-3
 
@@ -52,7 +75,7 @@ def sense(params: Params, state: State, samples: Samples) -> State:
 
 
 def _shifted(history: Float, newest: Float, stale: NDArray[np.intp]) -> Float:
-    """One column further, but for the `stale` rows."""
+    """Shift the history (N, H) by one column and append `newest` (N,), except in the `stale` rows."""
     moved = np.empty_like(history)
     moved[:, :-1] = history[:, 1:]
     moved[:, -1] = newest
@@ -62,7 +85,9 @@ def _shifted(history: Float, newest: Float, stale: NDArray[np.intp]) -> Float:
 
 
 def observe(params: Params, state: State, samples: Samples, contract: ObservationContract) -> tuple[Observation, State]:
-    """The ten numbers of this action interval; the fed ones go on the stack. Call after `sense`, once an interval.
+    """Give the ten numbers of this action interval, and the state with them on the stack.
+
+    Call it after `sense`, once an interval.
 
     Raises ContractMismatchError where the state's stack is not the contract's.
     """
@@ -87,12 +112,12 @@ def observe(params: Params, state: State, samples: Samples, contract: Observatio
 
 
 def stacked_input(state: State) -> Float32:
-    """(N, 10 * k) what the network eats, oldest observation first; an own array."""
+    """Give the network's input (N, 10 * k), the oldest observation first, as an array of its own."""
     return state.stack.reshape(len(state.stack), -1).copy()
 
 
 def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
-    """(N, 10) SignalState."""
+    """Give the SignalState (N, 10) of each observation."""
     status = np.empty((len(samples.time), len(OBSERVATIONS)), np.int32)
     status[:, :9] = np.where(signal_known[:, _AGE_OF], SignalState.KNOWN, SignalState.UNKNOWN)
     status[:, 9] = SignalState.KNOWN
@@ -107,7 +132,7 @@ def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
 
 
 def _required_unknown(params: Params, samples: Samples, signal_known: Bool, status: Int) -> Bool:
-    """(N,): arrival rate or replicas are unknown, or a pool has neither p95 nor a utilization to go by."""
+    """Say where (N,) arrival rate or replicas are unknown, or a pool has neither p95 nor a utilization to go by."""
     latency = status[:, 3] != SignalState.UNKNOWN
     idle = ~params.present | (samples.spec_replicas <= 0)
     informed = idle | signal_known[:, [3, 1]] | latency[:, None]
@@ -115,7 +140,7 @@ def _required_unknown(params: Params, samples: Samples, signal_known: Bool, stat
 
 
 def _values(params: Params, state: State, samples: Samples) -> Float:
-    """(N, 10) in the units people read; what is not known is overwritten by the caller."""
+    """Give the observations (N, 10) in the units people read; the caller overwrites what is not known."""
     values = np.empty((len(samples.time), len(OBSERVATIONS)))
     values[:, 0] = samples.cpu_utilization
     values[:, 1] = samples.memory_utilization
@@ -135,13 +160,13 @@ def _values(params: Params, state: State, samples: Samples) -> Float:
 
 
 def horizon_seconds(params: Params) -> Float:
-    """(N,) two cold starts of the slowest pool there is."""
+    """Give the seconds (N,) that the forecast looks ahead: two cold starts of the slowest pool there is."""
     cold = np.where(params.present, params.cold_start_seconds, 0.0)
     return 2 * np.maximum(cold[:, 0], cold[:, 1])
 
 
 def _fed(params: Params, samples: Samples, values: Float, contract: ObservationContract) -> Float32:
-    """(N, 10) dimensionless; the neutral value where `values` is NaN."""
+    """Give the dimensionless observations (N, 10); the neutral value where `values` (N, 10) is NaN."""
     fed = values.copy()
     fed[:, :3] /= contract.utilization_scale
     fed[:, 3] = np.log1p(fed[:, 3] / params.slo_ms) / np.log1p(contract.latency_log_scale)
@@ -160,7 +185,9 @@ def _ages(samples: Samples) -> Float:
 
 
 def _stacked(state: State, fed: Float32, contract: ObservationContract) -> State:
-    """Push. Before a row's first observation nothing is known: the neutral value, not copies of the first, which
+    """Push `fed` (N, 10) on the stack.
+
+    Before a row's first observation nothing is known, so the neutral value stands there: copies of the first one
     would look like a long quiet.
     """
     stack = np.empty_like(state.stack)

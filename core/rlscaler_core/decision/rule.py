@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlscaler_core.decision.action import one_hot
+from rlscaler_core.decision.floor import MANY, ROUNDING, whole_replicas
 from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, upper_forecast
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.pairs import either
-from rlscaler_core.decision.reactive import MANY, ROUNDING, whole_replicas
 from rlscaler_core.decision.spec import SpecSettings
-from rlscaler_core.decision.types import Float, Float32, Int, Params, Placement, Samples, State
+from rlscaler_core.decision.types import Float, Float32, Int, Params, Placement, Samples, State, either
 
 if TYPE_CHECKING:
     from rlscaler_core.decision.actor import ActorLike
 
 Value = Float | float
-"""One value for all rows, or (N,) of them."""
+"""A setting: one value for all rows, or (N,) of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """What may be tuned of the rule; every field one value for all rows, or one a row."""
+    """What may be tuned of the rule; every field is one value for all rows, or one for each row."""
 
     loading: Value = 1.15
     """Replicas are loaded this much above `targetUtilization` at the forecast, which is an upper one already; never
@@ -40,7 +39,7 @@ class RuleSettings:
     residual: Value = GAINS.residual
     peak: Value = GAINS.peak
     peak_seconds: Value = MEMORY_LIMIT_SECONDS
-    """These four as in `forecast.Gains`."""
+    """These four are as in `forecast.Gains`."""
 
     placement: Int | int = Placement.BALANCED
     """How traffic is split."""
@@ -64,7 +63,7 @@ class Rule:
         self.settings = settings
 
     def probabilities(self, stacked: Float32) -> Float32:
-        """(N, 10) -> (N, 13) one-hot: pools as the rule says, traffic as its settings say."""
+        """Give one-hot probabilities (N, 13): pools as the rule says, traffic as its settings say."""
         action = np.zeros((len(stacked), 3), np.int32)
         action[:, 2] = self.settings.placement
         return one_hot(action)
@@ -76,17 +75,17 @@ class Rule:
 
 
 def rule_of(manifest: Manifest) -> RuleSettings | None:
-    """The rule that a network's action is added to; None where it is added to the present replicas."""
+    """Give the rule that a network's action is added to; None where it is added to the present replicas."""
     return RuleSettings(**manifest.rule.model_dump()) if manifest.residual else None
 
 
 def rule_under(actor: ActorLike) -> RuleSettings | None:
-    """`rule_of` any actor; the rule itself has settings of its own, which may differ from row to row."""
+    """Give `rule_of` any actor; the rule itself has settings of its own, which may differ from row to row."""
     return actor.settings if isinstance(actor, Rule) else rule_of(actor.manifest)
 
 
 def rule_replicas(params: Params, state: State, samples: Samples, settings: RuleSettings) -> Int:
-    """(N, 2) not yet within limits; `spec_replicas` where the load or a pool's capacity is not known.
+    """Give the rule's replicas (N, 2), not yet within limits; `spec_replicas` where load or capacity are not known.
 
     The pool with the cheaper capacity (the base) carries whole replicas' worth of the forecast, the other the
     remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet.
@@ -112,13 +111,13 @@ def rule_replicas(params: Params, state: State, samples: Samples, settings: Rule
 
 
 def _per_row(value: Value) -> Float:
-    """Beside an (N, 2) array: () or (N, 1)."""
+    """Shape a setting so that it broadcasts with an (N, 2) array: () or (N, 1)."""
     column = np.asarray(value, np.float64)
     return column[:, None] if column.ndim else column
 
 
 def _split(params: Params, samples: Samples, load: Float, capacity: Float, base: Int, rows: Int) -> tuple[Int, Int]:
-    """(N,) replicas of the base pool and of the other, whose minimum is there anyway."""
+    """Give the replicas (N,) of the base pool and of the other, whose minimum is there anyway."""
     rest = 1 - base
     base_unit, rest_unit = capacity[rows, base], capacity[rows, rest]
     base_cost, rest_cost = params.cost_per_hour[rows, base], params.cost_per_hour[rows, rest]
@@ -139,6 +138,6 @@ def _split(params: Params, samples: Samples, load: Float, capacity: Float, base:
 
 
 def _per(load: Float, unit: Float) -> Float:
-    """load / unit, 0 where the unit is 0 or NaN."""
+    """Divide `load` by `unit`; 0 where the unit is 0 or NaN."""
     usable = unit > 0
     return np.where(usable, load / np.where(usable, unit, 1.0), 0.0)

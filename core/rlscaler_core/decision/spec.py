@@ -14,12 +14,12 @@ class SpecSettings:
     """Every field is one value for all rows, or one a row; None leaves the spec as it is."""
 
     interval_seconds: Float | float | None = None
-    """Whoever drives the episodes acts so often; `with_spec` only writes it down."""
+    """Seconds between two actions; the driver of the episodes keeps to it, `with_spec` only writes it down."""
     min_replicas: Int | tuple[int, int] | None = None
-    """(N, 2) or a pair; raises the spec's."""
+    """The fewest replicas, (N, 2) or a pair, where they are more than the spec's."""
     reactive_floor: Bool | bool | None = None
     target_utilization: Float | float | None = None
-    """Of both pools, as a fraction: what the floor keeps."""
+    """Utilization of both pools that the floor keeps, as a fraction."""
     scale_up_window_seconds: Float | float | None = None
     scale_down_window_seconds: Float | float | None = None
 
@@ -28,13 +28,13 @@ UNCHANGED = SpecSettings()
 
 
 def spec_of(controller: object) -> SpecSettings:
-    """What a controller sets of the spec that it acts under: its `spec`, nothing where it has none."""
+    """Give what a controller sets of the spec that it acts under: its `spec`, nothing where it has none."""
     spec: SpecSettings = getattr(controller, "spec", UNCHANGED)
     return spec
 
 
 def with_spec(params: Params, chosen: SpecSettings) -> Params:
-    """The policy's spec (N rows) with what the settings change of it; `params` itself stays as it is."""
+    """Give the policy's spec (N rows) with what the settings change of it; `params` itself stays as it is."""
     changed = params.copy()
     if chosen.interval_seconds is not None:
         changed.interval_seconds[:] = chosen.interval_seconds

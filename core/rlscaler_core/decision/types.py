@@ -73,7 +73,7 @@ class FallbackBehavior(IntEnum):
 
 
 class Flag(IntFlag):
-    """Why `Decision.desired` differs from what the actor asked for."""
+    """Why `Decision.desired` differs from what the actor asked for, or might have."""
 
     NONE = 0
     HELD_UNKNOWN = 1
@@ -90,7 +90,7 @@ class Flag(IntFlag):
 
 @cache
 def _columns(table: type[Rows]) -> Callable[[Rows], tuple[NDArray[Any], ...]]:
-    """What gives all arrays of such a table."""
+    """Give a function that reads all arrays of such a table."""
     return attrgetter(*table.__dataclass_fields__)
 
 
@@ -107,11 +107,11 @@ class Rows:
         return _columns(type(self))(self)  # type: ignore[arg-type]  # mypy takes the class for an instance
 
     def view(self, rows: slice) -> Self:
-        """The given rows, not copied."""
+        """Give the rows, not copied."""
         return type(self)(*[column[rows] for column in self._arrays()])
 
     def take(self, rows: Any) -> Self:
-        """The given rows (indices, mask or slice), copied."""
+        """Give copies of the rows (indices, mask or slice)."""
         return type(self)(*[np.array(column[rows]) for column in self._arrays()])
 
     def put(self, rows: Any, other: Self, which: Any = slice(None)) -> None:
@@ -120,14 +120,14 @@ class Rows:
             getattr(self, name)[rows] = getattr(other, name)[which]
 
     def put_changed(self, rows: Any, before: Self, after: Self) -> None:
-        """`put` of `after`, but for the columns that it shares with `before`."""
+        """Overwrite the given rows with `after`, except for the columns that it shares with `before`."""
         for name in self.__dataclass_fields__:
             if (values := getattr(after, name)) is not getattr(before, name):
                 getattr(self, name)[rows] = values
 
     @classmethod
     def concat(cls, parts: list[Self]) -> Self:
-        """All rows of `parts`, in order."""
+        """Give all rows of `parts`, in order."""
         return cls(*[np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__])
 
     def copy(self) -> Self:
@@ -215,10 +215,6 @@ class Observation(Rows):
     required_unknown: Bool  # (N,) something without which nothing may be scaled down
 
 
-GUARDS = ("proposal", "unknown", "pending", "behavior", "floor", "budget", "limits", "pause")
-"""The columns of `Decision.trail`: desired replicas after each stage of the shield, in its order."""
-
-
 @dataclass(slots=True)
 class Decision(Rows):
     """One decision per row; `trail` says which guard changed what."""
@@ -226,8 +222,23 @@ class Decision(Rows):
     action: Int  # (N, 3) GPU -2..2, CPU -2..2, Placement; placement -1 = no actor ran
     probabilities: Float32  # (N, 13) 5 GPU, 5 CPU, 3 placement; NaN = no actor ran
     base: Int  # (N, 2)
-    trail: Int  # (N, len(GUARDS), 2)
+    trail: Int  # (N, len(STAGES), 2) desired replicas after each of `guards.STAGES`
     desired: Int  # (N, 2)
     placement: Int  # (N,)
     weights: Int  # (N, 2) per mille
     flags: Int  # (N,) Flag bits
+
+
+def either(pools: Bool) -> Bool:
+    """True (N,) where one of the two pools (N, 2) is. NumPy's reductions are many times slower on so short an axis."""
+    return pools[:, 0] | pools[:, 1]
+
+
+def both(pools: Bool) -> Bool:
+    """True (N,) where both pools (N, 2) are."""
+    return pools[:, 0] & pools[:, 1]
+
+
+def total(pools: Float) -> Float:
+    """The sum (N,) over the two pools (N, 2)."""
+    return pools[:, 0] + pools[:, 1]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlscaler_core.decision.pairs import total
-from rlscaler_core.decision.traffic import traffic_weights
-from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Rows
+from rlscaler_core.decision.action import traffic_weights
+from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Rows, total
+from rlscaler_core.queueing.histogram import quantile
 from rlscaler_core.queueing.latency import relaxation_rate, slower_behind, slower_than
 
 BATCHES = 16
@@ -72,7 +72,7 @@ class Running(Rows):
 
 
 def initial_fleet(spec: Int, ready: Int, now: Float, cold_start_seconds: Float) -> Fleet:
-    """N rows with `spec` (N, 2) replicas of which `ready` are; the others have just begun to start at `now` (N,)."""
+    """Make N rows with `spec` (N, 2) replicas of which `ready` are ready; the others begin to start at `now` (N,)."""
     fleet = Fleet(
         spec=np.array(spec, np.int32),
         ready=np.minimum(ready, spec).astype(np.int32),
@@ -86,7 +86,7 @@ def initial_fleet(spec: Int, ready: Int, now: Float, cold_start_seconds: Float) 
 
 
 def settle(fleet: Fleet, now: Float) -> Fleet:
-    """Replicas whose cold start is over by `now` (N,) are ready."""
+    """Count replicas as ready whose cold start is over by `now` (N,), in seconds."""
     done = fleet.ready_at <= now[:, None, None]
     if not done.any():
         return fleet
@@ -121,21 +121,21 @@ def scale(fleet: Fleet, desired: Int, now: Float, cold_start_seconds: Float) -> 
 
 
 def running(params: Params, fleet: Fleet, placement: Int) -> Running:
-    """What a meter reads of a fleet whose traffic is split by `placement` (N,)."""
+    """Give what a meter reads of a fleet whose traffic is split by `placement` (N,)."""
     even = np.full((len(fleet), 2), 500, np.int32)
     weights = traffic_weights(fleet.ready, params.requests_per_second, placement, even)
     return Running(fleet.spec, fleet.ready, weights.astype(np.float64))
 
 
 def by_capacity(params: Params, ready: Int) -> Float:
-    """(N, 2) shares where nobody has measured them: in proportion to the capacity that is ready."""
+    """Give the shares of the traffic (N, 2) where they are not measured: in proportion to the ready capacity."""
     balanced = np.full(len(ready), Placement.BALANCED, np.int32)
     even = np.full((len(ready), 2), 500, np.int32)
     return traffic_weights(ready, params.requests_per_second, balanced, even).astype(np.float64)
 
 
 def initial_meter(n: int) -> Meter:
-    """N rows that have counted nothing, with empty queues."""
+    """Make N rows that have counted nothing, with empty queues."""
     bounds = len(RELATIVE_BOUNDS)
     return Meter(
         seconds=np.zeros(n),
@@ -153,7 +153,7 @@ def initial_meter(n: int) -> Meter:
 def advance(
     params: Params, meter: Meter, now: Running, arrival_rate: Float, seconds: Float, window_seconds: Float
 ) -> Meter:
-    """`seconds` (N,) pass under `arrival_rate` (N,) requests/s; rows of 0 seconds stay as they are.
+    """Let `seconds` (N,) pass under `arrival_rate` (N,) requests/s; rows of 0 seconds stay as they are.
 
     In the other rows `requests_per_second` of the pools that are there and `arrival_rate` have to be known.
     `window_seconds` (N,) is how long a request counts as recent.
@@ -218,7 +218,7 @@ def _step(params: Params, meter: Meter, now: Running, rate: Float, dt: Float, wi
 
 
 def _shares(now: Running, present: Bool) -> Float:
-    """(N, 2) fractions of the arrivals; all 0 where no replica is ready."""
+    """Give the fractions of the arrivals (N, 2); all 0 where no replica is ready."""
     share = np.where((now.ready > 0) & present, np.maximum(now.share, 0.0), 0.0)
     # Traffic that was measured may not be there yet for a pool that has become the only one.
     share = np.where((total(share) <= 0)[:, None], (now.ready > 0) & present, share)
@@ -228,18 +228,12 @@ def _shares(now: Running, present: Bool) -> Float:
 
 
 def percentile_ms(counted: Float, slo_ms: Float, percent: float) -> Float:
-    """(N,) of a histogram as in `Meter.answered`, linear within a bucket; NaN where nothing was answered."""
-    whole = counted[:, -1]
-    edges = np.concatenate([[0.0], RELATIVE_BOUNDS])
-    share = np.divide(
-        counted[:, :-1], whole[:, None], out=np.zeros((len(counted), len(RELATIVE_BOUNDS))), where=whole[:, None] > 0
-    )
-    heights = np.concatenate([np.zeros((len(counted), 1)), share], axis=1)
-    wanted = percent / 100
-    reached = heights >= wanted
-    upper = np.where(reached.any(axis=1), np.maximum(reached.argmax(axis=1), 1), len(edges) - 1)
-    rows = np.arange(len(counted))
-    below, above = heights[rows, upper - 1], heights[rows, upper]
-    part = np.clip((wanted - below) / np.maximum(above - below, 1e-12), 0.0, 1.0)
-    found = edges[upper - 1] + part * (edges[upper] - edges[upper - 1])
-    return np.where(whole > 0, found * slo_ms, np.nan)
+    """Give a percentile (N,) in milliseconds of histograms (N, len(RELATIVE_BOUNDS) + 1) as in `Meter.answered`.
+
+    `slo_ms` is (N,), `percent` 0 to 100. What is beyond the last bound counts as that bound; NaN where nothing was
+    answered.
+    """
+    whole = counted[:, -1:]
+    shares = np.divide(counted[:, :-1], whole, out=np.zeros((len(counted), len(RELATIVE_BOUNDS))), where=whole > 0)
+    found = np.minimum(quantile(shares, RELATIVE_BOUNDS, percent / 100), RELATIVE_BOUNDS[-1])
+    return np.where(whole[:, 0] > 0, found * slo_ms, np.nan)

@@ -21,7 +21,7 @@ SPREAD = 0.5
 """Coefficient of variation of the service times."""
 
 HIGHEST_UTILIZATION = 0.999
-"""Above it there is no steady state; what is too much is the backlog's."""
+"""The highest utilization that has a steady state; what arrives beyond it waits in the backlog."""
 
 _SIGMA = sqrt(log(1 + SPREAD**2))
 _MU = -(_SIGMA**2) / 2
@@ -34,7 +34,7 @@ _SERVICE = np.array([np.exp(NormalDist(_MU, _SIGMA).inv_cdf((i + 0.5) / _PARTS))
 
 
 def slower_than(bounds: Float, rps: Float, ready: Float, utilization: Float) -> Float:
-    """(N, 2, B) share of a pool's requests that take longer than `bounds` (N, B) seconds in the steady state.
+    """Give the share (N, 2, B) of a pool's requests that take longer than `bounds` (N, B) seconds in the steady state.
 
     `rps`, `ready` and `utilization` (arrivals over capacity) are (N, 2). 1 where no replica is ready.
     """
@@ -56,12 +56,12 @@ def slower_than(bounds: Float, rps: Float, ready: Float, utilization: Float) -> 
 
 
 def slower_behind(bounds: Float, rps: Float, backlog_seconds: Float) -> Float:
-    """(N, 2, B) the share where a request has to let a backlog pass first that takes `backlog_seconds` (N, 2)."""
+    """Give that share (N, 2, B) where a request waits for a backlog first that takes `backlog_seconds` (N, 2)."""
     return _longer((bounds[:, None, :] - backlog_seconds[..., None]) * rps[..., None])
 
 
 def relaxation_rate(slo_seconds: Float, rps: Float, ready: Float, utilization: Float) -> Float:
-    """(N, 2) 1/s at which a pool forgets its past; `slo_seconds` (N,).
+    """Give the rate (N, 2) in 1/s at which a pool forgets its past; `slo_seconds` is (N,).
 
     mu (1 - sqrt(rho))^2, the relaxation rate of M/M/1 (Cohen, "The single server queue", 1982) with mu the capacity of
     all ready replicas: slow near saturation, at once far from it. At saturation, where it is 0, a queue still spreads
@@ -75,7 +75,7 @@ def relaxation_rate(slo_seconds: Float, rps: Float, ready: Float, utilization: F
 
 
 def _waiting(replicas: Float, rho: Float) -> tuple[Float, Float]:
-    """(N, 2) probability of waiting, and the decay of the wait per mean service time."""
+    """Give the probability of waiting (N, 2), and the decay of the wait per mean service time (N, 2)."""
     probability: Float = rho ** (np.sqrt(2 * (replicas + 1)) - 1)
     return probability, _decay(replicas, rho) * (1.0 - rho)
 
@@ -88,7 +88,7 @@ def _decay(replicas: Float, rho: Float) -> Float:
 
 
 def _longer(service: Float) -> Float:
-    """P(S > x), x in mean service times; 1 below 0."""
+    """Give the probability that a service time is longer than `service`, in mean service times; 1 below 0."""
     place = np.clip(service * _PER_UNIT, 0.0, len(_GRID) - 1.001)
     below = place.astype(np.intp)
     low = _EXCEEDS[below]

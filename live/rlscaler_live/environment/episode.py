@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.action import traffic_weights
 from rlscaler_core.decision.batch import starting_state
-from rlscaler_core.decision.contract import ObservationContract
 from rlscaler_core.decision.decide import decide
-from rlscaler_core.decision.observation import observe, sense, stacked_input
+from rlscaler_core.decision.observation import ObservationContract, observe, sense, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.samples import known
-from rlscaler_core.decision.shield import act, floor_tick
+from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.spec import UNCHANGED, spec_of, with_spec
-from rlscaler_core.decision.traffic import traffic_weights
+from rlscaler_core.decision.tables import known
 from rlscaler_core.decision.types import (
     SIGNALS,
     Decision,
@@ -128,10 +127,8 @@ class Episode:
 
     async def act(self, action: Int) -> Decision:
         """Take the action (1, 3) through the shield, upon what was observed last."""
-        trusted = np.ones(1, np.bool_)
-        decision, self.state = act(
-            self.params, self.state, self.samples, self.observation, action, trusted, rule=self._rule
-        )
+        proposal = Proposal(action, usable=np.ones(1, np.bool_), rule=self._rule)
+        decision, self.state = act(self.params, self.state, self.samples, self.observation, proposal)
         with self._losses():
             await self._write(decision)
         return decision

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import HEADS, from_indices
-from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.types import OBSERVATIONS, Float32, SignalState
 from rlscaler_live.environment.config import EnvironmentConfig

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.queueing.histogram import quantile
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
 from rlscaler_operator.sensing.queries import POD_OF_DEPLOYMENT, POD_SUFFIX, Subject
 
@@ -87,14 +88,8 @@ class Spent:
         if total <= 0:
             return math.nan
         finite = np.isfinite(self.bounds)
-        edges = np.concatenate([[0.0], self.bounds[finite]])
-        heights = np.maximum.accumulate(np.concatenate([[0.0], self.counts[finite]])) / total
-        reached = int(np.argmax(heights >= level)) if (heights >= level).any() else 0
-        if not reached:
-            return timeout_ms
-        below, above = heights[reached - 1], heights[reached]
-        share = (level - below) / max(above - below, 1e-12)
-        return float(min(1000 * (edges[reached - 1] + share * (edges[reached] - edges[reached - 1])), timeout_ms))
+        shares = np.maximum.accumulate(self.counts[finite]) / total
+        return float(min(1000 * quantile(shares[None], self.bounds[finite], level)[0], timeout_ms))
 
     def plus(self, more: Spent) -> Spent:
         """Both together."""

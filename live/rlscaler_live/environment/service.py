@@ -9,6 +9,9 @@ import time
 import numpy as np
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
+from rlscaler_core.decision.action import LOGITS
+from rlscaler_core.decision.guards import STAGES
+from rlscaler_core.decision.shield import NO_ACTION
 from rlscaler_core.decision.types import POOLS, Decision, Params, Samples
 from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
@@ -233,13 +236,13 @@ class LiveService:
 def plain_decision(
     base: tuple[int, int], desired: tuple[int, int], placement: int, weights: tuple[int, int]
 ) -> Decision:
-    """A decision of somebody else than the shield: replicas and weights, and nothing to explain."""
+    """A decision that did not come through the shield: replicas and weights, without anything that a guard changed."""
     row = np.array([desired], np.int32)
     return Decision(
-        action=np.array([[0, 0, -1]], np.int32),
-        probabilities=np.full((1, 13), np.nan, np.float32),
+        action=NO_ACTION[None],
+        probabilities=np.full((1, LOGITS), np.nan, np.float32),
         base=np.array([base], np.int32),
-        trail=np.repeat(row[:, None], 6, axis=1),
+        trail=np.repeat(row[:, None], len(STAGES), axis=1),
         desired=row,
         placement=np.array([placement], np.int32),
         weights=np.array([weights], np.int32),

@@ -11,8 +11,9 @@ import numpy as np
 
 from rlscaler_core.api import PLURAL, is_true
 from rlscaler_core.api.conditions import CONFLICTED
+from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.shield import floor_tick
-from rlscaler_core.decision.types import GUARDS, POOLS
+from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.actuation.routes import write_weights
 from rlscaler_operator.actuation.scale import write_replicas
 from rlscaler_operator.cluster.cache import WatchCache
@@ -84,7 +85,7 @@ class Deletion:
         )
         params = policy.params()
         decision, _ = floor_tick(params, policy.decision.state, samples_of([row]))
-        floor = np.minimum(decision.trail[0, GUARDS.index("floor")], params.max_replicas[0])
+        floor = np.minimum(decision.trail[0, STAGES.index("floor")], params.max_replicas[0])
         return {pool: max(n, int(floor[POOLS.index(pool)])) for pool, n in wanted.items()}
 
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from rlscaler_core.api import Status
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.batch import Entry, Kind, Outcome, Tables, decide_all, fresh_state, with_stack
+from rlscaler_core.decision.batch import Entry, Outcome, Tables, decide_all, fresh_state, with_stack
+from rlscaler_core.decision.decide import Kind
 from rlscaler_core.decision.types import POOLS, Params, State
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter

@@ -1,1 +1,1 @@
-"""The decision log: one JSON line per decision, enough to take it again."""
+"""The decision log, which holds one JSON line per decision: enough to take the decision again."""

@@ -24,20 +24,20 @@ from rlscaler_operator.settings import Settings
 log = logging.getLogger("rlscaler.audit")
 
 QUEUE = 2_000
-"""Records that may wait for the disk, some 25 KB each; more than that are lost."""
+"""Records that may wait for the disk, about 25 KB each; further ones are lost."""
 
 CLOSE_SECONDS = 2.0
-"""Longest wait for the queue when the operator ends."""
+"""The longest that the operator waits for the queue when it ends."""
 
 COMPLAIN_SECONDS = 60.0
-"""A log that cannot be written is said once in this time."""
+"""The operator's own log says at most once in this time that records are lost."""
 
 Build = Callable[[], Mapping[str, Any]]
 """Makes a record; it is called in the writing thread."""
 
 
 def uuid7(unix_seconds: float | None = None) -> str:
-    """A UUID version 7 (RFC 9562): sorts by time. The standard library has it from Python 3.14 on."""
+    """Make a UUID version 7 (RFC 9562), which sorts by time. The standard library has it from Python 3.14 on."""
     milliseconds = int((time.time() if unix_seconds is None else unix_seconds) * 1000)
     value = (milliseconds & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | 7 << 76
@@ -63,7 +63,7 @@ class AuditLog:
         return self._file is not None
 
     def write(self, build: Build) -> None:
-        """Never waits."""
+        """Queue a record; this never waits."""
         if self._file is None:
             return
         try:
@@ -116,7 +116,7 @@ class LogFile:
         self._torn = False
 
     def append(self, line: bytes) -> None:
-        """Raises OSError where the line is not, or not wholly, in the file."""
+        """Append a line. Raises OSError where it is not, or not wholly, in the file."""
         if self._descriptor is None:
             self._descriptor = self._open()
         if self._max_bytes and self._size and self._size + len(line) > self._max_bytes:
@@ -144,7 +144,7 @@ class LogFile:
         return descriptor
 
     def _rotate(self) -> None:
-        """The names move up by one; a process that is killed here leaves an uncompressed PATH.1, which counts too."""
+        """Move the names up by one; a process that is killed here leaves an uncompressed PATH.1, which counts too."""
         self.close()
         self._size = 0
         for number in range(self._kept, 0, -1):
@@ -164,7 +164,7 @@ class LogFile:
 
 
 def _compress(full: Path, target: Path) -> None:
-    """Where the disk has no room for it, the file stays as it is."""
+    """Compress a full file; where the disk has no room for it, the file stays as it is."""
     partial = target.with_name(target.name + ".partial")
     try:
         with full.open("rb") as source, gzip.open(partial, "wb", compresslevel=6) as into:
@@ -177,7 +177,7 @@ def _compress(full: Path, target: Path) -> None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """A log's files, oldest first; those that are there. Of a number's two, the compressed one is whole."""
+    """Give the files of a log that are there, oldest first. Where a number has two, the compressed one is whole."""
     numbered: dict[int, Path] = {}
     for file in path.parent.glob(f"{path.name}.*"):
         number = file.name.removeprefix(path.name + ".").removesuffix(".gz")

@@ -14,19 +14,19 @@ from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.audit import files_of
 
 NAME = "audit.jsonl"
-"""The log in a folder."""
+"""Name of the log in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: a record, or why it is none."""
+    """One line of a log: a record, or the problem for which it is none."""
 
     file: Path
     number: int
     record: dict[str, Any] | None = None
     problem: str = ""
     torn: bool = False
-    """It was cut short, as kill -9 or a full disk leaves it: nothing was lost but this decision."""
+    """The line was cut short by kill -9 or a full disk; nothing was lost but this decision."""
 
     @property
     def place(self) -> str:
@@ -34,7 +34,7 @@ class Line:
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
-    """The log files of `paths`: a file with the rotated ones beside it, or the folder that holds `audit.jsonl`.
+    """Find the log files of `paths`: a file with the rotated ones beside it, or the folder that holds `audit.jsonl`.
 
     Raises RecordError where there is none.
     """
@@ -49,7 +49,7 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def read(files: Iterable[Path]) -> Iterator[Line]:
-    """Every line that is not empty, in the order of the files. Raises RecordError for a file that cannot be read."""
+    """Read every line that is not empty, in the order of the files. Raises RecordError for an unreadable file."""
     for file in files:
         try:
             with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as stream:

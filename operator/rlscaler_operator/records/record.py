@@ -11,8 +11,9 @@ from typing import Any
 
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry, Outcome
+from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Observation, SignalState
+from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Observation, SignalState
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.rows import Json, decode_params, decode_samples, decode_state, encode, encode_state
@@ -27,7 +28,7 @@ RECORDED = {"params", "state", "samples", "kind", "actor", "generation"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose decision it is."""
+    """The policy that a decision is about."""
 
     namespace: str
     name: str
@@ -35,7 +36,7 @@ class Subject:
     generation: int
     mode: str
     promotion: str | None = None
-    """State of `status.promotion`."""
+    """The state in `status.promotion`; None where the policy has none."""
 
 
 def line(
@@ -49,9 +50,10 @@ def line(
     *,
     finished: bool = True,
 ) -> Json:
-    """The record of an outcome with a decision; `time` in Unix seconds.
+    """Make the record of an outcome with a decision; `time` is in Unix seconds.
 
-    `applied` None = nothing was to be written. Not `finished` = nobody knows what was: `applied` is null then.
+    `applied` None means that nothing was to be written. Where the writes are not `finished`, it is not known what
+    was written, and `applied` is null in the record.
     """
     entry = outcome.entry
     assert outcome.decision is not None
@@ -77,7 +79,7 @@ def line(
 
 
 def result(outcome: Outcome, decision: Decision) -> Json:
-    """What a replay has to come to again."""
+    """Give the part of a record that a replay has to come to again."""
     ran = outcome.entry.kind == "action" and decision.action[0, 2] >= 0
     return {
         "probabilities": exact(decision.probabilities[0]) if ran else None,
@@ -93,7 +95,7 @@ def result(outcome: Outcome, decision: Decision) -> Json:
 
 
 def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
-    """What was decided upon, for `decide_all`; `find` gives the actor that `describe` described.
+    """Make of a record the entry for `decide_all`; `find` gives the actor that `describe` described.
 
     A sensing tick between two actions asks no actor, so it needs none. Raises RecordError, as `find` may.
     """
@@ -113,7 +115,7 @@ def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
 
 
 def describe(actor: ActorLike | None) -> dict[str, str]:
-    """Name, contract and digests (of the network, of the manifest) of an actor; empty where there was none."""
+    """Give name, contract and digests (of the network, of the manifest) of an actor; empty where there was none."""
     if actor is None:
         return {}
     manifest = actor.manifest
@@ -126,7 +128,7 @@ def describe(actor: ActorLike | None) -> dict[str, str]:
 
 
 def manifest_digest(manifest: Manifest) -> str:
-    """sha256 of what a manifest says apart from the training: the network's digest covers none of it.
+    """Give the sha256 of what a manifest says apart from the training, none of which the network's digest covers.
 
     Defaults are left out, so that a field that a later release adds changes no digest.
     """
@@ -136,19 +138,19 @@ def manifest_digest(manifest: Manifest) -> str:
 
 @cache
 def runtime() -> dict[str, str]:
-    """Versions that a decision may depend on."""
+    """Give the versions that a decision may depend on."""
     return {name: version(name) for name in ("rlscaler", "numpy", "onnxruntime")}
 
 
 def seconds(outcome: Outcome, applied: Applied | None) -> dict[str, float]:
-    """How long each stage took; those of a batch are the whole batch's."""
+    """Give the seconds that each stage took; stages of a batch took the whole batch so long."""
     writes = {f"write_{pool}": write.seconds for pool, write in applied.writes.items()} if applied else {}
     stages = {**outcome.seconds, **writes}
     return {name: round(took, 6) for name, took in stages.items() if took is not None}
 
 
 def observation_record(observation: Observation, index: int = 0) -> Json:
-    """The ten numbers with state and age, by name."""
+    """Give the ten numbers with state and age, by name."""
     return {
         name: {
             "value": exact(observation.values[index, i]),
@@ -161,10 +163,10 @@ def observation_record(observation: Observation, index: int = 0) -> Json:
 
 
 def guards_record(base: Any, trail: Any) -> list[Json]:
-    """What each stage of the shield made of the replicas: before -> after."""
+    """Give the replicas before and after each stage of the shield."""
     before = by_pool(base)
     steps = []
-    for name, after_pools in zip(GUARDS, trail, strict=True):
+    for name, after_pools in zip(STAGES, trail, strict=True):
         after = by_pool(after_pools)
         steps.append({"guard": name, "before": before, "after": after})
         before = after

@@ -14,9 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Params, Rows, Samples, State
 from rlscaler_operator.exceptions import RecordError
 
@@ -36,12 +34,12 @@ SLOTS = {
 
 
 def encode(table: Params | Samples, index: int = 0) -> Json:
-    """One row by the names of the columns."""
+    """Give one row of a table by the names of the columns."""
     return {field.name: plain(getattr(table, field.name)[index]) for field in fields(table)}
 
 
 def encode_state(state: State, index: int = 0) -> Json:
-    """One row without the empty slots of its histories; `rate_slots` says how long the rates' were."""
+    """Give one row without the empty slots of its histories; `rate_slots` is the length of the rates' history."""
     row: Json = {"rate_slots": state.rate_time.shape[1]}
     empty = int(np.isnan(state.rate_time[index]).sum())
     for field in fields(state):
@@ -56,17 +54,17 @@ def encode_state(state: State, index: int = 0) -> Json:
 
 
 def decode_params(row: Mapping[str, Any]) -> Params:
-    """A column that the record does not have (of an older release) gets its default. Raises RecordError."""
+    """Read parameters; a column that a record of an older release lacks gets its default. Raises RecordError."""
     return _made(Params, row, lambda columns: make_params(1, **columns))
 
 
 def decode_samples(row: Mapping[str, Any]) -> Samples:
-    """As `decode_params`."""
+    """Read samples; a missing column gets its default. Raises RecordError."""
     return _made(Samples, row, lambda columns: make_samples(1, **columns))
 
 
 def decode_state(row: Mapping[str, Any]) -> State:
-    """As `decode_params`: what the record does not have was never there."""
+    """Read a state; what the record does not have was never there. Raises RecordError."""
     try:
         state = initial_state(1, len(row["stack"]), int(row["rate_slots"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -90,7 +88,7 @@ def decode_state(row: Mapping[str, Any]) -> State:
 
 
 def plain(value: Any) -> Any:
-    """Numpy to JSON."""
+    """Turn a NumPy value into JSON: NaN is null, infinity a string."""
     if not isinstance(value, np.ndarray | np.generic):
         return _finite(value)
     numbers = value.tolist()
@@ -128,7 +126,7 @@ def _refuse_unknown(kind: type[Rows], row: Mapping[str, Any], besides: set[str])
 
 
 def _array(value: Any, dtype: np.dtype[Any] | None) -> NDArray[Any]:
-    """None, "inf" and "-inf" become floats again; without `dtype` the numbers say what they are."""
+    """Turn JSON into an array: None, "inf" and "-inf" become floats; without `dtype` the numbers say what they are."""
     array = np.asarray(value)
     if array.dtype.kind in "OU":
         array = np.asarray(value, np.float64)

@@ -12,7 +12,8 @@ from rlscaler_core.api import conditions as types
 from rlscaler_core.api.promotion import RegretInterval
 from rlscaler_core.decision.action import HEADS, REACH
 from rlscaler_core.decision.batch import Outcome
-from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag
+from rlscaler_core.decision.guards import GUARDS
+from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.scale import WriteResult
 from rlscaler_operator.cluster.cache import Deployment
@@ -26,9 +27,6 @@ from rlscaler_operator.state.status import PLACEMENTS
 STEPS = tuple(f"{step:+d}" if step else "0" for step in range(-REACH, REACH + 1))
 ACTIONS = {"gpu": STEPS, "cpu": STEPS, "placement": PLACEMENTS}
 """Names of the actions of each head, in the order of the network's outputs."""
-
-HOLDING = {"unknown": Flag.HELD_UNKNOWN | Flag.FALLBACK, "pending": Flag.PENDING, "budget": Flag.BUDGET_LIMITED}
-"""Flags that say that a guard stood in the way though replicas look as if it had not."""
 
 
 def measure(
@@ -130,10 +128,7 @@ def interventions(decision: Decision) -> dict[str, bool]:
     """Whether each guard changed the replicas (first row) or stood in the way of what was asked for."""
     trail, flags = decision.trail[0], int(decision.flags[0])
     changed = (trail[1:] != trail[:-1]).any(axis=1).tolist()
-    return {
-        guard: moved or bool(flags & HOLDING.get(guard, Flag.NONE))
-        for guard, moved in zip(GUARDS[1:], changed, strict=True)
-    }
+    return {guard.name: moved or bool(flags & guard.holds) for guard, moved in zip(GUARDS, changed, strict=True)}
 
 
 def _acted(metrics: Metrics, of: Series, outcome: Outcome, decision: Decision) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
 from rlscaler_operator.sensing.queries import REPLACES, Subject, latency_name, own_name
 from rlscaler_operator.sensing.results import (

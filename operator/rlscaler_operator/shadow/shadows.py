@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from rlscaler_core.api import is_true
 from rlscaler_core.api.conditions import CONFLICTED
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.batch import Entry, Joins, Kind
+from rlscaler_core.decision.batch import Entry, Joins
+from rlscaler_core.decision.decide import Kind
 from rlscaler_core.decision.types import POOLS, Float, Params, Samples
 from rlscaler_core.queueing.fluid import by_capacity
 from rlscaler_operator.cluster.cache import Key

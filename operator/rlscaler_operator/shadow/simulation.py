@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.batch import Kind, starting_state, without_actor
-from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.batch import starting_state
+from rlscaler_core.decision.decide import Kind, decide_at
 from rlscaler_core.decision.observation import sense
-from rlscaler_core.decision.params import capacity_unknown
-from rlscaler_core.decision.samples import arrivals_known
-from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.tables import arrivals_known, capacity_unknown
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Params, Rows, Samples, State
 from rlscaler_core.queueing.fluid import (
     Fleet,
@@ -211,16 +209,10 @@ def scale_virtual(
     """
     sensed = virtual_samples(simulation, samples)
     state = sense(params, simulation.state, sensed)
-    if kind == "floor":
-        decision, state = floor_tick(params, state, sensed)
-    elif actor is not None:
-        decision, _, state = decide(params, state, sensed, actor)
-    else:
-        decision, _, state = without_actor(params, state, sensed)
+    decision, _, state = decide_at(kind, params, state, sensed, actor)
     desired = np.where(compared[:, None], decision.desired, simulation.fleet.spec)
-    return replace(
-        simulation, state=state, fleet=scale(simulation.fleet, desired, samples.time, params.cold_start_seconds)
-    )
+    fleet = scale(simulation.fleet, desired, samples.time, params.cold_start_seconds)
+    return replace(simulation, state=state, fleet=fleet)
 
 
 def hpa_params(params: Params) -> Params:

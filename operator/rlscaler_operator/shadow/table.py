@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.batch import Kind
+from rlscaler_core.decision.decide import Kind
 from rlscaler_core.decision.types import Bool, Float, Params, Samples
 from rlscaler_core.queueing.fluid import Meter
 from rlscaler_operator.shadow.comparison import SUMS, Comparison

@@ -25,7 +25,8 @@ from rlscaler_core.api.status import (
     Weights,
 )
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.types import GUARDS, OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState
+from rlscaler_core.decision.guards import STAGES
+from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState
 from rlscaler_operator.cluster.cache import Deployment
 from rlscaler_operator.sensing.results import Reading
 
@@ -61,7 +62,7 @@ def decision_status(
         desired=pool_counts(decision.desired[0], params),
         applied=applied,
         reasons=flag_names(int(decision.flags[0])),
-        guards=[GuardStep(name=name, after=pool_counts(decision.trail[0, i], params)) for i, name in enumerate(GUARDS)],
+        guards=[GuardStep(name=name, after=pool_counts(decision.trail[0, i], params)) for i, name in enumerate(STAGES)],
         result=result or None,
     )
 

@@ -48,14 +48,14 @@ class Job:
 def probe() -> str:
     """A digest of what the meter says of a fixed rule on the tune parts, and of what training draws: results of
     another meter or of other episodes do not compare."""
-    from rlscaler_core.decision import bundled
+    from rlscaler_core.decision.actor import load_bundled
     from rlscaler_rl.simulation.episode import run
     from rlscaler_rl.simulation.randomisation import randomised
     from rlscaler_rl.training.validation import SETTINGS, scenarios
 
     found = hashlib.sha256()
     for setting in SETTINGS:
-        result = run(scenarios(*setting), bundled.load("rule")).result
+        result = run(scenarios(*setting), load_bundled("rule")).result
         found.update(np.round(np.stack([result.cost, result.late_percent]), 4).tobytes())
     drawn = randomised(DRAWN, np.random.default_rng(0), 30.0, 600)
     for column in (drawn.rate, drawn.initial, drawn.rps, drawn.min_replicas, drawn.target_utilization):

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import Actor, ActorLike
+from rlscaler_core.decision.actor import BUNDLED, Actor, ActorLike, load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
@@ -48,7 +47,7 @@ def load(model: str | None, folder: Path) -> Loaded:
         newest = newest_training(folder)
         model = str(newest) if newest else "ppo"
     try:
-        if model in ("bundled", *bundled.NAMES):
+        if model in ("bundled", *BUNDLED):
             return _bundled("ppo" if model == "bundled" else model)
         return _from_path(Path(model))
     except ModelError as error:
@@ -109,7 +108,7 @@ def newest_training(folder: Path) -> Path | None:
 
 
 def _bundled(name: str) -> Loaded:
-    actor = bundled.load(name)
+    actor = load_bundled(name)
     label = f"bundled {name} ({actor.manifest.name})" if actor.manifest.name != name else f"bundled {name}"
     return Loaded(actor, label, None, actor.manifest.digest or hashlib.sha256(name.encode()).hexdigest(), name)
 

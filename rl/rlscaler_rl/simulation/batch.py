@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.action import traffic_weights
 from rlscaler_core.decision.budget import within_budget
-from rlscaler_core.decision.capacity import Capacity, capacity_of
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.observation import observe, sense, stacked_input
+from rlscaler_core.decision.observation import ObservationContract, observe, sense, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.shield import act, floor_tick, unexplained_floor_tick
-from rlscaler_core.decision.state import initial_state
-from rlscaler_core.decision.traffic import traffic_weights
+from rlscaler_core.decision.shield import Proposal, act, floor_tick, unexplained_floor_tick
+from rlscaler_core.decision.situation import Capacity, capacity_of
+from rlscaler_core.decision.tables import initial_state
 from rlscaler_core.decision.types import RATE_HISTORY, Decision, Float32, Int, Observation, Params, Samples
 from rlscaler_rl.simulation import cluster as clusters
 from rlscaler_rl.simulation import levels, sensing
@@ -161,17 +160,9 @@ class Batch:
         self, samples: Samples, observation: Observation, action: Int, probabilities: Float32 | None = None
     ) -> Decision:
         """Take the action (N, 3) of `decision.types.Decision.action` through the shield; no time passes."""
-        trusted = np.ones(len(self.rows), dtype=np.bool_)
+        proposal = Proposal(action, np.ones(len(self.rows), dtype=np.bool_), probabilities, self.rule)
         made, self.state = act(
-            self.params,
-            self.state,
-            samples,
-            observation,
-            action,
-            trusted,
-            probabilities,
-            self.rule,
-            capacity=self._prepared.capacity,
+            self.params, self.state, samples, observation, proposal, capacity=self._prepared.capacity
         )
         self.scale(made.desired, made.weights)
         return made

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import from_indices
-from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_rl.simulation import ledger, objectives
 from rlscaler_rl.simulation.batch import Batch

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Rows
+from rlscaler_core.queueing.histogram import quantile
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
@@ -151,16 +152,8 @@ def p95_seconds(spent: Counters, timeout: Float) -> Float:
     is NaN where nothing was answered or dropped.
     """
     total = spent.histogram[:, -1] + spent.dropped
-    cumulative = spent.histogram[:, :-1] / np.where(total > 0, total, np.nan)[:, None]
-    edges = np.concatenate([[0.0], BUCKETS_SECONDS])
-    heights = np.concatenate([np.zeros((len(total), 1)), cumulative], axis=1)
-    reached = heights >= 0.95
-    upper = np.maximum(reached.argmax(axis=1), 1)
-    rows = np.arange(len(total))
-    below, above = heights[rows, upper - 1], heights[rows, upper]
-    share = (0.95 - below) / np.maximum(above - below, 1e-9)
-    found = edges[upper - 1] + np.clip(share, 0, 1) * (edges[upper] - edges[upper - 1])
-    waited = np.where(reached.any(axis=1), np.minimum(found, timeout), timeout)
+    shares = spent.histogram[:, :-1] / np.where(total > 0, total, np.nan)[:, None]
+    waited = np.minimum(quantile(shares, BUCKETS_SECONDS, 0.95, narrowest=1e-9), timeout)
     return np.where(total > 0, waited, np.nan)
 
 

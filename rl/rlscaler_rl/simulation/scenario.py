@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.types import Params, Rows
 from rlscaler_loadgen import patterns as loads
 from rlscaler_rl.simulation.cluster import (

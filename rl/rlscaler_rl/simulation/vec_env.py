@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlscaler_core.decision.action import HEADS, from_indices
-from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.types import OBSERVATIONS, Float32, Observation, Samples
 from rlscaler_rl.simulation import objectives, privileged

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from stable_baselines3 import PPO
 
-from rlscaler_core.decision.contract import CONTRACT_VERSION
+from rlscaler_core.decision.observation import CONTRACT_VERSION
 from rlscaler_rl.training import snapshot
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.errors import CheckpointError

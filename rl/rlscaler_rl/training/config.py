@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_rl.simulation.objectives import WEIGHTS
 from rlscaler_rl.simulation.ranges import RANGES, Ranges
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.familiar import Familiar
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import OBSERVATIONS, Float32
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.randomisation import randomised
@@ -20,13 +20,13 @@ MARGIN = 1.5
 """How much further than the furthest observation here is still familiar: training sees millions."""
 
 
-def familiar(actor: ActorLike, ranges: Ranges, episodes: int = EPISODES) -> Familiar:
+def familiar(actor: ActorLike, ranges: Ranges, episodes: int = EPISODES) -> TrainingDistribution:
     """What the actor meets on random episodes of its training distribution, `episodes` of every interval."""
     recording = _Recording(actor)
     rng = np.random.default_rng(SEED)
     for interval in ranges.intervals:
         run(randomised(episodes, rng, float(interval), SECONDS, ranges), recording)
-    return Familiar.of(np.concatenate(recording.seen).astype(np.float64), MARGIN)
+    return TrainingDistribution.of(np.concatenate(recording.seen).astype(np.float64), MARGIN)
 
 
 def with_familiar(actor: ActorLike, episodes: int = EPISODES) -> Manifest:

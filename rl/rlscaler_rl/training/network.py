@@ -15,8 +15,8 @@ import onnx
 import torch
 from onnx import numpy_helper
 
-from rlscaler_core.decision import bundled
 from rlscaler_core.decision.action import LOGITS, one_hot
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest, RuleGains
 from rlscaler_core.decision.types import OBSERVATIONS, Bool, Float32, Int
@@ -60,7 +60,7 @@ def _logits_of(action: Int) -> Bool:
 
 def bundled_network() -> Network:
     """The network that comes with the package. Raises ModelError."""
-    manifest = bundled.load(BUNDLED).manifest
+    manifest = load_bundled(BUNDLED).manifest
     path = Path(str(files("rlscaler_core.models") / f"{BUNDLED}.onnx"))
     return Network(manifest, tuple(weights_of(path, manifest)))
 

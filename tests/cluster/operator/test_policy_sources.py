@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_rl.evaluation.service_tuning.publish_cli import publish
 from tests.harness import setup
 
 GRAPH = (files("rlscaler_core.models") / "ppo.onnx").read_bytes()
-MANIFEST = bundled.load("ppo").manifest
+MANIFEST = load_bundled("ppo").manifest
 CORE = "/api/v1/namespaces"
 
 

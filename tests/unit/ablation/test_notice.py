@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.tables import make_params
 from rlscaler_research.ablation import notice
 from rlscaler_research.ablation.cli import ablate
 from rlscaler_research.ablation.notice import SIGHTS, NoticeSettings, Noticing, Rung, climb, report, tunable

@@ -9,11 +9,9 @@ import pytest
 import yaml
 
 from rlscaler_core.api import parse, to_params
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.shield import act
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
+from rlscaler_core.decision.shield import Proposal, act
+from rlscaler_core.decision.tables import initial_state, make_samples
 
 DEFAULT = """
 scaleDown:
@@ -69,7 +67,7 @@ class Service:
         state = sense(self.params, self.state, samples)
         observation, state = observe(self.params, state, samples, ObservationContract(stack_size=1))
         action = np.array([(steps, 0, 1)], np.int32)
-        decision, self.state = act(self.params, state, samples, observation, action, np.ones(1, bool))
+        decision, self.state = act(self.params, state, samples, observation, Proposal(action, np.ones(1, bool)))
         self.replicas, self.time = int(decision.desired[0, 0]), self.time + self.interval
         return self.replicas
 

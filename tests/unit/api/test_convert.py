@@ -9,7 +9,7 @@ import pytest
 
 from rlscaler_core.api import parse, to_params
 from rlscaler_core.api.status import Learned, LearnedPool
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.types import FallbackBehavior
 
 

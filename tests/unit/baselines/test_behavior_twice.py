@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from rlscaler_core.decision import behavior
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, HpaBehavior, HpaPolicy, HpaRules
 
 KINDS = {"Pods": behavior.PODS, "Percent": behavior.PERCENT}

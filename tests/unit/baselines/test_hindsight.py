@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.tables import make_params
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings, highest_ahead
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import from_rate

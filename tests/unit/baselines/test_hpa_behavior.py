@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, HpaBehavior, HpaPolicy, HpaRules
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, average_value_replicas, utilization_replicas
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_rl.baselines.kpa import CONCURRENCY, Decider, Kpa, KpaSettings
 
 TEN_FOLD = {"max_scale_up_rate": 10.0, "max_scale_down_rate": 10.0}

@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
 from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings

@@ -12,18 +12,14 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from rlscaler_core.decision import bundled
 from rlscaler_core.decision.action import from_indices, head_probabilities, most_likely, one_hot, to_indices
-from rlscaler_core.decision.actor import Actor
-from rlscaler_core.decision.contract import CONTRACT_VERSION
+from rlscaler_core.decision.actor import Actor, load_bundled
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
-from rlscaler_core.decision.familiar import Familiar
 from rlscaler_core.decision.manifest import Envelope, Manifest
-from rlscaler_core.decision.observation import sense
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.observation import CONTRACT_VERSION, sense
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
+from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import Flag, Float32, Params, Placement, Samples, State
 
 ENVELOPE = Envelope.model_validate(
@@ -152,7 +148,7 @@ def test_envelope(columns: dict, lag: float, reason: str) -> None:
 
 def test_an_observation_unlike_those_of_training_is_outside() -> None:
     content = linear(5 * UP_UP_CPU)
-    measure = Familiar.of(np.random.default_rng(1).normal(0.5, 0.01, (1000, 10)), 1.25)
+    measure = TrainingDistribution.of(np.random.default_rng(1).normal(0.5, 0.01, (1000, 10)), 1.25)
     envelope = ENVELOPE.model_copy(update={"observation": measure})
     params, state, samples = rows(1)
     actor = Actor.load(content, manifest(content, envelope=envelope.model_dump()))
@@ -242,7 +238,7 @@ def test_a_manifest_survives_json() -> None:
 
 
 def test_bundled_rule_decides_without_a_network() -> None:
-    rule = bundled.load("rule")
+    rule = load_bundled("rule")
     params, _, samples = rows(2)
     samples.arrival_rate[:] = (1.0, 100.0)
     state = sense(params, initial_state(2, rule.manifest.stack_size), samples)
@@ -255,14 +251,14 @@ def test_bundled_rule_decides_without_a_network() -> None:
 
 def test_nobody_is_told_that_an_actor_runs(tmp_path: Path) -> None:
     """ONNX Runtime writes an identifier of the machine below HOME before it sends anything."""
-    program = "from rlscaler_core.decision import bundled; bundled.load('ppo')"
+    program = "from rlscaler_core.decision.actor import load_bundled; load_bundled('ppo')"
     subprocess.run([sys.executable, "-c", program], check=True, env={"HOME": str(tmp_path)})
     assert list(tmp_path.rglob("*")) == []
 
 
 def test_an_unknown_bundle_is_refused() -> None:
     with pytest.raises(ModelError, match="use ppo or rule"):
-        bundled.load("dqn")
+        load_bundled("dqn")
 
 
 def test_actions_and_indices() -> None:

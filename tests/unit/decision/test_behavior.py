@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from rlscaler_core.decision.behavior import DISABLED, DOWN, MIN, PERCENT, PODS, UP
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.shield import act, floor_tick
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
+from rlscaler_core.decision.shield import Proposal, act, floor_tick
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import BEHAVIOR_RULES, EVENTS, Flag
 
 STEP = 1000
@@ -60,7 +57,7 @@ class Scaler:
         else:
             observation, state = observe(params, state, samples, ObservationContract(stack_size=1))
             action = np.array([[np.sign(wanted - self.replicas), 0, 1]], np.int32)
-            decision, self.state = act(params, state, samples, observation, action, np.ones(1, bool))
+            decision, self.state = act(params, state, samples, observation, Proposal(action, np.ones(1, bool)))
         self.flags = int(decision.flags[0])
         desired = int(decision.desired[0, 0])
         if self.written:

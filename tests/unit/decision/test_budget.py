@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.observation import observe
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.shield import act, floor_tick
-from rlscaler_core.decision.state import initial_state
-from rlscaler_core.decision.types import GUARDS, Decision, Flag, State
+from rlscaler_core.decision.guards import STAGES, without
+from rlscaler_core.decision.observation import ObservationContract, observe
+from rlscaler_core.decision.shield import Proposal, act, floor_tick
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
+from rlscaler_core.decision.types import Decision, Flag, State
 
 CONTRACT = ObservationContract(stack_size=1)
 
@@ -42,7 +40,7 @@ def decided(
     if tick:
         return floor_tick(table, state, samples)
     observation, state = observe(table, state, samples, CONTRACT)
-    return act(table, state, samples, observation, np.array([(*action, 1)], np.int32), np.array([True]))
+    return act(table, state, samples, observation, Proposal(np.array([(*action, 1)], np.int32), np.array([True])))
 
 
 def desired(*arguments: object, **options: object) -> tuple[int, int]:
@@ -64,8 +62,8 @@ def test_increases_over_the_budget_are_refused_least_capacity_per_cost_first(
     decision, _ = decided(budget, (2, 2))
     assert tuple(decision.desired[0].tolist()) == expected
     assert bool(decision.flags[0] & Flag.BUDGET_LIMITED) == (expected != (4, 6))
-    assert decision.trail[0, GUARDS.index("floor")].tolist() == [4, 6]
-    assert tuple(decision.trail[0, GUARDS.index("budget")].tolist()) == expected
+    assert decision.trail[0, STAGES.index("floor")].tolist() == [4, 6]
+    assert tuple(decision.trail[0, STAGES.index("budget")].tolist()) == expected
 
 
 def test_a_budget_that_is_met_exactly_limits_nothing() -> None:
@@ -146,7 +144,7 @@ def test_rows_do_not_touch() -> None:
 def test_a_guard_can_be_left_out_to_show_what_it_did() -> None:
     table = make_params(1, budget_per_hour=7.5, requests_per_second=(20, 4), max_replicas=40)
     samples = make_samples(1, arrival_rate=400.0, spec_replicas=(2, 4), ready_replicas=(2, 4))
-    decision, _ = floor_tick(table, within(7.5), samples, without=frozenset({"budget"}))
+    decision, _ = floor_tick(table, within(7.5), samples, guards=without("budget"))
     assert decision.desired[0].sum() > 6
-    decision, _ = floor_tick(table, within(7.5), samples, without=frozenset({"floor"}))
+    decision, _ = floor_tick(table, within(7.5), samples, guards=without("floor"))
     assert decision.desired[0].tolist() == [2, 4]

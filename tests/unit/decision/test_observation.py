@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.contract import NEUTRAL, ObservationContract
 from rlscaler_core.decision.exceptions import ColumnError, ContractMismatchError
-from rlscaler_core.decision.observation import observe, sense, stacked_input
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.observation import NEUTRAL, ObservationContract, observe, sense, stacked_input
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import OBSERVATIONS, SIGNALS, Observation, SignalState
 
 KNOWN, NOT_APPLICABLE, UNKNOWN = SignalState.KNOWN, SignalState.NOT_APPLICABLE, SignalState.UNKNOWN

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_core.decision.contract import ObservationContract
-from rlscaler_core.decision.observation import observe
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.shield import act, floor_tick
-from rlscaler_core.decision.state import initial_state
-from rlscaler_core.decision.types import GUARDS, Decision, Flag
+from rlscaler_core.decision.guards import GUARDS, STAGES, Guard, without
+from rlscaler_core.decision.observation import ObservationContract, observe
+from rlscaler_core.decision.shield import Proposal, act, floor_tick
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
+from rlscaler_core.decision.types import Decision, Flag
 
 CONTRACT = ObservationContract(stack_size=1)
 LONG, SHORT = 100.0, 89.0
@@ -24,7 +22,7 @@ def decided(
     rate: float = 1.0,
     *,
     tick: bool = False,
-    without: frozenset[str] = frozenset(),
+    guards: tuple[Guard, ...] = GUARDS,
     **params: object,
 ) -> Decision:
     given = {"requests_per_second": (20, 4), "max_replicas": 30, "step_size": 1, "target_utilization": 1.0} | params
@@ -41,17 +39,17 @@ def decided(
     )
     state = initial_state(1, 1)
     if tick:
-        return floor_tick(table, state, samples, without=without)[0]
+        return floor_tick(table, state, samples, guards=guards)[0]
     observation, state = observe(table, state, samples, CONTRACT)
     asked = np.array([(*action, 1)], np.int32)
-    return act(table, state, samples, observation, asked, np.array([True]), without=without)[0]
+    return act(table, state, samples, observation, Proposal(asked, np.array([True])), guards=guards)[0]
 
 
 def test_growth_of_a_stuck_pool_becomes_the_others_capacity() -> None:
     decision = decided((LONG, 0), (2, 0))
     assert decision.desired[0].tolist() == [4, 12], "two GPU replicas carry what ten CPU replicas do"
-    assert decision.trail[0, GUARDS.index("unknown")].tolist() == [6, 2]
-    assert decision.trail[0, GUARDS.index("pending")].tolist() == [4, 12]
+    assert decision.trail[0, STAGES.index("unknown")].tolist() == [6, 2]
+    assert decision.trail[0, STAGES.index("pending")].tolist() == [4, 12]
     assert decision.flags[0] & Flag.PENDING
 
 
@@ -101,4 +99,4 @@ def test_min_replicas_count_even_so() -> None:
 
 
 def test_without_the_guard_the_pool_grows() -> None:
-    assert decided((LONG, 0), (2, 0), without=frozenset({"pending"})).desired[0].tolist() == [6, 2]
+    assert decided((LONG, 0), (2, 0), guards=without("pending")).desired[0].tolist() == [6, 2]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.capacity import capacity_of
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.reactive import MANY, floor_replicas, hpa_formula
+from rlscaler_core.decision.floor import MANY, floor_replicas, hpa_formula
+from rlscaler_core.decision.situation import capacity_of
+from rlscaler_core.decision.tables import make_params
 
 
 def floor(

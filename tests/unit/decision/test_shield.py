@@ -7,15 +7,13 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.contract import ObservationContract
+from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.manifest import Manifest, RuleGains
-from rlscaler_core.decision.observation import observe, sense
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings, rule_under
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.shield import act, floor_tick
-from rlscaler_core.decision.state import initial_state
-from rlscaler_core.decision.types import GUARDS, SIGNALS, Decision, FallbackBehavior, Flag, Placement, State
+from rlscaler_core.decision.shield import Proposal, act, floor_tick
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
+from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Placement, State
 from rlscaler_rl.baselines.actors import FrozenActor
 
 HEALTHY = {
@@ -50,21 +48,13 @@ def decided(
     if tick:
         return floor_tick(table, state, samples)
     observation, state = observe(table, state, samples, CONTRACT)
-    return act(
-        table,
-        state,
-        samples,
-        observation,
-        np.array([action], np.int32),
-        np.array([ok]),
-        None,
-        DEFAULT_SETTINGS if residual else None,
-        out_of_envelope=np.array([outside]),
-    )
+    rule = DEFAULT_SETTINGS if residual else None
+    proposal = Proposal(np.array([action], np.int32), usable=np.array([ok]), rule=rule, outside=np.array([outside]))
+    return act(table, state, samples, observation, proposal)
 
 
 def trail(decision: Decision) -> dict[str, list[int]]:
-    return dict(zip(GUARDS, decision.trail[0].tolist(), strict=True))
+    return dict(zip(STAGES, decision.trail[0].tolist(), strict=True))
 
 
 def flags(decision: Decision) -> Flag:

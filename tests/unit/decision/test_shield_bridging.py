@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
 from rlscaler_core.decision.shield import floor_tick
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 
 PARAMS = {
     "requests_per_second": (20.0, 4.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.traffic import traffic_weights
+from rlscaler_core.decision.action import traffic_weights
 from rlscaler_core.decision.types import Placement
 
 GPU, EVEN, CPU = Placement.PREFER_GPU, Placement.BALANCED, Placement.PREFER_CPU

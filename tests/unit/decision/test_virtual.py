@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_core.decision.action import most_likely
-from rlscaler_core.decision.params import make_params
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule
+from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.types import Placement
 from rlscaler_core.queueing import fluid as virtual
 from rlscaler_core.queueing.fluid import Running, advance, initial_fleet, initial_meter, percentile_ms, scale, settle

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.tables import make_params
 from rlscaler_rl.evaluation.board import ALL, METRICS, Board
 from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.rows import dependence, improvement, rows

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_live.environment import create_environment_config
 from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import ground, make_env, read_parts
@@ -47,7 +47,7 @@ def test_a_cluster_that_is_named_is_used_as_it_is(tmp_path):
 
 
 def test_an_environment_has_the_actors_stack():
-    manifest = bundled.load("ppo").manifest
+    manifest = load_bundled("ppo").manifest
     env = make_env({}, manifest)
     assert env.observation_space.shape == (10 * manifest.stack_size,)
 

@@ -4,9 +4,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from rlscaler_core.decision.batch import Entry, fresh_state
-from rlscaler_core.decision.params import make_params
 from rlscaler_core.decision.rule import Rule
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.tables import make_params, make_samples
 
 
 @pytest.fixture(scope="session")

@@ -8,19 +8,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision import bundled
 from rlscaler_core.decision.action import most_likely
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import decide_all
-from rlscaler_core.decision.types import GUARDS
+from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.guards import STAGES, without
+from rlscaler_core.decision.observation import sense
+from rlscaler_operator.cli.explain.analysis import steps
 from rlscaler_operator.cli.explain.command import explain
-from rlscaler_operator.cli.explain.counterfactual import steps
 from rlscaler_operator.cli.explain.flips import find_flips
 from rlscaler_operator.records.record import Subject, line
 
 
 @pytest.fixture(scope="session")
 def ppo():
-    return bundled.load("ppo")
+    return load_bundled("ppo")
 
 
 @pytest.fixture
@@ -111,9 +113,10 @@ def test_without_a_guard_the_others_still_act(rule, entry, guard, kind, params, 
         getattr(one.samples, name)[:] = value
     decision = decide_all([one])[0].decision
     found = {step.guard: step for step in steps(one, decision)}
-    assert tuple(found) == GUARDS
+    assert tuple(found) == STAGES
     assert found[guard].changed
-    expected = decide_all([one], without=frozenset({guard}))[0].decision.desired[0]
+    state = sense(one.params, one.state, one.samples)
+    expected = decide_at(kind, one.params, state, one.samples, one.actor, guards=without(guard))[0].desired[0]
     assert list(found[guard].without.values()) == expected.tolist()
     assert all(step.without is None for step in found.values() if not step.changed)
     assert expected.tolist() != decision.desired[0].tolist()
@@ -135,7 +138,7 @@ def test_the_page_says_what_happened(ppo, entry, log):
 def test_the_same_as_json(ppo, entry, log):
     done = run("last", log(decide_all([entry(actor=ppo)])[0]), "--json")
     shown = json.loads(done.stdout)
-    assert [step["guard"] for step in shown["guards"]] == list(GUARDS)
+    assert [step["guard"] for step in shown["guards"]] == list(STAGES)
     assert shown["flips"]
     assert shown["decision_id"] == "0190-0"
     assert "state" not in shown

@@ -8,7 +8,7 @@ import pytest
 
 from rlscaler_core.api import set_condition
 from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus, Regret, RegretInterval
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.scale import Write
@@ -65,7 +65,7 @@ def series(name, /, **labels):
 
 
 def test_an_action_leaves_its_probabilities_and_their_entropy(entry, tick, show):
-    outcome = tick(entry(actor=bundled.load("ppo")))
+    outcome = tick(entry(actor=load_bundled("ppo")))
     seen = show()
     for head, names in measures.ACTIONS.items():
         chances = [seen[series("rlscaler_action_probability", head=head, action=name)] for name in names]
@@ -79,7 +79,7 @@ def test_an_action_leaves_its_probabilities_and_their_entropy(entry, tick, show)
 
 
 def test_without_an_actor_they_are_unknown_not_zero(entry, tick, show):
-    tick(entry(actor=bundled.load("ppo")))
+    tick(entry(actor=load_bundled("ppo")))
     tick(entry(actor=None))
     seen = show()
     assert math.isnan(seen[series("rlscaler_action_probability", head="gpu", action="0")])

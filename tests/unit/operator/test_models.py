@@ -3,7 +3,7 @@ from importlib.resources import files
 
 import pytest
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_operator.cluster import models
 from rlscaler_operator.cluster.models import ModelFile, from_config_map
 from rlscaler_operator.cluster.references import Name
@@ -11,7 +11,7 @@ from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_rl.evaluation.service_tuning.publish import MANIFEST, config_map, read_folder
 
 GRAPH = (files("rlscaler_core.models") / "ppo.onnx").read_bytes()
-TEXT = bundled.load("ppo").manifest.model_dump_json()
+TEXT = load_bundled("ppo").manifest.model_dump_json()
 NAME = Name("ns", "chat-policy", MANIFEST)
 
 
@@ -35,7 +35,7 @@ def refusal(name, body):
 
 def test_what_publish_writes_is_read(folder):
     published = config_map(read_folder(folder, force=True), "chat-policy", "ns")
-    assert from_config_map(NAME, published).manifest.digest == bundled.load("ppo").manifest.digest
+    assert from_config_map(NAME, published).manifest.digest == load_bundled("ppo").manifest.digest
 
 
 def test_the_graph_is_found_by_its_digest_whatever_it_is_called():
@@ -48,7 +48,7 @@ def test_the_graph_is_found_by_its_digest_whatever_it_is_called():
     [
         (body("{}", graph=GRAPH), "ModelContractMismatch", "contract_version"),
         (body("no json", graph=GRAPH), "ModelInvalid", "not JSON"),
-        (body(TEXT.replace(bundled.load("ppo").manifest.digest, "0" * 64), graph=GRAPH), "ModelDigestMismatch", "both"),
+        (body(TEXT.replace(load_bundled("ppo").manifest.digest, "0" * 64), graph=GRAPH), "ModelDigestMismatch", "both"),
         (body(), "ModelDigestMismatch", "no graph beside it"),
         (body(graph=GRAPH[:-1]), "ModelDigestMismatch", "no graph beside it"),
         ({"data": {"other": ""}}, "ModelInvalid", "there are: other"),
@@ -64,7 +64,7 @@ def test_what_cannot_be_used_is_refused_with_a_reason(content, reason, says):
 
 
 def test_a_model_that_states_no_envelope_is_refused():
-    text = bundled.load("ppo").manifest.model_copy(update={"envelope": None}).model_dump_json()
+    text = load_bundled("ppo").manifest.model_copy(update={"envelope": None}).model_dump_json()
     assert "envelope" in refusal(NAME, body(text, graph=GRAPH))[1]
 
 

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import Entry, decide_all
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.params import make_params
-from rlscaler_core.decision.samples import make_samples
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.record import RECORDED, Subject, entry_of, line, manifest_digest
 from rlscaler_operator.records.rows import decode_params, decode_samples, decode_state, encode, encode_state
@@ -147,7 +145,7 @@ def test_a_field_that_a_later_release_adds_to_the_manifest_makes_no_other_actor(
     class Later(Manifest):
         mood: str = "calm"
 
-    body = bundled.load("ppo").manifest.model_dump(mode="json")
+    body = load_bundled("ppo").manifest.model_dump(mode="json")
     assert manifest_digest(Later.model_validate(body)) == manifest_digest(Manifest.model_validate(body))
     assert manifest_digest(Later.model_validate(body | {"mood": "wild"})) != manifest_digest(Manifest(**body))
     assert manifest_digest(Manifest(**body | {"training": {}})) == manifest_digest(Manifest(**body))

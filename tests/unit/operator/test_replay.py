@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import decide_all, fresh_state
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.tables import make_samples
 from rlscaler_operator.cli.replay import command
-from rlscaler_operator.cli.replay.actors import Shelf
+from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import find_files, read
 from rlscaler_operator.records.record import Subject, line, manifest_digest
@@ -23,7 +23,7 @@ from rlscaler_operator.records.record import Subject, line, manifest_digest
 
 @pytest.fixture(scope="session")
 def ppo():
-    return bundled.load("ppo")
+    return load_bundled("ppo")
 
 
 @pytest.fixture(scope="session")
@@ -170,7 +170,7 @@ def test_a_model_of_ones_own_is_found_by_its_digest(ppo, episode, log, tmp_path)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     (folder / "notes.json").write_text("{}")
     (folder / "a.onnx").write_bytes((models / "ppo.onnx").read_bytes())
-    mine = Shelf([folder]).find(
+    mine = AvailableActors([folder]).find(
         {"digest": ppo.manifest.digest, "manifest": manifest_digest(Manifest.load(folder / "manifest.json"))}
     )
     path = log(*episode(mine, length=4))
@@ -219,5 +219,5 @@ def test_the_first_differences_are_shown_and_all_when_asked(rule, episode, log):
 def test_more_than_a_batch_comes_in_order(rule, episode, log):
     records = episode(rule, length=2) * 600
     path = log(*records)
-    found = [one.line.number for one in replay(read(find_files([path])), Shelf())]
+    found = [one.line.number for one in replay(read(find_files([path])), AvailableActors())]
     assert found == list(range(1, 1201))

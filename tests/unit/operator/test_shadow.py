@@ -10,7 +10,7 @@ from rlscaler_core.api.promotion import PromotionStatus
 from rlscaler_core.api.status import Condition
 from rlscaler_core.decision.batch import Entry, decide_all, fresh_state
 from rlscaler_core.decision.rule import Rule
-from rlscaler_core.decision.samples import make_samples
+from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import Flag
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.calibration import Histogram

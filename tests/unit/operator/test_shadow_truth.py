@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.batch import without_actor
-from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.rule import Rule
-from rlscaler_core.decision.shield import floor_tick
-from rlscaler_core.decision.state import initial_state
+from rlscaler_core.decision.tables import initial_state
 from rlscaler_operator.shadow.evidence import LATE_TOLERANCE_POINTS, LATE_TOLERANCE_SHARE
 from rlscaler_operator.shadow.simulation import (
     ShadowSimulation,
@@ -33,12 +31,7 @@ def play(scenarios, actor, watch=None):
         samples = batch.sense()
         kind = "floor" if second % batch.interval else "action"
         state = sense(params, state, samples)
-        if kind == "floor":
-            decision, state = floor_tick(params, state, samples)
-        elif actor:
-            decision, _, state = decide(params, state, samples, actor)
-        else:
-            decision, _, state = without_actor(params, state, samples)
+        decision, _, state = decide_at(kind, params, state, samples, actor)
         if watch:
             watch(batch, samples, kind)
         batch.scale(decision.desired, decision.weights)

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
-from rlscaler_core.decision.contract import NEUTRAL, ObservationContract
+from rlscaler_core.decision.observation import NEUTRAL, ObservationContract
 from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_rl.simulation import privileged
 from rlscaler_rl.simulation.gym_env import SimulatorEnv

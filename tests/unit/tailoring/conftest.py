@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.params import make_params
+from rlscaler_core.decision.tables import make_params
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.evaluation.service_tuning.history import History, prepare
 from rlscaler_rl.evaluation.service_tuning.service import Service

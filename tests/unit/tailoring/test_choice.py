@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.actors import FrozenActor
 from rlscaler_rl.evaluation.board import Board
@@ -25,7 +25,7 @@ from rlscaler_rl.workloads import Part
 
 from .conftest import make_service
 
-STILL = FrozenActor(bundled.load("ppo").manifest.model_copy(update={"residual": False}))
+STILL = FrozenActor(load_bundled("ppo").manifest.model_copy(update={"residual": False}))
 """Holds the replicas that are there; the floor alone raises them."""
 
 RAISED = {"min_gpu": 5}
@@ -102,7 +102,7 @@ def test_a_spec_that_does_not_help_is_not_recommended(bench):
 
 
 def test_a_network_that_is_worse_under_the_users_spec_is_passed_over(bench):
-    ppo = bundled.load("ppo")
+    ppo = load_bundled("ppo")
     listed = of_all(bench.kind.default)
     good, bad = network(OWN_SPEC, ppo), network(FOUND_SPEC, STILL)
     choice = bench.choose([Network(GENERAL, ppo), bad, good], listed)

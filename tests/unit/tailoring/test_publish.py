@@ -9,8 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.actor import Actor, load_bundled
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_rl.evaluation.service_tuning import publish
 from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
@@ -21,7 +20,7 @@ from .test_verdict import make_verdict
 
 @pytest.fixture
 def folder(tmp_path):
-    manifest = bundled.load("ppo").manifest
+    manifest = load_bundled("ppo").manifest
     (tmp_path / "policy.onnx").write_bytes((files("rlscaler_core.models") / "ppo.onnx").read_bytes())
     (tmp_path / "manifest.json").write_text(manifest.model_dump_json())
     judge(tmp_path)
@@ -29,7 +28,7 @@ def folder(tmp_path):
 
 
 def judge(folder, publishable=True, digest=None):
-    verdict = make_verdict(publishable, digest or bundled.load("ppo").manifest.digest)
+    verdict = make_verdict(publishable, digest or load_bundled("ppo").manifest.digest)
     (folder / "verdict.json").write_text(verdict.model_dump_json(by_alias=True))
 
 

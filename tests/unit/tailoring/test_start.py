@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_rl.evaluation.errors import EvaluationError
@@ -36,7 +36,7 @@ def model(service, history):
 
 
 def stacked() -> np.ndarray:
-    width = len(OBSERVATIONS) * bundled.load("ppo").manifest.stack_size
+    width = len(OBSERVATIONS) * load_bundled("ppo").manifest.stack_size
     return np.random.default_rng(0).uniform(-1, 1, (64, width)).astype(np.float32)
 
 
@@ -45,7 +45,7 @@ def actor_of(start) -> NumpyActor:
 
 
 def test_the_bundled_policys_weights_act_as_its_graph_does():
-    start, actor = load_start(None), bundled.load("ppo")
+    start, actor = load_start(None), load_bundled("ppo")
     ours = actor_of(start).probabilities(stacked())
     assert np.allclose(ours, actor.probabilities(stacked()), atol=1e-6)
 
@@ -80,7 +80,7 @@ def test_other_sizes_are_refused(model):
 
 
 def copy(folder, change=None):
-    actor = bundled.load("ppo")
+    actor = load_bundled("ppo")
     from importlib.resources import files
 
     folder.mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def copy(folder, change=None):
 
 
 def test_a_folder_is_a_start(tmp_path):
-    assert load_start(copy(tmp_path)).manifest.digest == bundled.load("ppo").manifest.digest
+    assert load_start(copy(tmp_path)).manifest.digest == load_bundled("ppo").manifest.digest
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_a_graph_of_another_kind_is_refused(tmp_path):
     shapes = [helper.make_tensor_value_info(name, 1, ["N", 40]) for name in ("observation", "logits")]
     onnx.save(helper.make_model(helper.make_graph([node], "actor", shapes[:1], shapes[1:])), tmp_path / "a.onnx")
     with pytest.raises(ModelError, match="Relu is no chain of Gemm and Tanh"):
-        weights_of(tmp_path / "a.onnx", bundled.load("ppo").manifest)
+        weights_of(tmp_path / "a.onnx", load_bundled("ppo").manifest)

@@ -22,8 +22,8 @@ import torch
 from click.testing import CliRunner
 
 from rlscaler_core.decision.actor import Actor
-from rlscaler_core.decision.contract import CONTRACT_VERSION
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.observation import CONTRACT_VERSION
 from rlscaler_live.train_all_cli import train as command
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.config import ConfigError, TrainingConfig

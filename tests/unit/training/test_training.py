@@ -10,8 +10,7 @@ import torch
 from click.testing import CliRunner
 from stable_baselines3 import PPO
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.actor import Actor, load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_live.train_all_cli import train as command
@@ -135,7 +134,7 @@ def test_the_command_trains_and_refuses_what_it_cannot_do(tmp_path, small):
 
 def test_the_bundled_policy_beats_holding_still_in_every_pattern():
     """A smoke test on a few episodes; `rlscaler evaluate` gives the figures."""
-    actor = bundled.load("ppo")
+    actor = load_bundled("ppo")
     frozen = Frozen(actor.manifest)
     patterns = ["ramp", "spike", "periodic", "random"]
     scenarios = nominal(patterns * 4, list(range(16)), 600, 30.0, initial_replicas=(2, 1))

@@ -160,10 +160,10 @@ def test_a_workload_without_settings_gets_those_for_all(monkeypatch, file):
 
 def test_the_lineup_leaves_out_who_was_not_tuned(monkeypatch, file):
     monkeypatch.setattr(cache, "_loaded", lambda: load(file))
-    from rlscaler_core.decision import bundled
+    from rlscaler_core.decision.actor import load_bundled
 
     for workload in (None, "ramp", "azure_code"):
-        names = [entry.name for entry in lineup(bundled.load("rule"), "rule", workload=workload)]
+        names = [entry.name for entry in lineup(load_bundled("rule"), "rule", workload=workload)]
         assert names[0] == "policy"
         assert "max_tuned" in names
         assert "hpa_tuned" not in names

@@ -6,7 +6,7 @@ import numpy as np
 import optuna
 import pytest
 
-from rlscaler_core.decision import bundled
+from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.rule import Rule, RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_rl.baselines.greedy import Greedy
@@ -27,7 +27,7 @@ SHIPPED = {
     "rule": lambda rate: Rule(),
     "max": lambda rate: MaxOfRecent(),
     "static": lambda rate: Static(),
-    "ppo": lambda rate: bundled.load("ppo"),
+    "ppo": lambda rate: load_bundled("ppo"),
     "hindsight": Hindsight,
 }
 

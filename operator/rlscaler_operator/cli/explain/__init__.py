@@ -1,1 +1,1 @@
-"""Explaining one recorded decision: what was seen, what the actor wanted, which guard changed it, what would have."""
+"""Explanation of one decision: what was seen, what was asked for, what each guard and each signal had to do with it."""

@@ -14,7 +14,7 @@ from rlscaler_operator.cli.cluster import Target, cluster_options, complete_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rlscaler_operator.cli.explain.work import Explained
+    from rlscaler_operator.cli.explain.analysis import Explained
     from rlscaler_operator.records.log import Line
 
 LAST = "last"
@@ -89,15 +89,15 @@ def _explain_record(
 ) -> None:
     from rich.console import Console
 
+    from rlscaler_operator.cli.explain.analysis import work_out
     from rlscaler_operator.cli.explain.page import page
-    from rlscaler_operator.cli.explain.work import work_out
-    from rlscaler_operator.cli.replay.actors import Shelf
+    from rlscaler_operator.cli.replay.actors import AvailableActors
     from rlscaler_operator.exceptions import RecordError
     from rlscaler_operator.records.log import find_files, read
 
     try:
         record = _find(read(find_files(paths)), decision_id, policy)
-        explained = work_out(record, Shelf(models))
+        explained = work_out(record, AvailableActors(models))
     except RecordError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
@@ -107,7 +107,7 @@ def _explain_record(
 
 
 def _find(lines: Iterable[Line], wanted: str, policy: str | None) -> dict[str, Any]:
-    """Raises RecordError where there is none, or more than one."""
+    """Find the record whose ID begins so. Raises RecordError where there is none, or more than one."""
     from rlscaler_operator.exceptions import RecordError
 
     found: dict[str, dict[str, Any]] = {}
@@ -132,6 +132,6 @@ def _find(lines: Iterable[Line], wanted: str, policy: str | None) -> dict[str, A
 
 
 def _shown(record: dict[str, Any], explained: Explained) -> dict[str, Any]:
-    """Everything but the tables that only a replay needs."""
+    """Give everything but the tables that only a replay needs."""
     kept = {name: value for name, value in record.items() if name not in ("params", "state", "samples", "guards")}
     return kept | asdict(explained)

@@ -40,7 +40,7 @@ class Flip:
     proposal: tuple[int, int]
     """Replicas that this comes to."""
     distance: float
-    """Of the value from what was measured, as a share of the signal's range."""
+    """Distance of the value from what was measured, as a share of the signal's range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Signal:
 
 
 def find_flips(entry: Entry) -> list[Flip]:
-    """Nearest first; empty where no actor ran, or where no single signal changes its mind.
+    """Find the flips, nearest first; none where no actor ran, or where no single signal changes the answer.
 
     Signals that were not known are left out.
     """
@@ -70,7 +70,7 @@ def find_flips(entry: Entry) -> list[Flip]:
 
 
 def _around(signal: _Signal) -> Iterator[Flip]:
-    """At most one on each side."""
+    """Find the flips of one signal, at most one on each side of the measured value."""
     baseline, _ = signal.ask(np.array([signal.measured]))
     for end in (signal.low, signal.high):
         near, far, asked, proposal = signal.measured, end, baseline, None
@@ -97,7 +97,7 @@ def _around(signal: _Signal) -> Iterator[Flip]:
 
 
 def _between(near: float, far: float, whole: bool) -> Float:
-    """From just beyond `near` to `far`; nothing where replicas stand at their bound."""
+    """Give the values to try, from just beyond `near` to `far`; none where replicas stand at their bound."""
     if whole:
         step = 1 if far > near else -1
         return np.arange(near + step, far + step, step, dtype=np.float64)
@@ -150,7 +150,7 @@ def _with_sample(entry: Entry, actor: ActorLike, column: str, pool: int | None) 
 
 
 def _with_fed(entry: Entry, actor: ActorLike, number: int) -> tuple[float, Callable[[Float], tuple[Asked, Int]]]:
-    """The value fed now, and what follows from other ones."""
+    """Give the value that is fed now, and a function that says what follows from other ones."""
     sensed = sense(entry.params, entry.state, entry.samples)
     decision, observation, _ = decide(entry.params, sensed, entry.samples, actor)
     rule = rule_under(actor)

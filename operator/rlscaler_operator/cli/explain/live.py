@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rlscaler_operator.cli.explain.page import GUARDS
+from rlscaler_operator.cli.explain.page import MEANING
 from rlscaler_operator.cli.pages import age, counts
 
 Body = Mapping[str, Any]
@@ -33,7 +33,7 @@ SIGNALS = {
 
 
 def live_page(body: Body) -> RenderableType | None:
-    """Of a policy as the API server gives it; None where nothing was decided yet."""
+    """Make the page of a policy as the API server gives it; None where nothing was decided yet."""
     status = body.get("status") or {}
     last = status.get("lastDecision")
     if last is None:
@@ -91,12 +91,12 @@ def _observation(observation: Mapping[str, Any]) -> Table:
 
 
 def _guards(last: Mapping[str, Any]) -> Table:
-    """Only the first stage and those that changed something."""
+    """Show the first stage and those that changed something."""
     shown = _table("What the guards made of it", "guard", "replicas after it", "what it is")
     before: Any = None
     for guard in last["guards"]:
         if guard["after"] != before:
-            shown.add_row(guard["name"], counts(guard["after"]), GUARDS.get(guard["name"], ""))
+            shown.add_row(guard["name"], counts(guard["after"]), MEANING.get(guard["name"], ""))
         before = guard["after"]
     return shown
 

@@ -11,10 +11,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rlscaler_core.decision.guards import GUARDS, STAGES
 from rlscaler_core.decision.types import POOLS
-from rlscaler_operator.cli.explain.counterfactual import Step
+from rlscaler_operator.cli.explain.analysis import Explained, Step
 from rlscaler_operator.cli.explain.flips import Flip
-from rlscaler_operator.cli.explain.work import Explained
 
 Json = dict[str, Any]
 
@@ -27,16 +27,8 @@ UNITS = {
     "throughput": "% of the capacity at maxReplicas",
 }
 
-GUARDS = {
-    "proposal": "what the actor asked for",
-    "unknown": "a required signal or a capacity is unknown, or the actor failed or is outside its envelope",
-    "pending": "pods of the pool stay pending",
-    "behavior": "spec.behavior",
-    "floor": "reactive floor: the arrivals of this moment",
-    "budget": "guards.budgetPerHour",
-    "limits": "minReplicas and maxReplicas",
-    "pause": "pause annotations",
-}
+MEANING = {STAGES[0]: "What the actor asked for."} | {guard.name: guard.meaning.replace("`", "") for guard in GUARDS}
+"""One sentence for each stage of the shield."""
 
 PLACEMENTS = ("prefer GPU", "balanced", "prefer CPU")
 WITHHELD = ("Collecting", "Ready")
@@ -47,7 +39,7 @@ HEADS = (("gpu", 0, 5), ("cpu", 5, 10))
 
 
 def page(record: Json, explained: Explained) -> Group:
-    """Of a record and what was worked out besides."""
+    """Make the page of a record and of what was worked out besides."""
     parts: list[RenderableType] = [_head(record)]
     if record.get("observation"):
         parts.append(_observation(record["observation"]))
@@ -61,7 +53,7 @@ def page(record: Json, explained: Explained) -> Group:
 
 
 def action_text(action: Sequence[int]) -> str:
-    """As `gpu +1, cpu 0, balanced`."""
+    """Give an action as text, such as `gpu +1, cpu +0, balanced`."""
     gpu, cpu, placement = action
     return f"gpu {gpu:+d}, cpu {cpu:+d}, {PLACEMENTS[placement]}"
 
@@ -155,7 +147,7 @@ def _guards(steps: Sequence[Step]) -> Table:
     for step in steps:
         moves = [f"{step.before[pool]} → {step.after[pool]}" for pool in POOLS]
         off = "" if step.without is None else ", ".join(f"{pool} {step.without[pool]}" for pool in POOLS)
-        table.add_row(step.guard, *moves, off, GUARDS.get(step.guard, "") if step.changed else "")
+        table.add_row(step.guard, *moves, off, MEANING.get(step.guard, "") if step.changed else "")
     return table
 
 

@@ -1,4 +1,4 @@
-"""Finding the actor that took a decision: by the digests in the record."""
+"""The actors that can take a recorded decision again, found by the digests in the record."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import Actor, ActorLike
+from rlscaler_core.decision.actor import BUNDLED, Actor, ActorLike, load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_operator.cluster.models import from_config_map
@@ -20,7 +19,7 @@ from rlscaler_operator.records.record import describe
 _NAMED_BY = ("digest", "manifest")
 
 
-class Shelf:
+class AvailableActors:
     """The bundled actors, and those in the files that the user names."""
 
     def __init__(self, models: Iterable[Path] = ()) -> None:
@@ -29,14 +28,14 @@ class Shelf:
         Raises RecordError.
         """
         self._actors: list[ActorLike] = [actor for path in models for actor in _load(path)]
-        for name in bundled.NAMES:
+        for name in BUNDLED:
             try:
-                self._actors.append(bundled.load(name))
+                self._actors.append(load_bundled(name))
             except ModelError:
                 continue
 
     def find(self, actor: Mapping[str, str]) -> ActorLike | None:
-        """None where no actor ran. Raises RecordError where it is not on the shelf."""
+        """Find the recorded actor; None where no actor ran. Raises RecordError where it is not among them."""
         if not actor:
             return None
         for candidate in self._actors:
@@ -65,7 +64,7 @@ def _load(path: Path) -> list[Actor]:
 
 
 def _from_files(path: Path) -> Iterator[Actor]:
-    """Whatever the files are called: a manifest names its network by digest."""
+    """Load the actors at `path`. File names do not matter: a manifest names its network by digest."""
     folder = path if path.is_dir() else path.parent
     graphs = {hashlib.sha256(file.read_bytes()).hexdigest(): file for file in folder.glob("*.onnx")}
     for file in sorted(folder.glob("*.json")):
@@ -79,7 +78,7 @@ def _from_files(path: Path) -> Iterator[Actor]:
 
 
 def _from_config_maps(path: Path) -> Iterator[Actor]:
-    """Every manifest of a file as `rlscaler publish` or `kubectl get configmap -o yaml` writes it."""
+    """Load every manifest of a file as `rlscaler publish` or `kubectl get configmap -o yaml` writes it."""
     try:
         bodies = [body for body in yaml.safe_load_all(path.read_text()) if isinstance(body, dict)]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

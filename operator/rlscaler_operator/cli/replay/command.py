@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlscaler_operator.cli.replay.compare import Replayed
 
 DIFFERENT, NOT_REPLAYED = 1, 3
-"""Exit codes; the first wins."""
+"""Exit codes; where both are due, it is the first."""
 
 SHOWN = 20
 
@@ -94,7 +94,7 @@ def replay(
     replicas, every guard's step, placement and weights have to be the same, probabilities within 1e-5. Exit code 0: all
     are the same; 1: some are different; 3: some could not be taken again (unreadable, or the actor is not there).
     """
-    from rlscaler_operator.cli.replay.actors import Shelf
+    from rlscaler_operator.cli.replay.actors import AvailableActors
     from rlscaler_operator.cli.replay.compare import replay as replayed
     from rlscaler_operator.exceptions import RecordError
     from rlscaler_operator.records.log import find_files, read
@@ -103,7 +103,7 @@ def replay(
     limit = sys.maxsize if show_all else SHOWN
     try:
         lines = (line for line in read(find_files(paths)) if _wanted(line.record, policy))
-        for one in replayed(lines, Shelf(models)):
+        for one in replayed(lines, AvailableActors(models)):
             tally.add(one)
             # One missing actor may be the cause of thousands: it is said once.
             news = bool(one.differences) or (one.problem not in said and bool(one.problem) and not one.line.torn)

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlscaler_core.decision.batch import Entry, Outcome, decide_all
-from rlscaler_operator.cli.replay.actors import Shelf
+from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.log import Line
 from rlscaler_operator.records.record import entry_of, observation_record, result
 
 PROBABILITY_TOLERANCE = 1e-5
 VALUE_TOLERANCE = 1e-6
-"""Relative."""
+"""Largest relative difference of two values that count as the same."""
 
 BATCH = 1024
 
@@ -41,27 +41,27 @@ class Replayed:
         return not self.problem
 
 
-def replay(lines: Iterable[Line], shelf: Shelf) -> Iterator[Replayed]:
-    """In the order of the lines, a batch at a time."""
+def replay(lines: Iterable[Line], actors: AvailableActors) -> Iterator[Replayed]:
+    """Decide every line again, in their order and a batch at a time."""
     waiting: list[tuple[Line, Entry | None, str]] = []
     for line in lines:
-        waiting.append((line, *_entry(line, shelf)))
+        waiting.append((line, *_entry(line, actors)))
         if len(waiting) == BATCH:
             yield from _decide(waiting)
             waiting = []
     yield from _decide(waiting)
 
 
-def decide_again(record: Json, shelf: Shelf) -> Outcome:
-    """One record by itself. Raises RecordError."""
-    return decide_all([entry_of(record, shelf.find)])[0]
+def decide_again(record: Json, actors: AvailableActors) -> Outcome:
+    """Decide one record by itself. Raises RecordError."""
+    return decide_all([entry_of(record, actors.find)])[0]
 
 
-def _entry(line: Line, shelf: Shelf) -> tuple[Entry | None, str]:
+def _entry(line: Line, actors: AvailableActors) -> tuple[Entry | None, str]:
     if line.record is None:
         return None, line.problem
     try:
-        return entry_of(line.record, shelf.find), ""
+        return entry_of(line.record, actors.find), ""
     except RecordError as error:
         return None, str(error)
 
@@ -83,7 +83,7 @@ def _compared(line: Line, outcome: Outcome) -> Replayed:
 
 
 def compare(record: Json, outcome: Outcome) -> tuple[tuple[str, ...], float]:
-    """What differs between a record and an outcome, and the largest difference of a probability."""
+    """Give what differs between a record and an outcome, and the largest difference of a probability."""
     if outcome.decision is None:
         return (f"the decision failed: {outcome.error!r}",), 0.0
     again = result(outcome, outcome.decision)

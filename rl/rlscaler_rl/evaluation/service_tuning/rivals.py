@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.actor import ActorLike, load_bundled
 from rlscaler_rl.baselines.contender import Contender, cheapest_mix
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.baselines.simple import Unscaled
@@ -131,7 +130,7 @@ def rivals(
         Rival("hpa_tuned", "HPA, tuned for this service", "tuned", _tuned(found["hpa"])),
         Rival("rule_tuned", "Forecast rule, tuned for it", "tuned", _tuned(found["rule"])),
         Rival(GENERAL, _label(service, general), "contender", lambda rows: general),
-        Rival("rule", "Forecast rule", "contender", lambda rows: bundled.load("rule")),
+        Rival("rule", "Forecast rule", "contender", lambda rows: load_bundled("rule")),
         Rival("hpa", "HPA default (80 %)", "contender", lambda rows: Hpa()),
         Rival("static_peak", f"Static for the peak ({sized[0]}+{sized[1]})", "contender", _still, _pair(sized)),
         Rival("hindsight", "Hindsight rule", "reference", _hindsight),

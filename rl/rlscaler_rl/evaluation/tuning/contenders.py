@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.actor import ActorLike, load_bundled
 from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.actors import Configured
@@ -118,7 +117,7 @@ CONTENDERS: dict[str, Tunable] = {
             spaces.SPEC,
             spaces.SPEC_DEFAULT,
             spaces.spec,
-            lambda chosen, rate: Configured(bundled.load("ppo"), chosen),
+            lambda chosen, rate: Configured(load_bundled("ppo"), chosen),
             trains=True,
         ),
         Tunable(

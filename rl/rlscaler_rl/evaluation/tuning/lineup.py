@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlscaler_core.decision import bundled
-from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.actor import ActorLike, load_bundled
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
 from rlscaler_rl.baselines.contender import Contender
@@ -65,7 +64,7 @@ def lineup(
         Entry("keda", "KEDA request rate", "contender", lambda rate, seed: KedaRequestRate()),
         Entry("kpa", "Knative KPA", "contender", lambda rate, seed: Kpa()),
         Entry("greedy", "Greedy by cost (Kthena)", "contender", lambda rate, seed: Greedy()),
-        Entry("rule", "Forecast rule", "contender", lambda rate, seed: bundled.load("rule")),
+        Entry("rule", "Forecast rule", "contender", lambda rate, seed: load_bundled("rule")),
         Entry("max_of_recent", "Max of recent 5 min", "contender", lambda rate, seed: MaxOfRecent()),
         Entry("static_max", "Static, all max", "contender", lambda rate, seed: Static()),
         Entry("static_mid", "Static, mid", "contender", lambda rate, seed: Static(StaticSettings(0.5))),

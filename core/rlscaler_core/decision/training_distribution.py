@@ -1,4 +1,4 @@
-"""Is an observation like those that the actor was trained on?"""
+"""The distribution of the observations in training, and which observations are out of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ N = len(OBSERVATIONS)
 Row = Annotated[tuple[float, ...], Field(min_length=N, max_length=N)]
 
 
-class Familiar(BaseModel):
+class TrainingDistribution(BaseModel):
     """Mean and inverse covariance of the fed observations of training, and how far from it they were at most.
 
     The distance is Mahalanobis': numbers that are each within their range and never occur together are far. What is not
@@ -37,7 +37,7 @@ class Familiar(BaseModel):
 
     @classmethod
     def of(cls, fed: Float, margin: float, ridge: float = 1e-3) -> Self:
-        """From (M, 10) fed observations; `limit` is `margin` times the longest distance among them.
+        """Measure fed observations (M, 10); `limit` is `margin` times the longest distance among them.
 
         `ridge` is added to every variance: a number that never moved in training may move by a few hundredths.
         """
@@ -48,12 +48,12 @@ class Familiar(BaseModel):
         return cls(mean=tuple(mean.tolist()), precision=tuple(map(tuple, precision.tolist())), limit=margin * longest)
 
     def distance(self, observation: Observation) -> Float:
-        """(N,) from the mean of training, in standard deviations."""
+        """Give the distance (N,) from the mean of training, in standard deviations."""
         known = observation.status == SignalState.KNOWN
         return _distance(np.where(known, observation.fed - np.array(self.mean), 0.0), np.array(self.precision))
 
     def mask(self, observation: Observation) -> Bool:
-        """(N,) true where it is out of distribution."""
+        """Say where (N,) an observation is out of distribution."""
         far: Bool = self.distance(observation) > self.limit
         return far
 

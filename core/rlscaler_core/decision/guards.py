@@ -1,0 +1,159 @@
+"""The guards: what stands between the replicas that were asked for and those that are written.
+
+`GUARDS` is the only list of them. The shield runs it from top to bottom; the columns of `Decision.trail`, the flags,
+the decision log, `rlscaler explain`, the metric of interventions and the documentation's table follow from its rows.
+To add a guard, write its function and a row, and give `Flag` a bit for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+import numpy as np
+
+from rlscaler_core.decision.behavior import apply_behavior, remember_decision
+from rlscaler_core.decision.budget import keep_budget
+from rlscaler_core.decision.floor import hpa_formula, pool_utilization, raise_to_load, whole_replicas
+from rlscaler_core.decision.situation import Situation, within_limits
+from rlscaler_core.decision.tables import capacity_unknown, known
+from rlscaler_core.decision.types import Bool, FallbackBehavior, Flag, Int, both, either
+
+
+class Guard(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    apply: Callable[[Situation, Int], Int]
+    """Takes the desired replicas (N, 2) so far and gives those that it leaves; it writes to neither array."""
+
+    meaning: str
+    """One sentence that says what the guard does."""
+
+    changes: Flag = Flag.NONE
+    """The flag that the shield sets in rows where the guard changed the replicas."""
+
+    holds: Flag = Flag.NONE
+    """The flags that the guard sets itself: it stood in the way, though it may have changed no replicas."""
+
+    settle: Callable[[Situation, Int], None] | None = None
+    """Called with the final replicas (N, 2) when all guards have run, for a guard that has to remember them."""
+
+
+def hold_unknown(now: Situation, asked: Int) -> Int:
+    """Hold the rows in doubt at their base, or let their fallback act; remove nothing of unknown capacity."""
+    if now.doubt is None:
+        return asked
+    _, failed, falls_back = now.doubt
+    now.set_flag(Flag.HELD_UNKNOWN, failed & ~falls_back)
+    now.set_flag(Flag.FALLBACK, falls_back)
+    allowed = np.where(capacity_unknown(now.params), np.maximum(asked, now.base), asked)
+    allowed = np.where(failed[:, None], now.base, allowed)
+    if falls_back.any():
+        allowed = np.where(falls_back[:, None], _fallback(now, now.doubt.required_unknown), allowed)
+    return allowed
+
+
+def _fallback(now: Situation, required_unknown: Bool) -> Int:
+    """Give the replicas (N, 2) wanted when the actor cannot decide; only `static` lowers them on unknown data."""
+    params, samples, base = now.params, now.samples, now.base
+    kind = params.fallback[:, None]
+    utilization = pool_utilization(samples, known(params, samples))
+    formula = hpa_formula(samples.ready_replicas, base, utilization, params.target_utilization)
+    formula = np.where(required_unknown[:, None], np.maximum(formula, base), formula)
+    choice = np.where(kind == FallbackBehavior.HPA_FORMULA, formula, base)
+    higher = np.maximum(base, params.fallback_replicas)
+    choice = np.where(kind == FallbackBehavior.CURRENT_REPLICAS_IF_HIGHER, higher, choice)
+    choice = np.where(kind == FallbackBehavior.STATIC, params.fallback_replicas, choice)
+    return np.where(params.present, choice, 0).astype(np.int32)
+
+
+def spill_pending(now: Situation, asked: Int) -> Int:
+    """Turn the growth of a pool whose pods stay pending into as much capacity of the other pool.
+
+    One replica for one replica where the capacity of either is not known. Where both pools are stuck, neither grows.
+    What a stuck pool was asked for already and does not serve is left to the reactive floor.
+    """
+    stuck = now.samples.pending_seconds > now.params.pending_seconds
+    if not stuck.any():
+        return asked
+    now.stuck = stuck
+    now.set_flag(Flag.PENDING, either(stuck))
+    growth = np.where(stuck, np.maximum(asked - now.base, 0), 0)
+    if not growth.any():
+        return asked
+    unit = now.capacity.requests_per_second
+    measured = both(unit > 0)[:, None]
+    ratio = np.where(measured, unit / np.where(measured, unit[:, ::-1], 1.0), 1.0)
+    taken = whole_replicas(growth * ratio)[:, ::-1]
+    taking = now.params.present & ~stuck
+    return (asked - growth + np.where(taking, taken, 0)).astype(np.int32)
+
+
+def keep_limits(now: Situation, asked: Int) -> Int:
+    """Keep the replicas between `minReplicas` and `maxReplicas`."""
+    return within_limits(now.params, asked)
+
+
+def keep_pause(now: Situation, asked: Int) -> Int:
+    """Keep what the pause annotations ask for, still within the limits."""
+    samples = now.samples
+    if not (samples.paused.any() or samples.paused_scale_down.any()):
+        return asked
+    kept = np.where(samples.paused_replicas >= 0, samples.paused_replicas, now.base)
+    desired = np.where(samples.paused_scale_down[:, None], np.maximum(asked, now.base), asked)
+    desired = np.where(samples.paused[:, None], kept, desired)
+    return within_limits(now.params, desired).astype(np.int32, copy=False)
+
+
+GUARDS = (
+    Guard(
+        "unknown",
+        hold_unknown,
+        "Holds the replicas, or lets the fallback act, where a required number is unknown, the actor failed or the "
+        "service is outside the actor's envelope; removes no replica of unknown capacity.",
+        holds=Flag.HELD_UNKNOWN | Flag.FALLBACK,
+    ),
+    Guard(
+        "pending",
+        spill_pending,
+        "Lets a pool grow no further while its pods do not come up; the other pool takes the need.",
+        holds=Flag.PENDING,
+    ),
+    Guard(
+        "behavior",
+        apply_behavior,
+        "Applies the windows and rates of `spec.behavior`, as an HPA does.",
+        changes=Flag.BEHAVIOR,
+        settle=remember_decision,
+    ),
+    Guard(
+        "floor",
+        raise_to_load,
+        "The reactive floor: raises the replicas to what the arrivals of this moment need at "
+        "`guards.targetUtilization`.",
+        changes=Flag.FLOOR,
+    ),
+    Guard(
+        "budget",
+        keep_budget,
+        "Refuses what would cost more than `guards.budgetPerHour`.",
+        holds=Flag.BUDGET_LIMITED,
+    ),
+    Guard("limits", keep_limits, "Keeps to `minReplicas` and `maxReplicas`.", changes=Flag.LIMITED),
+    Guard("pause", keep_pause, "Keeps to the pause annotations.", changes=Flag.PAUSED),
+)
+"""All guards, in the order in which they run."""
+
+STAGES = ("proposal", *(guard.name for guard in GUARDS))
+"""The columns of `Decision.trail`: the replicas that were asked for, then those that each guard left."""
+
+HOLDS = reduce(or_, (guard.holds for guard in GUARDS))
+"""Every flag that says that a guard stood in the way, whether it changed replicas or not."""
+
+
+def without(name: str) -> tuple[Guard, ...]:
+    """Give the table without one row, which shows what that guard was worth; what acts uses the whole table."""
+    return tuple(guard for guard in GUARDS if guard.name != name)

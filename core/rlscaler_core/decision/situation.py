@@ -1,0 +1,90 @@
+"""What the guards go by: the rows to decide, their capacity, and what one guard leaves for later ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, Rows, Samples, State, either
+
+
+@dataclass(slots=True)
+class Capacity(Rows):
+    """What one more replica brings, and in which order the floor asks for replicas.
+
+    It follows from `Params` alone, so it is computed once where they stay the same for many ticks.
+    """
+
+    requests_per_second: Float  # (N, 2) that a replica carries at target utilization; 0 = no such pool, or not known
+    divisor: Float  # (N, 2) the same, infinite instead of 0
+    cheapest: Int  # (N,) the pool whose capacity costs least
+    soonest: Int  # (N,) the pool that is ready soonest; of equally quick ones the cheapest
+    slower: Bool  # (N, 2) the other pool is quicker
+    unmeasured: Bool  # (N,) it is not known yet what a replica of one of the pools carries
+
+
+def capacity_of(params: Params) -> Capacity:
+    """Work out the capacity that follows from `params` (N rows)."""
+    rps = np.where(params.present, params.requests_per_second, 0.0)
+    capacity = np.nan_to_num(rps * params.target_utilization)
+    usable = capacity > 0
+    divisor = np.where(usable, capacity, np.inf)
+    price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)
+    cheapest = np.where(price[:, 0] <= price[:, 1], 0, 1).astype(np.int32)
+    cold = params.cold_start_seconds
+    lead = cold[:, 1] - cold[:, 0]
+    return Capacity(
+        requests_per_second=capacity,
+        divisor=divisor,
+        cheapest=cheapest,
+        soonest=np.where(lead == 0, cheapest, np.where(lead > 0, 0, 1)).astype(np.int32),
+        slower=cold > cold[:, ::-1],
+        unmeasured=either(np.isnan(rps)),
+    )
+
+
+class Doubt(NamedTuple):
+    """The rows of an action interval in which the actor's proposal cannot be followed."""
+
+    required_unknown: Bool  # (N,) something is unknown without which nothing may be scaled down
+    failed: Bool  # (N,) that, or no actor ran, or its answer is unusable, or the service is outside its envelope
+    falls_back: Bool  # (N,) the row failed for `failure_threshold` intervals, or is outside the envelope
+
+
+class Recommendation(NamedTuple):
+    """What the stabilization windows of `behavior` are to remember."""
+
+    replicas: Int  # (N, 2)
+    given: Bool  # (N, 2) where there is something to remember
+
+
+@dataclass(slots=True)
+class Situation:
+    """N decisions on their way through the guards.
+
+    The upper fields are facts that every guard reads. The lower ones are what a guard leaves: flags, a changed state,
+    and what guards further down the table have to respect.
+    """
+
+    params: Params
+    samples: Samples
+    capacity: Capacity
+    base: Int  # (N, 2) `spec_replicas`, 0 for a pool that is not there
+    doubt: Doubt | None  # None at a sensing tick between two action intervals, when no actor is asked
+    state: State  # a table of its own: a guard may assign a column, and changes no array in place
+    flags: Int  # (N,) Flag bits that are set already
+    limit: Int  # (N, 2) the most replicas that the floor may raise to
+    stuck: Bool | None = None  # (N, 2) pods of the pool stay pending; None = in no row
+    recommendation: Recommendation | None = None  # None = no row has a `behavior`
+
+    def set_flag(self, flag: Flag, where: Bool) -> None:
+        """Set `flag` in the rows `where` (N,)."""
+        self.flags = self.flags | where * np.int32(flag)
+
+
+def within_limits(params: Params, replicas: Int) -> Int:
+    """Keep `replicas` (N, 2) between `min_replicas` and `max_replicas`; 0 for a pool that is not there."""
+    bounded: Int = np.minimum(np.maximum(replicas, params.min_replicas), params.max_replicas) * params.present
+    return bounded

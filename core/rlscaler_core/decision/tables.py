@@ -1,0 +1,192 @@
+"""Making the tables of the decision function: `Params`, `Samples` and `State`, from scalars, rows or columns.
+
+The defaults of `Params` are those of the custom resource. In `Samples` nothing is known unless it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision.exceptions import ColumnError
+from rlscaler_core.decision.types import (
+    BEHAVIOR_RULES,
+    EVENTS,
+    OBSERVATIONS,
+    RATE_HISTORY,
+    SIGNALS,
+    Bool,
+    FallbackBehavior,
+    Params,
+    Placement,
+    Samples,
+    State,
+)
+
+
+class Column(NamedTuple):
+    """Shape after the leading N, dtype and default of one field; a field whose default is None must be given."""
+
+    trailing: tuple[int, ...]
+    dtype: type
+    default: Any
+
+
+def fill(table: str, n: int, columns: Mapping[str, Column], given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Give every column as a writable array of its own, of shape (n, *trailing).
+
+    `given` is broadcast against that shape: a scalar, one row's shape, or the full column; one number a row
+    for a two-column field is (n, 1). Raises ColumnError for an unknown, missing or misshapen column.
+    """
+    unknown = sorted(set(given) - set(columns))
+    if unknown:
+        raise ColumnError(f"{table}: no column {', '.join(unknown)}; there are {', '.join(columns)}")
+    filled: dict[str, NDArray[Any]] = {}
+    for name, (trailing, dtype, default) in columns.items():
+        value = given.get(name, default)
+        if value is None:
+            raise ColumnError(f"{table}.{name}: has no default; pass an array of shape {(n, *trailing)}")
+        try:
+            column: NDArray[Any] = np.empty((n, *trailing), dtype)
+            column[...] = value
+            filled[name] = column
+        except ValueError as error:
+            raise ColumnError(f"{table}.{name}: does not fit the shape {(n, *trailing)}: {error}") from error
+    return filled
+
+
+PENDING_COLD_STARTS = 2.0
+"""Cold starts after which a pod that is not ready counts as pending for too long, where the spec does not say."""
+
+_PARAMS = {
+    "present": Column((2,), np.bool_, True),
+    "min_replicas": Column((2,), np.int32, 1),
+    "max_replicas": Column((2,), np.int32, 10),
+    "step_size": Column((2,), np.int32, 0),
+    "cost_per_hour": Column((2,), np.float64, (2.5, 0.625)),
+    "requests_per_second": Column((2,), np.float64, np.nan),
+    "cold_start_seconds": Column((2,), np.float64, (45.0, 8.0)),
+    "slo_ms": Column((), np.float64, 1000.0),
+    "interval_seconds": Column((), np.float64, 30.0),
+    "sense_seconds": Column((), np.float64, 5.0),
+    "max_age_seconds": Column((), np.float64, 60.0),
+    "target_utilization": Column((2,), np.float64, 0.8),
+    "reactive_floor": Column((), np.bool_, True),
+    "pending_seconds": Column((2,), np.float64, np.nan),
+    "budget_per_hour": Column((), np.float64, np.inf),
+    "fallback": Column((), np.int32, FallbackBehavior.CURRENT_REPLICAS),
+    "fallback_replicas": Column((2,), np.int32, -1),
+    "failure_threshold": Column((), np.int32, 3),
+    "has_behavior": Column((), np.bool_, False),
+    "stabilization_seconds": Column((2,), np.float64, 0.0),
+    "rules": Column((2, BEHAVIOR_RULES, 3), np.float64, 0.0),
+    "select_policy": Column((2,), np.int32, 0),
+}
+
+
+def make_params(n: int, **columns: Any) -> Params:
+    """Make N rows of Params; every column may be a scalar, one row, or all rows (see `fill`).
+
+    What is left out has a default: `step_size` is ceil(max_replicas / 10), `fallback_replicas` is `min_replicas`,
+    `pending_seconds` (also where it is NaN) is two cold starts, and `has_behavior` is true where a window, a rule or
+    `select_policy` Disabled is given. A pool that is not `present` gets 0..0. Raises ColumnError.
+    """
+    filled = fill("Params", n, _PARAMS, columns)
+    for name in ("min_replicas", "max_replicas"):
+        filled[name] *= filled["present"]
+    by_default = np.maximum(-(-filled["max_replicas"] // 10), 1)
+    pending = filled["pending_seconds"]
+    filled["pending_seconds"] = np.where(np.isnan(pending), PENDING_COLD_STARTS * filled["cold_start_seconds"], pending)
+    filled["step_size"] = np.where(filled["step_size"] > 0, filled["step_size"], by_default).astype(np.int32)
+    asked = filled["fallback_replicas"]
+    filled["fallback_replicas"] = np.where(asked >= 0, asked, filled["min_replicas"]).astype(np.int32)
+    if "has_behavior" not in columns:
+        windows = (filled["stabilization_seconds"] > 0).any(axis=1)
+        rules = (filled["rules"][..., 0] > 0).any(axis=(1, 2))
+        filled["has_behavior"] = windows | rules | (filled["select_policy"] == 2).any(axis=1)
+    return Params(**filled)
+
+
+def capacity_unknown(params: Params) -> Bool:
+    """Say where (N, 2) a pool is there and it is not known yet what one replica of it carries."""
+    return np.isnan(params.requests_per_second) & params.present
+
+
+_SENSED = {
+    "arrival_rate": "arrival_rate",
+    "cpu_utilization": "cpu_utilization",
+    "memory_utilization": "memory_utilization",
+    "gpu_utilization": "gpu_utilization",
+    "p95_ms": "p95_latency",
+    "spec_replicas": "replicas",
+}
+
+_MEASURED = [name for name in _SENSED if name != "spec_replicas"]
+"""The measured columns of `Samples`, in the column order of `Samples.age_seconds`."""
+
+_SAMPLES = {
+    "time": Column((), np.float64, 0.0),
+    **{name: Column((), np.float64, np.nan) for name in _MEASURED},
+    "age_seconds": Column((len(SIGNALS),), np.float64, np.inf),
+    "spec_replicas": Column((2,), np.int32, None),
+    "ready_replicas": Column((2,), np.int32, None),
+    "pending_seconds": Column((2,), np.float64, 0.0),
+    "time_in_episode": Column((), np.float64, 0.0),
+    "paused": Column((), np.bool_, False),
+    "paused_replicas": Column((2,), np.int32, -1),
+    "paused_scale_down": Column((), np.bool_, False),
+}
+
+
+def make_samples(n: int, **columns: Any) -> Samples:
+    """Make N rows of Samples; `spec_replicas` and `ready_replicas` are required.
+
+    Where `age_seconds` is left out, a signal that was given counts as sampled just now (age 0) and one that
+    was not as never seen (NaN, age inf). Raises ColumnError.
+    """
+    filled = fill("Samples", n, _SAMPLES, columns)
+    if "age_seconds" not in columns:
+        for name, signal in _SENSED.items():
+            if name in columns:
+                filled["age_seconds"][:, SIGNALS.index(signal)] = 0.0
+    return Samples(**filled)
+
+
+def known(params: Params, samples: Samples) -> Bool:
+    """Say where (N, len(SIGNALS)) a signal is a finite number >= 0 and not older than `max_age_seconds`."""
+    values = np.array([getattr(samples, name) for name in _MEASURED])
+    is_known = samples.age_seconds <= params.max_age_seconds[:, None]
+    is_known[:, : len(_MEASURED)] &= ((values >= 0) & (values < np.inf)).T
+    return is_known
+
+
+def arrivals_known(params: Params, samples: Samples) -> Bool:
+    """Say where (N,) the arrival rate is known, for a sensing tick that needs no other signal."""
+    rate = samples.arrival_rate
+    return (rate >= 0) & (rate < np.inf) & (samples.age_seconds[:, 0] <= params.max_age_seconds)
+
+
+def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY) -> State:
+    """Make N rows that remember nothing; `stack_size` is the k of the actor's manifest, `history` the rates kept."""
+    none = (n, 2, EVENTS)
+    return State(
+        rate_time=np.full((n, history), np.nan),
+        rate_value=np.full((n, history), np.nan),
+        stack=np.zeros((n, stack_size, len(OBSERVATIONS)), np.float32),
+        stacked=np.zeros(n, np.int32),
+        unknown_intervals=np.zeros(n, np.int32),
+        placement=np.full(n, Placement.BALANCED, np.int32),
+        weights=np.full((n, 2), 500, np.int32),
+        budget_kept=np.full(n, np.inf),
+        floor_hold=np.zeros((n, 2), np.int32),
+        event_time=np.full(none, np.nan),
+        event_change=np.zeros(none, np.int32),
+        recommendation_time=np.full(none, np.nan),
+        recommendation=np.zeros(none, np.int32),
+        write_time=np.full((n, 2), np.nan),
+        write_base=np.zeros((n, 2), np.int32),
+        write_desired=np.zeros((n, 2), np.int32),
+    )

@@ -1,0 +1,84 @@
+"""What a record does not say by itself: the decision is taken again, and once more without each guard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlscaler_core.decision.batch import Entry
+from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.guards import STAGES, without
+from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.types import POOLS, Decision, Int
+from rlscaler_operator.cli.explain.flips import Flip, find_flips
+from rlscaler_operator.cli.replay.actors import AvailableActors
+from rlscaler_operator.cli.replay.compare import compare, decide_again
+from rlscaler_operator.exceptions import RecordError
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one stage of the shield did to the replicas."""
+
+    guard: str
+    before: dict[str, int]
+    after: dict[str, int]
+    without: dict[str, int] | None
+    """Replicas that would have been decided upon had only this guard been off; None where it changed nothing."""
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+
+def steps(entry: Entry, decision: Decision) -> list[Step]:
+    """Give a step for each stage of the shield, in their order; the first is the actor's own proposal."""
+    found, before = [], _by_pool(decision.base[0])
+    for number, guard in enumerate(STAGES):
+        after = _by_pool(decision.trail[0, number])
+        off = _without(entry, guard) if number and after != before else None
+        found.append(Step(guard, before, after, off))
+        before = after
+    return found
+
+
+def recorded_steps(record: Json) -> list[Step]:
+    """Give the steps of a record that cannot be decided again, so that no replicas without a guard are known."""
+    return [Step(step["guard"], step["before"], step["after"], None) for step in record["guards"]]
+
+
+def _without(entry: Entry, guard: str) -> dict[str, int]:
+    state = sense(entry.params, entry.state, entry.samples)
+    decision, _, _ = decide_at(entry.kind, entry.params, state, entry.samples, entry.actor, guards=without(guard))
+    return _by_pool(decision.desired[0])
+
+
+def _by_pool(values: Int) -> dict[str, int]:
+    return {pool: int(values[i]) for i, pool in enumerate(POOLS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What was worked out besides the record."""
+
+    guards: list[Step]
+    flips: list[Flip] | None
+    """Other values of a signal that would have changed the answer; None where they could not be looked for."""
+    note: str
+    """Says whether the decision comes out again."""
+
+
+def work_out(record: Json, actors: AvailableActors) -> Explained:
+    """Decide again, and work out the variants where the same decision comes out."""
+    try:
+        outcome = decide_again(record, actors)
+    except RecordError as error:
+        return Explained(recorded_steps(record), None, f"It cannot be decided again: {error}.")
+    differences, _ = compare(record, outcome)
+    if differences or outcome.decision is None:
+        text = "Decided again, something else comes out, so nothing is said about variants: " + "; ".join(differences)
+        return Explained(recorded_steps(record), None, text)
+    guards = steps(outcome.entry, outcome.decision)
+    return Explained(guards, find_flips(outcome.entry), "Decided again, the same comes out.")
