@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .patterns import Float
+from rlscaler_loadgen.patterns import Float
 
 
 def poisson_arrivals(rate: Float, rng: np.random.Generator) -> Float:

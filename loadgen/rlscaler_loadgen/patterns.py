@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import TraceError
-from .traces import Trace, read_trace
+from rlscaler_loadgen.errors import TraceError
+from rlscaler_loadgen.traces import Trace, read_trace
 
 Float = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .results import Recorder
+from rlscaler_loadgen.results import Recorder
 
 
 @dataclass

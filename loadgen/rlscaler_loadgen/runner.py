@@ -18,8 +18,8 @@ from typing import Any
 
 import tenacity
 
-from .errors import LoadError
-from .traces import read_trace
+from rlscaler_loadgen.errors import LoadError
+from rlscaler_loadgen.traces import read_trace
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 CHECK_SECONDS = 5.0

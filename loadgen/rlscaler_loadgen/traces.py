@@ -19,7 +19,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import TraceError
+from rlscaler_loadgen.errors import TraceError
 
 Float = NDArray[np.float64]
 Refuse = Callable[[int, str], NoReturn]

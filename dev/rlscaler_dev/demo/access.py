@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from .manifests import OPERATOR, OPERATOR_NAMESPACE, PART_OF, Manifest, namespace
-from .settings import NAMESPACE
+from rlscaler_dev.demo.manifests import OPERATOR, OPERATOR_NAMESPACE, PART_OF, Manifest, namespace
+from rlscaler_dev.demo.settings import NAMESPACE
 
 Rule = dict[str, Any]
 

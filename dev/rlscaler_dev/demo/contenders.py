@@ -14,15 +14,14 @@ import yaml
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.ports import HOST, pick
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
-
-from . import manifests
-from .access import access
-from .exceptions import DemoError
-from .kube import Json, Kube, path_of
-from .processes import Supervisor
-from .recorder import Recorder
-from .results import ResultFolder
-from .settings import NAMESPACE, Settings
+from rlscaler_dev.demo import manifests
+from rlscaler_dev.demo.access import access
+from rlscaler_dev.demo.exceptions import DemoError
+from rlscaler_dev.demo.kube import Json, Kube, path_of
+from rlscaler_dev.demo.processes import Supervisor
+from rlscaler_dev.demo.recorder import Recorder
+from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.demo.settings import NAMESPACE, Settings
 
 RLSCALER = (sys.executable, "-m", "rlscaler_live.cli")
 """The command line in a process of its own: the demo uses the operator as its users do."""

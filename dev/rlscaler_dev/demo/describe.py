@@ -6,8 +6,8 @@ import os
 import platform
 from importlib.metadata import version
 
-from .records import Run
-from .settings import Settings
+from rlscaler_dev.demo.records import Run
+from rlscaler_dev.demo.settings import Settings
 
 
 def describe(settings: Settings, server_version: str, started_at: float) -> Run:

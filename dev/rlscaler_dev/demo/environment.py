@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
-
-from .exceptions import DemoError
-from .leftovers import Journal, end_processes
-from .processes import GRACE_SECONDS, Supervisor
-from .settings import CLIENT_TIMEOUT_MS, CPU_POOL, GPU_POOL, NAMESPACE, SERVICE, Pool, Settings
-from .stage import Cluster, Service
+from rlscaler_dev.demo.exceptions import DemoError
+from rlscaler_dev.demo.leftovers import Journal, end_processes
+from rlscaler_dev.demo.processes import GRACE_SECONDS, Supervisor
+from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, CPU_POOL, GPU_POOL, NAMESPACE, SERVICE, Pool, Settings
+from rlscaler_dev.demo.stage import Cluster, Service
 
 Say = Callable[[str], None]
 

@@ -14,7 +14,7 @@ import yaml
 from kubernetes.client import ApiClient, ApiException, Configuration
 from kubernetes.config import ConfigException, load_kube_config
 
-from .exceptions import DemoError
+from rlscaler_dev.demo.exceptions import DemoError
 
 Json = dict[str, Any]
 

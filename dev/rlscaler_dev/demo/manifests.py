@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .settings import NAMESPACE, SERVICE, Pool, Settings
+from rlscaler_dev.demo.settings import NAMESPACE, SERVICE, Pool, Settings
 
 Manifest = dict[str, Any]
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from rlscaler_dev.cluster import look
 from rlscaler_dev.cluster.look import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, RED, SKY
-
-from .records import Float
-from .timeline import Timeline
+from rlscaler_dev.demo.records import Float
+from rlscaler_dev.demo.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

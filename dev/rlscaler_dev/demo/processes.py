@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from .exceptions import ChildError
+from rlscaler_dev.demo.exceptions import ChildError
 
 POLL_SECONDS = 0.05
 TAIL_LINES = 15

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .books import Condition, PoolBook, Replicas, read_conditions, route_weights
-from .decisions import DecisionLine, read_decision
-from .kube import Kube, collection
-from .records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
-from .settings import POOLS, SERVICE, Settings
-from .tails import Tail
-from .watch import Watch
+from rlscaler_dev.demo.books import Condition, PoolBook, Replicas, read_conditions, route_weights
+from rlscaler_dev.demo.decisions import DecisionLine, read_decision
+from rlscaler_dev.demo.kube import Kube, collection
+from rlscaler_dev.demo.records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
+from rlscaler_dev.demo.settings import POOLS, SERVICE, Settings
+from rlscaler_dev.demo.tails import Tail
+from rlscaler_dev.demo.watch import Watch
 
 Json = dict[str, Any]
 

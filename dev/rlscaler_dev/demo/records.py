@@ -24,8 +24,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .exceptions import RecordError
-from .settings import CLIENT_TIMEOUT_MS, POOLS
+from rlscaler_dev.demo.exceptions import RecordError
+from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, POOLS
 
 Float = NDArray[np.float64]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .exceptions import DemoError
-from .plot import plot_timeline
-from .records import read_records
-from .summary import summarise
-from .timeline import build_timeline
+from rlscaler_dev.demo.exceptions import DemoError
+from rlscaler_dev.demo.plot import plot_timeline
+from rlscaler_dev.demo.records import read_records
+from rlscaler_dev.demo.summary import summarise
+from rlscaler_dev.demo.timeline import build_timeline
 
 
 @dataclass(frozen=True, slots=True)

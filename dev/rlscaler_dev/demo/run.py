@@ -7,19 +7,19 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from .contenders import Contender, make_contender
-from .describe import describe
-from .exceptions import DemoError
-from .interrupts import interruptible
-from .leftovers import Journal, end_processes
-from .load import Load
-from .processes import GRACE_SECONDS, Supervisor
-from .recorder import Recorder
-from .results import ResultFolder
-from .screen import Screen, snapshot
-from .settings import Settings
-from .stage import Cluster, Service
-from .tails import LiveLoad, Tail
+from rlscaler_dev.demo.contenders import Contender, make_contender
+from rlscaler_dev.demo.describe import describe
+from rlscaler_dev.demo.exceptions import DemoError
+from rlscaler_dev.demo.interrupts import interruptible
+from rlscaler_dev.demo.leftovers import Journal, end_processes
+from rlscaler_dev.demo.load import Load
+from rlscaler_dev.demo.processes import GRACE_SECONDS, Supervisor
+from rlscaler_dev.demo.recorder import Recorder
+from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.demo.screen import Screen, snapshot
+from rlscaler_dev.demo.settings import Settings
+from rlscaler_dev.demo.stage import Cluster, Service
+from rlscaler_dev.demo.tails import LiveLoad, Tail
 
 REFRESH_SECONDS = 0.5
 FIRST_REPLICAS_SECONDS = 180.0

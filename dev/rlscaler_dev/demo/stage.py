@@ -11,13 +11,12 @@ from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.ports import HOST, pick
 from rlscaler_dev.cluster.progress import ConsoleReporter
-
-from . import manifests
-from .contenders import RLSCALER, answers
-from .exceptions import DemoError
-from .kube import Json, Kube, KubeError, wait_until
-from .processes import Child, Supervisor
-from .settings import NAMESPACE, SERVICE, Settings
+from rlscaler_dev.demo import manifests
+from rlscaler_dev.demo.contenders import RLSCALER, answers
+from rlscaler_dev.demo.exceptions import DemoError
+from rlscaler_dev.demo.kube import Json, Kube, KubeError, wait_until
+from rlscaler_dev.demo.processes import Child, Supervisor
+from rlscaler_dev.demo.settings import NAMESPACE, SERVICE, Settings
 
 GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
 CLEAR_SECONDS = 120.0

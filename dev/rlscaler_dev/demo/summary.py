@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .records import Records
-from .settings import POOLS
-from .timeline import EXISTING, SPEC
+from rlscaler_dev.demo.records import Records
+from rlscaler_dev.demo.settings import POOLS
+from rlscaler_dev.demo.timeline import EXISTING, SPEC
 
 
 def summarise(records: Records) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .settings import CLIENT_TIMEOUT_MS
+from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS
 
 RECENT_SECONDS = 10.0
 """The live figures are about the requests that finished within this time."""

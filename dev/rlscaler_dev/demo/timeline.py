@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .exceptions import RecordError
-from .records import (
+from rlscaler_dev.demo.exceptions import RecordError
+from rlscaler_dev.demo.records import (
     PLACEMENTS,
     REPLICA_COLUMNS,
     ROUTE_COLUMNS,
@@ -20,7 +20,7 @@ from .records import (
     Requests,
     placement_index,
 )
-from .settings import POOLS
+from rlscaler_dev.demo.settings import POOLS
 
 SPEC, EXISTING, READY, STARTING = (REPLICA_COLUMNS.index(name) for name in ("spec", "existing", "ready", "starting"))
 GPU_WEIGHT, CPU_WEIGHT = (ROUTE_COLUMNS.index(name) for name in ROUTE_COLUMNS)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from .kube import Json, Kube, KubeError
+from rlscaler_dev.demo.kube import Json, Kube, KubeError
 
 WATCH_SECONDS = 240
 """The server ends a watch after that time, and it is renewed."""

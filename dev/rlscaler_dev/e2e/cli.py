@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from rlscaler_dev.demo.cli import Seconds
-
-from .settings import CONTENDERS, FOUR, PATTERNS, Settings
+from rlscaler_dev.e2e.settings import CONTENDERS, FOUR, PATTERNS, Settings
 
 LINE = 140
 """Columns of the table where the output is no terminal."""
@@ -71,9 +70,8 @@ def e2e(**options: Any) -> None:
 
     from rlscaler_dev.demo.exceptions import DemoError
     from rlscaler_dev.demo.interrupts import Interrupted, interruptible
-
-    from .report import table
-    from .run import run
+    from rlscaler_dev.e2e.report import table
+    from rlscaler_dev.e2e.run import run
 
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:

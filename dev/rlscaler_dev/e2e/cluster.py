@@ -13,9 +13,8 @@ from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.demo.exceptions import DemoError
 from rlscaler_dev.demo.kube import Kube
-
-from .commands import Commands
-from .settings import Settings
+from rlscaler_dev.e2e.commands import Commands
+from rlscaler_dev.e2e.settings import Settings
 
 PROGRAMS = ("helm", "kubectl")
 IMAGES = ("rlscaler", "rlscaler-service")

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rlscaler_dev.demo.exceptions import DemoError
-
-from .commands import Commands
-from .settings import DEMO_NAMESPACE, DEMO_RELEASE, SCRAPE_SECONDS, Settings
+from rlscaler_dev.e2e.commands import Commands
+from rlscaler_dev.e2e.settings import DEMO_NAMESPACE, DEMO_RELEASE, SCRAPE_SECONDS, Settings
 
 LAST_MINUTES = 5
 

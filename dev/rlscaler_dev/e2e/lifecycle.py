@@ -14,12 +14,11 @@ from rlscaler_dev.demo.exceptions import DemoError
 from rlscaler_dev.demo.kube import wait_until
 from rlscaler_dev.demo.records import Steps, read_records
 from rlscaler_dev.demo.timeline import SPEC
-
-from . import dashboards
-from .cluster import Cluster
-from .play import Player
-from .settings import OPERATOR_NAMESPACE, Play, Settings
-from .stage import Stage
+from rlscaler_dev.e2e import dashboards
+from rlscaler_dev.e2e.cluster import Cluster
+from rlscaler_dev.e2e.play import Player
+from rlscaler_dev.e2e.settings import OPERATOR_NAMESPACE, Play, Settings
+from rlscaler_dev.e2e.stage import Stage
 
 UPGRADE_AT, KILL_AT, LOOK_AT = 0.15, 0.5, 0.8
 """Shares of the load's time."""

@@ -9,9 +9,8 @@ from pathlib import Path
 from rlscaler_dev.demo.exceptions import DemoError
 from rlscaler_dev.demo.kube import Kube, KubeError, wait_until
 from rlscaler_dev.demo.load import offered, write_offered
+from rlscaler_dev.e2e.settings import DEMO_NAMESPACE, DEMO_RELEASE
 from rlscaler_loadgen.patterns import Float
-
-from .settings import DEMO_NAMESPACE, DEMO_RELEASE
 
 FILES = ("started.json", "requests.csv", "load.csv", "load.json")
 START_SECONDS = 240.0

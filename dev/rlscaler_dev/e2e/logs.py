@@ -9,9 +9,8 @@ from pathlib import Path
 
 from rlscaler_dev.demo.kube import Json, Kube, collection
 from rlscaler_dev.demo.tails import Tail
-
-from .commands import Commands
-from .settings import OPERATOR_NAMESPACE, OPERATOR_RELEASE
+from rlscaler_dev.e2e.commands import Commands
+from rlscaler_dev.e2e.settings import OPERATOR_NAMESPACE, OPERATOR_RELEASE
 
 STOP_SECONDS = 5.0
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rlscaler_dev.cluster.look import BLUE, GREEN, INK, MUTED, ORANGE, RED
 from rlscaler_dev.demo.plot import STYLE
 from rlscaler_dev.demo.timeline import Timeline
-
-from .settings import Play
-from .traffic import Stretch
+from rlscaler_dev.e2e.settings import Play
+from rlscaler_dev.e2e.traffic import Stretch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

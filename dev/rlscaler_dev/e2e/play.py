@@ -16,12 +16,11 @@ from rlscaler_dev.demo.screen import Screen, snapshot
 from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, HIGH_USERS, LOW_USERS
 from rlscaler_dev.demo.settings import Settings as DemoSettings
 from rlscaler_dev.demo.tails import LiveLoad, Tail
-
-from .cluster import Cluster
-from .load import ClusterLoad
-from .logs import OperatorLogs
-from .settings import DEMO_NAMESPACE, Play, Settings
-from .stage import Stage
+from rlscaler_dev.e2e.cluster import Cluster
+from rlscaler_dev.e2e.load import ClusterLoad
+from rlscaler_dev.e2e.logs import OperatorLogs
+from rlscaler_dev.e2e.settings import DEMO_NAMESPACE, Play, Settings
+from rlscaler_dev.e2e.stage import Stage
 
 CONTENDER_SECONDS = 180.0
 REFRESH_SECONDS = 1.0

@@ -9,14 +9,13 @@ from typing import Any
 
 from rlscaler_dev.demo.describe import versions
 from rlscaler_dev.demo.exceptions import DemoError
-
-from . import host, picture, traffic
-from .cluster import Cluster
-from .lifecycle import Lifecycle
-from .logs import OperatorLogs
-from .play import Player
-from .settings import Play, Settings
-from .stage import Stage
+from rlscaler_dev.e2e import host, picture, traffic
+from rlscaler_dev.e2e.cluster import Cluster
+from rlscaler_dev.e2e.lifecycle import Lifecycle
+from rlscaler_dev.e2e.logs import OperatorLogs
+from rlscaler_dev.e2e.play import Player
+from rlscaler_dev.e2e.settings import Play, Settings
+from rlscaler_dev.e2e.stage import Stage
 
 Say = Callable[[str], None]
 SCRAPED = 'count by (namespace) (up{job="pods"} == 1)'

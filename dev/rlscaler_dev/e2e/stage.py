@@ -8,10 +8,9 @@ from importlib.metadata import version
 from typing import Any
 
 from rlscaler_dev.demo.kube import Json, Kube, collection, wait_until
-
-from .cluster import Cluster
-from .logs import operator_pods
-from .settings import (
+from rlscaler_dev.e2e.cluster import Cluster
+from rlscaler_dev.e2e.logs import operator_pods
+from rlscaler_dev.e2e.settings import (
     CRD,
     DEMO_NAMESPACE,
     DEMO_RELEASE,

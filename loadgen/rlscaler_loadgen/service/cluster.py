@@ -11,8 +11,8 @@ from typing import Any
 from kubernetes.aio import client
 from kubernetes.utils.quantity import parse_quantity
 
-from .router import Pod, Router
-from .watch import Follower, Object, read_json
+from rlscaler_loadgen.service.router import Pod, Router
+from rlscaler_loadgen.service.watch import Follower, Object, read_json
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from kubernetes.aio import client, config
 from kubernetes.aio.config import ConfigException
 
-from ..errors import ServiceError
-from .annotations import UsageAnnotations
-from .app import Listen, Service, run_until_signal
-from .cluster import ClusterSource
+from rlscaler_loadgen.errors import ServiceError
+from rlscaler_loadgen.service.annotations import UsageAnnotations
+from rlscaler_loadgen.service.app import Listen, Service, run_until_signal
+from rlscaler_loadgen.service.cluster import ClusterSource
 
 
 @dataclass(frozen=True)

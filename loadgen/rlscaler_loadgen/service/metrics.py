@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .profile import POOLS
-from .replica import Replica
-from .router import Pod, Router
+from rlscaler_loadgen.service.profile import POOLS
+from rlscaler_loadgen.service.replica import Replica
+from rlscaler_loadgen.service.router import Pod, Router
 
 BUCKETS_SECONDS = (
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9,

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 
-from .profile import Flavour
+from rlscaler_loadgen.service.profile import Flavour
 
 
 class QueueFullError(Exception):
