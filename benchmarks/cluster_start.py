@@ -23,7 +23,8 @@ import click
 import psutil
 
 from rlscaler_dev.cluster import api
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.cluster.realnode import images
 from rlscaler_dev.cluster.realnode.node import KWOK, REAL
 

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from rlscaler_core.decision import bundled
 from rlscaler_core.decision.rule import rule_of
-from rlscaler_dev.demo.environment import stage
+from rlscaler_dev.demo.testbed import stage
 from rlscaler_live.environment import KubernetesEnv
 from rlscaler_loadgen.settings import LoadSettings
 from rlscaler_rl.simulation.episode import Run, run

@@ -24,9 +24,9 @@ from benchmarks.scale.objects import (
 from benchmarks.scale.stage import SCRAPE_SECONDS, Stage
 
 from rlscaler_dev.cluster import state
-from rlscaler_dev.cluster.exceptions import StartError
-from rlscaler_dev.cluster.kube import wait_until
-from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.network import HOST, pick
+from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.exceptions import StartError
 
 REPOSITORY = Path(__file__).parents[2]
 CRD = REPOSITORY / "crds" / "rlscalingpolicies.yaml"

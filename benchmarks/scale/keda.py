@@ -17,10 +17,9 @@ from cryptography.x509.oid import NameOID
 
 from rlscaler_dev.cluster import state, toolchain
 from rlscaler_dev.cluster.builder import module_source
-from rlscaler_dev.cluster.kube import wait_until
-from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.network import HOST, pick
 from rlscaler_dev.cluster.progress import ConsoleReporter
-from rlscaler_dev.cluster.readiness import api_available
+from rlscaler_dev.cluster.readiness import api_available, wait_until
 from rlscaler_dev.cluster.versions import KEDA
 
 EXTERNAL_METRICS = "v1beta1.external.metrics.k8s.io"

@@ -13,10 +13,11 @@ from benchmarks.scale.objects import APPS, BUSY_MILLICORES, IDLE_MILLICORES, cre
 
 from rlscaler_dev.cluster import api, binaries, components, processes, state
 from rlscaler_dev.cluster.components import Layout
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.launcher import connect, layout_of
-from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.network import HOST, pick
 from rlscaler_dev.cluster.progress import ConsoleReporter
+from rlscaler_dev.cluster.readiness import wait_until
 
 HPA = "horizontal-pod-autoscaler-controller"
 CPU_NODES = 4

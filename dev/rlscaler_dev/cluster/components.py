@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlscaler_dev.cluster.network import HOST, NODE_IP, POOL, SERVICE_RANGE
 from rlscaler_dev.cluster.pki import Pki
-from rlscaler_dev.cluster.ports import HOST
-from rlscaler_dev.cluster.realnode.network import NODE_IP, POOL, SERVICE_RANGE
 
 PORTS = (
     "apiserver",

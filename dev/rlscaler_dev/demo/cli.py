@@ -104,7 +104,7 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
     if click.get_current_context().invoked_subcommand:
         return
     settings = _settings(gpu_cold_start, cpu_cold_start, **options)
-    from rlscaler_dev.demo.interrupts import Interrupted
+    from rlscaler_dev.demo.processes import Interrupted
     from rlscaler_dev.demo.run import Demo
     from rlscaler_dev.demo.screen import Screen, summary_table
 

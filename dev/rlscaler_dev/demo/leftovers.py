@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.paths import cache_root
-from rlscaler_dev.demo.exceptions import DemoError
+from rlscaler_dev.exceptions import DemoError
 
 MARK = "DEMO_OF_RLSCALER"
 """Not RLSCALER_…: those are settings, which children may drop."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rlscaler_dev.demo.exceptions import DemoError
 from rlscaler_dev.demo.processes import Child, Supervisor
 from rlscaler_dev.demo.records import OFFERED_COLUMNS, CsvWriter
 from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, HIGH_USERS, LOW_USERS, SERVICE, Settings
+from rlscaler_dev.exceptions import DemoError
 from rlscaler_loadgen.patterns import Float
 from rlscaler_loadgen.runner import LoadRun
 from rlscaler_loadgen.settings import LoadSettings

@@ -14,8 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlscaler_dev.demo.books import Condition, Replicas
-from rlscaler_dev.demo.recorder import Recorder
+from rlscaler_dev.demo.recorder import Condition, Recorder, Replicas
 from rlscaler_dev.demo.records import Float
 from rlscaler_dev.demo.settings import POOLS, Settings
 from rlscaler_dev.demo.tails import LiveLoad, LoadFigures

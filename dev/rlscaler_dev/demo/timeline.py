@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_dev.demo.exceptions import RecordError
 from rlscaler_dev.demo.records import (
     PLACEMENTS,
     REPLICA_COLUMNS,
@@ -21,6 +20,7 @@ from rlscaler_dev.demo.records import (
     placement_index,
 )
 from rlscaler_dev.demo.settings import POOLS
+from rlscaler_dev.exceptions import RecordError
 
 SPEC, EXISTING, READY, STARTING = (REPLICA_COLUMNS.index(name) for name in ("spec", "existing", "ready", "starting"))
 GPU_WEIGHT, CPU_WEIGHT = (ROUTE_COLUMNS.index(name) for name in ROUTE_COLUMNS)

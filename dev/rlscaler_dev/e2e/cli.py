@@ -68,8 +68,7 @@ def e2e(**options: Any) -> None:
     """
     from rich.console import Console
 
-    from rlscaler_dev.demo.exceptions import DemoError
-    from rlscaler_dev.demo.interrupts import Interrupted, interruptible
+    from rlscaler_dev.demo.processes import Interrupted, interruptible
     from rlscaler_dev.e2e.report import table
     from rlscaler_dev.e2e.run import run
 
@@ -100,7 +99,7 @@ def e2e(**options: Any) -> None:
     except Interrupted as interrupt:
         say(f"{interrupt}: everything is stopped")
         sys.exit(interrupt.exit_code)
-    except DemoError:
+    except click.ClickException:
         say(f"it failed; logs and transcript are in {settings.out}")
         raise
     console.print(table(summary["runs"]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import requests
 
 from rlscaler_dev.cluster.dashboards.model import ROW, Dashboard, Panel, Target, expand
-from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.exceptions import DevClusterError
 
 TIMEOUT_SECONDS = 30.0
 POINTS = 240

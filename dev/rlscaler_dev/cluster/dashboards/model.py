@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.exceptions import DevClusterError
 
 ROW = "row"
 _LABEL_VALUES = re.compile(r"label_values\((?P<selector>.+),\s*(?P<label>\w+)\)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_dev.cluster.exceptions import StartError
+from rlscaler_dev.exceptions import StartError
 
 HIDDEN = (Path("/run"), Path("/var"))
 """The namespace has its own; nothing that both sides need can be there."""

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
-from rlscaler_dev.cluster.ports import HOST
+from rlscaler_dev.cluster.network import HOST
 
 CLONE_NEWNET = 0x40000000
 BACKLOG = 256

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rlscaler_dev.cluster.network import NODE_IP, NODE_PREFIX
 from rlscaler_dev.cluster.realnode.files import NodeFiles
-from rlscaler_dev.cluster.realnode.network import NODE_IP, NODE_PREFIX
 
 GLOBAL_SYSCTLS = {
     "vm/overcommit_memory": "1",

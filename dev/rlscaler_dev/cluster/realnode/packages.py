@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_dev.cluster.exceptions import DevClusterError
 from rlscaler_dev.cluster.processes import supported
+from rlscaler_dev.exceptions import DevClusterError
 
 NODE, IMAGES = "node", "images"
 CNI_DIRECTORIES = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))

@@ -6,8 +6,10 @@ import json
 import time
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import urlencode
 
-from rlscaler_dev.demo.kube import Json, Kube, collection, wait_until
+from rlscaler_dev.cluster.kube import Json, KubeClient, collection, has_condition
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.e2e.cluster import Cluster
 from rlscaler_dev.e2e.logs import operator_pods
 from rlscaler_dev.e2e.settings import (
@@ -31,7 +33,7 @@ POLICY = f"/apis/rlscaler.io/v1alpha1/namespaces/{DEMO_NAMESPACE}/rlscalingpolic
 PROMETHEUS = f"{DEMO_RELEASE}-prometheus"
 
 
-class Stage:
+class Installation:
     """Everything that is installed, and its state before a run."""
 
     def __init__(self, settings: Settings, cluster: Cluster) -> None:
@@ -39,7 +41,7 @@ class Stage:
         self._commands, self._kube = cluster.commands, cluster.kube
 
     @property
-    def kube(self) -> Kube:
+    def kube(self) -> KubeClient:
         return self._kube
 
     def install(self) -> dict[str, float]:
@@ -105,11 +107,11 @@ class Stage:
         return alone and not any(name.startswith(f"{DEMO_RELEASE}-load") for name in pods)
 
     def pods(self) -> list[Json]:
-        """Of the demo."""
+        """The pods of the demo."""
         return list(self._kube.get(collection("v1", "Pod", DEMO_NAMESPACE))["items"])
 
     def apply_policy(self) -> None:
-        """As the user does it; the interval is the run's."""
+        """Apply the policy as a user does; the interval is the run's."""
         self._commands.run("kubectl", "apply", "-f", str(self._settings.policy))
         patch = json.dumps({"spec": {"intervalSeconds": self._settings.interval_seconds}})
         self._commands.run("kubectl", "patch", "rlsp", SERVICE, "-n", DEMO_NAMESPACE, "--type=merge", "-p", patch)
@@ -127,8 +129,6 @@ class Stage:
 
     def query(self, promql: str) -> list[Any]:
         """The result of an instant query of the Prometheus in the cluster."""
-        from urllib.parse import urlencode
-
         service = f"/api/v1/namespaces/{DEMO_NAMESPACE}/services/{PROMETHEUS}:9090/proxy/api/v1/query"
         return list(self._kube.get(f"{service}?{urlencode({'query': promql})}")["data"]["result"])
 
@@ -146,7 +146,4 @@ class Stage:
 
 
 def _ready(pod: Json) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
-    return "deletionTimestamp" not in pod["metadata"] and any(
-        c["type"] == "Ready" and c["status"] == "True" for c in conditions
-    )
+    return "deletionTimestamp" not in pod["metadata"] and has_condition(pod, "Ready")

@@ -1,11 +1,11 @@
-"""Errors of the development cluster. Every message names the thing that failed and what to do about it."""
+"""Errors of the development tools. Every message names the thing that failed and what to do about it."""
 
 from __future__ import annotations
 
-from click import ClickException
+import click
 
 
-class DevClusterError(ClickException):
+class DevClusterError(click.ClickException):
     """Base class; the command line prints the message without a traceback."""
 
 
@@ -31,3 +31,15 @@ class ApiError(DevClusterError):
 
 class NotRunningError(DevClusterError):
     """The named cluster is not running."""
+
+
+class DemoError(click.ClickException):
+    """The demo cannot start or go on; shown without a traceback, exit code 1."""
+
+
+class ChildError(DemoError):
+    """A process of the demo ended by itself or did not become ready."""
+
+
+class RecordError(DemoError):
+    """A result folder lacks a record or a record cannot be read."""

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from rlscaler_dev.cluster import binaries, paths
-from rlscaler_dev.cluster.exceptions import DevClusterError
 from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.exceptions import DevClusterError
 
 HELM = "helm"
 

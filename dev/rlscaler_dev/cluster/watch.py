@@ -6,16 +6,16 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
-from urllib.parse import urlencode
 
-import urllib3
+import requests
 
-from rlscaler_dev.demo.kube import Json, Kube, KubeError
+from rlscaler_dev.cluster.kube import Json, KubeClient
+from rlscaler_dev.exceptions import ApiError
 
 WATCH_SECONDS = 240
 """The server ends a watch after that time, and it is renewed."""
-
+TIMEOUT_SECONDS = (15.0, 300.0)
+"""Longest wait for a connection, and for the next event."""
 RETRY_SECONDS = 0.5
 STOP_SECONDS = 10.0
 GONE = 410
@@ -29,15 +29,16 @@ class Watch(threading.Thread):
     """
 
     def __init__(
-        self, kube: Kube, path: str, replace: Callable[[list[Json]], None], change: Callable[[str, Json], None]
+        self, kube: KubeClient, path: str, replace: Callable[[list[Json]], None], change: Callable[[str, Json], None]
     ) -> None:
         super().__init__(name=f"watch {path}", daemon=True)
         self._kube, self._path = kube, path
         self._replace, self._change = replace, change
         self._stopping = threading.Event()
-        self._response: Any = None
+        self._answer: requests.Response | None = None
         self.synced = threading.Event()
-        self.error: KubeError | None = None
+        self.error: ApiError | None = None
+        """Why the collection cannot be followed at the moment."""
 
     def run(self) -> None:
         version = ""
@@ -48,7 +49,7 @@ class Watch(threading.Thread):
                 for event in self._events(version):
                     version = self._handle(event)
                 self.error = None
-            except KubeError as error:
+            except ApiError as error:
                 self.error = error
                 version = "" if error.status == GONE else version
                 self._stopping.wait(RETRY_SECONDS)
@@ -56,10 +57,10 @@ class Watch(threading.Thread):
     def stop(self) -> None:
         """End the thread, also out of a blocked read."""
         self._stopping.set()
-        response = self._response
-        if response is not None:
+        answer = self._answer
+        if answer is not None:
             with contextlib.suppress(ValueError, OSError):  # the read has ended by itself
-                response.shutdown()
+                answer.raw.shutdown()
         if self.is_alive():
             self.join(STOP_SECONDS)
 
@@ -70,25 +71,29 @@ class Watch(threading.Thread):
         return str(answer["metadata"]["resourceVersion"])
 
     def _events(self, version: str) -> Iterator[Json]:
-        query = urlencode({"watch": "true", "resourceVersion": version, "timeoutSeconds": WATCH_SECONDS})
-        response = self._response = self._kube.open("GET", f"{self._path}?{query}&allowWatchBookmarks=true")
-        buffer = b""
-        try:
-            for chunk in response.stream(65536):
-                *lines, buffer = (buffer + chunk).split(b"\n")
-                yield from (json.loads(line) for line in lines if line)
-                if self._stopping.is_set():
-                    return
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubeError(f"watch {self._path}: {error}") from error
-        finally:
-            self._response = None
-            response.close()
+        query = {
+            "watch": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+            "allowWatchBookmarks": "true",
+        }
+        with self._kube.open("GET", self._path, params=query, stream=True, timeout=TIMEOUT_SECONDS) as answer:
+            self._answer = answer
+            try:
+                for line in answer.iter_lines(chunk_size=None):
+                    if line:
+                        yield json.loads(line)
+                    if self._stopping.is_set():
+                        return
+            except (OSError, ValueError) as error:
+                raise ApiError(f"watch {self._path}: {error}") from error
+            finally:
+                self._answer = None
 
     def _handle(self, event: Json) -> str:
         kind, thing = event["type"], event["object"]
         if kind == "ERROR":
-            raise KubeError(f"watch {self._path}: {thing.get('message')}", int(thing.get("code", 0)))
+            raise ApiError(f"watch {self._path}: {thing.get('message')}", int(thing.get("code", 0)))
         if kind != "BOOKMARK":
             self._change(kind, thing)
         return str(thing["metadata"]["resourceVersion"])

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlscaler_core.api import conditions, status
-from rlscaler_dev.generate.crd.manifest import COLUMNS, policy_schema
-from rlscaler_dev.generate.crd.schema import Schema, default_text
+from rlscaler_dev.generate.definition import COLUMNS, policy_schema
+from rlscaler_dev.generate.schema import Schema, default_text
 
 WIDE = ("", " (with `-o wide`)")
 """Beside a column's name, by its priority."""

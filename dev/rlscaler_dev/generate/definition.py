@@ -9,7 +9,7 @@ import yaml
 from rlscaler_core.api.base import GROUP, KIND, PLURAL, VERSION
 from rlscaler_core.api.conditions import ACTIVE, FALLBACK, READY
 from rlscaler_core.api.policy import RLScalingPolicy
-from rlscaler_dev.generate.crd.schema import Schema, structural
+from rlscaler_dev.generate.schema import Schema, structural
 
 
 def _condition(type_: str, field: str) -> str:
