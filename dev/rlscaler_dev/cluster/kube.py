@@ -102,6 +102,10 @@ class KubeClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
         self._session.close()
 
     def open(

@@ -6,16 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 
 import psutil
-import requests
 import yaml
 from benchmarks.scale.load import NAMESPACE, Load
 from benchmarks.scale.objects import APPS, BUSY_MILLICORES, IDLE_MILLICORES, create_all, deployment, names
 
 from rlscaler_dev.cluster import api, binaries, components, processes, state
-from rlscaler_dev.cluster.components import Layout
-from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.launcher import connect, layout_of
-from rlscaler_dev.cluster.network import HOST, pick
+from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.cluster.readiness import wait_until
 
@@ -27,7 +24,7 @@ USAGE = "bench.rlscaler.io/usage-cpu"
 SCRAPE_SECONDS = 2
 
 
-class Stage:
+class Testbed:
     """One cluster with Deployments that are ready and whose load is low."""
 
     def __init__(self, name: str, services: Sequence[str]) -> None:
@@ -41,7 +38,7 @@ class Stage:
         self.started: list[str] = []
         """Processes of the contender."""
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Testbed:
         try:
             self._rearrange()
             self.info.add_scrape_target("bench", self.load.address)
@@ -104,7 +101,7 @@ class Stage:
 
     def run_hpa_controller(self, *options: str) -> None:
         """The HPA controller as a process of its own, with upstream's settings unless `options` say otherwise."""
-        (port,) = pick(1, state.ports_taken())
+        (port,) = free_ports(1, state.ports_taken())
         command = [
             self.cluster.binaries["kube-controller-manager"]["path"],
             f"--kubeconfig={self.layout.kubeconfig}",
@@ -127,13 +124,6 @@ class Stage:
             self.kube.request("PATCH", path, body, content_type="application/merge-patch+json")
         return at
 
-    def session(self) -> requests.Session:
-        """The administrator's."""
-        session, pki = requests.Session(), self.layout.pki
-        session.verify, session.cert = str(pki.ca_cert), (str(pki.admin_cert), str(pki.admin_key))
-        session.trust_env = False
-        return session
-
     def api_requests(self) -> float:
         """Requests that the API server has finished so far, watches left out."""
         total = 0.0
@@ -149,6 +139,3 @@ class Stage:
 
 def cluster_name() -> str:
     return f"bench-scale-{os.getpid()}"
-
-
-__all__ = ["KubeClient", "Layout", "Stage", "cluster_name"]

@@ -1,6 +1,6 @@
 """An event loop whose clock jumps to the next timer, so that hours of queueing take seconds.
 
-For tests and calibration: the service's own code runs unchanged, only nothing is waited for.
+For tests and benchmarks: the code of the emulated service runs unchanged, only nothing is waited for.
 """
 
 from __future__ import annotations
