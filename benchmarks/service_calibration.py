@@ -32,9 +32,9 @@ from rich.table import Table
 
 from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_dev.clock import JumpingLoop
-from rlscaler_loadgen.arrivals import poisson_arrivals
+from rlscaler_loadgen.patterns import poisson_arrivals
 from rlscaler_loadgen.service.app import Listen, Service
-from rlscaler_loadgen.service.profile import FLAVOURS, Flavour
+from rlscaler_loadgen.service.replica import FLAVOURS, Flavour
 from rlscaler_loadgen.service.router import ROUTINGS, Pod, Router, Routing, UnavailableError
 from rlscaler_rl.baselines.simple import Unscaled
 from rlscaler_rl.simulation.episode import run
@@ -184,11 +184,6 @@ def main(
                     rows.append(row)
         title = f"{routing} ({here['processor']}, {here['cpus']} cores)"
         Console(width=120).print(table_of([row for row in rows if row["routing"] == routing], title))
-            table_of(
-                [row for row in rows if row["routing"] == routing],
-                f"{routing} ({here['processor']}, {here['cpus']} cores)",
-            )
-        )
         write(out, {"slo_seconds": SLO, "time_scale": time_scale, "machine": here, "rows": rows}, indent=1)
 
 

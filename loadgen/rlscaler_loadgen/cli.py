@@ -76,7 +76,7 @@ def fleet(
     """One process answers for all ready pods of two Deployments (for clusters whose nodes are simulated)."""
     from rlscaler_loadgen.service.app import Service
     from rlscaler_loadgen.service.fleet import Fleet, run_fleet
-    from rlscaler_loadgen.service.profile import CPU, GPU
+    from rlscaler_loadgen.service.replica import CPU, GPU
     from rlscaler_loadgen.service.router import Router
 
     flavours = {
@@ -133,7 +133,7 @@ def pod(
 ) -> None:
     """One process is one replica."""
     from rlscaler_loadgen.service.app import pod_service, run_until_signal
-    from rlscaler_loadgen.service.profile import FLAVOURS
+    from rlscaler_loadgen.service.replica import FLAVOURS
 
     base = FLAVOURS[flavour]
     mean = base.mean_seconds if mean_ms is None else mean_ms / 1000

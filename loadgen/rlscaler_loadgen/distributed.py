@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from locust.runners import WORKER_REPORT_INTERVAL, MasterRunner, WorkerRunner
 
-from rlscaler_loadgen.relay import Relay, replay
+from rlscaler_loadgen.results import Relay, replay
 
 BEGIN = "rlscaler begin"
 """The master's message to each worker: when t = 0 is, and its part of the schedule."""

@@ -27,8 +27,7 @@ from gevent.pool import Group
 from locust import FastHttpUser, LoadTestShape, constant, events, task
 
 from rlscaler_loadgen.distributed import REPORT_SECONDS, connect
-from rlscaler_loadgen.relay import Relay
-from rlscaler_loadgen.results import Recorder, write_json
+from rlscaler_loadgen.results import Recorder, Relay, write_json
 from rlscaler_loadgen.settings import LoadSettings
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rlscaler_loadgen import patterns
-from rlscaler_loadgen.arrivals import poisson_arrivals
+from rlscaler_loadgen.patterns import poisson_arrivals
 from rlscaler_loadgen.traces import read_trace
 
 

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from rlscaler_loadgen.errors import ServiceError
 from rlscaler_loadgen.service.http import Api, metrics_app
 from rlscaler_loadgen.service.metrics import PodCollector, ServiceMetrics, Usage
-from rlscaler_loadgen.service.profile import POOLS, Flavour
+from rlscaler_loadgen.service.replica import POOLS, Flavour
 from rlscaler_loadgen.service.router import Pod, Router
 
 DRAIN_SECONDS = 3.0

@@ -16,8 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rlscaler_loadgen.service.profile import POOLS
-from rlscaler_loadgen.service.replica import Replica
+from rlscaler_loadgen.service.replica import POOLS, Replica
 from rlscaler_loadgen.service.router import Pod, Router
 
 BUCKETS_SECONDS = (

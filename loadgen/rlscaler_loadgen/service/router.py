@@ -13,8 +13,16 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from rlscaler_loadgen.service.profile import FLAVOURS, POOLS, Flavour, ServiceTimes
-from rlscaler_loadgen.service.replica import Job, QueueFullError, Replica, ReplicaGoneError
+from rlscaler_loadgen.service.replica import (
+    FLAVOURS,
+    POOLS,
+    Flavour,
+    Job,
+    QueueFullError,
+    Replica,
+    ReplicaGoneError,
+    ServiceTimes,
+)
 
 Routing = Literal["least-loaded", "round-robin", "power-of-two", "random"]
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
