@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.paths import cache_root
+from rlscaler_dev.cluster.processes import marked
 from rlscaler_dev.exceptions import DemoError
 
 MARK = "DEMO_OF_RLSCALER"
@@ -60,7 +61,7 @@ class Journal:
 
     def leftover_processes(self) -> list[psutil.Process]:
         """Processes that carry the mark: those of a demo that was killed, as long as this one has started none."""
-        return [process for process in psutil.process_iter() if _environment(process).get(MARK) == str(self._path)]
+        return marked(MARK, str(self._path))
 
     @property
     def leftover_cluster(self) -> bool:
@@ -88,7 +89,7 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Leave no lock behind for a name that nobody will use again; after the journal was left."""
+        """Leave no lock behind for a name that is not used again; after the journal was left."""
         Path(self._lock.lock_file).unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any]:
@@ -114,12 +115,3 @@ def _signal(send: Any) -> None:
         send()
     except psutil.NoSuchProcess:
         return
-
-
-def _environment(process: psutil.Process) -> dict[str, str]:
-    try:
-        if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
-            return {}
-        return process.environ()
-    except psutil.Error:
-        return {}

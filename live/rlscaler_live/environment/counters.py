@@ -1,4 +1,4 @@
-"""What the service answered and what its pods cost, from Prometheus' counters."""
+"""What the service answered and what its pods cost, from Prometheus' counters, and an episode in figures of that."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
 from rlscaler_operator.sensing.queries import POD_OF_DEPLOYMENT, Subject
 
@@ -26,7 +27,7 @@ NEEDED = {
 }
 
 
-def meter_query(subject: Subject, seconds: float) -> str:
+def counters_query(subject: Subject, seconds: float) -> str:
     """PromQL for everything at once, so that all of it is of one moment.
 
     Counters come as the pods export them, not summed: a pod that goes must not take its past with it. Replica-seconds
@@ -52,13 +53,13 @@ def meter_query(subject: Subject, seconds: float) -> str:
 
 
 @dataclass(slots=True)
-class Spent:
-    """What an interval, or an episode, brought."""
+class Totals:
+    """What the counters grew by in an interval or an episode."""
 
     seconds: float = 0.0
     received: float = 0.0
     ended: float = 0.0
-    """With an answer, a rejection, or because the client went away."""
+    """Requests that ended with an answer, a rejection, or because the client went away."""
     billed: Float = field(default_factory=lambda: np.zeros(2))
     """(2,) replica-seconds, GPU and CPU."""
     bounds: Float = field(default_factory=lambda: np.zeros(0))
@@ -68,11 +69,12 @@ class Spent:
 
     @property
     def dropped(self) -> float:
-        """Refused without a duration."""
+        """Requests that were refused without a duration."""
         return max(0.0, self.ended - self.timed)
 
     @property
     def timed(self) -> float:
+        """Requests that ended with a duration."""
         return float(self.counts[-1]) if len(self.counts) else 0.0
 
     def within(self, seconds: float) -> float:
@@ -82,7 +84,10 @@ class Spent:
         return float(np.interp(seconds, edges, np.concatenate([[0.0], self.counts[finite]])))
 
     def percentile_ms(self, level: float, timeout_ms: float) -> float:
-        """As clients see it: a refused request counts as their timeout, and nobody waits longer; NaN for none."""
+        """A percentile of the latency as clients see it, milliseconds; NaN where no request ended.
+
+        A refused request counts as the client's timeout, and no client waits longer.
+        """
         total = self.timed + self.dropped
         if total <= 0:
             return math.nan
@@ -96,12 +101,12 @@ class Spent:
         share = (level - below) / max(above - below, 1e-12)
         return float(min(1000 * (edges[reached - 1] + share * (edges[reached] - edges[reached - 1])), timeout_ms))
 
-    def plus(self, more: Spent) -> Spent:
-        """Both together."""
+    def plus(self, more: Totals) -> Totals:
+        """The totals of both together."""
         both = [part for part in (self, more) if len(part.bounds)]
         bounds = np.unique(np.concatenate([part.bounds for part in both])) if both else np.zeros(0)
         counts = sum((_at(part, bounds) for part in both), np.zeros(len(bounds)))
-        return Spent(
+        return Totals(
             self.seconds + more.seconds,
             self.received + more.received,
             self.ended + more.ended,
@@ -111,11 +116,11 @@ class Spent:
         )
 
 
-def _at(part: Spent, bounds: Float) -> Float:
+def _at(part: Totals, bounds: Float) -> Float:
     return part.counts[np.clip(np.searchsorted(part.bounds, bounds), 0, len(part.bounds) - 1)]
 
 
-class Meter:
+class CounterReader:
     """Differences between readings of the counters. A counter that starts again counts from 0, as in Prometheus."""
 
     def __init__(self, subject: Subject) -> None:
@@ -133,7 +138,7 @@ class Meter:
         seen = {dict(series.get("metric", {})).get(KIND, "") for series in result}
         return [name for kind, name in NEEDED.items() if kind not in seen]
 
-    def read(self, result: Sequence[Mapping[str, Any]], seconds: float) -> Spent:
+    def read(self, result: Sequence[Mapping[str, Any]], seconds: float) -> Totals:
         """What came since the last reading, `seconds` ago. Raises LiveEnvironmentError where a counter is missing."""
         self._complain(self.missing(result))
         found: dict[str, float] = defaultdict(float)
@@ -160,7 +165,7 @@ class Meter:
         bounds = np.array(sorted(buckets))
         counts = np.array([buckets[bound] for bound in bounds.tolist()])
         ended = found[ENDED] if ENDED in seen else (float(counts[-1]) if len(counts) else 0.0)
-        return Spent(seconds, found[RECEIVED], ended, billed, bounds, counts)
+        return Totals(seconds, found[RECEIVED], ended, billed, bounds, counts)
 
     def _complain(self, missing: list[str]) -> None:
         if missing:
@@ -169,3 +174,46 @@ class Meter:
                 f"Prometheus has no series {', '.join(missing)} of service {subject.service} in namespace "
                 f"{subject.namespace}: the reward needs them; is the service scraped, and under that name?"
             )
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done in the episode."""
+
+    scale_ups: int = 0
+    scale_downs: int = 0
+    placement_changes: int = 0
+    floor_raises: int = 0
+    lost_ticks: int = 0
+    """Sensing ticks at which the cluster or Prometheus did not answer."""
+
+
+def figures(total: Totals, counts: Counts, config: EnvironmentConfig, cost_per_hour: Float) -> dict[str, float]:
+    """What the cluster's own counters say (`total`) and what was done; `cost_per_hour` (2,) of a GPU and a CPU replica.
+
+    Late, dropped and queued requests are told apart. NaN where nothing was received.
+    """
+    in_time = total.within(config.slo_ms / 1000)
+    late, dropped = max(0.0, total.timed - in_time), total.dropped
+    queued = max(0.0, total.received - total.ended)
+    seconds, received = max(total.seconds, 1e-9), max(total.received, 1.0)
+    percentiles = {f"p{q}_ms": total.percentile_ms(q / 100, config.client_timeout_ms) for q in (50, 95, 99)}
+    return {
+        "cost": float((total.billed[0] + total.billed[1] * cost_per_hour[1] / cost_per_hour[0]) / seconds),
+        "late_percent": 100 * (late + dropped + queued) / received if total.received else math.nan,
+        "requests": total.received,
+        "in_time": in_time,
+        "late": late,
+        "dropped": dropped,
+        "queued": queued,
+        "gpu_replica_seconds": float(total.billed[0]),
+        "cpu_replica_seconds": float(total.billed[1]),
+        "goodput_rps": in_time / seconds,
+        **percentiles,
+        "scale_ups": float(counts.scale_ups),
+        "scale_downs": float(counts.scale_downs),
+        "placement_changes": float(counts.placement_changes),
+        "floor_raises": float(counts.floor_raises),
+        "lost_ticks": float(counts.lost_ticks),
+        "seconds": total.seconds,
+    }
