@@ -49,7 +49,7 @@ def deployment(pods: int, node: str) -> dict[str, Any]:
 
 
 def resident_mib(pid: int) -> int:
-    """Of a component; inside the real node's namespace it is a child of the process that entered."""
+    """Memory of a component; inside the real node's namespace it is a child of the process that entered."""
     process = psutil.Process(pid)
     return int(sum(each.memory_info().rss for each in (process, *process.children(recursive=True))) >> 20)
 

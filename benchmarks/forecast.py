@@ -28,7 +28,7 @@ HORIZON_SECONDS = (16.0, 110.0)
 
 PATTERNS = ("ramp", "spike", "periodic", "random")
 TRAINING_PART = 0.6
-"""Of a trace; the rest is for others to test on."""
+"""Share of a trace that is used; the rest is kept for tests."""
 
 
 class Cases(NamedTuple):

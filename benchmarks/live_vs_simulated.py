@@ -119,7 +119,7 @@ def episode(env: KubernetesEnv, actor: Any, load: LoadSettings) -> dict[str, Any
 
 
 def compare(lives: list[dict[str, Any]], simulated: Run) -> dict[str, dict[str, Any]]:
-    """By figure: every live run, their mean, the simulated draws, and the difference of the live mean to their median.
+    """For each figure: every live run, their mean, the simulated draws, and how far the live mean is from their median.
 
     A spike makes two kinds of episodes, with and without a late burst, so a mean over draws describes none of them.
     """

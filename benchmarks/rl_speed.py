@@ -35,7 +35,7 @@ from rlscaler_rl.training.train import make_env, make_model
 SIZES = {"64x64": {"hidden_size": 64, "critic_hidden_size": 64}, "shipped": {}}
 
 DUMMY_ENVS = 16
-"""Of the DummyVecEnv: its speed does not grow with their number."""
+"""Environments of the DummyVecEnv: its speed does not grow with their number."""
 
 
 class Stopwatch(BaseCallback):
@@ -72,7 +72,7 @@ def dummy(config: TrainingConfig) -> VecEnv:
 
 
 def measure(make: Callable[[TrainingConfig], VecEnv], size: str, envs: int, rollouts: int) -> dict[str, float]:
-    """In this process, on the cores it is pinned to."""
+    """Speed and memory of training in this process, on the cores that it is pinned to."""
     cores = len(os.sched_getaffinity(0))
     config = TrainingConfig(
         environment=EnvironmentConfig(envs=envs), agent=AgentConfig(torch_threads=cores, **SIZES[size])

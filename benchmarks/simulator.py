@@ -104,8 +104,10 @@ def vec_env(envs: int) -> Callable[[], None]:
 
 
 def intervals_per_second(step: Callable[[], None], envs: int, seconds: float) -> float:
-    """In CPU time, so that other processes on the machine count little: the median of ten stretches, after compilation
-    and a warm-up."""
+    """Speed in CPU time, so that other processes on the machine count little.
+
+    It is the median of ten stretches, after compilation and a warm-up.
+    """
     for _ in range(5):
         step()
     rates = []

@@ -31,7 +31,7 @@ from rlscaler_dev.exceptions import StartError
 REPOSITORY = Path(__file__).parents[2]
 CRD = REPOSITORY / "crds" / "rlscalingpolicies.yaml"
 PATIENCE_SECONDS = 1200.0
-"""For taking everything over; HPAs that never were active by then are left out, and this operator fails."""
+"""Longest wait until all is taken over; HPAs that never were active by then are left out, and this operator fails."""
 
 
 class Contender(ABC):
@@ -101,7 +101,7 @@ class Operator(Contender):
         wait_until(lambda: self._decided(testbed) >= len(testbed.services), "decisions", PATIENCE_SECONDS, 0.2)
 
     def _decided(self, testbed: Testbed) -> int:
-        """For how many policies something was decided since the processes started."""
+        """Number of policies for which something was decided since the processes started."""
         return int(sum(self.metric(port, "rlscaler_policies_decided") for port in self._ports))
 
     def metric(self, port: int, name: str) -> float:

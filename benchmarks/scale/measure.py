@@ -28,7 +28,7 @@ class Result:
     label: str
     policies: int
     react_seconds: list[float] = field(default_factory=list)
-    """From the step to each Deployment's patch, ascending; those that never came are missing."""
+    """Seconds between the step and each Deployment's patch, ascending; those that never came are missing."""
     adopt_seconds: float = 0.0
     adopted: int = 0
     """Services that it had taken over by then."""

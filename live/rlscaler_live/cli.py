@@ -187,12 +187,11 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            if close := get_close_matches(args[0], self.list_commands(ctx)):
-                error.message = f"{error.message.rstrip('.')}: did you mean {' or '.join(close)}?"
-            raise
+        names = self.list_commands(ctx)
+        unknown = args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing
+        if unknown and (close := get_close_matches(args[0], names)):
+            ctx.fail(f"No such command {args[0]!r}: did you mean {' or '.join(close)}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         names = self.list_commands(ctx)

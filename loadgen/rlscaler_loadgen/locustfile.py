@@ -133,7 +133,7 @@ run = Run()
 
 
 def begin() -> None:
-    """In a process of its own the first user begins the run; a worker's wait for the master's word."""
+    """Without workers the first user begins the run; users of a worker wait until the master announces it."""
     if settings.workers:
         run.begun.wait()
     else:
@@ -190,7 +190,7 @@ class ClosedLoop(Client):
 
     abstract = settings.arrivals != "closed"
     numbers = itertools.count()
-    """Of the users of this process, in the order in which they come."""
+    """Numbers of the users of this process, in the order in which they come."""
 
     def on_start(self) -> None:
         begin()

@@ -134,7 +134,7 @@ def _become(*arguments: str, environment: dict[str, str]) -> None:
 
 
 def check_service(host: str) -> None:
-    """Raises LoadError where nobody answers for liveness."""
+    """Raises LoadError where the service does not answer for liveness."""
     url = f"{host.rstrip('/')}/v2/health/live"
     try:
         urllib.request.urlopen(url, timeout=CHECK_SECONDS).close()

@@ -41,7 +41,7 @@ class Trace:
     rate: Float  # (bins,)
     width_s: float
     comments: tuple[str, ...] = ()
-    """Without the `#`; source and licence."""
+    """Comment lines of the file without their `#`: source and licence."""
 
     @property
     def length_s(self) -> float:

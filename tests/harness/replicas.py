@@ -75,7 +75,7 @@ class Replicas:
 
 
 def described(replicas: tuple[int, int]) -> str:
-    """As a report says it: both pools, and what they can do together."""
+    """Replicas in the words of a report: both pools, and what they can do together."""
     return f"{replicas[0]}+{replicas[1]} ({capacity(replicas):g} req/s)"
 
 

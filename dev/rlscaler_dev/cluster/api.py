@@ -35,7 +35,7 @@ class ClusterInfo:
 
     name: str
     kubeconfig: Path
-    """Of an administrator (system:masters, so neither RBAC nor fairness applies to it)."""
+    """Kubeconfig of an administrator (system:masters, so neither RBAC nor fairness applies to it)."""
     server: str
     server_version: str
     prometheus_url: str | None

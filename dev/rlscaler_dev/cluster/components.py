@@ -141,7 +141,7 @@ def kube_apiserver(layout: Layout) -> list[str]:
 
 
 def _reached(layout: Layout) -> list[str]:
-    """From where the API server is reached, and how it reaches kubelets.
+    """Options that say where the API server is reached, and how it reaches kubelets.
 
     Without a real node it has no endpoints of its own: these may not be loopback.
     """

@@ -44,7 +44,7 @@ from rlscaler_dev.exceptions import DevClusterError, StartError
 
 START_TIMEOUT_SECONDS = 240.0
 ATTEMPTS = 3
-"""A port may be taken by somebody else between choice and use; then everything starts again on other ports."""
+"""A port may be taken by another process between choice and use; then everything starts again on other ports."""
 ADAPTER_APIS = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
 
 Say = Callable[[str], None]

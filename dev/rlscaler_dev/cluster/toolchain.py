@@ -18,7 +18,7 @@ OWN_CACHES = "own"
 USER_CACHES = "user"
 CACHES_VARIABLE = "RLSCALER_GO_CACHES"
 SWITCHING_SINCE: Version = (1, 21, 0)
-"""From this release on, `go` fetches the toolchain that a go.mod asks for, unless GOTOOLCHAIN=local forbids it."""
+"""The first release whose `go` fetches the toolchain that a go.mod asks for, unless GOTOOLCHAIN=local forbids it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Go:
 def environment(caches: str | None = None) -> dict[str, str]:
     """Environment of the build: reproducible flags, and our own caches unless the user's are asked for.
 
-    Own caches can be removed by `rlscaler cluster clean` without touching anybody else's; the user's save a build
+    Own caches can be removed by `rlscaler cluster clean` without touching those of other tools; the user's save a build
     when other Go projects have compiled the same packages ($RLSCALER_GO_CACHES=user).
     """
     env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false -modcacherw"}

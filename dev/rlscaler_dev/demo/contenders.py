@@ -37,7 +37,7 @@ class Contender(ABC):
 
     @abstractmethod
     def install(self) -> None:
-        """Create what must exist before anybody watches it."""
+        """Create what must exist before it is watched."""
 
     @abstractmethod
     def start(self) -> None:

@@ -79,7 +79,7 @@ class Journal:
             api.down(self._name)
 
     def begin(self, own_cluster: bool) -> None:
-        """From now on a killed demo leaves its journal behind."""
+        """Write the journal, which a killed demo leaves behind."""
         draft = self._path.with_suffix(".tmp")
         draft.write_text(json.dumps({"pid": os.getpid(), "cluster": own_cluster}))
         draft.replace(self._path)

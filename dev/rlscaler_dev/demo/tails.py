@@ -100,7 +100,7 @@ class DecisionLine:
     action: tuple[int, int, int] | None
     """GPU steps, CPU steps, placement; None when no actor ran."""
     placement: str
-    """In force after the decision: PreferGPU, Balanced or PreferCPU."""
+    """Placement in force after the decision: PreferGPU, Balanced or PreferCPU."""
     guards: tuple[str, ...]
     """What the shield changed, as `floor gpu 1→3`."""
     unknown_required: int

@@ -40,7 +40,7 @@ class Cluster:
     @classmethod
     @contextmanager
     def up(cls, settings: Settings) -> Iterator[Cluster]:
-        """As it was before when the context ends. Raises DemoError."""
+        """A cluster that is as it was before when the context ends. Raises DemoError."""
         with ExitStack() as stack:
             with ConsoleReporter() as progress:
                 own = api.started(

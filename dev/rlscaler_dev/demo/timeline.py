@@ -52,7 +52,7 @@ class Timeline:
     cpu_starting: Float  # (n,)
     gpu_weight: Float  # (n,) traffic weights of the HTTPRoute
     cpu_weight: Float  # (n,)
-    placement: Float  # (n,) index in PLACEMENTS, -1 = nobody places
+    placement: Float  # (n,) index in PLACEMENTS, -1 = no placement
     cost: Float  # (n,) so far, currency units
 
     def __len__(self) -> int:

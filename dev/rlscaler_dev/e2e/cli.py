@@ -14,7 +14,7 @@ from rlscaler_dev.e2e.settings import CONTENDERS, FOUR, PATTERNS, Settings
 LINE = 140
 """Columns of the table where the output is no terminal."""
 CHARTS = Path(__file__).parents[3] / "helm"
-"""In a checkout."""
+"""Where a checkout has the charts."""
 
 
 class Names(click.ParamType[tuple[str, ...]]):

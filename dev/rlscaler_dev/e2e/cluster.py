@@ -68,7 +68,7 @@ class Commands:
         return done.stdout
 
     def command(self, program: str, *arguments: str) -> list[str]:
-        """For a process that goes on; its environment is `environment`."""
+        """The command line of a process that goes on; its environment is `environment`."""
         return [self._programs.get(program, program), *arguments]
 
     def note(self, text: str) -> None:

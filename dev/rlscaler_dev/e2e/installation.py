@@ -80,7 +80,7 @@ class Installation:
         self._helm(verb, DEMO_RELEASE, "rlscaler-demo", DEMO_NAMESPACE, *arguments)
 
     def change_demo(self, values: str) -> None:
-        """Other values; replicas and weights stay as they are, whoever moves them meanwhile."""
+        """Upgrade the demo with other values; replicas and weights stay, also while an autoscaler moves them."""
         self.demo("upgrade", "--reuse-values", "--force-conflicts", "--set", values)
 
     def _helm(self, verb: str, release: str, chart: str, namespace: str, *arguments: str) -> None:
@@ -120,7 +120,7 @@ class Installation:
         self._commands.run("kubectl", "delete", "-f", str(self._settings.policy), "--ignore-not-found")
 
     def leader(self) -> str:
-        """Name of the operator's pod that holds the Lease; empty = nobody who is to stay."""
+        """Name of the operator's pod that holds the Lease; empty = no pod that is to stay."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR_NAMESPACE}/leases/{OPERATOR_RELEASE}"
         holder = str(self._kube.get(path)["spec"].get("holderIdentity") or "")
         staying = (pod for pod in operator_pods(self._kube) if "deletionTimestamp" not in pod["metadata"])

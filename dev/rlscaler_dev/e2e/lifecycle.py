@@ -68,7 +68,7 @@ class Lifecycle:
     def _kill(self) -> None:
         leader, begin = self._installation.leader(), time.time()
         if not leader:
-            raise DemoError("nobody holds the operator's Lease: kubectl get lease -n rlscaler-system")
+            raise DemoError("no pod holds the operator's Lease: kubectl get lease -n rlscaler-system")
         self._say(f"killing the leader {leader}")
         self._cluster.commands.run(
             "kubectl", "delete", "pod", leader, "-n", OPERATOR_NAMESPACE, "--grace-period=0", "--force"

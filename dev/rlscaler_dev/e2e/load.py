@@ -19,7 +19,7 @@ AFTER_SECONDS = 90.0
 """How long after the load's last second its results may come."""
 PROXY = f"/api/v1/namespaces/{DEMO_NAMESPACE}/services/{DEMO_RELEASE}-load:8089/proxy/results"
 NOT_THERE = (404, 416, 500, 502, 503)
-"""No such file yet, nothing new in it, or nobody answers for the Service at the moment."""
+"""No such file yet, nothing new in it, or no pod answers for the Service at the moment."""
 
 
 class ClusterLoad:

@@ -44,7 +44,7 @@ from rlscaler_live.environment.service import LiveService, plain_decision
 from rlscaler_rl.baselines.contender import Contender
 
 UNREACHABLE_SECONDS = 30.0
-"""For so long a cluster or Prometheus that does not answer costs ticks only; then the episode ends with the error."""
+"""While a cluster or Prometheus does not answer for so long, ticks are lost; then the episode ends with the error."""
 
 POLL_SECONDS = 1.0
 
@@ -177,7 +177,7 @@ class Episode:
     async def pass_interval(
         self, controller: Controller | None = None, rng: np.random.Generator | None = None
     ) -> Float32:
-        """From just after an action to the next observation (10 k,), with the sensing ticks in between."""
+        """Let an interval pass with its sensing ticks, from just after an action; the next observation (10 k,)."""
         due = self._intervals * self._config.action_interval
         for second in range(due + SENSE_SECONDS, due + self._config.action_interval, SENSE_SECONDS):
             if self.elapsed > second + SENSE_SECONDS:

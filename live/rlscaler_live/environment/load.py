@@ -173,7 +173,7 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def make_load(config: EnvironmentConfig) -> Load:
-    """By what the configuration names."""
+    """The source of load that the configuration names."""
     if config.locust_url:
         return LocustWeb(config)
     return LoadProcess(config) if config.service_url else OwnTraffic()

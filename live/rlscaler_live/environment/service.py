@@ -63,7 +63,7 @@ class LiveService:
 
     @classmethod
     async def connect(cls, config: EnvironmentConfig) -> LiveService:
-        """Read what there is, make sure that nobody else scales it, and keep others off from now on."""
+        """Read what there is, make sure that nothing else scales it, and keep other environments off from now on."""
         try:
             service = cls(config, Kube(await load_configuration(config.settings())))
         except OperatorError as error:

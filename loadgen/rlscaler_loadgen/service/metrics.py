@@ -35,7 +35,7 @@ class ServiceMetrics:
     """Counters, histogram and gauge of the service, by pool; every series exists at 0 from the start.
 
     The histogram holds answered and abandoned requests (for the time that they had waited), so that a service
-    which nobody waits for any more does not look fast. Rejections take no time and are left out.
+    whose clients have given up does not look fast. Rejections take no time and are left out.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from rlscaler_dev.exceptions import DevClusterError
 
 TIMEOUT_SECONDS = 30.0
 POINTS = 240
-"""Of each series, over the whole range."""
+"""Points of each series over the whole range."""
 
 Values = Mapping[str, str]
 

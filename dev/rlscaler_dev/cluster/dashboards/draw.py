@@ -24,7 +24,7 @@ MARGIN = 0.012
 MOST_IN_LEGEND = 12
 LONGEST_CELL = 26
 LETTERS_PER_COLUMN = 12.5
-"""Of a legend."""
+"""Letters of a legend that fit into one column of the grid."""
 
 STYLE = LOOK | {"font.size": 8, "axes.linewidth": 0.6, "legend.fontsize": 7, "savefig.facecolor": BACK}
 

@@ -22,7 +22,7 @@ class Target:
 
     expr: str
     legend: str
-    """With `{{label}}` in place of the series' labels."""
+    """Name of a series, with `{{label}}` in place of its labels."""
     instant: bool
     """The newest value only."""
 
@@ -45,7 +45,7 @@ class Panel:
     lowest: float | None
     highest: float | None
     columns: tuple[str, ...]
-    """Of a table, in their order."""
+    """Columns of a table, in their order."""
     targets: tuple[Target, ...]
 
 

@@ -1,4 +1,4 @@
-"""From image/Dockerfile to archives that containerd, Docker and kind load."""
+"""Builds image/Dockerfile into archives that containerd, Docker and kind load."""
 
 from __future__ import annotations
 

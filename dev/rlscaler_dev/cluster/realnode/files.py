@@ -19,7 +19,7 @@ class NodeFiles:
 
     @classmethod
     def of(cls, cluster_dir: Path) -> NodeFiles:
-        """Of the cluster in `cluster_dir`; raises StartError where the namespace could not see them."""
+        """The files of the cluster in `cluster_dir`; raises StartError where the namespace could not see them."""
         for hidden in HIDDEN:
             if cluster_dir.is_relative_to(hidden):
                 raise StartError(

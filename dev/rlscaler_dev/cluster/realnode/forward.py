@@ -47,7 +47,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def carry(client: asyncio.StreamReader, answer: asyncio.StreamWriter, port: int) -> None:
-    """One connection to `port` inside; closed at once where nobody listens there."""
+    """One connection to `port` inside; closed at once where nothing listens there."""
     try:
         reader, writer = await asyncio.open_connection(HOST, port)
     except OSError:

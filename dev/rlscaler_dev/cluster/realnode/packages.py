@@ -24,7 +24,7 @@ class Package:
 
     name: str
     commands: tuple[str, ...]
-    """Each must be on PATH (or in a directory of CNI plugins), whoever installed it."""
+    """Each must be on PATH or in a directory of CNI plugins, however it was installed."""
     purpose: str = NODE
 
     def missing(self) -> list[str]:
