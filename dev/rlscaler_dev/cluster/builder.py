@@ -1,7 +1,7 @@
 """Building binaries from the Go module proxy, once, into our cache.
 
 Two builds may run at once: each binary has a lock, and the build that waited for it finds it done. A build that is
-killed is taken up again: finished binaries are stamped, and Go's build cache keeps every finished package of the others.
+killed is taken up again: finished binaries are stamped, and Go's build cache keeps every finished package of the rest.
 """
 
 from __future__ import annotations

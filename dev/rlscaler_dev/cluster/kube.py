@@ -7,6 +7,7 @@ exec plugins and the like for clusters that the user brings.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3 import Retry
 
 from rlscaler_dev.exceptions import ApiError
 
@@ -21,6 +23,9 @@ Json = dict[str, Any]
 FIELD_MANAGER = "rlscaler-dev"
 PARALLEL = 8
 TOKEN_SECONDS = 24 * 3600
+
+BUSY = Retry(3, connect=0, read=False, other=0, allowed_methods=None, raise_on_status=False)
+"""A server that says when to ask again (Retry-After) is asked again, such as right after a definition was created."""
 
 CLUSTER_SCOPED = {
     "APIService",
@@ -38,8 +43,7 @@ def collection(api_version: str, kind: str, namespace: str | None = None) -> str
     """URL path of a collection, such as `/apis/apps/v1/namespaces/NAMESPACE/deployments`."""
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
     plural = kind.lower() + ("es" if kind.endswith("s") else "s")
-    if plural.endswith("ys"):
-        plural = f"{plural[:-2]}ies"
+    plural = re.sub(r"(?<=[^aeiou])ys$", "ies", plural)
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
@@ -62,7 +66,7 @@ class KubeClient:
         self.server = server.rstrip("/")
         self.timeout_seconds = timeout_seconds
         self._session = session
-        adapter = HTTPAdapter(pool_maxsize=PARALLEL)
+        adapter = HTTPAdapter(pool_maxsize=PARALLEL, max_retries=BUSY)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         session.trust_env = False

@@ -48,7 +48,6 @@ class Watch(threading.Thread):
                     version = self._list()
                 for event in self._events(version):
                     version = self._handle(event)
-                self.error = None
             except ApiError as error:
                 self.error = error
                 version = "" if error.status == GONE else version
@@ -78,7 +77,7 @@ class Watch(threading.Thread):
             "allowWatchBookmarks": "true",
         }
         with self._kube.open("GET", self._path, params=query, stream=True, timeout=TIMEOUT_SECONDS) as answer:
-            self._answer = answer
+            self._answer, self.error = answer, None
             try:
                 for line in answer.iter_lines(chunk_size=None):
                     if line:
