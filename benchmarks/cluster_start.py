@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,8 +21,10 @@ from typing import Any
 import click
 import psutil
 
+from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_dev.cluster import api
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.cluster.realnode import images
 from rlscaler_dev.cluster.realnode.node import KWOK, REAL
 
@@ -48,7 +49,7 @@ def deployment(pods: int, node: str) -> dict[str, Any]:
 
 
 def resident_mib(pid: int) -> int:
-    """Of a component; inside the real node's namespace it is a child of the process that entered."""
+    """Memory of a component; inside the real node's namespace it is a child of the process that entered."""
     process = psutil.Process(pid)
     return int(sum(each.memory_info().rss for each in (process, *process.children(recursive=True))) >> 20)
 
@@ -86,7 +87,7 @@ def one_run(name: str, node: str, pods: int) -> dict[str, Any]:
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--node", type=click.Choice([KWOK, REAL]), default=KWOK, show_default=True)
 @click.option("--pods", type=click.IntRange(1, 200), default=1, show_default=True, help="Replicas of the Deployment.")
-@click.option("--out", type=click.Path(path_type=Path), help="Also write the JSON document here.")
+@out_option
 def main(runs: int, node: str, pods: int, out: Path | None) -> None:
     """Time several starts."""
     name = f"benchmark-{os.getpid()}"
@@ -96,7 +97,7 @@ def main(runs: int, node: str, pods: int, out: Path | None) -> None:
         api.down(name)
     ready = [run["first_deployment_ready_seconds"] for run in results]
     document = {
-        "machine": {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine()},
+        "machine": machine(),
         "node": node,
         "pods": pods,
         "first_deployment_ready_seconds": {
@@ -107,10 +108,8 @@ def main(runs: int, node: str, pods: int, out: Path | None) -> None:
         "resident_mib_total": round(statistics.median(sum(run["resident_mib"].values()) for run in results)),
         "runs": results,
     }
-    text = json.dumps(document, indent=2)
-    click.echo(text)
-    if out:
-        out.write_text(text + "\n")
+    click.echo(json.dumps(document, indent=2))
+    write(out, document)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import os
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,6 +27,7 @@ from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Params, Samples, State
+from rlscaler_dev.benchmark import machine, out_option, write
 
 QUANTILES = {"best": 0, "p50": 50, "p99": 99}
 
@@ -142,23 +142,21 @@ def measure(actor: ActorLike, rows: int, repeats: int) -> dict[str, float]:
 @click.option("--rows", default=1000, show_default=True, help="Policies in the batch.")
 @click.option("--repeats", default=300, show_default=True)
 @click.option("--random-network", is_flag=True, help="An untrained 64x64 network instead of the bundled actor.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Also write the figures there, as JSON.")
-def main(rows: int, repeats: int, random_network: bool, out: str | None) -> None:
+@out_option
+def main(rows: int, repeats: int, random_network: bool, out: Path | None) -> None:
     """Time one batch of decisions."""
     actor = random_actor() if random_network else load_bundled("ppo")
     figures = measure(actor, rows, repeats)
     report = {
         "actor": "random 64x64 network" if random_network else f"bundled ppo {actor.manifest.digest[:12]}",
         "rows": rows,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "machine": machine(),
         "load_average": round(os.getloadavg()[0], 2),
         **{name: round(value, 3) for name, value in figures.items()},
     }
     for name, value in report.items():
         click.echo(f"{name:20} {value}")
-    if out:
-        with open(out, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=2)
+    write(out, report)
 
 
 if __name__ == "__main__":

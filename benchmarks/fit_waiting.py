@@ -3,7 +3,7 @@
     python benchmarks/fit_waiting.py [--requests 200000] [--out rl/rlscaler_rl/simulation/waiting.json]
 
 For every router, spread of service times, number of replicas and utilization: requests go through the router and the
-queues of the request level in a steady state, nobody refused and nobody gone. The tail of their latency is then
+queues of the request level in a steady state, none refused and none given up. The tail of their latency is then
 described by P(S > x) + p G(x, theta x) (see rlscaler_rl.simulation.tables), p and theta by least squares on the
 logarithm of the tail between `TAILS`.
 """
@@ -50,7 +50,7 @@ def waits(
     now = 0.0
     for i in range(warmup + len(out)):
         now -= np.log(1.0 - uniform(row_fact.key, 2, i)) / rate
-        k, _ = pick(held, row, pool, row_fact, 0, 1, now)  # nobody is refused: the limit is out of reach
+        k, _ = pick(held, row, pool, row_fact, 0, 1, now)  # no request is refused: the limit is out of reach
         if i >= warmup:
             out[i - warmup] = max(held.free[0, 1, k] - now, 0.0)
         radius = np.sqrt(-2.0 * np.log(1.0 - uniform(row_fact.key, 3, i)))

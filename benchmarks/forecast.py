@@ -9,7 +9,6 @@ and the peak of the last three minutes. `--fit` looks for the constants again (n
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from rlscaler_core.decision import forecast
 from rlscaler_core.decision.types import RATE_HISTORY, Float
+from rlscaler_dev.benchmark import out_option, write
 from rlscaler_loadgen.patterns import rates
 from rlscaler_loadgen.traces import Trace, read_trace
 
@@ -28,7 +28,7 @@ HORIZON_SECONDS = (16.0, 110.0)
 
 PATTERNS = ("ramp", "spike", "periodic", "random")
 TRAINING_PART = 0.6
-"""Of a trace; the rest is for others to test on."""
+"""Share of a trace that is used; the rest is kept for tests."""
 
 
 class Cases(NamedTuple):
@@ -116,7 +116,7 @@ def fit(loads: dict[str, Cases]) -> dict[str, float]:
 @click.option("--runs", default=1500, show_default=True, help="Moments per load.")
 @click.option("--trace", "traces", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--fit", "refit", is_flag=True, help="Look for the three gains again.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures there, as JSON.")
+@out_option
 def main(runs: int, traces: tuple[Path, ...], refit: bool, out: Path | None) -> None:
     """Loss and coverage of the upper forecast on every load."""
     figures: dict[str, Any] = {name: report(case) for name, case in every(runs, traces, seed=2).items()}
@@ -126,8 +126,7 @@ def main(runs: int, traces: tuple[Path, ...], refit: bool, out: Path | None) -> 
     if refit:
         figures["fit"] = fit(every(runs, traces, seed=1))
         click.echo(f"fitted: {figures['fit']}")
-    if out:
-        out.write_text(json.dumps(figures, indent=2))
+    write(out, figures)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ python benchmarks/levels.py [--episodes 16] [--seconds 600] [--out FILE]
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import click
 import numpy as np
 
 from rlscaler_core.decision.actor import load_bundled
+from rlscaler_dev.benchmark import out_option, write
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LEVELS
@@ -31,7 +31,7 @@ def controllers() -> dict[str, Callable[[], Any]]:
 @click.command()
 @click.option("--episodes", default=16, show_default=True, help="Of each pattern.")
 @click.option("--seconds", default=600, show_default=True, help="Length of an episode.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the rows as JSON.")
+@out_option
 def main(episodes: int, seconds: int, out: Path | None) -> None:
     """Print a Markdown table."""
     heads = (
@@ -52,8 +52,7 @@ def main(episodes: int, seconds: int, out: Path | None) -> None:
             digits = {"j": 2, "cost": 2, "late_percent": 2, "p95_ms": 0}
             cells = [f"{row[level][figure]:.{digits[figure]}f}" for figure in FIGURES for level in LEVELS]
             click.echo(f"| {pattern} | {name} | {' | '.join(cells)} |")
-    if out is not None:
-        out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    write(out, rows, indent=1)
 
 
 if __name__ == "__main__":

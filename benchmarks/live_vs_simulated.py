@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-import matplotlib as mpl
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
@@ -29,14 +27,13 @@ from rich.table import Table
 
 from rlscaler_core.decision.actor import BUNDLED, load_bundled
 from rlscaler_core.decision.rule import rule_of
-from rlscaler_dev.demo.environment import stage
+from rlscaler_dev import benchmark
+from rlscaler_dev.demo.testbed import local_testbed
+from rlscaler_dev.plot import picture
 from rlscaler_live.environment import KubernetesEnv
 from rlscaler_loadgen.settings import LoadSettings
 from rlscaler_rl.simulation.episode import Run, run
 from rlscaler_rl.simulation.scenario import Scenarios, from_rate
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
 
 FIGURES = ("p95_ms", "late_percent", "gpu_replica_seconds", "cpu_replica_seconds", "cost")
 TITLES = ("p95, ms", "late, %", "GPU replica-seconds", "CPU replica-seconds", "cost, GPU equivalents")
@@ -75,7 +72,7 @@ def play_live(
     """Every load once on this machine, with the load of the machine before and after; `keep` gets what there is."""
     actor, made = load_bundled(policy), []
     cold = {"gpu_cold_start": spans[0], "cpu_cold_start": spans[1]}
-    with stage(folder, seed=loads[0].seed, name=f"live-{os.getpid()}", **cold) as config:
+    with local_testbed(folder, seed=loads[0].seed, name=f"live-{os.getpid()}", **cold) as config:
         changes = {"episode_duration": loads[0].duration, "action_interval": interval}
         env = KubernetesEnv(config | changes, contract=actor.manifest.contract, rule=rule_of(actor.manifest))
         try:
@@ -122,7 +119,7 @@ def episode(env: KubernetesEnv, actor: Any, load: LoadSettings) -> dict[str, Any
 
 
 def compare(lives: list[dict[str, Any]], simulated: Run) -> dict[str, dict[str, Any]]:
-    """By figure: every live run, their mean, the simulated draws, and the difference of the live mean to their median.
+    """For each figure: every live run, their mean, the simulated draws, and how far the live mean is from their median.
 
     A spike makes two kinds of episodes, with and without a late burst, so a mean over draws describes none of them.
     """
@@ -147,31 +144,31 @@ def compare(lives: list[dict[str, Any]], simulated: Run) -> dict[str, dict[str, 
 
 def draw(path: Path, lives: list[dict[str, Any]], simulated: Run, load: LoadSettings) -> None:
     """Load, replicas and late requests of both over time."""
-    figure, axes = plt.subplots(3, 1, figsize=(9.5, 7), sharex=True, layout="constrained")
-    seconds = np.arange(load.duration)
-    ready, late = simulated.timeline["ready"], 100 * simulated.timeline["late_share"]
-    axes[0].plot(seconds, load.rate(), color="0.6", label="asked for")
-    for pool, (name, color) in enumerate((("GPU", "C2"), ("CPU", "C1"))):
-        low, high = np.percentile(ready[:, :, pool], (5, 95), axis=0)
-        label = f"{name}, 90 % of the simulated"
-        axes[1].fill_between(seconds, low, high, color=color, alpha=0.25, step="post", label=label)
-    axes[2].plot(seconds, late.mean(axis=0), color="0.4", label="simulated, mean of the draws")
-    for number, live in enumerate(lives):
-        ticks, style = [tick["second"] for tick in live["timeline"]], ("-", "--", ":", "-.")[number % 4]
-        sensed = [tick["arrival_rate"] for tick in live["timeline"]]
-        axes[0].plot(ticks, sensed, style, color="C0", label=f"live {number + 1}, as sensed")
+    with picture(path, (9.5, 7), 110) as figure:
+        figure.set_layout_engine("constrained")
+        axes = figure.subplots(3, 1, sharex=True)
+        seconds = np.arange(load.duration)
+        ready, late = simulated.timeline["ready"], 100 * simulated.timeline["late_share"]
+        axes[0].plot(seconds, load.rate(), color="0.6", label="asked for")
         for pool, (name, color) in enumerate((("GPU", "C2"), ("CPU", "C1"))):
-            held = [tick["ready_replicas"][pool] for tick in live["timeline"]]
-            axes[1].step(ticks, held, style, color=color, where="post", label=f"{name}, live {number + 1}")
-        label = f"live {number + 1}, by the client"
-        axes[2].step(live["late_seconds"], live["late_shares"], style, color="C3", where="post", label=label)
-    for axis, label in zip(axes, ("requests/s", "ready replicas", "late, %"), strict=True):
-        axis.set_ylabel(label)
-        axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)
-    axes[2].set_xlabel("seconds")
-    figure.suptitle(f"{load.pattern}, seed {load.seed}: live and simulated", fontsize=11)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+            low, high = np.percentile(ready[:, :, pool], (5, 95), axis=0)
+            label = f"{name}, 90 % of the simulated"
+            axes[1].fill_between(seconds, low, high, color=color, alpha=0.25, step="post", label=label)
+        axes[2].plot(seconds, late.mean(axis=0), color="0.4", label="simulated, mean of the draws")
+        for number, live in enumerate(lives):
+            ticks, style = [tick["second"] for tick in live["timeline"]], ("-", "--", ":", "-.")[number % 4]
+            sensed = [tick["arrival_rate"] for tick in live["timeline"]]
+            axes[0].plot(ticks, sensed, style, color="C0", label=f"live {number + 1}, as sensed")
+            for pool, (name, color) in enumerate((("GPU", "C2"), ("CPU", "C1"))):
+                held = [tick["ready_replicas"][pool] for tick in live["timeline"]]
+                axes[1].step(ticks, held, style, color=color, where="post", label=f"{name}, live {number + 1}")
+            label = f"live {number + 1}, by the client"
+            axes[2].step(live["late_seconds"], live["late_shares"], style, color="C3", where="post", label=label)
+        for axis, label in zip(axes, ("requests/s", "ready replicas", "late, %"), strict=True):
+            axis.set_ylabel(label)
+            axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)
+        axes[2].set_xlabel("seconds")
+        figure.suptitle(f"{load.pattern}, seed {load.seed}: live and simulated", fontsize=11)
 
 
 def late_by_second(folder: Path) -> tuple[list[float], list[float]]:
@@ -217,13 +214,8 @@ def write(
     out: Path | None, lives: dict[str, list[dict[str, Any]]], found: dict[str, dict[str, Any]] | None = None
 ) -> None:
     """What there is so far: a run of an hour must not be lost to its last minute."""
-    if out is None:
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     rows = [{"pattern": name, **(found or {}).get(name, {}), "live": here} for name, here in lives.items()]
-    content = {"machine": machine, "python": platform.python_version(), "patterns": rows}
-    out.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    benchmark.write(out, {"machine": benchmark.machine(), "patterns": rows}, indent=None)
 
 
 @click.command()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import psutil
 import yaml
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.kube import KubeClient
 
@@ -32,7 +32,6 @@ REPOSITORY = Path(__file__).parents[1]
 POOLS = {"gpu": 20.0, "cpu": 4.0}
 NAMESPACE = "default"
 POLICIES = f"/apis/rlscaler.io/v1alpha1/namespaces/{NAMESPACE}/rlscalingpolicies"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 LABELS = ("namespace", "service", "pool")
 
@@ -103,9 +102,7 @@ def run(name: str, policies: int, seconds: float) -> dict[str, Any]:
     server, thread = start_http_server(0, "127.0.0.1", service.registry)
     info.add_scrape_target("benchmark", f"127.0.0.1:{server.server_port}")
     with KubeClient.from_kubeconfig(info.kubeconfig) as kube:
-        crd = yaml.safe_load((REPOSITORY / "crds" / "rlscalingpolicies.yaml").read_text())
-        path = f"{CRDS}/{crd['metadata']['name']}?fieldManager=benchmark&force=true"
-        kube.request("PATCH", path, crd, content_type="application/apply-patch+yaml")
+        kube.apply(yaml.safe_load((REPOSITORY / "crds" / "rlscalingpolicies.yaml").read_text()))
         for one in names:
             for pool in POOLS:
                 kube.request("POST", DEPLOYMENTS, deployment(f"{one}-{pool}", pool))
@@ -130,7 +127,7 @@ def run(name: str, policies: int, seconds: float) -> dict[str, Any]:
 @click.command()
 @click.option("--policies", default=10, show_default=True)
 @click.option("--seconds", default=90.0, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Write the result there too.")
+@out_option
 def main(policies: int, seconds: float, out: Path | None) -> None:
     name = f"bench-operator-{os.getpid()}"
     load = os.getloadavg()[0]
@@ -138,13 +135,15 @@ def main(policies: int, seconds: float, out: Path | None) -> None:
         figures = run(name, policies, seconds)
     finally:
         api.down(name)
-    machine = {"cpus": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()}
-    result = {"benchmark": "operator_memory", "policies": policies, **figures, "load_before": load, "machine": machine}
-    text = json.dumps(result, indent=2)
-    print(text)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n")
+    result = {
+        "benchmark": "operator_memory",
+        "policies": policies,
+        **figures,
+        "load_before": load,
+        "machine": machine(),
+    }
+    click.echo(json.dumps(result, indent=2))
+    write(out, result)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import platform
 import sys
 import time
 from pathlib import Path
 
 from rlscaler_core.decision.batch import decide_all
+from rlscaler_dev.benchmark import machine
 from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import find_files, read
@@ -50,7 +49,7 @@ def main() -> None:
         "compressed_bytes_mean": round(len(gzip.compress(b"".join(texts), 6)) / len(texts)),
         "milliseconds_to_make": round(1000 * making, 3),
         "replayed_per_second": round(1 / replaying),
-        "machine": {"cpus": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()},
+        "machine": machine(),
     }
     print(json.dumps(result, indent=2))
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,6 +26,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
+from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_rl.simulation.gym_env import SimulatorEnv
 from rlscaler_rl.training.callbacks import TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
@@ -34,11 +35,11 @@ from rlscaler_rl.training.train import make_env, make_model
 SIZES = {"64x64": {"hidden_size": 64, "critic_hidden_size": 64}, "shipped": {}}
 
 DUMMY_ENVS = 16
-"""Of the DummyVecEnv: its speed does not grow with their number."""
+"""Environments of the DummyVecEnv: its speed does not grow with their number."""
 
 
 class Stopwatch(BaseCallback):
-    """Of whole rounds of rollout and update, the first of them left out: it compiles."""
+    """Times whole rounds of rollout and update; the first is left out, since it compiles."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ def dummy(config: TrainingConfig) -> VecEnv:
 
 
 def measure(make: Callable[[TrainingConfig], VecEnv], size: str, envs: int, rollouts: int) -> dict[str, float]:
-    """In this process, on the cores it is pinned to."""
+    """Speed and memory of training in this process, on the cores that it is pinned to."""
     cores = len(os.sched_getaffinity(0))
     config = TrainingConfig(
         environment=EnvironmentConfig(envs=envs), agent=AgentConfig(torch_threads=cores, **SIZES[size])
@@ -106,9 +107,9 @@ def side_by_side(size: str, envs: int, rollouts: int, cores: list[int]) -> dict[
 @click.command()
 @click.option("--rollouts", default=8, show_default=True, help="Rounds of rollout and update a figure.")
 @click.option("--envs", default=1024, show_default=True, help="Environments side by side.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
+@out_option
 @click.option("--only", nargs=2, hidden=True)
-def main(rollouts: int, envs: int, out: str | None, only: tuple[str, str] | None) -> None:
+def main(rollouts: int, envs: int, out: Path | None, only: tuple[str, str] | None) -> None:
     """Print env-steps/s."""
     if only:
         click.echo(json.dumps(measure(KINDS[only[0]], only[1], envs, rollouts)))
@@ -127,14 +128,7 @@ def main(rollouts: int, envs: int, out: str | None, only: tuple[str, str] | None
             figures[name] = {figure: round(value) for figure, value in found.items()}
             rate, cpu, peak = (found[figure] for figure in ("steps_per_second", "steps_per_cpu_second", "peak_mib"))
             click.echo(f"{name:>32}: {rate:8,.0f} env-steps/s, {cpu:8,.0f} a CPU second, {peak:5,.0f} MiB at most")
-    figures |= {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-    if out:
-        with open(out, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=1)
+    write(out, figures | {"machine": machine(), "torch": torch.__version__})
 
 
 if __name__ == "__main__":

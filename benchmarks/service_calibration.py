@@ -20,9 +20,6 @@ of simulated episodes is read from their histograms, as a client sees it.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import platform
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,10 +30,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from rlscaler_loadgen.arrivals import poisson_arrivals
+from rlscaler_dev.benchmark import machine, out_option, write
+from rlscaler_dev.clock import JumpingLoop
+from rlscaler_loadgen.patterns import poisson_arrivals
 from rlscaler_loadgen.service.app import Listen, Service
-from rlscaler_loadgen.service.clock import JumpingLoop
-from rlscaler_loadgen.service.profile import FLAVOURS, Flavour
+from rlscaler_loadgen.service.replica import FLAVOURS, Flavour
 from rlscaler_loadgen.service.router import ROUTINGS, Pod, Router, Routing, UnavailableError
 from rlscaler_rl.baselines.simple import Unscaled
 from rlscaler_rl.simulation.cluster import ROUTERS
@@ -158,12 +156,12 @@ def simulated(level: LevelName, flavour: Flavour, replicas: int, routing: Routin
 @click.option("--time-scale", default=2.0, show_default=True, help="How much faster HTTP runs than the service.")
 @click.option("--requests", default=20_000, show_default=True, help="Requests of each point without HTTP.")
 @click.option("--seed", default=1, show_default=True)
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the rows as JSON.")
+@out_option
 def main(
     http_routings: tuple[Routing, ...], seconds: float, time_scale: float, requests: int, seed: int, out: Path | None
 ) -> None:
     """Print p95 latency and late share at the service and at both levels of the simulator."""
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    here = machine()
     rows: list[dict[str, Any]] = []
     for routing in ROUTINGS:
         for flavour in FLAVOURS.values():
@@ -184,11 +182,9 @@ def main(
                     for level in LEVELS:
                         row[level] = simulated(level, flavour, replicas, routing, rho, requests)
                     rows.append(row)
-        Console(width=120).print(table_of([row for row in rows if row["routing"] == routing], f"{routing} ({machine})"))
-        if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            content = {"slo_seconds": SLO, "time_scale": time_scale, "machine": machine, "rows": rows}
-            out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        title = f"{routing} ({here['processor']}, {here['cpus']} cores)"
+        Console(width=120).print(table_of([row for row in rows if row["routing"] == routing], title))
+        write(out, {"slo_seconds": SLO, "time_scale": time_scale, "machine": here, "rows": rows}, indent=1)
 
 
 def table_of(rows: list[dict[str, Any]], title: str) -> Table:

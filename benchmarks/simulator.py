@@ -10,16 +10,15 @@ for every router.
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import numpy as np
 
 from rlscaler_core.decision.action import from_indices
+from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_rl.simulation import sensing
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.cluster import ROUTERS
@@ -105,8 +104,10 @@ def vec_env(envs: int) -> Callable[[], None]:
 
 
 def intervals_per_second(step: Callable[[], None], envs: int, seconds: float) -> float:
-    """In CPU time, so that other processes on the machine count little: the median of ten stretches, after compilation
-    and a warm-up."""
+    """Speed in CPU time, so that other processes on the machine count little.
+
+    It is the median of ten stretches, after compilation and a warm-up.
+    """
     for _ in range(5):
         step()
     rates = []
@@ -122,8 +123,8 @@ def intervals_per_second(step: Callable[[], None], envs: int, seconds: float) ->
 @click.command()
 @click.option("--envs", default=512, show_default=True)
 @click.option("--seconds", default=5.0, show_default=True, help="For each figure.")
-@click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
-def main(envs: int, seconds: float, out: str | None) -> None:
+@out_option
+def main(envs: int, seconds: float, out: Path | None) -> None:
     """Print env-steps/s of 30 ticks each, and requests/s, a core."""
     figures: dict[str, object] = {"envs": envs, "ticks_a_step": INTERVAL}
     for make in (clusters_alone, with_latencies, with_decisions, vec_env):
@@ -135,10 +136,7 @@ def main(envs: int, seconds: float, out: str | None) -> None:
         rate = intervals_per_second(step, 64, seconds) * requests
         figures[f"requests_{router}"] = round(rate)
         click.echo(f"{router:>16}: {rate:10,.0f} requests/s    {1e9 / rate:6.1f} ns a request")
-    figures |= {"machine": f"{platform.machine()}, {os.cpu_count()} cores", "python": platform.python_version()}
-    if out:
-        with open(out, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=1)
+    write(out, figures | {"machine": machine()})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import asyncio
 import json
 import math
 import os
-import platform
 import statistics
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import click
 from kubernetes.aio.client import Configuration
 
+from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.loop.engine import Engine
@@ -123,17 +123,13 @@ async def run(policies: int, rounds: int) -> dict[str, Any]:
 @click.command()
 @click.option("--policies", default=1000, show_default=True)
 @click.option("--rounds", default=5, show_default=True, help="Medians are taken over them.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the result there too.")
+@out_option
 def main(policies: int, rounds: int, out: Path | None) -> None:
     load = os.getloadavg()[0]
-    machine = {"cpus": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()}
     figures = asyncio.run(run(policies, rounds))
-    result = {"benchmark": "tick", "policies": policies, **figures, "load_before": load, "machine": machine}
-    text = json.dumps(result, indent=2)
-    print(text)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n")
+    result = {"benchmark": "tick", "policies": policies, **figures, "load_before": load, "machine": machine()}
+    click.echo(json.dumps(result, indent=2))
+    write(out, result)
 
 
 if __name__ == "__main__":

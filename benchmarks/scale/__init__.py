@@ -1,1 +1,1 @@
-"""From a step of a metric to `spec.replicas` patched: this operator, the HorizontalPodAutoscaler and KEDA."""
+"""Seconds from a step of a metric to the patch of `spec.replicas`: this operator, the HPA and KEDA."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from pathlib import Path
 
 import click
 from benchmarks.scale.contenders import contenders
 from benchmarks.scale.measure import measure
 from benchmarks.scale.report import write_report
-from benchmarks.scale.stage import Stage, cluster_name
+from benchmarks.scale.testbed import Testbed, cluster_name
+
+from rlscaler_dev.benchmark import machine, write
 
 
 def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
@@ -50,12 +51,9 @@ def main(policies: list[int], names: list[str], seconds: float, again: bool, out
                 continue
             click.echo(f"{name}: {number} policies")
             load = os.getloadavg()[0]
-            with Stage(cluster_name(), [f"svc-{i:04d}" for i in range(number)]) as stage:
-                result = measure(name, contenders()[name], stage, seconds, load)
-            machine = {"cpus": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()}
-            temporary = file.with_suffix(".tmp")
-            temporary.write_text(json.dumps(result.to_json() | {"machine": machine}, indent=2) + "\n")
-            temporary.replace(file)
+            with Testbed(cluster_name(), [f"svc-{i:04d}" for i in range(number)]) as testbed:
+                result = measure(name, contenders()[name], testbed, seconds, load)
+            write(file, result.to_json() | {"machine": machine()})
             click.echo(json.dumps({k: v for k, v in result.to_json().items() if k != "react_seconds"}))
     click.echo(write_report(out))
 

@@ -14,24 +14,24 @@ from benchmarks.scale.objects import (
     AUTOSCALERS,
     POLICIES,
     SCALED_OBJECTS,
-    Json,
     autoscaler,
     create_all,
     names,
     policy,
     scaled_object,
 )
-from benchmarks.scale.stage import SCRAPE_SECONDS, Stage
+from benchmarks.scale.testbed import SCRAPE_SECONDS, Testbed
 
 from rlscaler_dev.cluster import state
-from rlscaler_dev.cluster.exceptions import StartError
-from rlscaler_dev.cluster.kube import wait_until
-from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.kube import has_condition
+from rlscaler_dev.cluster.network import HOST, free_ports
+from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.exceptions import StartError
 
 REPOSITORY = Path(__file__).parents[2]
 CRD = REPOSITORY / "crds" / "rlscalingpolicies.yaml"
 PATIENCE_SECONDS = 1200.0
-"""For taking everything over; HPAs that never were active by then are left out, and this operator fails."""
+"""Longest wait until all is taken over; HPAs that never were active by then are left out, and this operator fails."""
 
 
 class Contender(ABC):
@@ -41,14 +41,14 @@ class Contender(ABC):
         self.label = label
 
     @abstractmethod
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, testbed: Testbed) -> None:
         """Before its objects exist: definitions and processes."""
 
     @abstractmethod
-    def adopt(self, stage: Stage) -> int:
+    def adopt(self, testbed: Testbed) -> int:
         """Create its objects and wait until all are taken over; how many were, in the end."""
 
-    def restart(self, stage: Stage) -> bool:
+    def restart(self, testbed: Testbed) -> bool:
         """Kill it, start it again and wait until it has decided for all; False where that cannot be told."""
         return False
 
@@ -65,51 +65,43 @@ class Operator(Contender):
         self._sense_seconds, self._shards = sense_seconds, shards
         self._ports: list[int] = []
 
-    def prepare(self, stage: Stage) -> None:
-        crd = yaml.safe_load(CRD.read_text())
-        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
-        stage.kube.request(
-            "PATCH", f"{path}?fieldManager=bench&force=true", crd, content_type="application/apply-patch+yaml"
-        )
-        wait_until(lambda: stage.kube.get(POLICIES) is not None, "the CRD", 60)
-        self._ports = pick(self._shards, state.ports_taken())
+    def prepare(self, testbed: Testbed) -> None:
+        testbed.kube.apply(yaml.safe_load(CRD.read_text()))
+        wait_until(lambda: testbed.kube.get(POLICIES) is not None, "the CRD", 60)
+        self._ports = free_ports(self._shards, state.ports_taken())
         for i in range(self._shards):
-            self._start(stage, i)
-        wait_until(lambda: self._decided(stage) >= 0, "the operator's start", 60)
+            self._start(testbed, i)
+        wait_until(lambda: self._decided(testbed) >= 0, "the operator's start", 60)
 
-    def _start(self, stage: Stage, i: int) -> None:
+    def _start(self, testbed: Testbed, i: int) -> None:
         command = [sys.executable, "-m", "rlscaler_live.cli", "operator", "run"]
-        command += ["--kubeconfig", str(stage.layout.kubeconfig), "--prometheus-url", stage.layout.prometheus_url]
+        command += ["--kubeconfig", str(testbed.layout.kubeconfig), "--prometheus-url", testbed.layout.prometheus_url]
         command += ["--scrape-interval", str(SCRAPE_SECONDS), "--metrics-port", str(self._ports[i])]
         if self._shards > 1:
             command += ["--shards", str(self._shards)]
-        stage.run(f"operator-{i}", command)
+        testbed.run(f"operator-{i}", command)
 
-    def adopt(self, stage: Stage) -> int:
-        create_all(stage.kube, POLICIES, [policy(name, self._sense_seconds) for name in stage.services])
-        self._wait_decided(stage)
-        wait_until(lambda: self._ready(stage) == len(stage.services), "Ready policies", PATIENCE_SECONDS, 0.5)
-        return len(stage.services)
+    def adopt(self, testbed: Testbed) -> int:
+        create_all(testbed.kube, POLICIES, [policy(name, self._sense_seconds) for name in testbed.services])
+        self._wait_decided(testbed)
+        wait_until(lambda: self._ready(testbed) == len(testbed.services), "Ready policies", PATIENCE_SECONDS, 0.5)
+        return len(testbed.services)
 
-    def _ready(self, stage: Stage) -> int:
-        def ready(body: Json) -> bool:
-            conditions = body.get("status", {}).get("conditions", [])
-            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    def _ready(self, testbed: Testbed) -> int:
+        return len(names(testbed.kube, POLICIES, lambda body: has_condition(body, "Ready")))
 
-        return len(names(stage.kube, POLICIES, ready))
-
-    def restart(self, stage: Stage) -> bool:
+    def restart(self, testbed: Testbed) -> bool:
         for i in range(self._shards):
-            stage.stop(f"operator-{i}")
-            self._start(stage, i)
-        self._wait_decided(stage)
+            testbed.stop(f"operator-{i}")
+            self._start(testbed, i)
+        self._wait_decided(testbed)
         return True
 
-    def _wait_decided(self, stage: Stage) -> None:
-        wait_until(lambda: self._decided(stage) >= len(stage.services), "decisions", PATIENCE_SECONDS, 0.2)
+    def _wait_decided(self, testbed: Testbed) -> None:
+        wait_until(lambda: self._decided(testbed) >= len(testbed.services), "decisions", PATIENCE_SECONDS, 0.2)
 
-    def _decided(self, stage: Stage) -> int:
-        """For how many policies something was decided since the processes started."""
+    def _decided(self, testbed: Testbed) -> int:
+        """Number of policies for which something was decided since the processes started."""
         return int(sum(self.metric(port, "rlscaler_policies_decided") for port in self._ports))
 
     def metric(self, port: int, name: str) -> float:
@@ -130,24 +122,24 @@ class Operator(Contender):
 class Bare(Contender):
     """No autoscaler: what this machine can patch at most."""
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, testbed: Testbed) -> None:
         """There is nothing to define."""
 
-    def adopt(self, stage: Stage) -> int:
-        metrics = f"http://{stage.load.address}/metrics"
-        stage.run("bare", [sys.executable, "-m", "benchmarks.scale.bare", str(stage.layout.kubeconfig), metrics])
-        return len(stage.services)
+    def adopt(self, testbed: Testbed) -> int:
+        metrics = f"http://{testbed.load.address}/metrics"
+        testbed.run("bare", [sys.executable, "-m", "benchmarks.scale.bare", str(testbed.layout.kubeconfig), metrics])
+        return len(testbed.services)
 
 
 class Hpa(Contender):
     """The HorizontalPodAutoscaler on CPU, with upstream's settings."""
 
-    def prepare(self, stage: Stage) -> None:
-        stage.run_hpa_controller()
+    def prepare(self, testbed: Testbed) -> None:
+        testbed.run_hpa_controller()
 
-    def adopt(self, stage: Stage) -> int:
-        create_all(stage.kube, AUTOSCALERS, [autoscaler(name) for name in stage.services])
-        return _wait_active(stage)
+    def adopt(self, testbed: Testbed) -> int:
+        create_all(testbed.kube, AUTOSCALERS, [autoscaler(name) for name in testbed.services])
+        return _wait_active(testbed)
 
 
 class Keda(Contender):
@@ -157,29 +149,25 @@ class Keda(Contender):
         super().__init__(label)
         self._tuned = tuned
 
-    def prepare(self, stage: Stage) -> None:
+    def prepare(self, testbed: Testbed) -> None:
         tuning = ("--concurrent-horizontal-pod-autoscaler-syncs=20", "--kube-api-qps=1000", "--kube-api-burst=2000")
-        stage.run_hpa_controller(*(tuning if self._tuned else ()))
-        keda.start(stage, self._tuned)
+        testbed.run_hpa_controller(*(tuning if self._tuned else ()))
+        keda.start(testbed, self._tuned)
 
-    def adopt(self, stage: Stage) -> int:
+    def adopt(self, testbed: Testbed) -> int:
         window = round(max(10, 4 * SCRAPE_SECONDS))
-        objects = [scaled_object(name, stage.layout.prometheus_url, window) for name in stage.services]
-        create_all(stage.kube, SCALED_OBJECTS, objects)
-        return _wait_active(stage)
+        objects = [scaled_object(name, testbed.layout.prometheus_url, window) for name in testbed.services]
+        create_all(testbed.kube, SCALED_OBJECTS, objects)
+        return _wait_active(testbed)
 
 
-def _wait_active(stage: Stage) -> int:
+def _wait_active(testbed: Testbed) -> int:
     """Until every HPA has read its metric once, as a thousand are not all active at one moment; how many have."""
     seen: set[str] = set()
 
-    def active(body: Json) -> bool:
-        conditions = body.get("status", {}).get("conditions") or ()
-        return any(c["type"] == "ScalingActive" and c["status"] == "True" for c in conditions)
-
     def all_seen() -> bool:
-        seen.update(names(stage.kube, AUTOSCALERS, active))
-        return len(seen) == len(stage.services)
+        seen.update(names(testbed.kube, AUTOSCALERS, lambda body: has_condition(body, "ScalingActive")))
+        return len(seen) == len(testbed.services)
 
     with suppress(StartError):
         wait_until(all_seen, "active HPAs", PATIENCE_SECONDS, 1)

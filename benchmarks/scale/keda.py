@@ -9,7 +9,7 @@ from pathlib import Path
 
 import requests
 import yaml
-from benchmarks.scale.stage import Stage
+from benchmarks.scale.testbed import Testbed
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -17,24 +17,23 @@ from cryptography.x509.oid import NameOID
 
 from rlscaler_dev.cluster import state, toolchain
 from rlscaler_dev.cluster.builder import module_source
-from rlscaler_dev.cluster.kube import wait_until
-from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.progress import ConsoleReporter
-from rlscaler_dev.cluster.readiness import api_available
+from rlscaler_dev.cluster.readiness import api_available, wait_until
 from rlscaler_dev.cluster.versions import KEDA
 
 EXTERNAL_METRICS = "v1beta1.external.metrics.k8s.io"
 PORTS = ("operator-metrics", "operator-health", "operator-grpc", "adapter", "adapter-metrics")
 
 
-def start(stage: Stage, tuned: bool) -> None:
+def start(testbed: Testbed, tuned: bool) -> None:
     """Operator and adapter, ready to take ScaledObjects. `tuned` lifts the limits that are KEDA's by default."""
-    folder = stage.cluster.directory / "keda"
+    folder = testbed.cluster.directory / "keda"
     certificates(folder)
-    ports = dict(zip(PORTS, pick(len(PORTS), state.ports_taken()), strict=True))
-    _define(stage)
+    ports = dict(zip(PORTS, free_ports(len(PORTS), state.ports_taken()), strict=True))
+    _define(testbed)
     environment = {
-        "KUBECONFIG": str(stage.layout.kubeconfig),
+        "KUBECONFIG": str(testbed.layout.kubeconfig),
         "POD_NAMESPACE": "keda",
         "KEDA_CLUSTER_OBJECT_NAMESPACE": "keda",
         "WATCH_NAMESPACE": "",
@@ -42,7 +41,7 @@ def start(stage: Stage, tuned: bool) -> None:
     }
     limits = [f"--kube-api-qps={1000 if tuned else 20}", f"--kube-api-burst={2000 if tuned else 30}"]
     operator = [
-        stage.binary("keda-operator"),
+        testbed.binary("keda-operator"),
         f"--metrics-bind-address={HOST}:{ports['operator-metrics']}",
         f"--health-probe-bind-address={HOST}:{ports['operator-health']}",
         f"--metrics-service-bind-address={HOST}:{ports['operator-grpc']}",
@@ -50,12 +49,12 @@ def start(stage: Stage, tuned: bool) -> None:
         "--zap-log-level=error",
         *limits,
     ]
-    stage.run("keda-operator", operator, environment)
+    testbed.run("keda-operator", operator, environment)
     health = f"http://{HOST}:{ports['operator-health']}/readyz"
     wait_until(lambda: requests.get(health, timeout=5).ok, "KEDA's operator", 120)
-    kubeconfig = stage.layout.kubeconfig
+    kubeconfig = testbed.layout.kubeconfig
     adapter = [
-        stage.binary("keda-adapter"),
+        testbed.binary("keda-adapter"),
         f"--secure-port={ports['adapter']}",
         f"--bind-address={HOST}",
         f"--port={ports['adapter-metrics']}",
@@ -69,24 +68,24 @@ def start(stage: Stage, tuned: bool) -> None:
         "--zap-log-level=error",
         *limits,
     ]
-    stage.run("keda-adapter", adapter, environment)
-    _register(stage, ports["adapter"], (folder / "ca.crt").read_bytes())
-    wait_until(lambda: api_available(stage.kube, EXTERNAL_METRICS), "KEDA's adapter", 120)
+    testbed.run("keda-adapter", adapter, environment)
+    _register(testbed, ports["adapter"], (folder / "ca.crt").read_bytes())
+    wait_until(lambda: api_available(testbed.kube, EXTERNAL_METRICS), "KEDA's adapter", 120)
 
 
-def _define(stage: Stage) -> None:
+def _define(testbed: Testbed) -> None:
     bases = module_source(KEDA, "keda", toolchain.find(ConsoleReporter(), "keda")) / "config" / "crd" / "bases"
     for file in sorted(bases.glob("*.yaml")):
-        stage.kube.apply(yaml.safe_load(file.read_text()))
-    stage.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "keda"}})
+        testbed.kube.apply(yaml.safe_load(file.read_text()))
+    testbed.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "keda"}})
     collection = "/apis/keda.sh/v1alpha1/scaledobjects"
-    wait_until(lambda: stage.kube.get(collection) is not None, "KEDA's definitions", 60)
+    wait_until(lambda: testbed.kube.get(collection) is not None, "KEDA's definitions", 60)
 
 
-def _register(stage: Stage, port: int, authority: bytes) -> None:
+def _register(testbed: Testbed, port: int, authority: bytes) -> None:
     name = "keda-metrics-apiserver"
     service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
-    stage.kube.apply(
+    testbed.kube.apply(
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "keda"}, "spec": service}
     )
     spec = {
@@ -98,7 +97,7 @@ def _register(stage: Stage, port: int, authority: bytes) -> None:
         "service": {"name": name, "namespace": "keda", "port": port},
     }
     kind = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
-    stage.kube.apply(kind | {"metadata": {"name": EXTERNAL_METRICS}, "spec": spec})
+    testbed.kube.apply(kind | {"metadata": {"name": EXTERNAL_METRICS}, "spec": spec})
 
 
 def certificates(folder: Path) -> None:

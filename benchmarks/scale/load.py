@@ -62,7 +62,7 @@ class Load:
         return value.join(self._series) + value
 
     def step(self, rate: float) -> float:
-        """From now on `rate` requests/s; the monotonic time of that."""
+        """Change the load to `rate` requests/s; the monotonic time of that."""
         with self._lock:
             self._advance()
             self._rate = rate

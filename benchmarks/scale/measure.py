@@ -12,8 +12,8 @@ import psutil
 from benchmarks.scale.contenders import Contender
 from benchmarks.scale.load import HIGH
 from benchmarks.scale.objects import START
-from benchmarks.scale.stage import Stage
-from benchmarks.scale.watching import Watch
+from benchmarks.scale.testbed import Testbed
+from benchmarks.scale.watching import Growth
 
 BASELINE_SECONDS = 20.0
 STEP_SECONDS = 300.0
@@ -28,19 +28,19 @@ class Result:
     label: str
     policies: int
     react_seconds: list[float] = field(default_factory=list)
-    """From the step to each Deployment's patch, ascending; those that never came are missing."""
+    """Seconds between the step and each Deployment's patch, ascending; those that never came are missing."""
     adopt_seconds: float = 0.0
     adopted: int = 0
     """Services that it had taken over by then."""
     restart_seconds: float | None = None
     standing: dict[str, Any] = field(default_factory=dict)
     lag: dict[str, float] = field(default_factory=dict)
-    """Of its loop while nothing changed."""
+    """How late its loop was while nothing changed, seconds."""
     machine_load: float = 0.0
     """Load average before it: figures of a busy machine are too high."""
 
     def percentile(self, share: float) -> float:
-        """Of the reaction; infinite where that many were never patched."""
+        """Percentile of the reaction, seconds; infinite where that many were never patched."""
         missing = self.policies - len(self.react_seconds)
         values = np.array(self.react_seconds + [np.inf] * missing)
         return float(np.quantile(values, share, method="inverted_cdf"))
@@ -51,34 +51,34 @@ class Result:
         return asdict(self) | {"react": react}
 
 
-def measure(name: str, contender: Contender, stage: Stage, seconds: float, load: float) -> Result:
+def measure(name: str, contender: Contender, testbed: Testbed, seconds: float, load: float) -> Result:
     """Adopt, stand for `seconds`, restart where that can be told, then the step."""
-    result = Result(name, contender.label, len(stage.services), machine_load=load)
-    quiet = _requests_per_second(stage, BASELINE_SECONDS)
-    contender.prepare(stage)
+    result = Result(name, contender.label, len(testbed.services), machine_load=load)
+    quiet = _requests_per_second(testbed, BASELINE_SECONDS)
+    contender.prepare(testbed)
     began = time.monotonic()
-    result.adopted = contender.adopt(stage)
+    result.adopted = contender.adopt(testbed)
     result.adopt_seconds = round(time.monotonic() - began, 2)
     if seconds > 0:
         before = contender.lag()
-        result.standing = standing(stage, seconds, quiet)
+        result.standing = standing(testbed, seconds, quiet)
         result.lag = lag(before, contender.lag())
     began = time.monotonic()
-    if contender.restart(stage):
+    if contender.restart(testbed):
         result.restart_seconds = round(time.monotonic() - began, 2)
-    result.react_seconds = react(stage)
+    result.react_seconds = react(testbed)
     return result
 
 
-def standing(stage: Stage, seconds: float, quiet: float) -> dict[str, Any]:
+def standing(testbed: Testbed, seconds: float, quiet: float) -> dict[str, Any]:
     """CPU time, memory and API requests while nothing changes. `quiet` are the requests/s without the contender."""
-    watched = stage.contender_processes()
-    server = psutil.Process(stage.info.processes["kube-apiserver"])
+    watched = testbed.contender_processes()
+    server = psutil.Process(testbed.info.processes["kube-apiserver"])
     before = {name: _cpu(process) for name, process in watched.items()}
     server_before, began = _cpu(server), time.monotonic()
-    rate = _requests_per_second(stage, seconds)
+    rate = _requests_per_second(testbed, seconds)
     elapsed = time.monotonic() - began
-    stage.contender_processes()
+    testbed.contender_processes()
     cores = {name: (_cpu(process) - before[name]) / elapsed for name, process in watched.items()}
     memory = {name: process.memory_info().rss / 2**20 for name, process in watched.items()}
     return {
@@ -108,19 +108,19 @@ def _cpu(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _requests_per_second(stage: Stage, seconds: float) -> float:
-    before, began = stage.api_requests(), time.monotonic()
+def _requests_per_second(testbed: Testbed, seconds: float) -> float:
+    before, began = testbed.api_requests(), time.monotonic()
     time.sleep(seconds)
-    return (stage.api_requests() - before) / (time.monotonic() - began)
+    return (testbed.api_requests() - before) / (time.monotonic() - began)
 
 
-def react(stage: Stage) -> list[float]:
+def react(testbed: Testbed) -> list[float]:
     """Seconds from the step of load and CPU time to each Deployment's first patch."""
-    watch = Watch(stage.layout.server, stage.session(), START)
+    watch = Growth(testbed.kube, START)
     try:
-        at = stage.step(HIGH, busy=True)
-        watch.wait(lambda: len(watch.grown) == len(stage.services), STEP_SECONDS)
-        stage.contender_processes()
+        at = testbed.step(HIGH, busy=True)
+        watch.wait(lambda: len(watch.grown) == len(testbed.services), STEP_SECONDS)
+        testbed.contender_processes()
         return sorted(round(seen - at, 3) for seen in watch.grown.values())
     finally:
         watch.close()

@@ -44,7 +44,7 @@ def deployment(name: str) -> Json:
 
 
 def policy(name: str, sense_seconds: int, interval_seconds: int = 30) -> Json:
-    """In mode Auto. The rule acts, which keeps one replica at the load before the step: a trained actor may move
+    """A policy in mode Auto. The rule acts, which keeps one replica at the load before the step: an actor may move
     replicas around the step by itself, and what is timed is the floor. A forward pass more costs next to nothing
     (benchmarks/decision.py).
     """

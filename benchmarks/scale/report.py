@@ -8,6 +8,8 @@ from typing import Any
 
 from benchmarks.scale.contenders import contenders
 
+from rlscaler_dev.plot import picture
+
 REACTION = ("p50", "p95", "p100")
 
 NOTE = """\
@@ -83,24 +85,19 @@ def _adoption(one: dict[str, Any]) -> str:
 
 def plot(results: list[dict[str, Any]], file: Path) -> None:
     """The share of Deployments patched over time, one panel per number of policies."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     numbers = sorted({one["policies"] for one in results})
     colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(one["label"] for one in results))}
-    figure, axes = plt.subplots(1, len(numbers), figsize=(5 * len(numbers), 4), sharey=True, squeeze=False)
-    for axis, number in zip(axes[0], numbers, strict=True):
-        for one in (one for one in results if one["policies"] == number):
-            times = [0.0, *one["react_seconds"]]
-            share = [100 * i / number for i in range(len(times))]
-            axis.step(times, share, where="post", color=colors[one["label"]])
-        axis.set(title=_policies(number), xlabel="seconds after the step", xscale="symlog", ylim=(0, 103))
-        axis.grid(alpha=0.3)
-    axes[0][0].set_ylabel("% of Deployments patched")
-    entries = [plt.Line2D([], [], color=color, label=label) for label, color in colors.items()]
-    figure.tight_layout()
-    figure.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, fontsize="small")
-    figure.savefig(file, dpi=120, bbox_inches="tight")
-    plt.close(figure)
+    with picture(file, (5 * len(numbers), 4), 120, bbox_inches="tight") as figure:
+        axes = figure.subplots(1, len(numbers), sharey=True, squeeze=False)
+        for axis, number in zip(axes[0], numbers, strict=True):
+            for one in (one for one in results if one["policies"] == number):
+                times = [0.0, *one["react_seconds"]]
+                share = [100 * i / number for i in range(len(times))]
+                axis.step(times, share, where="post", color=colors[one["label"]], label=one["label"])
+            axis.set(title=_policies(number), xlabel="seconds after the step", xscale="symlog", ylim=(0, 103))
+        axes[0][0].set_ylabel("% of Deployments patched")
+        entries = {
+            label: line for axis in axes[0] for line, label in zip(*axis.get_legend_handles_labels(), strict=True)
+        }
+        figure.tight_layout()
+        figure.legend(entries.values(), entries, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, fontsize="small")

@@ -2,80 +2,52 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-import requests
-from benchmarks.scale.load import NAMESPACE
+from benchmarks.scale.objects import APPS
 
-PATH = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.watch import Watch
+
+SYNC_SECONDS = 60.0
 
 
-class Watch:
-    """Keeps the monotonic time at which each Deployment was first seen with more replicas than it began with."""
+class Growth:
+    """Keeps the monotonic time at which each Deployment was first seen with more replicas than it began with.
 
-    def __init__(self, server: str, session: requests.Session, start: int) -> None:
-        self._server, self._session, self._start = server, session, start
+    Raises RuntimeError where one has grown before.
+    """
+
+    def __init__(self, kube: KubeClient, start: int) -> None:
+        self._start = start
         self.grown: dict[str, float] = {}
-        self._failure: Exception | None = None
-        answer = session.get(f"{server}{PATH}", timeout=60)
-        answer.raise_for_status()
-        listed = answer.json()
-        early = [body["metadata"]["name"] for body in listed["items"] if body["spec"].get("replicas", 1) > start]
-        if early:
-            raise RuntimeError(f"{len(early)} Deployments have grown before the step, {early[0]} among them")
-        self._version = listed["metadata"]["resourceVersion"]
-        self._closed, self._stream = False, self._open()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
+        self._watch = Watch(kube, APPS, self._take, lambda _, body: self._take([body]))
+        self._watch.start()
+        if not self._watch.synced.wait(SYNC_SECONDS):
+            raise RuntimeError(f"the Deployments cannot be listed: {self._watch.error}")
+        if self.grown:
+            raise RuntimeError(f"{len(self.grown)} Deployments have grown before the step")
 
-    def _open(self) -> requests.Response:
-        """A stream of what came after the last event that was seen."""
-        stream = self._session.get(
-            f"{self._server}{PATH}",
-            params={"watch": "1", "resourceVersion": self._version, "timeoutSeconds": "3600"},
-            stream=True,
-            timeout=(10, None),
-        )
-        stream.raise_for_status()
-        return stream
-
-    def _follow(self) -> None:
-        """The API server ends the stream of a watcher that falls behind: go on from the last event then."""
-        try:
-            while True:
-                for line in self._stream.iter_lines(chunk_size=None):
-                    if line:
-                        self._take(json.loads(line), time.monotonic())
-                if self._closed:
-                    return
-                self._stream = self._open()
-        except Exception as error:
-            self._failure = error
-
-    def _take(self, event: dict[str, Any], seen: float) -> None:
-        if event["type"] == "ERROR":
-            raise RuntimeError(event["object"].get("message", "the watch failed"))
-        body = event["object"]
-        self._version = body["metadata"]["resourceVersion"]
-        if body["spec"].get("replicas", 1) > self._start:
-            self.grown.setdefault(body["metadata"]["name"], seen)
+    def _take(self, bodies: list[dict[str, Any]]) -> None:
+        seen = time.monotonic()
+        for body in bodies:
+            if body["spec"].get("replicas", 1) > self._start:
+                self.grown.setdefault(body["metadata"]["name"], seen)
 
     def wait(self, enough: Callable[[], bool], seconds: float) -> bool:
-        """Until `enough`, or False after `seconds`. Raises what ended the watch."""
+        """Whether `enough` came true within `seconds`. Raises ApiError where the watch is broken at their end."""
         deadline = time.monotonic() + seconds
         pause = threading.Event()
         while time.monotonic() < deadline:
-            if self._failure is not None:
-                raise self._failure
             if enough():
                 return True
             pause.wait(0.1)
+        if self._watch.error is not None:
+            raise self._watch.error
         return False
 
     def close(self) -> None:
-        self._closed, self._failure = True, None
-        self._session.close()
+        self._watch.stop()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from importlib.metadata import entry_points, version
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import click
+from click.shell_completion import get_completion_class
 
 GROUP = "rlscaler.commands"
 """Entry points of this group are commands that other distributions add."""
@@ -71,8 +73,6 @@ def _replay() -> click.Command:
 
 
 def _completion() -> click.Command:
-    from rlscaler_live.completion import completion
-
     return completion
 
 
@@ -151,8 +151,21 @@ COMMANDS = {
 }
 
 
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Use": ("completion", "explain", "pause", "promote", "resume", "status"),
+    "Train": ("card", "compare", "evaluate", "trace", "train", "tune"),
+    "Operate": ("operator", "publish", "replay"),
+}
+"""Headings of `--help` and their commands."""
+
+REST = "Develop"
+"""Heading of every other command, among them those of other distributions."""
+
+
 class LazyGroup(click.Group):
     """A click group whose commands are imported when they are called."""
+
+    sections: ClassVar[Mapping[str, tuple[str, ...]]] = SECTIONS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*COMMANDS, *(point.name for point in entry_points(group=GROUP))])
@@ -171,9 +184,23 @@ class LazyGroup(click.Group):
                 f"'rlscaler {cmd_name}' needs the package '{error.name}': pip install 'rlscaler[{lazy.extra}]'"
             ) from error
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        unknown = args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing
+        if unknown and (close := get_close_matches(args[0], names)):
+            ctx.fail(f"No such command {args[0]!r}: did you mean {' or '.join(close)}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self._summary(ctx, name)) for name in self.list_commands(ctx)])
+        names = self.list_commands(ctx)
+        placed = {name for chosen in self.sections.values() for name in chosen}
+        rest = tuple(name for name in names if name not in placed)
+        for heading, chosen in {**self.sections, REST: rest}.items():
+            if rows := [(name, self._summary(ctx, name)) for name in names if name in chosen]:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def _summary(self, ctx: click.Context, name: str) -> str:
         if name in COMMANDS:
@@ -188,6 +215,22 @@ def main() -> None:
     """Scale the GPU and CPU replicas of a service together with a trained policy."""
     if os.environ.get("RLSCALER_DEBUG"):
         logging.basicConfig(level=logging.DEBUG)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell; names of policies are asked of the cluster.
+
+    \b
+    rlscaler completion bash > /etc/bash_completion.d/rlscaler
+    rlscaler completion zsh > "${fpath[1]}/_rlscaler"
+    rlscaler completion fish > ~/.config/fish/completions/rlscaler.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.ClickException(f"this release of click knows no completion for {shell}")
+    click.echo(found(main, {}, "rlscaler", "_RLSCALER_COMPLETE").source())
 
 
 if __name__ == "__main__":

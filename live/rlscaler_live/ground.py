@@ -1,6 +1,6 @@
 """Where live episodes run: the cluster that the configuration names, or one that is started for them.
 
-What starts a cluster is found through the entry point group `rlscaler.stages`, because it is no part of the product.
+What starts a cluster is found through the entry point group `rlscaler.testbeds`, because it is no part of the product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rlscaler_live.environment import KubernetesEnv
 from rlscaler_live.errors import LiveError
 from rlscaler_rl.training.config import EnvironmentConfig
 
-STAGES = "rlscaler.stages"
+TESTBEDS = "rlscaler.testbeds"
 
 SHARED = frozenset(
     {
@@ -75,9 +75,9 @@ def _place(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterat
     if OF_A_CLUSTER & {name for name, value in live.items() if value is not None}:
         yield {"results": str((folder / "live" / "load").absolute()), **live}
         return
-    stage = _stage()
+    testbed = _testbed()
     given = {name: value for name, value in live.items() if value is not None}
-    with stage(folder / "live", seed=seed, say=say) as started:
+    with testbed(folder / "live", seed=seed, say=say) as started:
         yield started | given
 
 
@@ -99,9 +99,9 @@ def make_env(config: Mapping[str, Any], manifest: Manifest) -> Any:
     return KubernetesEnv(config, contract=manifest.contract, rule=rule_of(manifest))
 
 
-def _stage() -> Callable[..., Any]:
+def _testbed() -> Callable[..., Any]:
     remedy = "install the development tools (make install), or name a cluster in --config"
-    found = list(entry_points(group=STAGES, name="local"))
+    found = list(entry_points(group=TESTBEDS, name="local"))
     if not found:
         raise LiveError(f"--env cluster: nothing is installed that starts a cluster; {remedy}")
     try:

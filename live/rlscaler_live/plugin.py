@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import ClassVar
 
 import click
 from click.shell_completion import ShellComplete
@@ -18,6 +20,8 @@ NO_FILES = ":4"
 
 class PluginGroup(LazyGroup):
     """`rlscaler` with some of its commands."""
+
+    sections: ClassVar[Mapping[str, tuple[str, ...]]] = {"Commands": COMMANDS}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in super().list_commands(ctx) if name in COMMANDS]

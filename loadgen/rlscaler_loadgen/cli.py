@@ -74,10 +74,10 @@ def fleet(
     **options: Any,
 ) -> None:
     """One process answers for all ready pods of two Deployments (for clusters whose nodes are simulated)."""
-    from .service.app import Service
-    from .service.fleet import Fleet, run_fleet
-    from .service.profile import CPU, GPU
-    from .service.router import Router
+    from rlscaler_loadgen.service.app import Service
+    from rlscaler_loadgen.service.fleet import Fleet, run_fleet
+    from rlscaler_loadgen.service.replica import CPU, GPU
+    from rlscaler_loadgen.service.router import Router
 
     flavours = {
         "gpu": replace(GPU, mean_seconds=gpu_ms / 1000, queue=options["queue"]),
@@ -132,8 +132,8 @@ def pod(
     **options: Any,
 ) -> None:
     """One process is one replica."""
-    from .service.app import pod_service, run_until_signal
-    from .service.profile import FLAVOURS
+    from rlscaler_loadgen.service.app import pod_service, run_until_signal
+    from rlscaler_loadgen.service.replica import FLAVOURS
 
     base = FLAVOURS[flavour]
     mean = base.mean_seconds if mean_ms is None else mean_ms / 1000
@@ -158,7 +158,7 @@ def pod(
 
 
 def _listen(options: dict[str, Any]) -> Any:
-    from .service.app import Listen
+    from rlscaler_loadgen.service.app import Listen
 
     return Listen(options["host"], options["port"], options["metrics_port"])
 
@@ -172,7 +172,7 @@ def _announce(what: str) -> Any:
 
 
 def _run(main: Any, verbose: bool) -> None:
-    from .errors import LoadgenError
+    from rlscaler_loadgen.errors import LoadgenError
 
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
@@ -215,8 +215,8 @@ def load() -> None:
 )
 def run(host: str, out: Path, requests: bool, **options: Any) -> None:
     """Run Locust headless and write OUT/load.csv (a row a second) and OUT/load.json."""
-    from .errors import LoadgenError
-    from .runner import LoadRun, summary_lines
+    from rlscaler_loadgen.errors import LoadgenError
+    from rlscaler_loadgen.runner import LoadRun, summary_lines
 
     try:
         result = LoadRun(host, out, requests, options).run()
@@ -242,8 +242,8 @@ def master(host: str, workers: int, out: Path, web_host: str, web_port: int, por
     The run is set up by RLSCALER_PATTERN, RLSCALER_DURATION, RLSCALER_SEED and so on in the environment of master and
     workers (`rlscaler_loadgen/settings.py`).
     """
-    from .errors import LoadgenError
-    from .runner import lead
+    from rlscaler_loadgen.errors import LoadgenError
+    from rlscaler_loadgen.runner import lead
 
     try:
         lead(host, workers, out, (web_host, web_port), port, wait)
@@ -257,6 +257,6 @@ def master(host: str, workers: int, out: Path, web_host: str, web_port: int, por
 @click.option("--workers", envvar="RLSCALER_WORKERS", default=2, show_default=True, help="As the master was told.")
 def worker(master: str, port: int, workers: int) -> None:
     """Send a part of the requests of the run that a master leads."""
-    from .runner import follow
+    from rlscaler_loadgen.runner import follow
 
     follow(master, port, workers)

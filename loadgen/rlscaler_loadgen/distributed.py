@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 from locust.runners import WORKER_REPORT_INTERVAL, MasterRunner, WorkerRunner
 
-from .relay import Relay, replay
+from rlscaler_loadgen.results import Relay, replay
 
 BEGIN = "rlscaler begin"
 """The master's message to each worker: when t = 0 is, and its part of the schedule."""
 HEAD_START_SECONDS = 1.0
-"""From the message to t = 0, so that no worker begins late."""
+"""Time between the message and t = 0, so that no worker begins late."""
 REPORT_SECONDS = WORKER_REPORT_INTERVAL + 1.0
 """What happened on a worker is known to the master after this time."""
 OUTCOMES = "rlscaler outcomes"

@@ -27,8 +27,7 @@ from gevent.pool import Group
 from locust import FastHttpUser, LoadTestShape, constant, events, task
 
 from rlscaler_loadgen.distributed import REPORT_SECONDS, connect
-from rlscaler_loadgen.relay import Relay
-from rlscaler_loadgen.results import Recorder, write_json
+from rlscaler_loadgen.results import Recorder, Relay, write_json
 from rlscaler_loadgen.settings import LoadSettings
 
 logger = logging.getLogger(__name__)
@@ -134,7 +133,7 @@ run = Run()
 
 
 def begin() -> None:
-    """In a process of its own the first user begins the run; a worker's wait for the master's word."""
+    """Without workers the first user begins the run; users of a worker wait until the master announces it."""
     if settings.workers:
         run.begun.wait()
     else:
@@ -191,7 +190,7 @@ class ClosedLoop(Client):
 
     abstract = settings.arrivals != "closed"
     numbers = itertools.count()
-    """Of the users of this process, in the order in which they come."""
+    """Numbers of the users of this process, in the order in which they come."""
 
     def on_start(self) -> None:
         begin()

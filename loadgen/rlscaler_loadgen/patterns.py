@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import TraceError
-from .traces import Trace, read_trace
+from rlscaler_loadgen.errors import TraceError
+from rlscaler_loadgen.traces import Trace, read_trace
 
 Float = NDArray[np.float64]
 
@@ -188,3 +188,13 @@ def _check(names: list[str], duration_s: int, low: float, high: float, start: fl
         raise ValueError(f"levels: 0 <= low, start <= high is needed, got low {low}, start {start}, high {high}")
     if speed <= 0:
         raise ValueError(f"trace_speed: must be positive, got {speed}")
+
+
+def poisson_arrivals(rate: Float, rng: np.random.Generator) -> Float:
+    """Rising send times in seconds of the run, given the rate in requests/s of each second, (duration_s,).
+
+    The number of arrivals in a second is Poisson, their times within it are uniform. Equal seeds give equal
+    times, so that contenders meet the same requests at the same moments.
+    """
+    counts = rng.poisson(rate)
+    return np.sort(np.repeat(np.arange(len(rate), dtype=float), counts) + rng.uniform(0, 1, int(counts.sum())))

@@ -18,8 +18,8 @@ from typing import Any
 
 import tenacity
 
-from .errors import LoadError
-from .traces import read_trace
+from rlscaler_loadgen.errors import LoadError
+from rlscaler_loadgen.traces import read_trace
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 CHECK_SECONDS = 5.0
@@ -134,7 +134,7 @@ def _become(*arguments: str, environment: dict[str, str]) -> None:
 
 
 def check_service(host: str) -> None:
-    """Raises LoadError where nobody answers for liveness."""
+    """Raises LoadError where the service does not answer for liveness."""
     url = f"{host.rstrip('/')}/v2/health/live"
     try:
         urllib.request.urlopen(url, timeout=CHECK_SECONDS).close()

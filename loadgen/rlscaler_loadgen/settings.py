@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from . import patterns
-from .arrivals import poisson_arrivals
-from .traces import read_trace
+from rlscaler_loadgen import patterns
+from rlscaler_loadgen.patterns import poisson_arrivals
+from rlscaler_loadgen.traces import read_trace
 
 
 class LoadSettings(BaseSettings):

@@ -19,7 +19,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import TraceError
+from rlscaler_loadgen.errors import TraceError
 
 Float = NDArray[np.float64]
 Refuse = Callable[[int, str], NoReturn]
@@ -41,7 +41,7 @@ class Trace:
     rate: Float  # (bins,)
     width_s: float
     comments: tuple[str, ...] = ()
-    """Without the `#`; source and licence."""
+    """Comment lines of the file without their `#`: source and licence."""
 
     @property
     def length_s(self) -> float:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_dev.cluster.exceptions import ApiError
 from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.exceptions import ApiError
 from tests.chaos.conftest import Line
 from tests.chaos.trial import BUSY, CALM, Trial
 from tests.harness.load import RPS

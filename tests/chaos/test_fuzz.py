@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlscaler_dev.cluster.exceptions import ApiError
+from rlscaler_dev.exceptions import ApiError
 from tests.chaos.conftest import Line
 from tests.chaos.trial import BUSY, CALM, Trial
 from tests.harness.fuzz import Fuzz

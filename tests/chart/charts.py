@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from rlscaler_dev.cluster.helm import Helm
+from tests.harness.helm import Helm
 from tests.harness.setup import REPOSITORY
 
 CHART = REPOSITORY / "helm" / "rlscaler"

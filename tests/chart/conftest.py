@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rlscaler_dev.cluster import monitoring
+from rlscaler_dev.cluster import manifests
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_dev.cluster.helm import Helm
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from tests.chart import accounts
 from tests.harness.control_plane import own_cluster
+from tests.harness.helm import Helm
 from tests.harness.operators import Operator
 from tests.harness.waiting import until
 
@@ -35,7 +35,7 @@ def cluster() -> Iterator[ClusterInfo]:
 def kube(cluster) -> Iterator[KubeClient]:
     """With the definitions of the Prometheus operator, none of its own."""
     with KubeClient.from_kubeconfig(cluster.kubeconfig) as client:
-        client.apply_all(monitoring.manifests(ConsoleReporter()))
+        client.apply_all(manifests.MONITORING.manifests(ConsoleReporter()))
         until(lambda: client.get("/apis/monitoring.coreos.com/v1"))
         yield client
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlscaler_dev.cluster.exceptions import ApiError
 from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.exceptions import ApiError
 from tests.chart.charts import NAMESPACE, RELEASE
 from tests.harness.waiting import until
 

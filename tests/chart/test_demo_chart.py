@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from rlscaler_dev.cluster.helm import HelmError
 from tests.chart.charts import find, kinds, template
 from tests.chart.kubectl import Kubectl
+from tests.harness.helm import HelmError
 from tests.harness.setup import REPOSITORY
 
 CHART = REPOSITORY / "helm" / "rlscaler-demo"

@@ -11,10 +11,10 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from rlscaler_dev.cluster import paths
-from rlscaler_dev.cluster.exceptions import BuildError
-from rlscaler_dev.cluster.images import IMAGES, archive, build, content, reference
+from rlscaler_dev.cluster.images import content
 from rlscaler_dev.cluster.images.buildah import Buildah
-from rlscaler_dev.cluster.images.make import sizes
+from rlscaler_dev.cluster.images.make import IMAGES, archive, build, reference, sizes
+from rlscaler_dev.exceptions import BuildError
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rlscaler_dev.cluster.kube import KubeClient
-from rlscaler_dev.generate.crd.manifest import manifest
+from rlscaler_dev.generate.definition import manifest
 from tests.chart import accounts
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
 from tests.chart.history import commits, files

@@ -8,10 +8,10 @@ import tomllib
 import pytest
 import yaml
 
-from rlscaler_dev.cluster.helm import HelmError
-from rlscaler_dev.generate.crd.manifest import manifest
+from rlscaler_dev.generate.definition import manifest
 from rlscaler_operator.settings import Settings
 from tests.chart.charts import CHART, NAMESPACE, RELEASE, SETS, find, kinds, template, values
+from tests.harness.helm import HelmError
 from tests.harness.setup import REPOSITORY
 
 PACKAGE = REPOSITORY / "operator" / "rlscaler_operator"

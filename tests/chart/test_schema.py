@@ -7,9 +7,9 @@ import json
 import pytest
 import yaml
 
-from rlscaler_dev.cluster.helm import HelmError
-from rlscaler_dev.generate.chart.values import read
+from rlscaler_dev.generate.chart import read_values
 from tests.chart.charts import CHART, template, values
+from tests.harness.helm import HelmError
 
 REFUSED = yaml.safe_load((CHART.parents[1] / "tests" / "data" / "refused_values.yaml").read_text())
 
@@ -48,5 +48,5 @@ def test_every_map_is_closed_or_says_what_it_takes():
 
 
 def test_every_default_is_described():
-    described = {value.name for value in read((CHART / "values.yaml").read_text())}
+    described = {value.name for value in read_values((CHART / "values.yaml").read_text())}
     assert {"replicas", "image.repository", "monitoring.dashboards.labels", "resources"} <= described

@@ -11,13 +11,13 @@ import pytest
 
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.dashboards.ask import Source
-from rlscaler_dev.cluster.helm import Helm
 from rlscaler_dev.cluster.kube import KubeClient
-from rlscaler_dev.generate.crd.manifest import manifest
+from rlscaler_dev.generate.definition import manifest
 from tests.chart import accounts
 from tests.chart.charts import CHART, RELEASE
 from tests.chart.history import commits, files
 from tests.chart.objects import DEFINITION, DEPLOYMENT, LEASE, POLICIES, WAIT, delete, make_namespaces
+from tests.harness.helm import Helm
 from tests.harness.load import Exporter, Load
 from tests.harness.operators import Operator
 from tests.harness.waiting import until

@@ -17,7 +17,7 @@ from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.kube import KubeClient
-from rlscaler_dev.demo.environment import stage
+from rlscaler_dev.demo.testbed import stage
 from rlscaler_live.environment import KubernetesEnv, LiveEnvironmentError
 from rlscaler_live.environment import episode as episodes
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings

@@ -18,8 +18,7 @@ from prometheus_client import generate_latest
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_loadgen.service import annotations
 from rlscaler_loadgen.service.app import Listen, Service
-from rlscaler_loadgen.service.cluster import GATEWAY
-from rlscaler_loadgen.service.fleet import Fleet
+from rlscaler_loadgen.service.fleet import GATEWAY, Fleet
 from rlscaler_loadgen.service.router import Router
 
 REQUEST = {"inputs": [{"name": "input", "shape": [1], "datatype": "FP32", "data": [1.0]}]}

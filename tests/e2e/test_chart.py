@@ -9,7 +9,6 @@ import pytest
 
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_dev.cluster.helm import Helm, HelmError
 from rlscaler_dev.cluster.images import make
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.progress import ConsoleReporter
@@ -20,6 +19,7 @@ from tests.chart.history import commits, files
 from tests.chart.kubectl import Kubectl
 from tests.chart.objects import DEFINITION, POLICIES, SELECTOR, absent, delete, make_namespaces
 from tests.harness.control_plane import own_cluster
+from tests.harness.helm import Helm, HelmError
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.e2e

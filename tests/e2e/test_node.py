@@ -18,11 +18,12 @@ import requests
 
 from rlscaler_dev.cluster import api, binaries, paths, processes, state
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_dev.cluster.exceptions import DevClusterError
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.cluster.realnode import cgroups, namespace
 from rlscaler_dev.cluster.realnode.node import REAL
+from rlscaler_dev.exceptions import DevClusterError
 from tests.e2e import real_objects as objects
 from tests.e2e.real_objects import NAMESPACE, Json
 from tests.harness.control_plane import own_cluster

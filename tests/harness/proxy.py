@@ -222,5 +222,5 @@ async def _cancel_all() -> None:
 
 
 def _verbatim(url: str) -> URL:
-    """As the client escaped it."""
+    """The URL as the client escaped it."""
     return URL(url, encoded=True)

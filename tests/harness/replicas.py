@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from kubernetes import client, config, watch
-from urllib3.exceptions import HTTPError
-
+from rlscaler_dev.cluster.kube import Json, KubeClient, collection
+from rlscaler_dev.cluster.watch import Watch
 from tests.harness.load import RPS
-
-RECONNECT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,48 +25,23 @@ class Replicas:
     """A watch that survives restarts of the API server: it goes on from where it was."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
-        self._api = client.AppsV1Api(config.new_client_from_config(str(kubeconfig)))
-        self._namespace = namespace
+        self._kube = KubeClient.from_kubeconfig(kubeconfig)
         self._changes: list[Change] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="replicas")
-        self._thread.start()
+        path = collection("apps/v1", "Deployment", namespace)
+        self._watch = Watch(self._kube, path, self._listed, self._changed)
+        self._watch.start()
 
     def close(self) -> None:
-        self._ended.set()
-        self._thread.join(10)
-        self._api.api_client.close()
+        self._watch.stop()
+        self._kube.close()
 
-    def _run(self) -> None:
-        version = ""
-        while not self._ended.is_set():
-            try:
-                version = self._watch(version or self._list())
-            except client.ApiException as error:
-                version = "" if error.status == 410 else version
-                self._ended.wait(RECONNECT_SECONDS)
-            except HTTPError:
-                self._ended.wait(RECONNECT_SECONDS)
+    def _listed(self, bodies: list[Json]) -> None:
+        for body in bodies:
+            self._changed("ADDED", body)
 
-    def _list(self) -> str:
-        listed = self._api.list_namespaced_deployment(self._namespace)
-        for item in listed.items:
-            self._note(item)
-        return str(listed.metadata.resource_version)
-
-    def _watch(self, version: str) -> str:
-        """Until the server ends it, after 2 s; the version to go on from."""
-        stream = watch.Watch().stream(
-            self._api.list_namespaced_deployment, self._namespace, resource_version=version, timeout_seconds=2
-        )
-        for event in stream:
-            version = event["object"].metadata.resource_version
-            if event["type"] != "DELETED":
-                self._note(event["object"])
-        return version
-
-    def _note(self, body: Any) -> None:
-        self._changes.append(Change(time.monotonic(), body.metadata.name, body.spec.replicas))
+    def _changed(self, kind: str, body: Json) -> None:
+        if kind != "DELETED":
+            self._changes.append(Change(time.monotonic(), body["metadata"]["name"], body["spec"]["replicas"]))
 
     def of(self, service: str, since: float) -> list[tuple[int, int]]:
         """(GPU, CPU) after each change from `since` on, the value in force then included."""
@@ -105,7 +75,7 @@ class Replicas:
 
 
 def described(replicas: tuple[int, int]) -> str:
-    """As a report says it: both pools, and what they can do together."""
+    """Replicas in the words of a report: both pools, and what they can do together."""
     return f"{replicas[0]}+{replicas[1]} ({capacity(replicas):g} req/s)"
 
 

@@ -24,7 +24,7 @@ class Use(NamedTuple):
 
     group: str
     resource: str
-    """With its subresource, as in `deployments/scale`."""
+    """Plural name with its subresource, as in `deployments/scale`."""
     verb: str
 
 

@@ -19,14 +19,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 def install(kube: KubeClient) -> None:
     """The CRD as it ships."""
-    crd = yaml.safe_load((REPOSITORY / "crds" / "rlscalingpolicies.yaml").read_text())
-    collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    kube.request(
-        "PATCH",
-        f"{collection}/{crd['metadata']['name']}?fieldManager=test&force=true",
-        crd,
-        content_type="application/apply-patch+yaml",
-    )
+    kube.apply(yaml.safe_load((REPOSITORY / "crds" / "rlscalingpolicies.yaml").read_text()))
     until(lambda: kube.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingpolicies"))
 
 
@@ -79,12 +72,7 @@ def obey(kube: KubeClient, message: str) -> None:
 
 def token(kube: KubeClient, bound_to: dict[str, Any] | None = None, account: str = "rlscaler") -> str:
     """A token of an operator's service account; one that is bound to an object ends with it."""
-    spec: dict[str, Any] = {"expirationSeconds": 7200}
-    if bound_to is not None:
-        spec["boundObjectRef"] = bound_to
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    answer: str = kube.request("POST", f"{ACCOUNTS}/{account}/token", request)["status"]["token"]
-    return answer
+    return kube.token("default", account, bound_to)
 
 
 def write_kubeconfig(path: Path, template: Path, bearer: str, server: str | None = None) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 import tenacity
 
-from rlscaler_dev.cluster.exceptions import ApiError
+from rlscaler_dev.exceptions import ApiError
 
 
 def until(look: Callable[[], Any], seconds: float = 30.0) -> Any:

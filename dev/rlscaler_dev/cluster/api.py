@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlscaler_dev.cluster import attach, binaries, gateway, kubeconfig, launcher, locks, paths, state
+from rlscaler_dev.cluster import attach, binaries, kubeconfig, launcher, manifests, paths, state
 from rlscaler_dev.cluster.components import Layout
-from rlscaler_dev.cluster.exceptions import DevClusterError, NotRunningError
 from rlscaler_dev.cluster.launcher import Options, healthy, layout_of
 from rlscaler_dev.cluster.processes import supported
 from rlscaler_dev.cluster.progress import Reporter
@@ -25,6 +24,7 @@ from rlscaler_dev.cluster.realnode.files import NodeFiles
 from rlscaler_dev.cluster.realnode.node import DEFAULT_GPUS, KWOK, REAL
 from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.cluster.versions import ADAPTER, CONTROL_PLANE, REAL_NODE
+from rlscaler_dev.exceptions import DevClusterError, NotRunningError
 
 DEFAULT_NAME = "rlscaler"
 
@@ -35,7 +35,7 @@ class ClusterInfo:
 
     name: str
     kubeconfig: Path
-    """Of an administrator (system:masters, so neither RBAC nor fairness applies to it)."""
+    """Kubeconfig of an administrator (system:masters, so neither RBAC nor fairness applies to it)."""
     server: str
     server_version: str
     prometheus_url: str | None
@@ -120,7 +120,7 @@ def up(
         raise DevClusterError(
             "--adapter and --node change a cluster: they are not done to one that you bring with --kubeconfig"
         )
-    with locks.hold(f"cluster-{name}", reporter.say, f"another process that starts or stops {name}"):
+    with paths.hold(f"cluster-{name}", reporter.say, f"another process that starts or stops {name}"):
         if kubeconfig is not None:
             return _info(attach.up(name, Path(kubeconfig), prometheus, reporter, source))
         if not supported():
@@ -144,7 +144,7 @@ def up(
                 packages.require_node()
                 NodeFiles.of(paths.cluster_dir(name))
             provided = binaries.provide((*CONTROL_PLANE, *(REAL_NODE if chosen == REAL else ())), reporter, source)
-            definitions = gateway.manifests(reporter) if gateway_api else []
+            definitions = manifests.GATEWAY.manifests(reporter) if gateway_api else []
             cluster = launcher.start(name, options, provided, definitions, reporter.say)
         if adapter and cluster.process(ADAPTER) is None:
             launcher.start_adapter(cluster, binaries.provide([ADAPTER], reporter, source), reporter.say)
@@ -180,7 +180,7 @@ def _node_of(cluster: ClusterState | None) -> str:
 
 def down(name: str = DEFAULT_NAME) -> bool:
     """Stop the cluster and delete its files; False when there was nothing to stop."""
-    with locks.hold(f"cluster-{name}"):
+    with paths.hold(f"cluster-{name}"):
         known = paths.cluster_dir(name).exists()
         return launcher.clean(name) > 0 or known
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rlscaler_dev.cluster import binaries, components, kubeconfig, launcher, locks, ports, processes, prometheus, state
-from rlscaler_dev.cluster.exceptions import ApiError, DevClusterError
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster import (
+    binaries,
+    components,
+    kubeconfig,
+    launcher,
+    network,
+    paths,
+    processes,
+    prometheus,
+    state,
+)
+from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.progress import Reporter
-from rlscaler_dev.cluster.readiness import prometheus_ready
+from rlscaler_dev.cluster.readiness import prometheus_ready, wait_until
 from rlscaler_dev.cluster.state import ClusterState
+from rlscaler_dev.exceptions import ApiError, DevClusterError
 
 
 def up(name: str, path: Path, with_prometheus: bool, reporter: Reporter, source: str | None) -> ClusterState:
@@ -53,8 +63,8 @@ def up(name: str, path: Path, with_prometheus: bool, reporter: Reporter, source:
 
 def _start_prometheus(cluster: ClusterState, reporter: Reporter, source: str | None) -> None:
     cluster.binaries = binaries.provide(["prometheus"], reporter, source)
-    with locks.hold("ports"):
-        cluster.ports = {"prometheus": ports.pick(1, state.ports_taken())[0]}
+    with paths.hold("ports"):
+        cluster.ports = {"prometheus": network.free_ports(1, state.ports_taken())[0]}
         cluster.save()
     layout = launcher.layout_of(cluster)
     prometheus.write_config(layout.prometheus_config, layout.targets_dir)

@@ -5,21 +5,65 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_dev.cluster import builder, choice, locks, paths, release, stamps, toolchain
-from rlscaler_dev.cluster.choice import AUTO, BUILD, RELEASE, Choice, Found
-from rlscaler_dev.cluster.exceptions import BuildError
+from rlscaler_dev.cluster import builder, paths, release, stamps, toolchain
 from rlscaler_dev.cluster.progress import Reporter
-from rlscaler_dev.cluster.versions import TOOLS, Tool, Version, parse, pinned, text
+from rlscaler_dev.cluster.versions import TOOLS, Tool, Version, accepts, parse, pinned, text
+from rlscaler_dev.exceptions import BuildError
 
+PATH, CACHE, RELEASE, BUILD = "path", "cache", "release", "build"
+AUTO = "auto"
 SOURCE_VARIABLE = "RLSCALER_BINARIES"
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 _PROBE_TIMEOUT_SECONDS = 20.0
 
 Provided = dict[str, dict[str, str]]
 """Tool -> path, version and source."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A binary on PATH or in $KUBEBUILDER_ASSETS; version None when it did not say."""
+
+    path: str
+    version: Version | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The source of one binary, and why."""
+
+    tool: str
+    source: str
+    path: str | None
+    reason: str
+
+
+def choose(
+    tool: Tool, found: Iterable[Found], cached: str | None, release_reachable: Callable[[], bool], source: str = AUTO
+) -> Choice:
+    """PATH with a version that will do, else our cache, else upstream's release, else a build.
+
+    `cached` is the path of a current binary in our cache, which came from a release or a build before. The network is
+    asked only when nothing is there yet. `source` 'release' or 'build' passes over what is found on PATH.
+    """
+    wanted = text(pinned(tool))
+    refused: list[str] = []
+    if source == AUTO:
+        for candidate in found:
+            if candidate.version is not None and accepts(tool, candidate.version):
+                return Choice(tool.name, PATH, candidate.path, f"{text(candidate.version)} found at {candidate.path}")
+            seen = text(candidate.version) if candidate.version else "of unknown version"
+            refused.append(f"{candidate.path} is {seen}, not compatible with {wanted}")
+    note = f" ({'; '.join(refused)})" if refused else ""
+    if cached is not None:
+        return Choice(tool.name, CACHE, cached, f"{wanted} in our cache{note}")
+    if source == RELEASE or (source == AUTO and release_reachable()):
+        return Choice(tool.name, RELEASE, None, f"{wanted} from upstream's release{note}")
+    return Choice(tool.name, BUILD, None, f"{wanted} built from the Go module proxy{note}")
 
 
 def installed_version(tool: Tool, path: Path) -> Version | None:
@@ -48,7 +92,7 @@ def search(tool: Tool) -> list[Found]:
 
 
 def plan(names: Sequence[str], source: str | None = None) -> list[Choice]:
-    """Where each binary will come from; asks the network only for those that are nowhere yet."""
+    """The source of each binary; asks the network only for those that are nowhere yet."""
     wanted = source or os.environ.get(SOURCE_VARIABLE, AUTO)
     if wanted not in (AUTO, RELEASE, BUILD):
         raise BuildError(f"{SOURCE_VARIABLE}={wanted!r} is not one of auto, release, build")
@@ -58,7 +102,7 @@ def plan(names: Sequence[str], source: str | None = None) -> list[Choice]:
 def _choose(tool: Tool, source: str) -> Choice:
     cached = str(stamps.binary(tool)) if stamps.valid(tool) else None
     found = search(tool) if source == AUTO else []
-    return choice.choose(tool, found, cached, lambda: release.reachable(tool), source)
+    return choose(tool, found, cached, lambda: release.reachable(tool), source)
 
 
 def provide(names: Sequence[str], reporter: Reporter, source: str | None = None) -> Provided:
@@ -96,7 +140,7 @@ def _build(tools: Sequence[Tool], reporter: Reporter) -> None:
 def _downloaded(tool: Tool, reporter: Reporter, strict: bool) -> bool:
     """Download the release; on failure False (then it is built), or BuildError when `strict`."""
     try:
-        with locks.hold(f"build-{tool.name}", reporter.say, f"another process that gets {tool.name}"):
+        with paths.hold(f"build-{tool.name}", reporter.say, f"another process that gets {tool.name}"):
             if not stamps.valid(tool):
                 reporter.say(f"downloading {tool.name} {text(pinned(tool))}")
                 release.download(tool, reporter)
@@ -114,7 +158,7 @@ def _cached(tool: Tool, source: str) -> dict[str, str]:
 
 
 def _version(tool: Tool, chosen: Choice) -> str:
-    if chosen.source == choice.CACHE:
+    if chosen.source == CACHE:
         return text(pinned(tool))
     version = installed_version(tool, Path(chosen.path or ""))
     return text(version) if version else ""

@@ -1,7 +1,7 @@
 """Building binaries from the Go module proxy, once, into our cache.
 
-Two builds may run at once: each binary has a lock, and whoever waited for it finds it done. A build that is killed is
-taken up again: finished binaries are stamped, and Go's build cache keeps every finished package of the others.
+Two builds may run at once: each binary has a lock, and the build that waited for it finds it done. A build that is
+killed is taken up again: finished binaries are stamped, and Go's build cache keeps every finished package of the rest.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 
 import tenacity
 
-from rlscaler_dev.cluster import locks, paths, stamps
-from rlscaler_dev.cluster.exceptions import BuildError, ToolchainError
+from rlscaler_dev.cluster import paths, stamps
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.stamps import Stamp
 from rlscaler_dev.cluster.toolchain import Go
 from rlscaler_dev.cluster.versions import Tool, linker_flags
+from rlscaler_dev.exceptions import BuildError, ToolchainError
 
 DISK_RESERVE_MB = 500
 RETRY_SECONDS = 2.0
@@ -95,7 +95,7 @@ def announce(tools: Sequence[Tool], reporter: Reporter) -> None:
 def build(tool: Tool, go: Go, reporter: Reporter) -> Stamp:
     """Build one binary, unless another process has just done so; raises BuildError with the compiler's last words."""
     paths.bin_dir().mkdir(parents=True, exist_ok=True)
-    with locks.hold(f"build-{tool.name}", reporter.say, f"another process that builds {tool.name}"):
+    with paths.hold(f"build-{tool.name}", reporter.say, f"another process that builds {tool.name}"):
         if stamp := stamps.valid(tool):
             return stamp
         began = time.monotonic()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import shutil
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from rlscaler_dev.cluster.exceptions import DevClusterError, NotRunningError
+from rlscaler_dev.exceptions import DevClusterError, NotRunningError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -162,7 +164,7 @@ def packages(install_them: bool) -> None:
 @_output_option
 def build(tools: tuple[str, ...], node: str, source: str | None, output: str) -> None:
     """Get the binaries (all that a cluster runs, and kubectl) without starting anything."""
-    from rlscaler_dev.cluster import binaries, gateway
+    from rlscaler_dev.cluster import binaries, manifests
     from rlscaler_dev.cluster.progress import ConsoleReporter
     from rlscaler_dev.cluster.versions import CONTROL_PLANE, REAL_NODE, TOOLS
 
@@ -172,7 +174,7 @@ def build(tools: tuple[str, ...], node: str, source: str | None, output: str) ->
     every = (*CONTROL_PLANE, "kubectl", *(REAL_NODE if node == "real" else ()))
     provided = binaries.provide(tools or every, reporter, source)
     if not tools:
-        gateway.manifests(reporter)
+        manifests.GATEWAY.manifests(reporter)
     if output == "json":
         click.echo(json.dumps(provided, indent=2))
         return
@@ -184,12 +186,12 @@ def build(tools: tuple[str, ...], node: str, source: str | None, output: str) ->
 @_output_option
 def images(output: str) -> None:
     """Build the container images of the operator and of the emulated service; needs root, buildah and debootstrap."""
-    from rlscaler_dev.cluster.images import make, report
+    from rlscaler_dev.cluster.images import make
     from rlscaler_dev.cluster.progress import ConsoleReporter
 
     archives = make.build(ConsoleReporter())
     measured = {name: {"archive": str(file), **make.sizes(name)} for name, file in archives.items()}
-    click.echo(json.dumps(measured, indent=2) if output == "json" else report.table(measured))
+    click.echo(json.dumps(measured, indent=2) if output == "json" else make.table(measured))
 
 
 @cluster.command()
@@ -199,11 +201,9 @@ def images(output: str) -> None:
 @click.option("--everything", is_flag=True, help="All of it, after stopping all clusters.")
 def clean(go: bool, binaries: bool, archives: bool, everything: bool) -> None:
     """Remove what was built here. Nothing outside our own cache directory is touched."""
-    from rlscaler_dev.cluster import cleaning
-
     if not (go or binaries or archives or everything):
         raise click.UsageError("say what to remove: --go, --binaries, --images or --everything")
-    for line in cleaning.clean(go or everything, binaries or everything, archives or everything, clusters=everything):
+    for line in remove_built(go or everything, binaries or everything, archives or everything, clusters=everything):
         click.echo(line)
 
 
@@ -219,3 +219,35 @@ def _show(info: Any, output: str) -> None:
     if info.managed:
         click.echo(f"started in  {info.start_seconds:.1f} s, files in {info.state_dir}")
     click.echo(f"export KUBECONFIG={info.kubeconfig}")
+
+
+def remove_built(go: bool, binaries: bool, images: bool, clusters: bool) -> Iterator[str]:
+    """Remove the chosen parts of our cache; yields a line for each.
+
+    Raises DevClusterError when the binaries of a running cluster would go.
+    """
+    from rlscaler_dev.cluster import api, builder, paths
+
+    if clusters:
+        for name in api.names():
+            api.down(name)
+            yield f"stopped {name}"
+    if binaries and (running := api.names()):
+        raise DevClusterError(f"clusters {', '.join(running)} use the binaries: `rlscaler cluster down --all` first")
+    parts = [paths.go_dir()] if go else []
+    if binaries:
+        parts += [paths.bin_dir(), paths.manifests_dir()]
+    if images:
+        parts.append(paths.images_dir())
+    for part in parts:
+        if part.is_dir():
+            freed = builder.size_mb(part)
+            remove_tree(part)
+            yield f"removed {part} ({freed} MB)"
+
+
+def remove_tree(directory: Path) -> None:
+    """Delete a tree although Go's module cache marks its folders read-only."""
+    for folder, _, _ in os.walk(directory):
+        os.chmod(folder, os.stat(folder).st_mode | stat.S_IRWXU)
+    shutil.rmtree(directory)

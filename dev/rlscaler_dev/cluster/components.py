@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlscaler_dev.cluster.network import HOST, NODE_IP, POOL, SERVICE_RANGE
 from rlscaler_dev.cluster.pki import Pki
-from rlscaler_dev.cluster.ports import HOST
-from rlscaler_dev.cluster.realnode.network import NODE_IP, POOL, SERVICE_RANGE
 
 PORTS = (
     "apiserver",
@@ -142,7 +141,7 @@ def kube_apiserver(layout: Layout) -> list[str]:
 
 
 def _reached(layout: Layout) -> list[str]:
-    """From where the API server is reached, and how it reaches kubelets.
+    """Options that say where the API server is reached, and how it reaches kubelets.
 
     Without a real node it has no endpoints of its own: these may not be loopback.
     """

@@ -1,41 +1,62 @@
 """A thin client of the API server: plain JSON objects over one connection pool.
 
-Only what starting a cluster needs. Authentication by the client certificate or token of a kubeconfig; the `kubernetes`
-package's loader resolves exec plugins and the like for clusters that the user brings.
+It authenticates with the client certificate or the token of a kubeconfig; the `kubernetes` package's loader resolves
+exec plugins and the like for clusters that the user brings.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import requests
-import tenacity
 from requests.adapters import HTTPAdapter
+from urllib3 import Retry
 
-from rlscaler_dev.cluster.exceptions import ApiError, StartError
+from rlscaler_dev.exceptions import ApiError
 
 Json = dict[str, Any]
-FIELD_MANAGER = "rlscaler-devcluster"
+FIELD_MANAGER = "rlscaler-dev"
 PARALLEL = 8
+TOKEN_SECONDS = 24 * 3600
 
-_COLLECTIONS = {
-    "Namespace": ("namespaces", False),
-    "Node": ("nodes", False),
-    "Service": ("services", True),
-    "ServiceAccount": ("serviceaccounts", True),
-    "APIService": ("apiservices", False),
-    "ClusterRole": ("clusterroles", False),
-    "ClusterRoleBinding": ("clusterrolebindings", False),
-    "RoleBinding": ("rolebindings", True),
-    "CustomResourceDefinition": ("customresourcedefinitions", False),
-    "EndpointSlice": ("endpointslices", True),
-    "GatewayClass": ("gatewayclasses", False),
+BUSY = Retry(3, connect=0, read=False, other=0, allowed_methods=None, raise_on_status=False)
+"""A server that says when to ask again (Retry-After) is asked again, such as right after a definition was created."""
+
+CLUSTER_SCOPED = {
+    "APIService",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "GatewayClass",
+    "Namespace",
+    "Node",
 }
-"""Kind -> (plural, namespaced) of what is applied here."""
+"""Kinds without a namespace; every other object is in its namespace, or in `default`."""
+
+
+def collection(api_version: str, kind: str, namespace: str | None = None) -> str:
+    """URL path of a collection, such as `/apis/apps/v1/namespaces/NAMESPACE/deployments`."""
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    plural = kind.lower() + ("es" if kind.endswith("s") else "s")
+    plural = re.sub(r"(?<=[^aeiou])ys$", "ies", plural)
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def collection_of(manifest: Json) -> str:
+    """URL path of the collection that the object belongs to."""
+    kind = manifest["kind"]
+    namespace = None if kind in CLUSTER_SCOPED else manifest["metadata"].get("namespace", "default")
+    return collection(manifest["apiVersion"], kind, namespace)
+
+
+def path_of(manifest: Json) -> str:
+    """URL path of the object."""
+    return f"{collection_of(manifest)}/{manifest['metadata']['name']}"
 
 
 class KubeClient:
@@ -45,7 +66,7 @@ class KubeClient:
         self.server = server.rstrip("/")
         self.timeout_seconds = timeout_seconds
         self._session = session
-        adapter = HTTPAdapter(pool_maxsize=PARALLEL)
+        adapter = HTTPAdapter(pool_maxsize=PARALLEL, max_retries=BUSY)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         session.trust_env = False
@@ -69,43 +90,74 @@ class KubeClient:
             session.headers["Authorization"] = token
         return cls(configuration.host, session)
 
+    @classmethod
+    def with_certificate(cls, server: str, authority: Path, certificate: Path, key: Path) -> KubeClient:
+        """A client without the `kubernetes` package, which takes a second to import."""
+        session = requests.Session()
+        session.verify, session.cert = str(authority), (str(certificate), str(key))
+        return cls(server, session)
+
+    @property
+    def authority(self) -> str | bool:
+        """File of the CA that the server's certificate is checked with; True = the system's, False = unchecked."""
+        return self._session.verify if isinstance(self._session.verify, bool) else str(self._session.verify)
+
     def __enter__(self) -> KubeClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
         self._session.close()
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        content_type: str = "application/json",
+        **options: Any,
+    ) -> requests.Response:
+        """The answer as it is; `options` are those of `requests.Session.request`."""
+        options["headers"] = {"Content-Type": content_type, **options.get("headers", {})}
+        options.setdefault("timeout", self.timeout_seconds)
+        try:
+            data = json.dumps(body) if body is not None else None
+            answer = self._session.request(method, self.server + path, data=data, **options)
+            if answer.ok:
+                return answer
+            content = _decoded(answer)
+        except OSError as error:  # raised by requests, and for missing certificates
+            raise ApiError(f"{method} {self.server}{path}: {error}") from error
+        message = content.get("message", content) if isinstance(content, dict) else content
+        raise ApiError(f"{method} {path}: {message}", answer.status_code)
 
     def request(self, method: str, path: str, body: Json | None = None, **options: Any) -> Any:
         """The decoded answer (text where it is not JSON)."""
-        headers = {"Content-Type": options.pop("content_type", "application/json")}
-        try:
-            answer = self._session.request(
-                method,
-                self.server + path,
-                data=json.dumps(body) if body is not None else None,
-                headers=headers,
-                timeout=self.timeout_seconds,
-                **options,
-            )
-        except OSError as error:  # of requests, and of missing certificates
-            raise ApiError(f"{method} {self.server}{path}: {error}") from error
-        is_json = answer.headers.get("Content-Type", "").startswith("application/json")
-        content = answer.json() if is_json else answer.text
-        if not answer.ok:
-            message = content.get("message", content) if isinstance(content, dict) else content
-            raise ApiError(f"{method} {path}: {message}", answer.status_code)
-        return content
+        return _decoded(self.open(method, path, body, **options))
 
     def get(self, path: str) -> Any:
         """GET."""
         return self.request("GET", path)
 
+    def find(self, path: str) -> Json | None:
+        """GET; None where there is no such object."""
+        try:
+            found: Json = self.get(path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
     def apply(self, manifest: Json) -> Json:
         """Server-side apply."""
         parameters = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        path = f"{collection_path(manifest)}/{manifest['metadata']['name']}"
         answer: Json = self.request(
-            "PATCH", path, manifest, params=parameters, content_type="application/apply-patch+yaml"
+            "PATCH", path_of(manifest), manifest, params=parameters, content_type="application/apply-patch+yaml"
         )
         return answer
 
@@ -117,7 +169,7 @@ class KubeClient:
     def create(self, manifest: Json) -> bool:
         """POST; False when the object is there already."""
         try:
-            self.request("POST", collection_path(manifest), manifest)
+            self.request("POST", collection_of(manifest), manifest)
         except ApiError as error:
             if error.status == 409:
                 return False
@@ -132,32 +184,19 @@ class KubeClient:
             if error.status != 404:
                 raise
 
-
-def collection_path(manifest: Json) -> str:
-    """URL path of the collection that the object belongs to."""
-    plural, namespaced = _COLLECTIONS[manifest["kind"]]
-    version = manifest["apiVersion"]
-    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    if namespaced:
-        prefix += f"/namespaces/{manifest['metadata'].get('namespace', 'default')}"
-    return f"{prefix}/{plural}"
+    def token(self, namespace: str, account: str, bound_to: Json | None = None) -> str:
+        """A token of a ServiceAccount; one that is bound to an object ends with it."""
+        spec: Json = {"expirationSeconds": TOKEN_SECONDS} | ({"boundObjectRef": bound_to} if bound_to else {})
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = f"{collection('v1', 'ServiceAccount', namespace)}/{account}/token"
+        return str(self.request("POST", path, request)["status"]["token"])
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float, interval_seconds: float = 0.1) -> None:
-    """Poll until `condition` holds; refused connections count as not yet.
+def _decoded(answer: requests.Response) -> Any:
+    return answer.json() if answer.headers.get("Content-Type", "").startswith("application/json") else answer.text
 
-    Raises StartError that names `what` and the last refusal; any StartError of `condition` ends the wait at once.
-    """
-    retrying = tenacity.Retrying(
-        stop=tenacity.stop_after_delay(timeout_seconds),
-        wait=tenacity.wait_fixed(interval_seconds),
-        retry=tenacity.retry_if_exception_type((ApiError, requests.RequestException))
-        | tenacity.retry_if_result(lambda held: not held),
-    )
-    try:
-        retrying(condition)
-    except tenacity.RetryError as error:
-        reason = error.last_attempt.exception()
-        raise StartError(
-            f"{what} did not happen within {timeout_seconds:.0f} s" + (f": {reason}" if reason else "")
-        ) from error
+
+def has_condition(thing: Json, type_: str) -> bool:
+    """Whether the object's condition of this type is True."""
+    conditions = thing.get("status", {}).get("conditions") or ()
+    return any(condition["type"] == type_ and condition["status"] == "True" for condition in conditions)

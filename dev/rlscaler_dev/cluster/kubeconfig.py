@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from rlscaler_dev.cluster import locks
-from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.cluster import paths
 from rlscaler_dev.cluster.pki import Pki
+from rlscaler_dev.exceptions import DevClusterError
 
 SECTIONS = ("clusters", "users", "contexts")
 
@@ -27,7 +27,7 @@ def admin(cluster: str, server: str, pki: Pki) -> dict[str, Any]:
 
 
 def client(cluster: str, server: str, authority: Path, certificate: Path, key: Path) -> dict[str, Any]:
-    """A self-contained kubeconfig of whoever a certificate names."""
+    """A self-contained kubeconfig of the user that a certificate names."""
     name = context_name(cluster)
 
     def embedded(path: Path) -> str:
@@ -41,6 +41,26 @@ def client(cluster: str, server: str, authority: Path, certificate: Path, key: P
         "users": [{"name": name, "user": user}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name,
+    }
+
+
+def bearer(server: str, authority: str | bool, token: str) -> dict[str, Any]:
+    """The kubeconfig of the account that a token belongs to.
+
+    authority: file of the CA that signed the server's certificate; True = the system's, False = nothing is checked.
+    """
+    cluster: dict[str, Any] = {"server": server}
+    if isinstance(authority, str):
+        cluster["certificate-authority"] = authority
+    elif not authority:
+        cluster["insecure-skip-tls-verify"] = True
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "cluster", "cluster": cluster}],
+        "users": [{"name": "account", "user": {"token": token}}],
+        "contexts": [{"name": "account", "context": {"cluster": "cluster", "user": "account"}}],
+        "current-context": "account",
     }
 
 
@@ -75,7 +95,7 @@ def merge(config: dict[str, Any], target: Path) -> str:
 
     Returns the context that was selected before.
     """
-    with locks.hold("kubeconfig"):
+    with paths.hold("kubeconfig"):
         merged: dict[str, Any] = read(target) if target.exists() else {"apiVersion": "v1", "kind": "Config"}
         for section in SECTIONS:
             names = {entry["name"] for entry in config[section]}
@@ -92,7 +112,7 @@ def unmerge(cluster: str, target: Path, previous_context: str = "") -> None:
     if not target.exists():
         return
     name = context_name(cluster)
-    with locks.hold("kubeconfig"):
+    with paths.hold("kubeconfig"):
         config = read(target)
         for section in SECTIONS:
             config[section] = [entry for entry in config.get(section) or [] if entry["name"] != name]

@@ -13,35 +13,38 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from rlscaler_dev.cluster import (
     components,
     kubeconfig,
-    locks,
+    kwok,
     manifests,
-    nodes,
+    network,
     paths,
     pki,
-    ports,
     processes,
     prometheus,
-    stages,
     state,
 )
 from rlscaler_dev.cluster.components import Layout
-from rlscaler_dev.cluster.exceptions import DevClusterError, StartError
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
-from rlscaler_dev.cluster.readiness import api_available, nodes_schedulable, prometheus_ready, ready_api, settled
-from rlscaler_dev.cluster.realnode import cgroups, gateway, namespace
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.network import API_SERVICE_IP, NODE_IP, NODE_NAME
+from rlscaler_dev.cluster.readiness import (
+    api_available,
+    nodes_schedulable,
+    prometheus_ready,
+    ready_api,
+    settled,
+    wait_until,
+)
+from rlscaler_dev.cluster.realnode import cgroups, namespace
 from rlscaler_dev.cluster.realnode import node as real_node
-from rlscaler_dev.cluster.realnode.network import API_SERVICE_IP, NODE_IP, NODE_NAME
 from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.cluster.versions import ADAPTER
+from rlscaler_dev.exceptions import DevClusterError, StartError
 
 START_TIMEOUT_SECONDS = 240.0
 ATTEMPTS = 3
-"""A port may be taken by somebody else between choice and use; then everything starts again on other ports."""
+"""A port may be taken by another process between choice and use; then everything starts again on other ports."""
 ADAPTER_APIS = ("v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
 
 Say = Callable[[str], None]
@@ -55,7 +58,7 @@ class Options:
     gpus_per_node: int = 8
     cpu_nodes: int = 2
     cold_start_seconds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Flavour -> range; missing flavours keep their default (stages.COLD_START_SECONDS)."""
+    """Flavour -> range; missing flavours keep their default (kwok.COLD_START_SECONDS)."""
     metrics_server: bool = True
     gateway_api: bool = True
     node: str = real_node.KWOK
@@ -65,7 +68,7 @@ class Options:
 
     def pools(self) -> list[dict[str, Any]]:
         """The nodes that kwok plays."""
-        return nodes.pools(self.gpu_nodes, self.gpus_per_node, self.cpu_nodes, self.node == real_node.REAL)
+        return kwok.nodes(self.gpu_nodes, self.gpus_per_node, self.cpu_nodes, self.node == real_node.REAL)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the state file."""
@@ -88,13 +91,11 @@ def layout_of(cluster: ClusterState) -> Layout:
 
 
 def connect(cluster: ClusterState) -> KubeClient:
-    """A client of the cluster; for one of our own without the `kubernetes` package, which takes a second to import."""
+    """A client of the cluster; for one of our own without reading its kubeconfig."""
     if not cluster.managed:
         return KubeClient.from_kubeconfig(Path(cluster.kubeconfig))
     pki = layout_of(cluster).pki
-    session = requests.Session()
-    session.verify, session.cert = str(pki.ca_cert), (str(pki.admin_cert), str(pki.admin_key))
-    return KubeClient(cluster.server, session)
+    return KubeClient.with_certificate(cluster.server, pki.ca_cert, pki.admin_cert, pki.admin_key)
 
 
 def healthy(cluster: ClusterState | None) -> bool:
@@ -163,8 +164,8 @@ def _start_once(
     began = time.monotonic()
     cluster = ClusterState(name, options=options.to_json(), started_at=time.time())
     cluster.binaries = {tool: dict(binary) for tool, binary in binaries.items()}
-    with locks.hold("ports"):
-        chosen = ports.pick(len(components.PORTS), state.ports_taken())
+    with paths.hold("ports"):
+        chosen = network.free_ports(len(components.PORTS), state.ports_taken())
         cluster.ports = dict(zip(components.PORTS, chosen, strict=True))
         cluster.save()
     layout = layout_of(cluster)
@@ -217,7 +218,9 @@ def _finish_real(cluster: ClusterState, layout: Layout, options: Options, client
     real_node.add_gpus(client, options.real_gpus)
     if options.gateway_api:
         real_node.start_gateway(cluster, layout, client)
-        wait_until(lambda: alive(cluster) and gateway.accepted(client), "Traefik's readiness", START_TIMEOUT_SECONDS)
+        wait_until(
+            lambda: alive(cluster) and real_node.gateway_accepted(client), "Traefik's readiness", START_TIMEOUT_SECONDS
+        )
 
 
 def alive(cluster: ClusterState) -> bool:
@@ -276,6 +279,6 @@ def _write_files(name: str, layout: Layout, options: Options) -> None:
     else:
         pki.create(layout.directory / "pki")
     kubeconfig.write(layout.kubeconfig, kubeconfig.admin(name, layout.server, layout.pki))
-    stages.write_config(layout.kwok_config, dict(options.cold_start_seconds))
+    kwok.write_config(layout.kwok_config, dict(options.cold_start_seconds))
     discovered = layout.kubeconfig if layout.real else None
     prometheus.write_config(layout.prometheus_config, layout.targets_dir, discovered)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from rlscaler_dev.cluster.exceptions import DevClusterError
+from filelock import FileLock, Timeout
+
+from rlscaler_dev.exceptions import DevClusterError
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
@@ -63,3 +67,22 @@ def cluster_dir(name: str) -> Path:
             "starting and ending with a letter or digit"
         )
     return clusters_dir() / name
+
+
+@contextmanager
+def hold(name: str, say: Callable[[str], None] | None = None, holder: str = "") -> Iterator[None]:
+    """Hold the lock `name` between processes; says once that it waits for `holder` when another process has it.
+
+    The kernel frees the lock when its holder is killed.
+    """
+    lock = FileLock(lock_file(name))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        if say is not None:
+            say(f"waiting for {holder or 'another process'}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

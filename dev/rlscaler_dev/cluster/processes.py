@@ -92,10 +92,15 @@ def spawn(
 
 def strays(state_dir: Path) -> list[psutil.Process]:
     """Our own user's processes that carry the marker of `state_dir`."""
+    return marked(MARKER, str(state_dir))
+
+
+def marked(variable: str, value: str) -> list[psutil.Process]:
+    """Other processes of our own user that have `value` for an environment variable."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(MARKER) == str(state_dir):
+            if process.pid != os.getpid() and process.environ().get(variable) == value:
                 found.append(process)
         except (psutil.Error, OSError):
             continue

@@ -1,13 +1,36 @@
-"""Conditions that a starting cluster waits for."""
+"""Waiting, and the conditions that a starting cluster waits for."""
 
 from __future__ import annotations
 
-import requests
+from collections.abc import Callable
 
-from rlscaler_dev.cluster.exceptions import ApiError
-from rlscaler_dev.cluster.kube import KubeClient
+import requests
+import tenacity
+
+from rlscaler_dev.cluster.kube import KubeClient, has_condition
+from rlscaler_dev.exceptions import ApiError, StartError
 
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float, interval_seconds: float = 0.1) -> None:
+    """Poll until `condition` holds; refused connections count as not yet.
+
+    Raises StartError that names `what` and the last refusal; any StartError of `condition` ends the wait at once.
+    """
+    retrying = tenacity.Retrying(
+        stop=tenacity.stop_after_delay(timeout_seconds),
+        wait=tenacity.wait_fixed(interval_seconds),
+        retry=tenacity.retry_if_exception_type((ApiError, requests.RequestException))
+        | tenacity.retry_if_result(lambda held: not held),
+    )
+    try:
+        retrying(condition)
+    except tenacity.RetryError as error:
+        reason = error.last_attempt.exception()
+        raise StartError(
+            f"{what} did not happen within {timeout_seconds:.0f} s" + (f": {reason}" if reason else "")
+        ) from error
 
 
 def ready_api(client: KubeClient) -> bool:
@@ -19,9 +42,8 @@ def nodes_schedulable(client: KubeClient, count: int) -> bool:
     """Whether at least `count` nodes are Ready and free of the not-ready taint that new nodes carry."""
     usable = 0
     for node in client.get("/api/v1/nodes")["items"]:
-        conditions = {entry["type"]: entry["status"] for entry in node["status"].get("conditions", [])}
         taints = {taint["key"] for taint in node["spec"].get("taints", [])}
-        usable += conditions.get("Ready") == "True" and NOT_READY_TAINT not in taints
+        usable += has_condition(node, "Ready") and NOT_READY_TAINT not in taints
     return usable >= count
 
 
@@ -29,21 +51,13 @@ def settled(client: KubeClient) -> bool:
     """Whether pods can be created (the default service account is there) and all CRDs are served."""
     client.get("/api/v1/namespaces/default/serviceaccounts/default")
     definitions = client.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
-    # A definition that was made this moment has conditions, and they are null.
-    conditions = [item["status"]["conditions"] or () for item in definitions]
-    return all(any(one["type"] == "Established" and one["status"] == "True" for one in each) for each in conditions)
+    return all(has_condition(definition, "Established") for definition in definitions)
 
 
 def api_available(client: KubeClient, name: str) -> bool:
     """Whether the aggregated API, e.g. "v1beta1.metrics.k8s.io", is available."""
-    try:
-        service = client.get(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
-    except ApiError as error:
-        if error.status == 404:
-            return False
-        raise
-    conditions = service.get("status", {}).get("conditions", [])
-    return any(entry["type"] == "Available" and entry["status"] == "True" for entry in conditions)
+    service = client.find(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+    return service is not None and has_condition(service, "Available")
 
 
 def prometheus_ready(url: str) -> bool:

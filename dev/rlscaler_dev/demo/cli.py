@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from .settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, POLICIES, Pool, Settings
+from rlscaler_dev.demo.settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, POLICIES, Pool, Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,9 +104,9 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
     if click.get_current_context().invoked_subcommand:
         return
     settings = _settings(gpu_cold_start, cpu_cold_start, **options)
-    from .interrupts import Interrupted
-    from .run import Demo
-    from .screen import Screen, summary_table
+    from rlscaler_dev.demo.processes import Interrupted
+    from rlscaler_dev.demo.run import Demo
+    from rlscaler_dev.demo.screen import Screen, summary_table
 
     screen = Screen(settings)
     try:
@@ -127,8 +127,8 @@ def report(out: Path) -> None:
     """Write the summary, the timeline and the picture of the run in OUT again from its raw records."""
     from rich.console import Console
 
-    from .results import ResultFolder
-    from .screen import summary_table
+    from rlscaler_dev.demo.results import ResultFolder
+    from rlscaler_dev.demo.screen import summary_table
 
     console = Console(highlight=False)
     console.print(summary_table(ResultFolder(out).write()))

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import yaml
 
+from rlscaler_dev.cluster import kubeconfig
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.kube import Json, KubeClient, has_condition, path_of
+from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
-
-from . import manifests
-from .access import access
-from .exceptions import DemoError
-from .kube import Json, Kube, path_of
-from .processes import Supervisor
-from .recorder import Recorder
-from .results import ResultFolder
-from .settings import NAMESPACE, Settings
+from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.demo import manifests
+from rlscaler_dev.demo.processes import Supervisor
+from rlscaler_dev.demo.recorder import Recorder
+from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.demo.settings import NAMESPACE, Settings
+from rlscaler_dev.exceptions import DemoError
 
 RLSCALER = (sys.executable, "-m", "rlscaler_live.cli")
 """The command line in a process of its own: the demo uses the operator as its users do."""
@@ -37,7 +37,7 @@ class Contender(ABC):
 
     @abstractmethod
     def install(self) -> None:
-        """Create what must exist before anybody watches it."""
+        """Create what must exist before it is watched."""
 
     @abstractmethod
     def start(self) -> None:
@@ -58,7 +58,7 @@ class Policy(Contender):
     title = "RLScalingPolicy"
 
     def __init__(
-        self, settings: Settings, kube: Kube, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
+        self, settings: Settings, kube: KubeClient, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
     ) -> None:
         self._settings, self._kube, self._cluster = settings, kube, cluster
         self._supervisor, self._results = supervisor, results
@@ -66,15 +66,19 @@ class Policy(Contender):
         self._target: Path | None = None
 
     def install(self) -> None:
-        definition = crd()
-        self._kube.apply([definition])
-        self._kube.wait_condition(path_of(definition), "Established", READY_SECONDS)
-        self._kube.apply(access())
-        self._kube.account_kubeconfig(manifests.OPERATOR_NAMESPACE, manifests.OPERATOR, self._kubeconfig)
+        definition, kube = crd(), self._kube
+        kube.apply(definition)
+        wait_until(
+            lambda: has_condition(kube.get(path_of(definition)), "Established"), "the CRD's acceptance", READY_SECONDS
+        )
+        for manifest in manifests.access():
+            kube.apply(manifest)
+        token = kube.token(manifests.OPERATOR_NAMESPACE, manifests.OPERATOR)
+        kubeconfig.write(self._kubeconfig, kubeconfig.bearer(kube.server, kube.authority, token))
 
     def start(self) -> None:
-        self._kube.apply([manifests.policy(self._settings)])
-        (health,) = pick(1)
+        self._kube.apply(manifests.policy(self._settings))
+        (health,) = free_ports(1)
         child = self._supervisor.start("operator", self._command(health))
         self._supervisor.wait_until(child, lambda: answers(f"http://{HOST}:{health}/readyz"), READY_SECONDS)
         self._target = self._cluster.add_scrape_target("rlscaler", f"{HOST}:{health}")
@@ -102,25 +106,26 @@ class Autoscalers(Contender):
 
     title = "HorizontalPodAutoscaler"
 
-    def __init__(self, settings: Settings, kube: Kube) -> None:
+    def __init__(self, settings: Settings, kube: KubeClient) -> None:
         self._settings, self._kube = settings, kube
 
     def install(self) -> None:
         """Nothing: the API is built in."""
 
     def start(self) -> None:
-        self._kube.apply(manifests.autoscalers(self._settings))
+        for autoscaler in manifests.autoscalers(self._settings):
+            self._kube.apply(autoscaler)
 
     def waiting_for(self, recorder: Recorder) -> str:
         return autoscalers_lack(recorder, self._settings)
 
     def stop(self) -> None:
         for autoscaler in manifests.autoscalers(self._settings):
-            self._kube.delete(autoscaler)
+            self._kube.delete(path_of(autoscaler))
 
 
 def make_contender(
-    settings: Settings, kube: Kube, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
+    settings: Settings, kube: KubeClient, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
 ) -> Contender:
     if settings.contender == "hpa":
         return Autoscalers(settings, kube)

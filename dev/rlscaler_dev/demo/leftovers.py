@@ -18,8 +18,8 @@ from filelock import FileLock, Timeout
 
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.paths import cache_root
-
-from .exceptions import DemoError
+from rlscaler_dev.cluster.processes import marked
+from rlscaler_dev.exceptions import DemoError
 
 MARK = "DEMO_OF_RLSCALER"
 """Not RLSCALER_…: those are settings, which children may drop."""
@@ -61,7 +61,7 @@ class Journal:
 
     def leftover_processes(self) -> list[psutil.Process]:
         """Processes that carry the mark: those of a demo that was killed, as long as this one has started none."""
-        return [process for process in psutil.process_iter() if _environment(process).get(MARK) == str(self._path)]
+        return marked(MARK, str(self._path))
 
     @property
     def leftover_cluster(self) -> bool:
@@ -79,7 +79,7 @@ class Journal:
             api.down(self._name)
 
     def begin(self, own_cluster: bool) -> None:
-        """From now on a killed demo leaves its journal behind."""
+        """Write the journal, which a killed demo leaves behind."""
         draft = self._path.with_suffix(".tmp")
         draft.write_text(json.dumps({"pid": os.getpid(), "cluster": own_cluster}))
         draft.replace(self._path)
@@ -89,7 +89,7 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Leave no lock behind for a name that nobody will use again; after the journal was left."""
+        """Leave no lock behind for a name that is not used again; after the journal was left."""
         Path(self._lock.lock_file).unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any]:
@@ -115,12 +115,3 @@ def _signal(send: Any) -> None:
         send()
     except psutil.NoSuchProcess:
         return
-
-
-def _environment(process: psutil.Process) -> dict[str, str]:
-    try:
-        if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
-            return {}
-        return process.environ()
-    except psutil.Error:
-        return {}

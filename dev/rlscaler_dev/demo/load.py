@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from rlscaler_dev.demo.processes import Child, Supervisor
+from rlscaler_dev.demo.records import OFFERED_COLUMNS, CsvWriter
+from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, HIGH_USERS, LOW_USERS, SERVICE, Settings
+from rlscaler_dev.exceptions import DemoError
 from rlscaler_loadgen.patterns import Float
 from rlscaler_loadgen.runner import LoadRun
 from rlscaler_loadgen.settings import LoadSettings
-
-from .exceptions import DemoError
-from .processes import Child, Supervisor
-from .records import OFFERED_COLUMNS, CsvWriter
-from .settings import CLIENT_TIMEOUT_MS, HIGH_USERS, LOW_USERS, SERVICE, Settings
 
 START_SECONDS = 60.0
 LATE_GENERATOR = "generator_late"

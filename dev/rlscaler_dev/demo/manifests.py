@@ -1,11 +1,14 @@
-"""The objects that a demo creates, as plain dictionaries: the service, its route, the policy, the autoscalers."""
+"""The objects that a demo creates, as plain dictionaries: the service, policy, autoscalers, the operator's rights."""
 
 from __future__ import annotations
 
 import math
+from importlib import resources
 from typing import Any
 
-from .settings import NAMESPACE, SERVICE, Pool, Settings
+import yaml
+
+from rlscaler_dev.demo.settings import NAMESPACE, SERVICE, Pool, Settings
 
 Manifest = dict[str, Any]
 
@@ -175,4 +178,46 @@ def autoscalers(settings: Settings) -> list[Manifest]:
             },
         }
         for pool in settings.pools
+    ]
+
+
+WHERE = {"ClusterRole": NAMESPACE, "Role": OPERATOR_NAMESPACE}
+"""Where each is granted: no right of the operator reaches beyond the namespace of the policies and its own."""
+
+
+def operator_roles() -> list[Manifest]:
+    """The operator's own roles as they ship: what it does to workloads, and its Lease."""
+    return list(yaml.safe_load_all(resources.files("rlscaler_operator").joinpath("rbac.yaml").read_text()))
+
+
+def access() -> list[Manifest]:
+    """The operator's namespace, its ServiceAccount, and the roles bound to that.
+
+    The demo's operator acts with that account's token, so a rule that is missing shows.
+    """
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": OPERATOR, "namespace": OPERATOR_NAMESPACE, "labels": PART_OF},
+    }
+    return [
+        namespace(OPERATOR_NAMESPACE),
+        account,
+        *(thing for role in operator_roles() for thing in _granted(WHERE[role["kind"]], role["rules"])),
+    ]
+
+
+def _granted(where: str, rules: list[dict[str, Any]]) -> list[Manifest]:
+    """A Role and its binding to the operator's ServiceAccount."""
+    metadata = {"name": OPERATOR, "labels": PART_OF, "namespace": where}
+    group = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": OPERATOR},
+            "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": OPERATOR_NAMESPACE}],
+        },
     ]

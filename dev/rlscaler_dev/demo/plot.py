@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlscaler_dev.cluster import look
-from rlscaler_dev.cluster.look import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, RED, SKY
-
-from .records import Float
-from .timeline import Timeline
+from rlscaler_dev.demo.records import Float
+from rlscaler_dev.demo.timeline import Timeline
+from rlscaler_dev.plot import BLUE, GREEN, INK, LOOK, MUTED, ORANGE, PURPLE, RED, SKY, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +27,7 @@ LATENCY_TICKS_MS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 NARROWEST_LABEL = 0.085
 """Stretches of one placement shorter than this share of the run carry no label."""
 
-STYLE = look.STYLE | {
+STYLE = LOOK | {
     "font.size": 10,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.8,
@@ -43,31 +41,20 @@ STYLE = look.STYLE | {
 
 def plot_timeline(timeline: Timeline, summary: dict[str, Any], path: Path) -> None:
     """Draw the run into a PNG of 1760 × 1760 pixels."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    with matplotlib.rc_context(STYLE):
-        figure, axes = pyplot.subplots(
-            5, 1, figsize=(11, 11), sharex=True, gridspec_kw={"height_ratios": [2.2, 2.2, 2, 2, 1.3]}
-        )
-        try:
-            load, latency, gpu, cpu, placement = axes
-            _load(load, timeline)
-            _latency(latency, timeline, float(summary["slo_ms"]))
-            _replicas(gpu, timeline, "gpu")
-            _replicas(cpu, timeline, "cpu")
-            _placement(placement, timeline)
-            placement.set_xlabel("time since the load began (s)")
-            placement.set_xlim(0, len(timeline))
-            figure.suptitle(title(summary), x=0.075, y=0.982, ha="left", fontsize=15, fontweight="bold")
-            figure.text(0.075, 0.952, subtitle(summary), ha="left", va="top", color=MUTED, fontsize=10.5)
-            figure.align_ylabels(axes)
-            figure.subplots_adjust(left=0.075, right=0.872, top=0.918, bottom=0.05, hspace=0.24)
-            figure.savefig(path, dpi=160)
-        finally:
-            pyplot.close(figure)
+    with picture(path, (11, 11), 160, STYLE) as figure:
+        axes = figure.subplots(5, 1, sharex=True, gridspec_kw={"height_ratios": [2.2, 2.2, 2, 2, 1.3]})
+        load, latency, gpu, cpu, placement = axes
+        _load(load, timeline)
+        _latency(latency, timeline, float(summary["slo_ms"]))
+        _replicas(gpu, timeline, "gpu")
+        _replicas(cpu, timeline, "cpu")
+        _placement(placement, timeline)
+        placement.set_xlabel("time since the load began (s)")
+        placement.set_xlim(0, len(timeline))
+        figure.suptitle(title(summary), x=0.075, y=0.982, ha="left", fontsize=15, fontweight="bold")
+        figure.text(0.075, 0.952, subtitle(summary), ha="left", va="top", color=MUTED, fontsize=10.5)
+        figure.align_ylabels(axes)
+        figure.subplots_adjust(left=0.075, right=0.872, top=0.918, bottom=0.05, hspace=0.24)
 
 
 def title(summary: dict[str, Any]) -> str:

@@ -5,18 +5,90 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from .books import Condition, PoolBook, Replicas, read_conditions, route_weights
-from .decisions import DecisionLine, read_decision
-from .kube import Kube, collection
-from .records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
-from .settings import POOLS, SERVICE, Settings
-from .tails import Tail
-from .watch import Watch
+from rlscaler_dev.cluster.kube import Json, KubeClient, collection, has_condition
+from rlscaler_dev.cluster.watch import Watch
+from rlscaler_dev.demo.records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
+from rlscaler_dev.demo.settings import POOLS, SERVICE, Settings
+from rlscaler_dev.demo.tails import DecisionLine, Tail, read_decision
 
-Json = dict[str, Any]
+
+class Replicas(NamedTuple):
+    """A pool at one moment, in the columns of `replicas.csv`."""
+
+    spec: int
+    existing: int
+    ready: int
+    starting: int
+
+
+class Condition(NamedTuple):
+    """A condition of a policy or an autoscaler."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return "True" if self.status == "True" else f"{self.status} ({self.reason})"
+
+
+class PodState(NamedTuple):
+    ready: bool
+    terminating: bool
+
+
+@dataclass(slots=True)
+class PoolBook:
+    """The pods of one Deployment and its spec.replicas.
+
+    A pod exists, and is billed, from its creation until it is gone; it is starting while it is neither ready nor
+    terminating, pending pods included.
+    """
+
+    spec: int | None = None
+    pods: dict[str, PodState] = field(default_factory=dict)
+
+    def scale(self, deployment: Json) -> None:
+        self.spec = int(deployment["spec"].get("replicas", 1))
+
+    def pod(self, kind: str, pod: Json) -> None:
+        """Take one watch event."""
+        uid = pod["metadata"]["uid"]
+        if kind == "DELETED" or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            self.pods.pop(uid, None)
+        else:
+            self.pods[uid] = PodState(has_condition(pod, "Ready"), "deletionTimestamp" in pod["metadata"])
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """None until the Deployment was seen."""
+        if self.spec is None:
+            return None
+        states = self.pods.values()
+        return Replicas(
+            self.spec,
+            len(states),
+            sum(pod.ready and not pod.terminating for pod in states),
+            sum(not pod.ready and not pod.terminating for pod in states),
+        )
+
+
+def route_weights(route: Json, gpu_backend: str, cpu_backend: str) -> tuple[int, int]:
+    """Weights (gpu, cpu) of the HTTPRoute's first rule; 0 for a backend that is not there, 1 where none is given."""
+    backends = route["spec"]["rules"][0].get("backendRefs", [])
+    weights = {backend["name"]: int(backend.get("weight", 1)) for backend in backends}
+    return weights.get(gpu_backend, 0), weights.get(cpu_backend, 0)
+
+
+def read_conditions(thing: Json) -> list[Condition]:
+    """`status.conditions`, empty where there are none yet."""
+    found = thing.get("status", {}).get("conditions") or []
+    return [Condition(c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in found]
 
 
 class Recorder:
@@ -25,7 +97,7 @@ class Recorder:
     Use as a context manager; the properties show the present. `audit` is None for a contender without a log.
     """
 
-    def __init__(self, kube: Kube, settings: Settings, data: Path, audit: Path | None) -> None:
+    def __init__(self, kube: KubeClient, settings: Settings, data: Path, audit: Path | None) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self._books = {pool: PoolBook() for pool in POOLS}
@@ -36,9 +108,9 @@ class Recorder:
         self._written: dict[str, Replicas | None] = dict.fromkeys(POOLS)
         self._audit = None if audit is None else Tail(audit)
         self.weights: tuple[int, int] | None = None
-        """Of the HTTPRoute: GPU, CPU."""
+        """Weights of the HTTPRoute: GPU, CPU."""
         self.conditions: dict[str, Condition] = {}
-        """Of the policy by type, or of the autoscalers by pool and type."""
+        """Conditions of the policy by type, or of the autoscalers by pool and type."""
         self.autoscalers: dict[str, Json] = {}
         """Status of the HorizontalPodAutoscalers, by pool."""
         self.last_change = ""
@@ -96,7 +168,7 @@ class Recorder:
 
     def _watch(
         self,
-        kube: Kube,
+        kube: KubeClient,
         api_version: str,
         kind: str,
         take: Callable[[str, Json], None],

@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import platform
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .exceptions import RecordError
-from .settings import CLIENT_TIMEOUT_MS, POOLS
+from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, POOLS, Settings
+from rlscaler_dev.exceptions import RecordError
 
 Float = NDArray[np.float64]
 
@@ -35,6 +38,13 @@ ROUTE_COLUMNS = ("gpu_weight", "cpu_weight")
 DECISION_COLUMNS = ("time", "kind", "placement", "unknown_required")
 PLACEMENTS = ("PreferGPU", "Balanced", "PreferCPU")
 UNKNOWN_PLACEMENT = -1
+
+
+def versions() -> dict[str, str]:
+    """What the figures of a run depend on."""
+    packages = {name: version(name) for name in ("rlscaler", "locust", "kopf", "onnxruntime")}
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
+    return {**packages, "python": platform.python_version(), "machine": machine}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,23 @@ class Run:
     versions: dict[str, str] = field(default_factory=dict)
     cost_per_hour: dict[str, float] = field(default_factory=dict)
     mode: str = "Auto"
+
+    @classmethod
+    def of(cls, settings: Settings, server_version: str, started_at: float) -> Self:
+        """The run with these settings; `started_at`: Unix seconds of the load's begin."""
+        return cls(
+            contender=settings.contender,
+            pattern=settings.pattern,
+            seed=settings.seed,
+            duration_s=float(settings.duration_seconds),
+            interval_seconds=float(settings.interval_seconds),
+            slo_ms=settings.slo_ms,
+            started_at=started_at,
+            server_version=server_version,
+            versions=versions(),
+            cost_per_hour={pool.name: pool.cost_per_hour for pool in settings.pools},
+            mode=settings.mode if settings.contender == "rl" else "Auto",
+        )
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .exceptions import DemoError
-from .plot import plot_timeline
-from .records import read_records
-from .summary import summarise
-from .timeline import build_timeline
+import numpy as np
+
+from rlscaler_dev.demo.plot import plot_timeline
+from rlscaler_dev.demo.records import Records, read_records
+from rlscaler_dev.demo.settings import POOLS
+from rlscaler_dev.demo.timeline import EXISTING, SPEC, build_timeline
+from rlscaler_dev.exceptions import DemoError
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +82,57 @@ class ResultFolder:
         self.summary.write_text(json.dumps(summary, indent=2) + "\n")
         plot_timeline(timeline, {**summary, "mode": records.run.mode}, self.picture)
         return summary
+
+
+def summarise(records: Records) -> dict[str, Any]:
+    """The figures over the load's duration, from the raw records.
+
+    - `failures`: rejected, timed out or broken. `slo_violation_ratio`: failed or slower than the SLO, of all requests.
+    - `goodput_rps`: requests answered within the SLO, a second of load.
+    - `p50_ms`, `p95_ms`, `p99_ms`: from the moment the open-loop schedule wanted a request sent; a failure counts with
+      the client's timeout. None when nothing was sent.
+    - `*_replica_seconds`: every pod that exists, also while pending, starting or terminating, integrated over time.
+    - `scale_ups`, `scale_downs`: changes of spec.replicas. `decisions`: intervals in which the actor decided; for the
+      HorizontalPodAutoscaler, which does not say when it decides, its changes of scale.
+    - `unknown_observations`: required observations that were unknown at a decision.
+    """
+    run = records.run
+    start, end = run.started_at, run.started_at + run.duration_s
+    requests = records.requests.between(start, end)
+    in_time = requests.ok & (requests.latency_ms <= run.slo_ms)
+    total, failures = len(requests), int(np.sum(~requests.ok))
+    changes = [records.replicas[pool].changes(start, end)[:, SPEC] for pool in POOLS]
+    ups, downs = (int(sum(np.sum(np.sign(change) == sign) for change in changes)) for sign in (1, -1))
+    placements = records.decisions.placements.changes(start, end)
+    gpu, cpu = (float(records.replicas[pool].integral(np.array([start, end]))[0, EXISTING]) for pool in POOLS)
+    decided = records.decisions.by_actor & (records.decisions.time >= start) & (records.decisions.time < end)
+    return {
+        "contender": run.contender,
+        "pattern": run.pattern,
+        "seed": run.seed,
+        "requests": total,
+        "failures": failures,
+        "goodput_rps": round(float(np.sum(in_time)) / run.duration_s, 3),
+        **_percentiles(requests.latency_ms),
+        "slo_violation_ratio": round(1 - float(np.sum(in_time)) / total, 5) if total else None,
+        "gpu_replica_seconds": round(gpu, 1),
+        "cpu_replica_seconds": round(cpu, 1),
+        "cost": round((gpu * run.cost_per_hour["gpu"] + cpu * run.cost_per_hour["cpu"]) / 3600, 5),
+        "decisions": int(np.sum(decided)) if run.contender == "rl" else ups + downs,
+        "scale_ups": ups,
+        "scale_downs": downs,
+        "placement_changes": int(np.sum(placements != 0)),
+        "unknown_observations": int(np.sum(records.decisions.unknown[decided])),
+        "server_version": run.server_version,
+        "duration_s": run.duration_s,
+        "interval_seconds": run.interval_seconds,
+        "slo_ms": run.slo_ms,
+        "versions": run.versions,
+    }
+
+
+def _percentiles(latency_ms: np.ndarray[Any, Any]) -> dict[str, float | None]:
+    names, ranks = ("p50_ms", "p95_ms", "p99_ms"), (50, 95, 99)
+    if not len(latency_ms):
+        return dict.fromkeys(names)
+    return {name: round(float(value), 1) for name, value in zip(names, np.percentile(latency_ms, ranks), strict=True)}

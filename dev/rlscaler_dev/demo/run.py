@@ -7,19 +7,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from .contenders import Contender, make_contender
-from .describe import describe
-from .exceptions import DemoError
-from .interrupts import interruptible
-from .leftovers import Journal, end_processes
-from .load import Load
-from .processes import GRACE_SECONDS, Supervisor
-from .recorder import Recorder
-from .results import ResultFolder
-from .screen import Screen, snapshot
-from .settings import Settings
-from .stage import Cluster, Service
-from .tails import LiveLoad, Tail
+from rlscaler_dev.demo.contenders import Contender, make_contender
+from rlscaler_dev.demo.leftovers import Journal, end_processes
+from rlscaler_dev.demo.load import Load
+from rlscaler_dev.demo.processes import GRACE_SECONDS, Supervisor, interruptible
+from rlscaler_dev.demo.recorder import Recorder
+from rlscaler_dev.demo.records import Run
+from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.demo.screen import Screen, snapshot
+from rlscaler_dev.demo.settings import Settings
+from rlscaler_dev.demo.tails import LiveLoad, Tail
+from rlscaler_dev.demo.testbed import Cluster, Service
+from rlscaler_dev.exceptions import DemoError
 
 REFRESH_SECONDS = 0.5
 FIRST_REPLICAS_SECONDS = 180.0
@@ -80,7 +79,7 @@ class Demo:
         settings, supervisor = self._settings, self._supervisor
         self._screen.step(f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, open loop")
         child, started_at = load.start(supervisor, service.url)
-        describe(settings, cluster.info.server_version, started_at).write(self._results.data / "run.json")
+        Run.of(settings, cluster.info.server_version, started_at).write(self._results.data / "run.json")
         live = LiveLoad(Tail(load.requests), settings.slo_ms)
         with self._screen.table():
             while child.running:

@@ -14,11 +14,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .books import Condition, Replicas
-from .recorder import Recorder
-from .records import Float
-from .settings import POOLS, Settings
-from .tails import LiveLoad, LoadFigures
+from rlscaler_dev.demo.recorder import Condition, Recorder, Replicas
+from rlscaler_dev.demo.records import Float
+from rlscaler_dev.demo.settings import POOLS, Settings
+from rlscaler_dev.demo.tails import LiveLoad, LoadFigures
 
 LINE_SECONDS = 10.0
 """Distance of the lines, and of the rows that the live table keeps."""

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .exceptions import RecordError
-from .records import (
+from rlscaler_dev.demo.records import (
     PLACEMENTS,
     REPLICA_COLUMNS,
     ROUTE_COLUMNS,
@@ -20,7 +19,8 @@ from .records import (
     Requests,
     placement_index,
 )
-from .settings import POOLS
+from rlscaler_dev.demo.settings import POOLS
+from rlscaler_dev.exceptions import RecordError
 
 SPEC, EXISTING, READY, STARTING = (REPLICA_COLUMNS.index(name) for name in ("spec", "existing", "ready", "starting"))
 GPU_WEIGHT, CPU_WEIGHT = (ROUTE_COLUMNS.index(name) for name in ROUTE_COLUMNS)
@@ -52,7 +52,7 @@ class Timeline:
     cpu_starting: Float  # (n,)
     gpu_weight: Float  # (n,) traffic weights of the HTTPRoute
     cpu_weight: Float  # (n,)
-    placement: Float  # (n,) index in PLACEMENTS, -1 = nobody places
+    placement: Float  # (n,) index in PLACEMENTS, -1 = no placement
     cost: Float  # (n,) so far, currency units
 
     def __len__(self) -> int:

@@ -9,13 +9,12 @@ from typing import Any
 import click
 
 from rlscaler_dev.demo.cli import Seconds
-
-from .settings import CONTENDERS, FOUR, PATTERNS, Settings
+from rlscaler_dev.e2e.settings import CONTENDERS, FOUR, PATTERNS, Settings
 
 LINE = 140
 """Columns of the table where the output is no terminal."""
 CHARTS = Path(__file__).parents[3] / "helm"
-"""In a checkout."""
+"""Where a checkout has the charts."""
 
 
 class Names(click.ParamType[tuple[str, ...]]):
@@ -69,11 +68,9 @@ def e2e(**options: Any) -> None:
     """
     from rich.console import Console
 
-    from rlscaler_dev.demo.exceptions import DemoError
-    from rlscaler_dev.demo.interrupts import Interrupted, interruptible
-
-    from .report import table
-    from .run import run
+    from rlscaler_dev.demo.processes import Interrupted, interruptible
+    from rlscaler_dev.e2e.report import table
+    from rlscaler_dev.e2e.run import run
 
     console = Console(highlight=False, soft_wrap=True)
     if not console.is_terminal:
@@ -102,7 +99,7 @@ def e2e(**options: Any) -> None:
     except Interrupted as interrupt:
         say(f"{interrupt}: everything is stopped")
         sys.exit(interrupt.exit_code)
-    except DemoError:
+    except click.ClickException:
         say(f"it failed; logs and transcript are in {settings.out}")
         raise
     console.print(table(summary["runs"]))

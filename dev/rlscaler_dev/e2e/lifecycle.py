@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rlscaler_dev.demo.exceptions import DemoError
-from rlscaler_dev.demo.kube import wait_until
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo.records import Steps, read_records
 from rlscaler_dev.demo.timeline import SPEC
-
-from . import dashboards
-from .cluster import Cluster
-from .play import Player
-from .settings import OPERATOR_NAMESPACE, Play, Settings
-from .stage import Stage
+from rlscaler_dev.e2e.cluster import Cluster, Commands
+from rlscaler_dev.e2e.installation import Installation
+from rlscaler_dev.e2e.play import Player
+from rlscaler_dev.e2e.settings import DEMO_NAMESPACE, DEMO_RELEASE, OPERATOR_NAMESPACE, SCRAPE_SECONDS, Play, Settings
+from rlscaler_dev.exceptions import DemoError
 
 UPGRADE_AT, KILL_AT, LOOK_AT = 0.15, 0.5, 0.8
 """Shares of the load's time."""
@@ -31,8 +31,10 @@ CHANGED = "operator.statusIntervalSeconds=240"
 class Lifecycle:
     """Plays one run during which the operator is upgraded and its leader is killed."""
 
-    def __init__(self, settings: Settings, cluster: Cluster, stage: Stage, say: Callable[[str], None]) -> None:
-        self._settings, self._cluster, self._stage, self._say = settings, cluster, stage, say
+    def __init__(
+        self, settings: Settings, cluster: Cluster, installation: Installation, say: Callable[[str], None]
+    ) -> None:
+        self._settings, self._cluster, self._installation, self._say = settings, cluster, installation, say
         self._upgraded: tuple[float, float] | None = None
         self._killed: tuple[float, float, str, str] | None = None
         self._empty: dict[str, list[str]] | None = None
@@ -48,7 +50,7 @@ class Lifecycle:
             elif elapsed > KILL_AT * seconds and self._killed is None:
                 self._kill()
             elif elapsed > LOOK_AT * seconds and self._empty is None:
-                self._empty = dashboards.look(self._settings, self._cluster.commands)
+                self._empty = look_at_dashboards(self._settings, self._cluster.commands)
 
         summary = player.play(play, moment)
         if self._upgraded is None or self._killed is None:
@@ -58,27 +60,27 @@ class Lifecycle:
     def _upgrade(self) -> None:
         begin, before = time.time(), self._replicas()
         self._say(f"upgrading the operator; replicas {before}")
-        self._stage.operator("upgrade", "--reuse-values", "--set", CHANGED)
-        wait_until(lambda: self._stage.leader() != "", "a leader of the new pods", TAKEOVER_SECONDS)
+        self._installation.operator("upgrade", "--reuse-values", "--set", CHANGED)
+        wait_until(lambda: self._installation.leader() != "", "a leader of the new pods", TAKEOVER_SECONDS)
         self._upgraded = begin, time.time()
-        self._say(f"upgraded after {time.time() - begin:.1f} s; leader {self._stage.leader()}")
+        self._say(f"upgraded after {time.time() - begin:.1f} s; leader {self._installation.leader()}")
 
     def _kill(self) -> None:
-        leader, begin = self._stage.leader(), time.time()
+        leader, begin = self._installation.leader(), time.time()
         if not leader:
-            raise DemoError("nobody holds the operator's Lease: kubectl get lease -n rlscaler-system")
+            raise DemoError("no pod holds the operator's Lease: kubectl get lease -n rlscaler-system")
         self._say(f"killing the leader {leader}")
         self._cluster.commands.run(
             "kubectl", "delete", "pod", leader, "-n", OPERATOR_NAMESPACE, "--grace-period=0", "--force"
         )
-        wait_until(lambda: self._stage.leader() not in ("", leader), "another leader", TAKEOVER_SECONDS)
-        successor = self._stage.leader()
+        wait_until(lambda: self._installation.leader() not in ("", leader), "another leader", TAKEOVER_SECONDS)
+        successor = self._installation.leader()
         self._killed = begin, time.time(), leader, successor
         self._say(f"{successor} leads after {time.time() - begin:.1f} s")
 
     def _replicas(self) -> dict[str, int]:
         path = "/apis/apps/v1/namespaces/demo/deployments"
-        found = self._stage.kube.get(path)["items"]
+        found = self._installation.kube.get(path)["items"]
         return {d["metadata"]["name"]: d["spec"]["replicas"] for d in found if d["metadata"]["name"].startswith("chat")}
 
     def _report(self, folder: Path) -> dict[str, Any]:
@@ -118,3 +120,40 @@ def lowest(steps: Steps, begin: float, end: float) -> int | None:
     moments = np.append(begin, steps.time[(steps.time > begin) & (steps.time < end)])
     values = steps.at(moments)[:, SPEC]
     return None if np.all(np.isnan(values)) else int(np.nanmin(values))
+
+
+LAST_MINUTES = 5
+
+
+def look_at_dashboards(settings: Settings, commands: Commands) -> dict[str, list[str]]:
+    """Dashboard -> titles of its empty panels; OUT/dashboard-NAME.png of each. Raises DemoError."""
+    empty = {}
+    with _forwarded(commands) as url:
+        source = (
+            *("--prometheus-url", url, "--last", str(LAST_MINUTES)),
+            *("--scrape-interval", str(SCRAPE_SECONDS)),
+        )
+        for path in sorted((settings.charts / "rlscaler" / "dashboards").glob("*.json")):
+            said = commands.run("rlscaler", "dashboard", "check", str(path), *source, check=False)
+            empty[path.stem] = [line.rpartition("EMPTY")[0].strip() for line in said.splitlines() if "EMPTY" in line]
+            picture = settings.out / f"dashboard-{path.stem}.png"
+            commands.run("rlscaler", "dashboard", "draw", str(path), "--out", str(picture), *source)
+    return empty
+
+
+@contextmanager
+def _forwarded(commands: Commands) -> Iterator[str]:
+    """A URL of the Prometheus in the cluster, as long as the context lasts."""
+    service = f"svc/{DEMO_RELEASE}-prometheus"
+    command = commands.command("kubectl", "port-forward", "-n", DEMO_NAMESPACE, service, ":9090")
+    with subprocess.Popen(
+        command, env=commands.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout
+            line = process.stdout.readline()
+            if "127.0.0.1:" not in line:
+                raise DemoError(f"kubectl port-forward {service} did not begin: {line.strip() or 'no output'}")
+            yield f"http://127.0.0.1:{line.partition('127.0.0.1:')[2].split()[0]}"
+        finally:
+            process.terminate()

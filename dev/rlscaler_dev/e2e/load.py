@@ -6,12 +6,12 @@ import json
 import time
 from pathlib import Path
 
-from rlscaler_dev.demo.exceptions import DemoError
-from rlscaler_dev.demo.kube import Kube, KubeError, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo.load import offered, write_offered
+from rlscaler_dev.e2e.settings import DEMO_NAMESPACE, DEMO_RELEASE
+from rlscaler_dev.exceptions import ApiError, DemoError
 from rlscaler_loadgen.patterns import Float
-
-from .settings import DEMO_NAMESPACE, DEMO_RELEASE
 
 FILES = ("started.json", "requests.csv", "load.csv", "load.json")
 START_SECONDS = 240.0
@@ -19,7 +19,7 @@ AFTER_SECONDS = 90.0
 """How long after the load's last second its results may come."""
 PROXY = f"/api/v1/namespaces/{DEMO_NAMESPACE}/services/{DEMO_RELEASE}-load:8089/proxy/results"
 NOT_THERE = (404, 416, 500, 502, 503)
-"""No such file yet, nothing new in it, or nobody answers for the Service at the moment."""
+"""No such file yet, nothing new in it, or no pod answers for the Service at the moment."""
 
 
 class ClusterLoad:
@@ -28,7 +28,7 @@ class ClusterLoad:
     options: fields of `LoadSettings`, as the chart was told.
     """
 
-    def __init__(self, kube: Kube, data: Path, options: dict[str, object]) -> None:
+    def __init__(self, kube: KubeClient, data: Path, options: dict[str, object]) -> None:
         self._kube, self._data, self._options = kube, data, options
         self.rate: Float = offered(options)
 
@@ -69,11 +69,12 @@ class ClusterLoad:
         path = self._data / name
         have = path.stat().st_size if path.exists() else 0
         try:
-            response = self._kube.open("GET", f"{PROXY}/{name}", headers={"Range": f"bytes={have}-", "Accept": "*/*"})
-        except KubeError as error:
+            headers = {"Range": f"bytes={have}-", "Accept": "*/*", "Accept-Encoding": "identity"}
+            answer = self._kube.open("GET", f"{PROXY}/{name}", headers=headers)
+        except ApiError as error:
             if error.status in NOT_THERE:
                 return
             raise
-        if response.data and (response.status == 206 or not have):
+        if answer.content and (answer.status_code == 206 or not have):
             with path.open("ab") as file:
-                file.write(response.data)
+                file.write(answer.content)

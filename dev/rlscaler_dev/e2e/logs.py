@@ -7,16 +7,15 @@ import json
 import subprocess
 from pathlib import Path
 
-from rlscaler_dev.demo.kube import Json, Kube, collection
+from rlscaler_dev.cluster.kube import Json, KubeClient, collection
 from rlscaler_dev.demo.tails import Tail
-
-from .commands import Commands
-from .settings import OPERATOR_NAMESPACE, OPERATOR_RELEASE
+from rlscaler_dev.e2e.cluster import Commands
+from rlscaler_dev.e2e.settings import OPERATOR_NAMESPACE, OPERATOR_RELEASE
 
 STOP_SECONDS = 5.0
 
 
-def operator_pods(kube: Kube) -> list[Json]:
+def operator_pods(kube: KubeClient) -> list[Json]:
     """Pods of the operator, terminating ones too."""
     path = f"{collection('v1', 'Pod', OPERATOR_NAMESPACE)}?labelSelector=app.kubernetes.io/name%3D{OPERATOR_RELEASE}"
     return list(kube.get(path)["items"])
@@ -28,7 +27,7 @@ class OperatorLogs:
     Decisions, JSON lines on the pods' output, are copied to the file that `to` names.
     """
 
-    def __init__(self, kube: Kube, commands: Commands, folder: Path) -> None:
+    def __init__(self, kube: KubeClient, commands: Commands, folder: Path) -> None:
         self._kube, self._commands, self._folder = kube, commands, folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._tails: dict[str, Tail] = {}

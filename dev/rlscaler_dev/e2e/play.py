@@ -7,21 +7,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo.contenders import autoscalers_lack, policy_lacks
-from rlscaler_dev.demo.describe import describe
-from rlscaler_dev.demo.kube import wait_until
 from rlscaler_dev.demo.recorder import Recorder
+from rlscaler_dev.demo.records import Run
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.screen import Screen, snapshot
 from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, HIGH_USERS, LOW_USERS
 from rlscaler_dev.demo.settings import Settings as DemoSettings
 from rlscaler_dev.demo.tails import LiveLoad, Tail
-
-from .cluster import Cluster
-from .load import ClusterLoad
-from .logs import OperatorLogs
-from .settings import DEMO_NAMESPACE, Play, Settings
-from .stage import Stage
+from rlscaler_dev.e2e.cluster import Cluster
+from rlscaler_dev.e2e.installation import Installation
+from rlscaler_dev.e2e.load import ClusterLoad
+from rlscaler_dev.e2e.logs import OperatorLogs
+from rlscaler_dev.e2e.settings import DEMO_NAMESPACE, Play, Settings
 
 CONTENDER_SECONDS = 180.0
 REFRESH_SECONDS = 1.0
@@ -31,14 +30,20 @@ Moment = Callable[[float], None]
 
 
 class Player:
-    """Plays runs one after the other on one stage."""
+    """Plays runs one after the other on one installation."""
 
     def __init__(
-        self, settings: Settings, cluster: Cluster, stage: Stage, logs: OperatorLogs, say: Callable[[str], None]
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        installation: Installation,
+        logs: OperatorLogs,
+        say: Callable[[str], None],
     ) -> None:
-        self._settings, self._cluster, self._stage, self._logs, self._say = settings, cluster, stage, logs, say
+        self._settings, self._cluster, self._installation = settings, cluster, installation
+        self._logs, self._say = logs, say
         self.most_pods = 0
-        """That ran at the same time in the demo's namespace."""
+        """Most pods that ran at the same time in the demo's namespace."""
         self.pods_seen: set[str] = set()
 
     def play(self, play: Play, moment: Moment = lambda _: None) -> dict[str, Any]:
@@ -48,7 +53,7 @@ class Player:
         results.prepare()
         rl = play.contender == "rl"
         self._say(f"{play.name}: {play.duration_seconds} s, seed {demo.seed}")
-        self._stage.reset()
+        self._installation.reset()
         self._logs.to(results.audit if rl else None)
         with Recorder(self._cluster.kube, demo, results.data, results.audit if rl else None) as recorder:
             try:
@@ -80,11 +85,11 @@ class Player:
     def _start(self, play: Play, demo: DemoSettings, recorder: Recorder) -> None:
         """Let the contender scale; the policy has decided once before the load begins, both HPAs have their metrics."""
         if play.contender == "hpa":
-            self._stage.change_demo("hpa.enabled=true")
+            self._installation.change_demo("hpa.enabled=true")
             metrics = "both HorizontalPodAutoscalers' metrics"
             wait_until(lambda: not autoscalers_lack(recorder, demo), metrics, CONTENDER_SECONDS)
             return
-        self._stage.apply_policy()
+        self._installation.apply_policy()
         wait_until(lambda: self._decided(recorder), "the policy's first decision, Ready", CONTENDER_SECONDS)
 
     def _decided(self, recorder: Recorder) -> bool:
@@ -94,10 +99,10 @@ class Player:
 
     def _stop(self, play: Play) -> None:
         if play.contender == "hpa":
-            self._stage.change_demo("hpa.enabled=false,load.enabled=false")
+            self._installation.change_demo("hpa.enabled=false,load.enabled=false")
         else:
-            self._stage.delete_policy()
-            self._stage.change_demo("load.enabled=false")
+            self._installation.delete_policy()
+            self._installation.change_demo("load.enabled=false")
         self._logs.to(None)
 
     def _drive(self, play: Play, demo: DemoSettings, results: ResultFolder, recorder: Recorder, moment: Moment) -> None:
@@ -106,9 +111,9 @@ class Player:
             f"load.enabled=true,load.pattern={play.pattern},load.durationSeconds={play.duration_seconds},"
             f"load.seed={demo.seed},load.low={LOW_USERS:g},load.peak={HIGH_USERS:g}"
         )
-        self._stage.change_demo(values)
+        self._installation.change_demo(values)
         started_at = load.wait()
-        describe(demo, self._cluster.info.server_version, started_at).write(results.data / "run.json")
+        Run.of(demo, self._cluster.info.server_version, started_at).write(results.data / "run.json")
         screen, live = Screen(demo), LiveLoad(Tail(load.requests), demo.slo_ms)
         while not load.over:
             load.pull(started_at)
@@ -121,7 +126,7 @@ class Player:
             time.sleep(REFRESH_SECONDS)
 
     def _count_pods(self) -> None:
-        running = [pod for pod in self._stage.pods() if pod["status"].get("phase") == "Running"]
+        running = [pod for pod in self._installation.pods() if pod["status"].get("phase") == "Running"]
         self.most_pods = max(self.most_pods, len(running))
         self.pods_seen |= {pod["metadata"]["uid"] for pod in running}
 

@@ -1,10 +1,92 @@
-"""The runs beside one another, for people."""
+"""What an end-to-end run shows: a table of its runs, `comparison.png` and `traffic.png`."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+
+from rlscaler_dev.demo.plot import STYLE
+from rlscaler_dev.demo.timeline import Timeline
+from rlscaler_dev.e2e.settings import Play
+from rlscaler_dev.e2e.traffic import Stretch
+from rlscaler_dev.plot import BLUE, GREEN, INK, MUTED, ORANGE, RED, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+NAMES = {"rl": "rlscaler", "hpa": "HPA"}
+COLOURS = {"rl": BLUE, "hpa": ORANGE}
+
+
+def compare(plays: list[Play], out: Path) -> Path | None:
+    """One column a pattern: load, p95, GPU and CPU replicas of each contender. None without runs."""
+    if not plays:
+        return None
+    patterns, path = list(dict.fromkeys(play.pattern for play in plays)), out / "comparison.png"
+    with picture(path, (1.5 + 4 * len(patterns), 9), 120, STYLE) as figure:
+        grid = figure.subplots(4, len(patterns), sharex="col", squeeze=False)
+        for column, pattern in zip(grid.T, patterns, strict=True):
+            for play in (play for play in plays if play.pattern == pattern):
+                _column(column, play, Timeline.read(out / play.name / "timeline.csv"))
+            column[0].set_title(pattern, loc="left", fontweight="bold")
+            column[-1].set_xlabel("seconds")
+        for axes, label in zip(
+            grid[:, 0],
+            ("requests/s: all (black),\nlate or failed", "p95 latency (ms)", "GPU pods", "CPU pods"),
+            strict=True,
+        ):
+            axes.set_ylabel(label)
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper right", ncols=len(labels))
+        title = "The same requests on a real node: late or failed, p95, and pods ready (thick) and asked for (thin)"
+        figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
+        figure.tight_layout(rect=(0, 0, 1, 0.97))
+    return path
+
+
+def _column(column: Any, play: Play, timeline: Timeline) -> None:
+    name, colour = NAMES[play.contender], COLOURS[play.contender]
+    load, latency, gpu, cpu = column
+    if play.contender == "rl":
+        load.plot(timeline.t, timeline.offered_rps, color=INK, linewidth=1.4, label="all requests")
+    load.plot(timeline.t, timeline.failed + timeline.late, color=colour, linewidth=1.0, label=name)
+    latency.plot(timeline.t, timeline.p95_ms, color=colour, linewidth=1.2)
+    latency.axhline(1000, color=RED, linewidth=0.8, linestyle=(0, (5, 3)))
+    latency.set_yscale("log")
+    for axes, pool in ((gpu, "gpu"), (cpu, "cpu")):
+        ready = getattr(timeline, f"{pool}_ready")
+        axes.step(timeline.t, ready, where="post", color=colour, linewidth=1.6)
+        axes.step(timeline.t, getattr(timeline, f"{pool}_spec"), where="post", color=colour, linewidth=0.7, alpha=0.6)
+        axes.set_ylim(bottom=0)
+
+
+def draw_traffic(found: dict[str, list[Stretch]], out: Path) -> Path | None:
+    """Share of the requests that GPU replicas answered, against the HTTPRoute's weight for them, a point a stretch."""
+    points = {name: stretches for name, stretches in found.items() if stretches}
+    if not points:
+        return None
+    path = out / "traffic.png"
+    with picture(path, (6, 5.5), 120, STYLE) as figure:
+        _scatter(figure.subplots(), points)
+        figure.tight_layout()
+    return path
+
+
+def _scatter(axes: Axes, points: dict[str, list[Stretch]]) -> None:
+    axes.plot([0, 100], [0, 100], color=MUTED, linewidth=0.8)
+    for name, stretches in points.items():
+        sizes = [6 + (s.gpu + s.cpu) / 20 for s in stretches]
+        colour = GREEN if name == "lifecycle" else COLOURS[name.partition("-")[0]]
+        weights = [100 * stretch.gpu_weight for stretch in stretches]
+        shares = [100 * stretch.gpu_share for stretch in stretches]
+        axes.scatter(weights, shares, sizes, color=colour, alpha=0.55, edgecolors="none")
+    axes.set_xlabel("weight of the GPU backend in the HTTPRoute (%)")
+    axes.set_ylabel("requests that GPU pods answered (%)")
+    axes.set_title("Every stretch of constant weights, by its requests", loc="left", fontsize=11)
+
 
 COLUMNS = {
     "requests": ("requests", "{:,}"),

@@ -7,16 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rlscaler_dev.demo.describe import versions
-from rlscaler_dev.demo.exceptions import DemoError
-
-from . import host, picture, traffic
-from .cluster import Cluster
-from .lifecycle import Lifecycle
-from .logs import OperatorLogs
-from .play import Player
-from .settings import Play, Settings
-from .stage import Stage
+from rlscaler_dev.demo.records import versions
+from rlscaler_dev.e2e import report, traffic
+from rlscaler_dev.e2e.cluster import Cluster, interfaces, left_behind, pid_namespaces
+from rlscaler_dev.e2e.installation import Installation
+from rlscaler_dev.e2e.lifecycle import Lifecycle
+from rlscaler_dev.e2e.logs import OperatorLogs
+from rlscaler_dev.e2e.play import Player
+from rlscaler_dev.e2e.settings import Play, Settings
+from rlscaler_dev.exceptions import DemoError
 
 Say = Callable[[str], None]
 SCRAPED = 'count by (namespace) (up{job="pods"} == 1)'
@@ -29,13 +28,13 @@ def run(settings: Settings, say: Say) -> dict[str, Any]:
     begin = time.monotonic()
     settings.out.mkdir(parents=True, exist_ok=True)
     (settings.out / "transcript.txt").unlink(missing_ok=True)
-    before = host.interfaces()
+    before = interfaces()
     with Cluster.up(settings) as cluster:
-        namespaces = host.pid_namespaces(cluster.info.processes.values())
+        namespaces = pid_namespaces(cluster.info.processes.values())
         up_seconds = time.monotonic() - begin
         say(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version}, a real node, {up_seconds:.0f} s")
         summary = {"up_seconds": round(up_seconds, 1), **_on(cluster, settings, say)}
-    left = [] if settings.keep_cluster else host.left(settings.cluster_name, namespaces, before)
+    left = [] if settings.keep_cluster else left_behind(settings.cluster_name, namespaces, before)
     summary |= {
         "left_on_host": left,
         "seconds": round(time.monotonic() - begin, 1),
@@ -50,31 +49,31 @@ def run(settings: Settings, say: Say) -> dict[str, Any]:
 
 def _on(cluster: Cluster, settings: Settings, say: Say) -> dict[str, Any]:
     objects = cluster.objects()
-    stage = Stage(settings, cluster)
-    install = stage.install()
-    say(f"installed: operator {install['operator']} s, demo {install['demo']} s")
+    installation = Installation(settings, cluster)
+    installed = installation.install()
+    say(f"installed: operator {installed['operator']} s, demo {installed['demo']} s")
     logs = OperatorLogs(cluster.kube, cluster.commands, settings.out / "logs")
     try:
-        player = Player(settings, cluster, stage, logs, say)
+        player = Player(settings, cluster, installation, logs, say)
         plays = Play.all_of(settings)
         runs = [player.play(play) for play in plays]
-        lifecycle = Lifecycle(settings, cluster, stage, say).play(player) if settings.lifecycle_seconds else None
-        scraped = {name: stage.query(promql) for name, promql in
+        lifecycle = Lifecycle(settings, cluster, installation, say).play(player) if settings.lifecycle_seconds else None
+        scraped = {name: installation.query(promql) for name, promql in
                    (("targets", SCRAPED), ("received", RECEIVED), ("cadvisor", CADVISOR))}  # fmt: skip
     finally:
         logs.stop()
     names = [play.name for play in plays] + (["lifecycle"] if lifecycle else [])
     moved = {name: traffic.stretches(settings.out / name) for name in names}
-    picture.compare(plays, settings.out)
-    picture.traffic(moved, settings.out)
+    report.compare(plays, settings.out)
+    report.draw_traffic(moved, settings.out)
     begin = time.monotonic()
-    stage.uninstall()
+    installation.uninstall()
     remains = sorted(cluster.objects() - objects)
     say(f"uninstalled in {time.monotonic() - begin:.0f} s; left in the cluster: {', '.join(remains) or 'nothing'}")
     if remains:
         raise DemoError("left in the cluster: " + "; ".join(remains))
     return {
-        "install_seconds": install,
+        "install_seconds": installed,
         "runs": runs,
         "lifecycle": lifecycle,
         "pods_seen": len(player.pods_seen),

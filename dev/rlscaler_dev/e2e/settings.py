@@ -31,7 +31,7 @@ class Settings:
     patterns: tuple[str, ...] = FOUR
     contenders: tuple[str, ...] = CONTENDERS
     duration_seconds: int = 180
-    """Of each pattern."""
+    """Length of each pattern's load."""
     interval_seconds: int = 15
     """Action interval of the policy."""
     seed: int = 1

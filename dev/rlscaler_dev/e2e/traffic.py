@@ -43,7 +43,7 @@ class Stretch:
 
 
 def stretches(folder: Path) -> list[Stretch]:
-    """Of one run, by the records in FOLDER/data; only those with FEWEST_REQUESTS or more."""
+    """The stretches of one run, by the records in FOLDER/data, that have FEWEST_REQUESTS or more."""
     records = read_records(folder / "data")
     at, is_gpu = _answered(folder / "data" / "requests.csv")
     start = records.run.started_at
@@ -86,7 +86,7 @@ def _constant(records: Records, start: float) -> list[tuple[float, float, float]
 def _answered(path: Path) -> tuple[Float, np.ndarray[Any, np.dtype[np.bool_]]]:
     """When each request that a replica answered was sent (Unix seconds), and whether a GPU did.
 
-    Without the seconds in which some were not answered: nobody can tell where those went.
+    Seconds in which some were not answered are left out: where those went is not known.
     """
     with path.open(newline="") as file:
         rows = [(float(row["scheduled_at"]), row["pool"]) for row in csv.DictReader(file)]

@@ -28,9 +28,9 @@ class PoolConfig(BaseModel):
     requests_per_second: float | None = Field(default=None, gt=0)
     """What one ready replica answers. While it is not known nothing is scaled down."""
     cost_per_hour: float = Field(gt=0)
-    """Of one replica."""
+    """Cost of one replica, currency units per hour."""
     cold_start_seconds: float | None = Field(default=None, gt=0)
-    """From a pod's creation until it is ready; learned from the pods where it is left out."""
+    """Seconds from a pod's creation until it is ready; learned from the pods where it is left out."""
     start_replicas: int = Field(default=1, ge=0)
     """Replicas that an episode begins with."""
 
@@ -41,7 +41,7 @@ class EnvironmentConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     namespace: str = "default"
-    """Of the Deployments and the HTTPRoute."""
+    """Namespace of the Deployments and the HTTPRoute."""
     prometheus_url: str = Field(default="http://127.0.0.1:9090", pattern=r"^https?://[^\s/]+")
     """Prometheus that scrapes the service."""
     locust_url: str | None = None
@@ -52,9 +52,9 @@ class EnvironmentConfig(BaseModel):
     action_interval: int = Field(default=30, ge=10, le=300, multiple_of=SENSE_SECONDS)
     """Seconds between two actions."""
     min_replicas: int = Field(default=1, ge=0)
-    """Of either pool."""
+    """Fewest replicas of either pool."""
     max_replicas: int = Field(default=10, ge=1)
-    """Of either pool."""
+    """Most replicas of either pool."""
     latency_weight: float = 0.4
     """This and the next three belong to the objective `weighted`."""
     throughput_weight: float = 0.3
@@ -63,7 +63,7 @@ class EnvironmentConfig(BaseModel):
     objective: str = "slo_cost"
     """Reward of an interval, by the name that training uses."""
     kubeconfig: Path | None = None
-    """Of the cluster; the usual places where it is left out."""
+    """File that says how the cluster is reached; kubectl's usual places where it is left out."""
     service: str = "chat"
     """Value of the label `service` of the service's metrics."""
     gpu: PoolConfig | None = PoolConfig(
@@ -127,7 +127,10 @@ class EnvironmentConfig(BaseModel):
 
     @classmethod
     def of(cls, given: Self | Mapping[str, Any] | None) -> Self:
-        """From a mapping as `create_environment_config` makes it. Raises LiveEnvironmentError that names the field."""
+        """The configuration of a mapping as `create_environment_config` makes it.
+
+        Raises LiveEnvironmentError that names the field.
+        """
         if isinstance(given, cls):
             return given
         try:

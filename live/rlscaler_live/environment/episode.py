@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import traffic_weights
+from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import starting_state
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.observation import ObservationContract, observe, sense, stacked_input
@@ -35,17 +36,28 @@ from rlscaler_core.decision.types import (
     State,
 )
 from rlscaler_live.environment.config import SENSE_SECONDS, EnvironmentConfig
-from rlscaler_live.environment.controllers import Contender, Controller, is_actor, is_contender
+from rlscaler_live.environment.counters import Counts, Totals, figures
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
-from rlscaler_live.environment.figures import Counts, figures
-from rlscaler_live.environment.load import Load, UsersOwn
-from rlscaler_live.environment.meter import Spent
+from rlscaler_live.environment.load import Load, OwnTraffic
 from rlscaler_live.environment.service import LiveService, plain_decision
+from rlscaler_rl.baselines.contender import Contender
 
 UNREACHABLE_SECONDS = 30.0
-"""For so long a cluster or Prometheus that does not answer costs ticks only; then the episode ends with the error."""
+"""While a cluster or Prometheus does not answer for so long, ticks are lost; then the episode ends with the error."""
 
 POLL_SECONDS = 1.0
+
+
+Controller = Contender | ActorLike
+"""What scales in place of an agent: an actor behind the shield once an interval, or a contender at every tick."""
+
+
+def is_actor(controller: Controller) -> TypeGuard[ActorLike]:
+    return hasattr(controller, "probabilities")
+
+
+def is_contender(controller: Controller | None) -> TypeGuard[Contender]:
+    return controller is not None and not hasattr(controller, "probabilities")
 
 
 class Episode:
@@ -61,7 +73,7 @@ class Episode:
     ) -> None:
         self._service, self._load, self._config = service, load, config
         self._contract, self._rule = contract, rule
-        self.counts, self.total, self.spent = Counts(), Spent(), Spent()
+        self.counts, self.total, self.spent = Counts(), Totals(), Totals()
         self.samples: Samples
         self.observation: Observation
         self.state: State
@@ -95,10 +107,10 @@ class Episode:
         await self._service.yield_to_nobody()
         await self._first_replicas(start)
         await self._silence()
-        self.counts, self.total, self.spent = Counts(), Spent(), Spent()
+        self.counts, self.total, self.spent = Counts(), Totals(), Totals()
         self._intervals, self._failing_since, self.made, self._spec = 0, None, None, UNCHANGED
         self.timeline = []
-        await self._service.begin_metering()
+        await self._service.begin_counting()
         started = await self._load.start(pattern, seed, self._config.episode_duration, folder)
         self._began = time.monotonic() - (time.time() - started)
         self._service.restart_clock()
@@ -110,7 +122,7 @@ class Episode:
         """Stop the load and count what its last requests became, which takes a scrape; replicas are not billed on."""
         await self._load.stop()
         await asyncio.sleep(self._config.scrape_interval_seconds + POLL_SECONDS)
-        last = await self._service.metered()
+        last = await self._service.counted()
         self.total = self.total.plus(replace(last, seconds=0.0, billed=np.zeros(2)))
 
     def take_over(self, controller: Controller) -> None:
@@ -162,7 +174,7 @@ class Episode:
     async def pass_interval(
         self, controller: Controller | None = None, rng: np.random.Generator | None = None
     ) -> Float32:
-        """From just after an action to the next observation (10 k,), with the sensing ticks in between."""
+        """Let an interval pass with its sensing ticks, from just after an action; the next observation (10 k,)."""
         due = self._intervals * self._config.action_interval
         for second in range(due + SENSE_SECONDS, due + self._config.action_interval, SENSE_SECONDS):
             if self.elapsed > second + SENSE_SECONDS:
@@ -199,12 +211,12 @@ class Episode:
             if time.monotonic() - self._failing_since > UNREACHABLE_SECONDS:
                 raise
 
-    async def _measured(self) -> tuple[Float32, Spent]:
+    async def _measured(self) -> tuple[Float32, Totals]:
         """Observation and meters at the end of an interval; tried again until the time for that is over."""
-        since, spent = self._failing_since or time.monotonic(), Spent()
+        since, spent = self._failing_since or time.monotonic(), Totals()
         while True:
             try:
-                spent = spent.plus(await self._service.metered())
+                spent = spent.plus(await self._service.counted())
                 stacked = await self._observe()
                 self._failing_since = None
                 return stacked, spent
@@ -268,7 +280,7 @@ class Episode:
 
     async def _silence(self) -> None:
         """Wait until the load that we have ended has left the rate window; other traffic may go on."""
-        if isinstance(self._load, UsersOwn):
+        if isinstance(self._load, OwnTraffic):
             return
         deadline = time.monotonic() + 2 * self._config.settings().window_seconds
         while time.monotonic() < deadline:
@@ -278,7 +290,7 @@ class Episode:
             await asyncio.sleep(POLL_SECONDS)
 
     def figures(self) -> dict[str, float]:
-        """The episode so far, under the names of simulated results; `j` is left to whoever weighs."""
+        """The episode so far, under the names of simulated results, without `j`."""
         return figures(self.total, self.counts, self._config, self._service.params.cost_per_hour[0])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, ClassVar, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -14,12 +16,10 @@ from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.types import OBSERVATIONS, Float32, SignalState
 from rlscaler_live.environment.config import EnvironmentConfig
-from rlscaler_live.environment.controllers import Controller
-from rlscaler_live.environment.episode import Episode
+from rlscaler_live.environment.counters import Totals
+from rlscaler_live.environment.episode import Controller, Episode
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
-from rlscaler_live.environment.load import UsersOwn, make_load, offered_rate
-from rlscaler_live.environment.loop import BackgroundLoop
-from rlscaler_live.environment.meter import Spent
+from rlscaler_live.environment.load import OwnTraffic, make_load, offered_rate
 from rlscaler_live.environment.service import LiveService
 
 Facts = dict[str, Any]
@@ -27,6 +27,44 @@ Reward = Callable[[Facts, Facts, float], float]
 """(what the interval brought, what the service is, changed replicas) -> reward."""
 
 Step = tuple[Float32, float, bool, bool, dict[str, Any]]
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """An event loop in a thread, so that a synchronous `step` can drive the operator's asynchronous parts.
+
+    It runs until `close`. What is started in it goes on between two calls: the lease is renewed while an agent learns.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="environment", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`; an interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the thread; what still runs in it is cancelled."""
+        if self._loop.is_closed():
+            return
+        self.run(_cancel_others())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
@@ -92,7 +130,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         return self._outcome(stacked, changed)
 
     def hand_over(self, controller: Controller, rng: np.random.Generator) -> Step:
-        """As `step`, with somebody else who scales for the whole episode: an actor, asked once an interval and behind
+        """Let a controller scale instead of `step`, for the whole episode: an actor, asked once an interval and behind
         the shield, or another autoscaler, asked at every sensing tick and held by the bounds only.
 
         An actor's stack must be that of `contract`. Raises LiveEnvironmentError.
@@ -184,7 +222,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
 
     def _offered(self, seed: int) -> float:
         """Requests/s that the load will ask for on average; 0 where that is the users' own affair."""
-        if isinstance(self._load, UsersOwn):
+        if isinstance(self._load, OwnTraffic):
             return 0.0
         rate = offered_rate(self.config, self._pattern, seed, self.config.episode_duration)
         return float(np.mean(rate))
@@ -219,7 +257,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         return self._loop.run(work)
 
 
-def _spent(spent: Spent, config: EnvironmentConfig) -> Facts:
+def _spent(spent: Totals, config: EnvironmentConfig) -> Facts:
     in_time = spent.within(config.slo_ms / 1000)
     return {
         "seconds": spent.seconds,

@@ -1,4 +1,4 @@
-"""Who sends an episode's requests: a Locust process of our own, a Locust that runs already, or the service's users."""
+"""Where an episode's requests come from: a Locust process, a Locust that runs already, or the service's own users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlscaler_live.environment.exceptions import LiveEnvironmentError
 from rlscaler_loadgen.settings import offered_rate as rate_of
 
 RLSCALER = (sys.executable, "-m", "rlscaler_live.cli")
-"""The command line in a process of its own: nothing here imports the load generator."""
+"""The command line in a process of its own: Locust changes the standard library of the process that it runs in."""
 
 START_SECONDS = 180.0
 STOP_SECONDS = 15.0
@@ -40,7 +40,7 @@ class Load(Protocol):
         """End it, where it runs."""
 
 
-class UsersOwn:
+class OwnTraffic:
     """The service has traffic of its own; nothing is started."""
 
     async def start(self, pattern: str, seed: int, seconds: int, folder: Path | None) -> float:
@@ -173,10 +173,10 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def make_load(config: EnvironmentConfig) -> Load:
-    """By what the configuration names."""
+    """The source of load that the configuration names."""
     if config.locust_url:
         return LocustWeb(config)
-    return LoadProcess(config) if config.service_url else UsersOwn()
+    return LoadProcess(config) if config.service_url else OwnTraffic()
 
 
 def offered_rate(config: EnvironmentConfig, pattern: str, seed: int, seconds: int) -> list[float]:

@@ -14,8 +14,8 @@ from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.shield import NO_ACTION
 from rlscaler_core.decision.types import POOLS, Decision, Params, Samples
 from rlscaler_live.environment.config import EnvironmentConfig
+from rlscaler_live.environment.counters import CounterReader, Totals, counters_query
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
-from rlscaler_live.environment.meter import Meter, Spent, meter_query
 from rlscaler_operator.actuation.apply import Actuator, Applied
 from rlscaler_operator.actuation.restore import restore
 from rlscaler_operator.actuation.routes import format_weights
@@ -60,13 +60,13 @@ class LiveService:
             kube, self._lease, ConcurrencyLimiter(self._settings.write_concurrency), self._cache, self._settings
         )
         self._prometheus = Prometheus(Access(config.prometheus_url), self._settings.prometheus_timeout_seconds)
-        self._meter = Meter(self._policy.subject)
-        self._metered_at = 0.0
+        self._counter_reader = CounterReader(self._policy.subject)
+        self._counted_at = 0.0
         self._epoch = time.time() - time.monotonic()
 
     @classmethod
     async def connect(cls, config: EnvironmentConfig) -> LiveService:
-        """Read what there is, make sure that nobody else scales it, and keep others off from now on."""
+        """Read what there is, make sure that nothing else scales it, and keep other environments off from now on."""
         try:
             service = cls(config, Kube(await load_configuration(config.settings())))
         except OperatorError as error:
@@ -178,33 +178,33 @@ class LiveService:
             raise LiveEnvironmentError(f"the replicas were not written: {failed[0].message}")
         return applied
 
-    async def begin_metering(self) -> None:
+    async def begin_counting(self) -> None:
         """Count from now on; a service that has just come is waited for until it must have been scraped."""
         deadline = time.monotonic() + DISCOVERY_SECONDS + 2 * self.config.scrape_interval_seconds
         while True:
             counters = await self._counters(1.0)
-            missing = self._meter.missing(counters)
+            missing = self._counter_reader.missing(counters)
             if not missing or time.monotonic() > deadline:
                 break
             await asyncio.sleep(SERIES_POLL_SECONDS)
-        self._meter.begin(counters)
-        self._metered_at = time.monotonic()
+        self._counter_reader.begin(counters)
+        self._counted_at = time.monotonic()
 
     def restart_clock(self) -> None:
-        """Replica-seconds count from now on; the counters since `begin_metering`."""
-        self._metered_at = time.monotonic()
+        """Replica-seconds count from now on; the counters since `begin_counting`."""
+        self._counted_at = time.monotonic()
 
-    async def metered(self) -> Spent:
+    async def counted(self) -> Totals:
         """What came since the last call."""
         now = time.monotonic()
-        seconds = now - self._metered_at
-        spent = self._meter.read(await self._counters(seconds), seconds)
-        self._metered_at = now
+        seconds = now - self._counted_at
+        spent = self._counter_reader.read(await self._counters(seconds), seconds)
+        self._counted_at = now
         return spent
 
     async def _counters(self, seconds: float) -> list[dict[str, object]]:
         try:
-            return await self._prometheus.instant(meter_query(self._policy.subject, seconds))
+            return await self._prometheus.instant(counters_query(self._policy.subject, seconds))
         except MetricsError as error:
             raise LiveEnvironmentError(
                 f"environment.prometheus_url: {self.config.prometheus_url}: {error}; start it or correct the address"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from kubernetes.aio import client
 
-from .metrics import CPU_WINDOW_SECONDS, Usage, memory_bytes
-from .router import Router
-from .watch import TRANSIENT, ApiError
+from rlscaler_loadgen.service.metrics import CPU_WINDOW_SECONDS, Usage, memory_bytes
+from rlscaler_loadgen.service.router import Router
+from rlscaler_loadgen.service.watch import TRANSIENT, ApiError
 
 logger = logging.getLogger(__name__)
 

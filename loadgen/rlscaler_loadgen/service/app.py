@@ -13,11 +13,11 @@ import numpy as np
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from ..errors import ServiceError
-from .http import Api, metrics_app
-from .metrics import PodCollector, ServiceMetrics, Usage
-from .profile import POOLS, Flavour
-from .router import Pod, Router
+from rlscaler_loadgen.errors import ServiceError
+from rlscaler_loadgen.service.http import Api, metrics_app
+from rlscaler_loadgen.service.metrics import PodCollector, ServiceMetrics, Usage
+from rlscaler_loadgen.service.replica import POOLS, Flavour
+from rlscaler_loadgen.service.router import Pod, Router
 
 DRAIN_SECONDS = 3.0
 """How long requests in flight may take after SIGTERM."""

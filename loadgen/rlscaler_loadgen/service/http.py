@@ -16,8 +16,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from .metrics import ServiceMetrics
-from .router import Router, UnavailableError
+from rlscaler_loadgen.service.metrics import ServiceMetrics
+from rlscaler_loadgen.service.router import Router, UnavailableError
 
 MODEL_VERSION = "1"
 POOL_HEADER, POD_HEADER = "X-Rlscaler-Pool", "X-Rlscaler-Pod"

@@ -16,9 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .profile import POOLS
-from .replica import Replica
-from .router import Pod, Router
+from rlscaler_loadgen.service.replica import POOLS, Replica
+from rlscaler_loadgen.service.router import Pod, Router
 
 BUCKETS_SECONDS = (
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9,
@@ -36,7 +35,7 @@ class ServiceMetrics:
     """Counters, histogram and gauge of the service, by pool; every series exists at 0 from the start.
 
     The histogram holds answered and abandoned requests (for the time that they had waited), so that a service
-    which nobody waits for any more does not look fast. Rejections take no time and are left out.
+    whose clients have given up does not look fast. Rejections take no time and are left out.
     """
 
     def __init__(

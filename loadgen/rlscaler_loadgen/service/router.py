@@ -1,7 +1,7 @@
 """Which pod answers a request: pools by weight, then a pod within the pool.
 
 The rules are those of a gateway in front of two Services. A pool takes part while its weight is above 0 and it
-has a ready pod; smooth weighted round robin shares the requests among those that do. Nobody takes part: 503.
+has a ready pod; smooth weighted round robin shares the requests among those that do. Without any, the answer is 503.
 """
 
 from __future__ import annotations
@@ -13,8 +13,16 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from .profile import FLAVOURS, POOLS, Flavour, ServiceTimes
-from .replica import Job, QueueFullError, Replica, ReplicaGoneError
+from rlscaler_loadgen.service.replica import (
+    FLAVOURS,
+    POOLS,
+    Flavour,
+    Job,
+    QueueFullError,
+    Replica,
+    ReplicaGoneError,
+    ServiceTimes,
+)
 
 Routing = Literal["least-loaded", "round-robin", "power-of-two", "random"]
 ROUTINGS: tuple[Routing, ...] = get_args(Routing)
@@ -30,7 +38,7 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Pod:
-    """What the service must know of one pod, whoever tells it (a watch, a test)."""
+    """What the service must know of one pod."""
 
     name: str
     pool: str

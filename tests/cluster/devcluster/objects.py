@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.readiness import wait_until
 
 Json = dict[str, Any]
 

@@ -8,7 +8,8 @@ import pytest
 
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.readiness import wait_until
 
 from .exporter import serve
 from .objects import create, deployment, pods, ready, wait_ready

@@ -12,8 +12,9 @@ import requests
 
 from rlscaler_dev.cluster import api, kubeconfig
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_dev.cluster.exceptions import ApiError
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.exceptions import ApiError
 from tests.harness.waiting import stalls
 
 from .exporter import serve

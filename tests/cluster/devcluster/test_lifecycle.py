@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from rlscaler_dev.cluster import api, paths, processes, state
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.cli import cluster as command
-from rlscaler_dev.cluster.exceptions import NotRunningError
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.exceptions import NotRunningError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import yaml
 from rlscaler_dev.cluster.dashboards.ask import Source
 from rlscaler_dev.cluster.dashboards.draw import draw
 from rlscaler_dev.cluster.dashboards.model import Dashboard, load
-from rlscaler_dev.cluster.ports import HOST, pick
+from rlscaler_dev.cluster.network import HOST, pick
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
 from tests.harness.monitoring import DASHBOARDS, RULES
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from rlscaler_dev.cluster.exceptions import ApiError
+from rlscaler_dev.exceptions import ApiError
 from tests.harness.models import write_model
 
 

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from rlscaler_dev.cluster.exceptions import ApiError
+from rlscaler_dev.exceptions import ApiError
 from rlscaler_operator.cluster.shards import shard_of
 
 CANDIDATES = [f"part-{i}" for i in range(40)]

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from rlscaler_core.api import parse
 from rlscaler_core.api.base import Model
-from rlscaler_dev.generate.crd.command import crd
-from rlscaler_dev.generate.crd.manifest import manifest, policy_schema, render
-from rlscaler_dev.generate.crd.schema import UnsupportedSchemaError, structural
+from rlscaler_dev.generate.cli import crd
+from rlscaler_dev.generate.definition import manifest, policy_schema, render
+from rlscaler_dev.generate.schema import UnsupportedSchemaError, structural
 
 ROOT = Path(__file__).parents[3]
 FORBIDDEN = {

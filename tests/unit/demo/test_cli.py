@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_dev.demo.cli import _settings, demo
-from rlscaler_dev.demo.exceptions import DemoError
 from rlscaler_dev.demo.load import Load
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, Settings
+from rlscaler_dev.exceptions import DemoError
 
 from .test_records import write_records
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlscaler_dev.demo.books import PoolBook, Replicas, route_weights
-from rlscaler_dev.demo.decisions import guard_texts, read_decision
-from rlscaler_dev.demo.tails import RECENT_SECONDS, LiveLoad, Tail
+from rlscaler_dev.demo.recorder import PoolBook, Replicas, route_weights
+from rlscaler_dev.demo.tails import RECENT_SECONDS, LiveLoad, Tail, guard_texts, read_decision
 
 
 def pod(uid: str, ready: bool = False, terminating: bool = False, phase: str = "Pending") -> dict[str, Any]:

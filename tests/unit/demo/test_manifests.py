@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rlscaler_dev.demo.access import access, operator_roles
-from rlscaler_dev.demo.manifests import autoscalers, capacity_weights, deployment, http_route, policy, workload
+from rlscaler_dev.demo.manifests import (
+    access,
+    autoscalers,
+    capacity_weights,
+    deployment,
+    http_route,
+    operator_roles,
+    policy,
+    workload,
+)
 from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, Settings
 
 SETTINGS = Settings(out=Path("/results"))

@@ -11,7 +11,7 @@ import pytest
 
 from rlscaler_dev.demo.plot import plot_timeline, runs, subtitle, title
 from rlscaler_dev.demo.records import Records
-from rlscaler_dev.demo.summary import summarise
+from rlscaler_dev.demo.results import summarise
 from rlscaler_dev.demo.timeline import Timeline, build_timeline
 
 from .records_fixture import made_up_run, make_records, make_requests

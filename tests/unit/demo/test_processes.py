@@ -13,9 +13,9 @@ import psutil
 import pytest
 from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
-from rlscaler_dev.demo.exceptions import ChildError, DemoError
 from rlscaler_dev.demo.leftovers import Journal, end_processes
 from rlscaler_dev.demo.processes import Supervisor, tail
+from rlscaler_dev.exceptions import ChildError, DemoError
 
 FOREVER = "import signal; print('up', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"

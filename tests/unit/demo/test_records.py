@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_dev.demo.exceptions import RecordError
 from rlscaler_dev.demo.records import CsvWriter, Run, Steps, read_records
 from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS
+from rlscaler_dev.exceptions import RecordError
 
 from .records_fixture import make_run
 

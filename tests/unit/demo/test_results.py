@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_dev.demo.exceptions import DemoError, RecordError
-from rlscaler_dev.demo.interrupts import SIGNALS, Interrupted, interruptible
+from rlscaler_dev.demo.processes import SIGNALS, Interrupted, interruptible
 from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.exceptions import DemoError, RecordError
 
 from .test_records import write_records
 

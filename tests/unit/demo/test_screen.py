@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rlscaler_dev.demo.books import Condition, Replicas
+from rlscaler_dev.demo.recorder import Condition, Replicas
+from rlscaler_dev.demo.results import summarise
 from rlscaler_dev.demo.screen import Screen, Snapshot, summary_table
 from rlscaler_dev.demo.settings import Settings
-from rlscaler_dev.demo.summary import summarise
 from rlscaler_dev.demo.tails import LoadFigures
 
 from .records_fixture import make_records, make_requests

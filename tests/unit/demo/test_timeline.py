@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlscaler_dev.demo.exceptions import RecordError
-from rlscaler_dev.demo.summary import summarise
+from rlscaler_dev.demo.results import summarise
 from rlscaler_dev.demo.timeline import Timeline, build_timeline
+from rlscaler_dev.exceptions import RecordError
 
 from .records_fixture import make_decisions, make_records, make_requests, make_run
 

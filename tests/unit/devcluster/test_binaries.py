@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_dev.cluster import binaries, cleaning, paths, release, toolchain
-from rlscaler_dev.cluster.exceptions import BuildError, ToolchainError
+from rlscaler_dev.cluster import binaries, paths, release, toolchain
+from rlscaler_dev.cluster.cli import remove_built
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.versions import CONTROL_PLANE, TOOLS, pinned, text
+from rlscaler_dev.exceptions import BuildError, ToolchainError
 
 ETCD = TOOLS["etcd"]
 
@@ -89,5 +90,5 @@ def test_cleaning_copes_with_gos_read_only_folders() -> None:
     module.mkdir(parents=True)
     (module / "go.mod").write_text("module example.com\n")
     module.chmod(0o555)
-    assert list(cleaning.clean(go=True, binaries=False, images=False, clusters=False)) != []
+    assert list(remove_built(go=True, binaries=False, images=False, clusters=False)) != []
     assert not paths.go_dir().exists()

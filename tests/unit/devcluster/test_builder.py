@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from rlscaler_dev.cluster import binaries, builder, paths, stamps
-from rlscaler_dev.cluster.exceptions import BuildError
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.toolchain import Go, environment
 from rlscaler_dev.cluster.versions import TOOLS
+from rlscaler_dev.exceptions import BuildError
 
 KWOK = TOOLS["kwok"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_dev.cluster.choice import AUTO, BUILD, CACHE, PATH, RELEASE, Found, choose
+from rlscaler_dev.cluster.binaries import AUTO, BUILD, CACHE, PATH, RELEASE, Found, choose
 from rlscaler_dev.cluster.versions import TOOLS, accepts, pinned
 
 APISERVER = TOOLS["kube-apiserver"]

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from cryptography import x509
 
-from rlscaler_dev.cluster import kubeconfig, nodes, pki, stages
+from rlscaler_dev.cluster import kubeconfig, kwok, pki
 from rlscaler_dev.cluster.components import PORTS, Layout, kube_apiserver
-from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.exceptions import DevClusterError
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
 
 def test_kwoks_configuration_has_one_ready_stage_for_each_flavour_and_one_for_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "kwok.yaml"
-    stages.write_config(path, {"gpu": (1.0, 2.5)})
+    kwok.write_config(path, {"gpu": (1.0, 2.5)})
     documents = {(entry["kind"], entry["metadata"]["name"]): entry for entry in yaml.safe_load_all(path.read_text())}
     delay = documents["Stage", "pod-ready-gpu"]["spec"]["delay"]
     assert (delay["durationMilliseconds"], delay["jitterDurationMilliseconds"]) == (1000, 2500)
@@ -69,7 +69,7 @@ def test_kwoks_configuration_has_one_ready_stage_for_each_flavour_and_one_for_th
 
 
 def test_only_gpu_nodes_are_tainted_and_hold_gpus() -> None:
-    pool = {node["metadata"]["name"]: node for node in nodes.pools(gpu_nodes=1, gpus_per_node=4, cpu_nodes=1)}
+    pool = {node["metadata"]["name"]: node for node in kwok.nodes(gpu_nodes=1, gpus_per_node=4, cpu_nodes=1)}
     assert pool["gpu-1"]["status"]["capacity"]["nvidia.com/gpu"] == "4"
     assert pool["gpu-1"]["spec"]["taints"][0]["key"] == "nvidia.com/gpu"
     assert "nvidia.com/gpu" not in pool["cpu-1"]["status"]["capacity"]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rlscaler_dev.cluster.exceptions import BuildError
-from rlscaler_dev.cluster.images import build, buildah, content, sbom
+from rlscaler_dev.cluster.images import buildah, content, sbom
+from rlscaler_dev.cluster.images.make import build
 from rlscaler_dev.cluster.realnode import packages
+from rlscaler_dev.exceptions import BuildError
 
 ROOT = Path(__file__).parents[3]
 REQUIREMENTS = ROOT / "requirements"

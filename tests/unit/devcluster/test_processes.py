@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rlscaler_dev.cluster import launcher, locks, paths, ports, processes, state
-from rlscaler_dev.cluster.exceptions import DevClusterError
-from rlscaler_dev.cluster.kube import wait_until
+from rlscaler_dev.cluster import launcher, network, paths, processes, state
 from rlscaler_dev.cluster.processes import ProcessRecord
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.cluster.state import ClusterState
+from rlscaler_dev.exceptions import DevClusterError
 
 NAME = "unit"
 SLEEP = ["/bin/sleep", "600"]
@@ -88,10 +88,10 @@ def test_whoever_waits_for_a_lock_says_for_whom() -> None:
     waiting = threading.Event()
 
     def second() -> None:
-        with locks.hold("x", lambda message: (said.append(message), waiting.set()), "the first"):
+        with paths.hold("x", lambda message: (said.append(message), waiting.set()), "the first"):
             said.append("held")
 
-    with locks.hold("x"):
+    with paths.hold("x"):
         thread = threading.Thread(target=second)
         thread.start()
         assert waiting.wait(5)
@@ -107,7 +107,7 @@ def test_names_that_are_no_dns_labels_are_refused(name: str) -> None:
 
 
 def test_ports_are_distinct_free_and_not_taken_by_other_clusters() -> None:
-    first = ports.pick(5)
-    second = ports.pick(5, taken=first)
+    first = network.free_ports(5)
+    second = network.free_ports(5, taken=first)
     assert len({*first, *second}) == 10
-    assert all(ports.LOWEST <= port < ports.HIGHEST for port in first + second)
+    assert all(network.LOWEST <= port < network.HIGHEST for port in first + second)

@@ -17,14 +17,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from rlscaler_dev.cluster import nodes, pki, prometheus
+from rlscaler_dev.cluster import kwok as played_nodes
+from rlscaler_dev.cluster import pki, prometheus
 from rlscaler_dev.cluster.components import PORTS, Layout, kube_apiserver, kwok
-from rlscaler_dev.cluster.exceptions import DevClusterError, StartError
-from rlscaler_dev.cluster.ports import HOST
-from rlscaler_dev.cluster.realnode import commands, config, forward, images, packages
+from rlscaler_dev.cluster.network import HOST
+from rlscaler_dev.cluster.realnode import daemons, forward, images, packages
 from rlscaler_dev.cluster.realnode.files import NodeFiles
 from rlscaler_dev.cluster.realnode.images import Image
 from rlscaler_dev.cluster.versions import CONTROL_PLANE, REAL_NODE, TOOLS
+from rlscaler_dev.exceptions import DevClusterError, StartError
 
 
 @pytest.fixture
@@ -116,12 +117,12 @@ def test_the_api_server_reaches_kubelets_and_pods_reach_it(layout: Layout) -> No
 def test_kwok_leaves_the_real_node_alone(layout: Layout) -> None:
     assert "--manage-all-nodes=false" in kwok(layout)
     assert "--manage-nodes-with-label-selector=pool!=real" in kwok(layout)
-    assert "pool=real" in commands.LABELS
+    assert "pool=real" in daemons.LABELS
 
 
 def test_pods_land_on_played_nodes_only_when_they_tolerate_it() -> None:
-    played = nodes.pools(1, 8, 1, beside_real=True)
-    assert [node["spec"]["taints"][-1] for node in played] == [nodes.FAKE_TAINT] * 2
+    played = played_nodes.nodes(1, 8, 1, beside_real=True)
+    assert [node["spec"]["taints"][-1] for node in played] == [played_nodes.FAKE_TAINT] * 2
     assert played[0]["spec"]["taints"][0]["key"] == "nvidia.com/gpu"
 
 
@@ -135,7 +136,7 @@ def test_the_nodes_certificate_is_known_to_the_node_authorizer_and_good_for_its_
 
 
 def test_containerds_configuration_is_toml_with_our_pause_image(layout: Layout) -> None:
-    content = tomllib.loads(config.containerd(NodeFiles.of(layout.directory), Path("/usr/lib/cni")))
+    content = tomllib.loads(daemons.containerd_config(NodeFiles.of(layout.directory), Path("/usr/lib/cni")))
     cri = content["plugins"]["io.containerd.grpc.v1.cri"]
     assert (cri["sandbox_image"], cri["cni"]["bin_dir"]) == (images.PAUSE, "/usr/lib/cni")
 

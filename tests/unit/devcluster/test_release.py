@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from rlscaler_dev.cluster import binaries, release, stamps
-from rlscaler_dev.cluster.exceptions import BuildError
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.release import Release
 from rlscaler_dev.cluster.versions import TOOLS
+from rlscaler_dev.exceptions import BuildError
 
 ETCD = TOOLS["etcd"]
 PROGRAM = b"#!/bin/sh\necho etcd Version: 3.6.11\n"

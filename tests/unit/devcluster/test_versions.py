@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlscaler_dev.cluster import stages, versions
+from rlscaler_dev.cluster import manifests, versions
 from rlscaler_dev.cluster.versions import CONTROL_PLANE, TOOLS, accepts, linker_flags, parse, pinned, requirements
 
 
@@ -69,5 +69,5 @@ def test_kubernetes_binaries_are_stamped_so_that_clients_can_parse_the_server() 
 
 
 def test_upstreams_stages_are_those_of_the_pinned_kwok() -> None:
-    header = stages.manifests.text("kwok.yaml").splitlines()[0]
+    header = manifests.text("kwok.yaml").splitlines()[0]
     assert requirements()["sigs.k8s.io/kwok"] in header

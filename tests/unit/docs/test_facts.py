@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rlscaler_core.api import RLScalingPolicy
-from rlscaler_dev.generate.docs import alerts, metrics
+from rlscaler_dev.generate import pages as generated
 from tests.unit.docs.pages import PAGES, ROOT, blocks, name
 
 RULES = ROOT / "helm/rlscaler/rules/rlscaler.yaml"
@@ -65,19 +65,19 @@ def test_metrics_that_are_named_exist(page: Path) -> None:
 
 @cache
 def _metrics() -> frozenset[str]:
-    return frozenset(re.findall(r"`(rlscaler_\w+)`", metrics.render()))
+    return frozenset(re.findall(r"`(rlscaler_\w+)`", generated.metrics()))
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
-    wanted = {alerts.page_name(rule["alert"]): rule["alert"] for rule in alerts.alerts(RULES)}
+    wanted = {generated.page_name(rule["alert"]): rule["alert"] for rule in generated.alerting_rules(RULES)}
     assert {path.name for path in RUNBOOKS.glob("*.md")} - {"index.md"} == set(wanted)
     for path, alert in wanted.items():
         assert (RUNBOOKS / path).read_text(encoding="utf-8").startswith(f"# {alert}\n")
 
 
 def test_every_alert_links_its_runbook() -> None:
-    for rule in alerts.alerts(RULES):
-        page = alerts.page_name(rule["alert"]).removesuffix(".md")
+    for rule in generated.alerting_rules(RULES):
+        page = generated.page_name(rule["alert"]).removesuffix(".md")
         assert rule["annotations"]["runbook_url"].endswith(f"/operations/runbooks/{page}.html"), rule["alert"]
 
 

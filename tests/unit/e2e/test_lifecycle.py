@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_dev.cluster.paths import cluster_dir
-from rlscaler_dev.e2e import host
 from rlscaler_dev.e2e.cli import e2e
+from rlscaler_dev.e2e.cluster import interfaces, left_behind
 from rlscaler_dev.e2e.lifecycle import longest_pause, lowest
 from rlscaler_dev.e2e.settings import Play, Settings
 from tests.harness.waiting import until
@@ -34,20 +34,20 @@ def test_the_lowest_replicas_are_those_in_force_at_the_begin_or_later() -> None:
 
 
 def test_what_is_left_is_what_was_not_there_before() -> None:
-    before = host.interfaces()
-    assert host.left("never-was", frozenset(), before) == []
-    assert host.left("never-was", frozenset(), before - {"lo"}) == ["interface lo"]
+    before = interfaces()
+    assert left_behind("never-was", frozenset(), before) == []
+    assert left_behind("never-was", frozenset(), before - {"lo"}) == ["interface lo"]
     folder = cluster_dir(f"left-{os.getpid()}")
     folder.mkdir(parents=True)
     try:
         with subprocess.Popen([sys.executable, "-c", "input()", str(folder)], stdin=subprocess.PIPE) as process:
             # Popen returns when the child begins to exec, a moment before its arguments can be read.
-            until(lambda: len(host.left(folder.name, frozenset(), before)) == 2)
-            found = host.left(folder.name, frozenset(), before)
+            until(lambda: len(left_behind(folder.name, frozenset(), before)) == 2)
+            found = left_behind(folder.name, frozenset(), before)
         assert [line.split()[:2] for line in found] == [["process", str(process.pid)], ["folder", str(folder)]]
     finally:
         folder.rmdir()
-    assert host.left(folder.name, frozenset(), before) == []
+    assert left_behind(folder.name, frozenset(), before) == []
 
 
 def test_each_contender_plays_each_pattern_on_the_same_load(tmp_path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlscaler_loadgen.service.clock import JumpingLoop
+from rlscaler_dev.clock import JumpingLoop
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlscaler_loadgen.service.profile import CPU, GPU, Flavour, ServiceTimes
-from rlscaler_loadgen.service.replica import QueueFullError, Replica, ReplicaGoneError
+from rlscaler_loadgen.service.replica import CPU, GPU, Flavour, QueueFullError, Replica, ReplicaGoneError, ServiceTimes
 from rlscaler_loadgen.service.router import ROUTINGS, Answer, Pod, Router, UnavailableError
 
 InFakeTime = Callable[[Callable[[], Any]], Any]

@@ -6,8 +6,7 @@ import io
 
 import numpy as np
 
-from rlscaler_loadgen.relay import Relay, replay
-from rlscaler_loadgen.results import Recorder
+from rlscaler_loadgen.results import Recorder, Relay, replay
 
 
 def recorder(rows: io.StringIO) -> Recorder:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rlscaler_loadgen import cli, patterns
-from rlscaler_loadgen.arrivals import poisson_arrivals
+from rlscaler_loadgen.patterns import poisson_arrivals
 from rlscaler_loadgen.results import Recorder, write_json
 from rlscaler_loadgen.settings import LoadSettings
 

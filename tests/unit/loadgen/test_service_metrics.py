@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rlscaler_loadgen.service.app import Service
 from rlscaler_loadgen.service.metrics import ServiceMetrics
-from rlscaler_loadgen.service.profile import CPU, GPU
+from rlscaler_loadgen.service.replica import CPU, GPU
 from rlscaler_loadgen.service.router import Pod, Router
 
 InFakeTime = Callable[[Callable[[], Any]], Any]

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from rlscaler_loadgen.service import watch
-from rlscaler_loadgen.service.cluster import parse_pod, parse_weights, selector_text
+from rlscaler_loadgen.service.fleet import parse_pod, parse_weights, selector_text
 from rlscaler_loadgen.service.watch import Follower
 
 Step = tuple[str, Any]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlscaler_dev.cluster.dashboards.model import ROW, expand, load
-from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.exceptions import DevClusterError
 from tests.harness.monitoring import DASHBOARDS, SUFFIXES, exported, families
 
 NAME = re.compile(r"\brlscaler_\w+")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlscaler_dev.generate.docs.alerts import page_name
+from rlscaler_dev.generate.pages import page_name
 from tests.harness.monitoring import RULES, exported
 
 REPOSITORY = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_dev.generate.chart import readme, schema, values
-from rlscaler_dev.generate.chart.command import chart
+from rlscaler_dev.generate import chart as files
+from rlscaler_dev.generate.cli import chart
 from rlscaler_operator.exceptions import OperatorError
 
 VALUES = """\
@@ -33,7 +33,7 @@ SCHEMA = {
 
 
 def test_comments_above_keys_are_their_descriptions():
-    assert [(value.name, value.default, value.description) for value in values.read(VALUES)] == [
+    assert [(value.name, value.default, value.description) for value in files.read_values(VALUES)] == [
         ("image.repository", "here", "Where it is."),
         ("image.tag", "", "Its tag; empty = the chart's."),
         ("labels", {"team": "a"}, "Labels of the pods."),
@@ -42,15 +42,15 @@ def test_comments_above_keys_are_their_descriptions():
 
 def test_key_without_description_is_named():
     with pytest.raises(OperatorError, match=r"image\.tag has no description"):
-        values.read("image:\n  tag: 1\n")
+        files.read_values("image:\n  tag: 1\n")
 
 
 def test_descriptions_go_into_the_schema_and_replace_older_ones():
-    once = schema.described(json.dumps(SCHEMA), values.read(VALUES))
+    once = files.described(json.dumps(SCHEMA), files.read_values(VALUES))
     found = json.loads(once)["properties"]["image"]["properties"]["tag"]
     assert found == {"description": "Its tag; empty = the chart's.", "type": "string"}
-    assert schema.described(once, values.read(VALUES)) == once
-    again = schema.described(once, values.read(VALUES.replace("Where it is", "Where")))
+    assert files.described(once, files.read_values(VALUES)) == once
+    again = files.described(once, files.read_values(VALUES.replace("Where it is", "Where")))
     assert json.loads(again)["properties"]["image"]["properties"]["repository"]["description"] == "Where."
 
 
@@ -63,7 +63,7 @@ def test_descriptions_go_into_the_schema_and_replace_older_ones():
 )
 def test_key_of_one_file_alone_is_named(text, what):
     with pytest.raises(OperatorError, match=what):
-        schema.described(json.dumps(SCHEMA), values.read(text))
+        files.described(json.dumps(SCHEMA), files.read_values(text))
 
 
 def test_shared_definitions_are_inlined():
@@ -71,17 +71,19 @@ def test_shared_definitions_are_inlined():
     image = {"type": "object", "properties": {"repository": {"type": "string"}, "tag": {"type": "string"}}}
     shared = {**SCHEMA, "properties": {**SCHEMA["properties"], "image": {"$ref": "#/$defs/image"}}}
     text = json.dumps({**shared, "$defs": {"image": image}})
-    assert schema.described(text, values.read(VALUES)) == schema.described(json.dumps(SCHEMA), values.read(VALUES))
+    assert files.described(text, files.read_values(VALUES)) == files.described(
+        json.dumps(SCHEMA), files.read_values(VALUES)
+    )
 
 
 def test_readme_has_a_row_for_each_value():
-    text = readme.render(f"# Title\n\nText.\n\n{readme.MARKER}\n", values.read(VALUES), json.dumps(SCHEMA))
+    text = files.readme(f"# Title\n\nText.\n\n{files.MARKER}\n", files.read_values(VALUES), json.dumps(SCHEMA))
     assert text.startswith("# Title\n\n<!-- Generated")
     assert '| `image.repository` | string | `"here"` | Where it is. |' in text
     assert "| `labels` | map |" in text
-    assert readme.MARKER not in text
+    assert files.MARKER not in text
     with pytest.raises(OperatorError, match=r"README\.md\.in"):
-        readme.render("# Title\n", [], "{}")
+        files.readme("# Title\n", [], "{}")
 
 
 def test_check_says_what_to_run(tmp_path, monkeypatch):
@@ -93,7 +95,7 @@ def test_check_says_what_to_run(tmp_path, monkeypatch):
     (folder / "Chart.yaml").write_text("name: rlscaler\n")
     (folder / "values.yaml").write_text(VALUES)
     (folder / "values.schema.json").write_text(json.dumps(SCHEMA))
-    (folder / "README.md.in").write_text(f"# Title\n\n{readme.MARKER}\n")
+    (folder / "README.md.in").write_text(f"# Title\n\n{files.MARKER}\n")
     runner = CliRunner()
     assert runner.invoke(chart, ["generate"]).exit_code == 0
     assert runner.invoke(chart, ["check"]).exit_code == 0

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlscaler_loadgen.service.clock import JumpingLoop
-from rlscaler_loadgen.service.profile import FLAVOURS
+from rlscaler_dev.clock import JumpingLoop
+from rlscaler_loadgen.service.replica import FLAVOURS
 from rlscaler_loadgen.service.router import Pod, Router, UnavailableError
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import Batch

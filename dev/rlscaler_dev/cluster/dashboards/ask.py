@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import requests
 
 from rlscaler_dev.cluster.dashboards.model import ROW, Dashboard, Panel, Target, expand
-from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.exceptions import DevClusterError
 
 TIMEOUT_SECONDS = 30.0
 POINTS = 240
-"""Of each series, over the whole range."""
+"""Points of each series over the whole range."""
 
 Values = Mapping[str, str]
 

@@ -8,11 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlscaler_dev.cluster import look
 from rlscaler_dev.cluster.dashboards.ask import Series, Shown
 from rlscaler_dev.cluster.dashboards.model import ROW, Dashboard
-from rlscaler_dev.cluster.exceptions import DevClusterError
-from rlscaler_dev.cluster.look import BLUE, GREEN, GRID, MUTED, ORANGE, PURPLE, RED, SKY
+from rlscaler_dev.plot import BLUE, GREEN, GRID, LOOK, MUTED, ORANGE, PURPLE, RED, SKY, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,38 +24,26 @@ MARGIN = 0.012
 MOST_IN_LEGEND = 12
 LONGEST_CELL = 26
 LETTERS_PER_COLUMN = 12.5
-"""Of a legend."""
+"""Letters of a legend that fit into one column of the grid."""
 
-STYLE = look.STYLE | {"font.size": 8, "axes.linewidth": 0.6, "legend.fontsize": 7, "savefig.facecolor": BACK}
+STYLE = LOOK | {"font.size": 8, "axes.linewidth": 0.6, "legend.fontsize": 7, "savefig.facecolor": BACK}
 
 
 def draw(dashboard: Dashboard, shown: Sequence[Shown], chosen: Mapping[str, str], path: Path) -> None:
     """Write a PNG; `chosen` are the values of the variables, for the heading."""
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise DevClusterError(f"drawing needs the package {error.name}: pip install 'rlscaler[train]'") from error
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
     rows = max(panel.box[1] + panel.box[3] for panel in dashboard.panels) + 2
-    with matplotlib.rc_context(STYLE):
-        figure = pyplot.figure(figsize=(24 * COLUMN_INCHES, rows * CELL_INCHES))
-        try:
-            said = "   ".join(f"{name}: {'all' if value == '.+' else value}" for name, value in chosen.items())
-            figure.text(MARGIN, 1 - 0.8 / rows, dashboard.title, fontsize=16, fontweight="bold", va="center")
-            figure.text(1 - MARGIN, 1 - 0.8 / rows, said, fontsize=10, color=MUTED, ha="right", va="center")
-            answers = {id(one.panel): one for one in shown}
-            span = _span(shown)
-            for panel in dashboard.panels:
-                if panel.kind == ROW:
-                    height = 1 - (panel.box[1] + 2.5) / rows
-                    figure.text(MARGIN, height, panel.title, fontsize=11, fontweight="bold", va="center")
-                else:
-                    _panel(figure, answers[id(panel)], rows, span)
-            figure.savefig(path, dpi=100)
-        finally:
-            pyplot.close(figure)
+    with picture(path, (24 * COLUMN_INCHES, rows * CELL_INCHES), 100, STYLE) as figure:
+        said = "   ".join(f"{name}: {'all' if value == '.+' else value}" for name, value in chosen.items())
+        figure.text(MARGIN, 1 - 0.8 / rows, dashboard.title, fontsize=16, fontweight="bold", va="center")
+        figure.text(1 - MARGIN, 1 - 0.8 / rows, said, fontsize=10, color=MUTED, ha="right", va="center")
+        answers = {id(one.panel): one for one in shown}
+        span = _span(shown)
+        for panel in dashboard.panels:
+            if panel.kind == ROW:
+                height = 1 - (panel.box[1] + 2.5) / rows
+                figure.text(MARGIN, height, panel.title, fontsize=11, fontweight="bold", va="center")
+            else:
+                _panel(figure, answers[id(panel)], rows, span)
 
 
 def _panel(figure: Figure, shown: Shown, rows: int, span: tuple[float, float]) -> None:

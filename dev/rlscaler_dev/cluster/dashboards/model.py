@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlscaler_dev.cluster.exceptions import DevClusterError
+from rlscaler_dev.exceptions import DevClusterError
 
 ROW = "row"
 _LABEL_VALUES = re.compile(r"label_values\((?P<selector>.+),\s*(?P<label>\w+)\)")
@@ -22,7 +22,7 @@ class Target:
 
     expr: str
     legend: str
-    """With `{{label}}` in place of the series' labels."""
+    """Name of a series, with `{{label}}` in place of its labels."""
     instant: bool
     """The newest value only."""
 
@@ -45,7 +45,7 @@ class Panel:
     lowest: float | None
     highest: float | None
     columns: tuple[str, ...]
-    """Of a table, in their order."""
+    """Columns of a table, in their order."""
     targets: tuple[Target, ...]
 
 

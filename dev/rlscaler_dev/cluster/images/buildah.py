@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 from rlscaler_dev.cluster import paths
-from rlscaler_dev.cluster.exceptions import BuildError
 from rlscaler_dev.cluster.processes import supported
 from rlscaler_dev.cluster.realnode import packages
+from rlscaler_dev.exceptions import BuildError
 
 ELSEWHERE = "with Docker: `docker build -f image/Dockerfile --target operator -t localhost/rlscaler:dev .`"
 

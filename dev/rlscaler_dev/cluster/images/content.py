@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from rlscaler_dev.cluster.exceptions import BuildError
+from rlscaler_dev.exceptions import BuildError
 
 WHITEOUT = ".wh."
 """Marks, in front of a name, what a layer removes of those below."""

@@ -1,4 +1,4 @@
-"""From image/Dockerfile to archives that containerd, Docker and kind load."""
+"""Builds image/Dockerfile into archives that containerd, Docker and kind load."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rlscaler_dev.cluster import locks, paths
-from rlscaler_dev.cluster.exceptions import BuildError
+from rlscaler_dev.cluster import paths
 from rlscaler_dev.cluster.images import base, content, sbom
 from rlscaler_dev.cluster.images.buildah import Buildah, check
 from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.exceptions import BuildError
 
 IMAGES = {"rlscaler": "operator", "rlscaler-service": "service"}
 """Image and the stage of the Dockerfile that it is."""
@@ -41,7 +41,7 @@ def build(reporter: Reporter | None = None, source: Path | None = None) -> dict[
     if not (source / DOCKERFILE).is_file():
         raise BuildError(f"{source.absolute()} has no {DOCKERFILE}: images are built from a checkout, go there")
     check()
-    with locks.hold("images", reporter.say, "another build of the images"):
+    with paths.hold("images", reporter.say, "another build of the images"):
         buildah = Buildah(paths.images_dir() / "build.log")
         buildah("rm", "--all")
         base.provide(buildah, reporter)
@@ -101,3 +101,26 @@ def _write(buildah: Buildah, name: str, image_id: str) -> None:
         "packages": found.by_package(below),
     }
     _sizes_file(name).write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+
+
+LARGEST = 8
+"""Libraries that are named."""
+
+
+def table(measured: dict[str, dict[str, Any]]) -> str:
+    """Three lines an image: what it adds to its base, what that is, the archive; MB of 10^6 uncompressed bytes."""
+    lines = []
+    for name, sizes in measured.items():
+        packages = list(sizes["packages"].items())
+        largest = ", ".join(f"{package} {_mb(size)}" for package, size in packages[:LARGEST])
+        rest = sum(size for _, size in packages[LARGEST:])
+        lines += [
+            f"{name:<17} {_mb(sizes['over_base'])} MB over its base, {_mb(sizes['total'])} MB in all",
+            f"{'':<17} {largest}, others {_mb(rest)}",
+            f"{'':<17} {sizes['archive']}",
+        ]
+    return "\n".join(lines)
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:.1f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_dev.cluster.exceptions import StartError
+from rlscaler_dev.exceptions import StartError
 
 HIDDEN = (Path("/run"), Path("/var"))
 """The namespace has its own; nothing that both sides need can be there."""
@@ -19,7 +19,7 @@ class NodeFiles:
 
     @classmethod
     def of(cls, cluster_dir: Path) -> NodeFiles:
-        """Of the cluster in `cluster_dir`; raises StartError where the namespace could not see them."""
+        """The files of the cluster in `cluster_dir`; raises StartError where the namespace could not see them."""
         for hidden in HIDDEN:
             if cluster_dir.is_relative_to(hidden):
                 raise StartError(

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
-from rlscaler_dev.cluster.ports import HOST
+from rlscaler_dev.cluster.network import HOST
 
 CLONE_NEWNET = 0x40000000
 BACKLOG = 256
@@ -47,7 +47,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def carry(client: asyncio.StreamReader, answer: asyncio.StreamWriter, port: int) -> None:
-    """One connection to `port` inside; closed at once where nobody listens there."""
+    """One connection to `port` inside; closed at once where nothing listens there."""
     try:
         reader, writer = await asyncio.open_connection(HOST, port)
     except OSError:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlscaler_dev.cluster.exceptions import DevClusterError
 from rlscaler_dev.cluster.realnode import packages
 from rlscaler_dev.cluster.release import architecture
+from rlscaler_dev.exceptions import DevClusterError
 
 PAUSE = "localhost/pause:1"
 """Holds a pod's network; containerd starts one for each pod."""

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rlscaler_dev.cluster.network import NODE_IP, NODE_PREFIX
 from rlscaler_dev.cluster.realnode.files import NodeFiles
-from rlscaler_dev.cluster.realnode.network import NODE_IP, NODE_PREFIX
 
 GLOBAL_SYSCTLS = {
     "vm/overcommit_memory": "1",
@@ -34,7 +34,7 @@ FORWARDING = (
         "Services reach pods of the same node only through br_netfilter: `modprobe br_netfilter` on the host",
     ),
 )
-"""Of the namespace alone; with what is wrong where one is missing."""
+"""Settings of the namespace alone, and what is wrong where one is missing."""
 
 
 def run(*command: str) -> None:

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from rlscaler_dev.cluster import processes
-from rlscaler_dev.cluster.exceptions import NotRunningError, StartError
-from rlscaler_dev.cluster.kube import wait_until
 from rlscaler_dev.cluster.processes import ProcessRecord
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.cluster.realnode import cgroups, packages
 from rlscaler_dev.cluster.realnode.files import NodeFiles
 from rlscaler_dev.cluster.state import ClusterState
+from rlscaler_dev.exceptions import NotRunningError, StartError
 
 NAMESPACE = "namespace"
 """The component that holds all others: `unshare`, whose only child is PID 1."""

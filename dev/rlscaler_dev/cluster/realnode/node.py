@@ -6,19 +6,24 @@ import shutil
 import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from rlscaler_dev.cluster.components import Layout
-from rlscaler_dev.cluster.exceptions import StartError
-from rlscaler_dev.cluster.kube import KubeClient, wait_until
-from rlscaler_dev.cluster.nodes import GPU_RESOURCE
-from rlscaler_dev.cluster.realnode import commands, config, gateway, images, namespace, packages
+from rlscaler_dev.cluster.kube import KubeClient, has_condition
+from rlscaler_dev.cluster.kwok import GPU_RESOURCE
+from rlscaler_dev.cluster.network import GATEWAY_CLASS, GATEWAY_METRICS_PORT, GATEWAY_PORT, NODE_IP, NODE_NAME
+from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.cluster.realnode import daemons, images, namespace, packages
 from rlscaler_dev.cluster.realnode.files import NodeFiles
-from rlscaler_dev.cluster.realnode.network import GATEWAY_PORT, NODE_NAME
 from rlscaler_dev.cluster.state import ClusterState
+from rlscaler_dev.exceptions import StartError
 
 KWOK, REAL = "kwok", "real"
 CONTAINERD_TIMEOUT_SECONDS = 60.0
 DEFAULT_GPUS = 16
+GATEWAY_SERVICE, GATEWAY_NAMESPACE = "traefik", "kube-system"
+GATEWAY_PORTS = {"web": GATEWAY_PORT, "metrics": GATEWAY_METRICS_PORT}
+"""The Service that leads pods to the Gateway's data plane."""
 
 
 def open_node(cluster: ClusterState, layout: Layout) -> Future[list[str]]:
@@ -29,8 +34,8 @@ def open_node(cluster: ClusterState, layout: Layout) -> Future[list[str]]:
     ports = layout.ports
     forwards = {ports["apiserver"]: ports["apiserver"], ports["prometheus"]: ports["prometheus"]}
     prefix = namespace.open_namespace(cluster, forwards | {ports["gateway"]: GATEWAY_PORT})
-    config.write(cluster.name, layout)
-    namespace.spawn(cluster, "containerd", commands.containerd(layout))
+    daemons.write_files(cluster.name, layout)
+    namespace.spawn(cluster, "containerd", daemons.containerd(layout))
     with_images = (images.pause(), images.prometheus(Path(layout.binaries["prometheus"])))
     executor = ThreadPoolExecutor(1, thread_name_prefix="images")
     imported = executor.submit(_import, cluster, NodeFiles.of(layout.directory), prefix, with_images)
@@ -55,9 +60,9 @@ def _import(cluster: ClusterState, files: NodeFiles, prefix: list[str], chosen: 
 
 def join(cluster: ClusterState, layout: Layout) -> None:
     """Start DNS, kube-proxy and the kubelet, which registers the node."""
-    namespace.spawn(cluster, "coredns", commands.coredns(layout))
-    namespace.spawn(cluster, "kube-proxy", commands.kube_proxy(layout))
-    namespace.spawn(cluster, "kubelet", commands.kubelet(layout))
+    namespace.spawn(cluster, "coredns", daemons.coredns(layout))
+    namespace.spawn(cluster, "kube-proxy", daemons.kube_proxy(layout))
+    namespace.spawn(cluster, "kubelet", daemons.kubelet(layout))
 
 
 def add_gpus(client: KubeClient, count: int) -> None:
@@ -73,5 +78,34 @@ def add_gpus(client: KubeClient, count: int) -> None:
 
 def start_gateway(cluster: ClusterState, layout: Layout, client: KubeClient) -> None:
     """Start Traefik and give it its class; the definitions must be served already."""
-    namespace.spawn(cluster, "traefik", commands.traefik(layout), {"KUBECONFIG": str(layout.kubeconfig)})
-    client.apply_all(gateway.manifests())
+    namespace.spawn(cluster, "traefik", daemons.traefik(layout), {"KUBECONFIG": str(layout.kubeconfig)})
+    client.apply_all(_gateway_manifests())
+
+
+def _gateway_manifests() -> list[dict[str, Any]]:
+    """GatewayClass, Service and its EndpointSlice: Traefik is a process of the node, so no selector finds it."""
+    metadata = {"name": GATEWAY_SERVICE, "namespace": GATEWAY_NAMESPACE}
+    ports = [{"name": name, "port": port} for name, port in GATEWAY_PORTS.items()]
+    return [
+        {
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": GATEWAY_CLASS},
+            "spec": {"controllerName": "traefik.io/gateway-controller"},
+        },
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}},
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": metadata | {"labels": {"kubernetes.io/service-name": GATEWAY_SERVICE}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [NODE_IP], "conditions": {"ready": True}}],
+            "ports": ports,
+        },
+    ]
+
+
+def gateway_accepted(client: KubeClient) -> bool:
+    """Whether Traefik has taken up the class, which it does once it watches Gateways and routes."""
+    found = client.get(f"/apis/gateway.networking.k8s.io/v1/gatewayclasses/{GATEWAY_CLASS}")
+    return has_condition(found, "Accepted")

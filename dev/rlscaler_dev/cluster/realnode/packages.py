@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_dev.cluster.exceptions import DevClusterError
 from rlscaler_dev.cluster.processes import supported
+from rlscaler_dev.exceptions import DevClusterError
 
 NODE, IMAGES = "node", "images"
 CNI_DIRECTORIES = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
@@ -24,7 +24,7 @@ class Package:
 
     name: str
     commands: tuple[str, ...]
-    """Each must be on PATH (or in a directory of CNI plugins), whoever installed it."""
+    """Each must be on PATH or in a directory of CNI plugins, however it was installed."""
     purpose: str = NODE
 
     def missing(self) -> list[str]:

@@ -1,0 +1,207 @@
+"""Everything a contender meets: the cluster, the service's objects, and the process that answers for its pods."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.kube import Json, KubeClient, path_of
+from rlscaler_dev.cluster.network import HOST, free_ports
+from rlscaler_dev.cluster.progress import ConsoleReporter
+from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
+from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.demo import manifests
+from rlscaler_dev.demo.contenders import RLSCALER, answers
+from rlscaler_dev.demo.leftovers import Journal, end_processes
+from rlscaler_dev.demo.processes import GRACE_SECONDS, Child, Supervisor
+from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, CPU_POOL, GPU_POOL, NAMESPACE, SERVICE, Pool, Settings
+from rlscaler_dev.exceptions import DemoError
+
+GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
+CLEAR_SECONDS = 120.0
+SERVICE_SECONDS = 90.0
+OWN_NAMESPACES = (NAMESPACE, manifests.OPERATOR_NAMESPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The demo's own control plane, or the user's cluster."""
+
+    info: ClusterInfo
+    kube: KubeClient
+    _settings: Settings
+
+    @classmethod
+    @contextmanager
+    def up(cls, settings: Settings) -> Iterator[Cluster]:
+        """A cluster that is as it was before when the context ends. Raises DemoError."""
+        with ExitStack() as stack:
+            with ConsoleReporter() as progress:
+                own = api.started(
+                    settings.cluster_name,
+                    keep=settings.keep_cluster,
+                    kubeconfig=settings.kubeconfig,
+                    progress=progress,
+                    adapter=settings.contender == "hpa" and settings.kubeconfig is None,
+                )
+                info = stack.enter_context(own)
+            kube = stack.enter_context(KubeClient.from_kubeconfig(info.kubeconfig))
+            cluster = cls(info, kube, settings)
+            cluster._clear()
+            if settings.kubeconfig and not settings.keep_cluster:
+                stack.callback(cluster._clear)
+            yield cluster
+
+    def create_workload(self) -> None:
+        """The Deployments, Services and the route. Raises DemoError where the cluster lacks the Gateway API."""
+        if self.kube.find(GATEWAY_API) is None:
+            raise DemoError(
+                "the cluster has no Gateway API v1: install its CRDs "
+                "(https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api), or leave --kubeconfig out"
+            )
+        for manifest in manifests.workload(self._settings):
+            self.kube.apply(manifest)
+
+    def _clear(self) -> None:
+        """Delete what an earlier demo created. Raises DemoError for a namespace that is not a demo's."""
+        ours = [found for name in OWN_NAMESPACES if (found := self._own_namespace(name))]
+        if not ours:
+            return
+        for thing in [*ours, manifests.gateway_class()]:
+            self.kube.delete(path_of(thing))
+        names = " and ".join(thing["metadata"]["name"] for thing in ours)
+        paths = [path_of(thing) for thing in ours]
+        wait_until(lambda: not any(map(self.kube.find, paths)), f"deletion of namespace {names}", CLEAR_SECONDS)
+
+    def _own_namespace(self, name: str) -> Json | None:
+        wanted = manifests.namespace(name)
+        found = self.kube.find(path_of(wanted))
+        if found is None:
+            return None
+        if manifests.PART_OF.items() <= (found["metadata"].get("labels") or {}).items():
+            return wanted
+        raise DemoError(
+            f"the cluster has a namespace {name} already, which is not a demo's: delete it or choose another cluster"
+        )
+
+
+class Service:
+    """The emulated inference service in fleet mode, scraped by Prometheus."""
+
+    def __init__(self, settings: Settings, cluster: ClusterInfo, supervisor: Supervisor) -> None:
+        self._settings, self._cluster, self._supervisor = settings, cluster, supervisor
+        self._port, self._metrics_port = free_ports(2)
+        self._target: Path | None = None
+        self._child: Child
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self._port}"
+
+    def start(self) -> None:
+        """Start it; it is usable after `wait`."""
+        self._child = self._supervisor.start("service", self._command())
+
+    def wait(self) -> None:
+        self._supervisor.wait_until(self._child, lambda: answers(f"{self.url}/v2/health/live"), SERVICE_SECONDS)
+        self._target = self._cluster.add_scrape_target("rlscaler-demo", f"{HOST}:{self._metrics_port}")
+
+    def stop(self) -> None:
+        if self._target:
+            self._target.unlink(missing_ok=True)
+        self._supervisor.stop("service")
+
+    def _command(self) -> list[str]:
+        settings = self._settings
+        return [
+            *(*RLSCALER, "service", "fleet", "--kubeconfig", str(self._cluster.kubeconfig), "--namespace", NAMESPACE),
+            *("--name", SERVICE, "--http-route", SERVICE),
+            *("--gpu-deployment", settings.gpu.deployment, "--cpu-deployment", settings.cpu.deployment),
+            *("--gpu-ms", f"{1000 / settings.gpu.requests_per_second:g}"),
+            *("--cpu-ms", f"{1000 / settings.cpu.requests_per_second:g}"),
+            *("--port", str(self._port), "--metrics-port", str(self._metrics_port)),
+            *("--seed", str(settings.seed), "--slo-ms", f"{settings.slo_ms:g}"),
+        ]
+
+
+@contextmanager
+def local_testbed(
+    folder: Path,
+    *,
+    seed: int = 1,
+    name: str | None = None,
+    gpu_cold_start: tuple[float, float] = GPU_POOL.cold_start_seconds,
+    cpu_cold_start: tuple[float, float] = CPU_POOL.cold_start_seconds,
+    say: Callable[[str], None] = print,
+) -> Iterator[dict[str, Any]]:
+    """A cluster with the service for a live environment, where the user names none: its `environment` configuration.
+
+    It lives as long as the context. Contender and load are the environment's own. The entry point group
+    `rlscaler.testbeds` names this function, since the product does not know the development tools.
+
+    folder: for logs and the load's records. seed: of the service times. Cold starts: shortest and longest, seconds.
+    Raises DemoError.
+    """
+    settings = Settings(
+        out=folder.absolute(),
+        seed=seed,
+        gpu=replace(GPU_POOL, cold_start_seconds=gpu_cold_start),
+        cpu=replace(CPU_POOL, cold_start_seconds=cpu_cold_start),
+        cluster_name=name or f"environment-{os.getpid()}",
+    )
+    logs = settings.out / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        journal = Journal(settings.cluster_name)
+        stack.callback(journal.discard)
+        stack.enter_context(journal)
+        journal.clean_up(GRACE_SECONDS, say)
+        journal.begin(own_cluster=True)
+        stack.callback(journal.end)
+        supervisor = Supervisor(logs, journal.mark)
+        cluster = stack.enter_context(Cluster.up(settings))
+        stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
+        stack.callback(supervisor.stop_all)
+        cluster.create_workload()
+        service = Service(settings, cluster.info, supervisor)
+        service.start()
+        service.wait()
+        stack.callback(service.stop)
+        say(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version} at {cluster.info.server}")
+        say(f"emulated service at {service.url}, scraped by {cluster.info.prometheus_url}")
+        yield _environment(settings, cluster, service)
+
+
+def _environment(settings: Settings, cluster: Cluster, service: Service) -> dict[str, Any]:
+    if cluster.info.prometheus_url is None:
+        raise DemoError(f"cluster {cluster.info.name} runs without Prometheus: start it with one")
+    return {
+        "kubeconfig": str(cluster.info.kubeconfig),
+        "namespace": NAMESPACE,
+        "prometheus_url": cluster.info.prometheus_url,
+        "service_url": service.url,
+        "service": SERVICE,
+        "http_route": SERVICE,
+        "slo_ms": round(settings.slo_ms),
+        "client_timeout_ms": CLIENT_TIMEOUT_MS,
+        "scrape_interval_seconds": float(SCRAPE_INTERVAL_SECONDS),
+        "gpu": _pool(settings.gpu),
+        "cpu": _pool(settings.cpu),
+        "results": str(settings.out / "load"),
+    }
+
+
+def _pool(pool: Pool) -> dict[str, Any]:
+    return {
+        "deployment": pool.deployment,
+        "requests_per_second": pool.requests_per_second,
+        "cost_per_hour": pool.cost_per_hour,
+        "cold_start_seconds": pool.mean_cold_start_seconds,
+        "start_replicas": pool.min_replicas,
+    }

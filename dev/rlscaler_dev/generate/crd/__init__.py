@@ -1,1 +1,0 @@
-"""The CustomResourceDefinition and its reference page, generated from the API models."""

@@ -1,1 +1,0 @@
-"""Pages of the documentation that are written from the code."""
