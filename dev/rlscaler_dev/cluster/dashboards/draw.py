@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from rlscaler_dev.cluster import look
 from rlscaler_dev.cluster.dashboards.ask import Series, Shown
 from rlscaler_dev.cluster.dashboards.model import ROW, Dashboard
-from rlscaler_dev.cluster.exceptions import DevClusterError
 from rlscaler_dev.cluster.look import BLUE, GREEN, GRID, MUTED, ORANGE, PURPLE, RED, SKY
 
 if TYPE_CHECKING:
@@ -33,10 +32,8 @@ STYLE = look.STYLE | {"font.size": 8, "axes.linewidth": 0.6, "legend.fontsize": 
 
 def draw(dashboard: Dashboard, shown: Sequence[Shown], chosen: Mapping[str, str], path: Path) -> None:
     """Write a PNG; `chosen` are the values of the variables, for the heading."""
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise DevClusterError(f"drawing needs the package {error.name}: pip install 'rlscaler[train]'") from error
+    import matplotlib
+
     matplotlib.use("agg")
     from matplotlib import pyplot
 
