@@ -52,7 +52,7 @@ EDITABLE = $(UV_INSTALL) --quiet --no-deps -e . -e dev
 
 # Sizes: measured on Linux x86-64, with nothing in uv's cache.
 $(DEMO_STAMP): requirements/demo.txt pyproject.toml dev/pyproject.toml | $(BIN)/uv
-	@echo "installing requirements/demo.txt into $(VENV), without torch: 0.15 GB to download, 0.4 GB on disk"
+	@echo "installing requirements/demo.txt into $(VENV), without torch: 0.17 GB to download, 0.4 GB on disk"
 	$(UV_INSTALL) --require-hashes -r requirements/demo.txt
 	$(EDITABLE)
 	touch $@
