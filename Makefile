@@ -52,7 +52,7 @@ EDITABLE = $(UV_INSTALL) --quiet --no-deps -e . -e dev
 
 # Sizes: measured on Linux x86-64, with nothing in uv's cache.
 $(DEMO_STAMP): requirements/demo.txt pyproject.toml dev/pyproject.toml | $(BIN)/uv
-	@echo "installing requirements/demo.txt into $(VENV), without torch: 0.17 GB to download, 0.4 GB on disk"
+	@echo "installing requirements/demo.txt into $(VENV), without torch: 0.17 GB to download, 0.5 GB on disk"
 	$(UV_INSTALL) --require-hashes -r requirements/demo.txt
 	$(EDITABLE)
 	touch $@
@@ -64,7 +64,7 @@ ifeq ($(TORCH),cpu)
 	  $(UV_INSTALL) --require-hashes --no-deps -r -
 	$(UV_INSTALL) --no-deps --index-url $(TORCH_INDEX) "$$(grep -o '^torch==[0-9.]*' requirements/lock.txt)"
 else
-	@echo "installing requirements/lock.txt into $(VENV), torch with CUDA: 3.5 GB to download, 6.3 GB on disk (TORCH=cpu: without CUDA)"
+	@echo "installing requirements/lock.txt into $(VENV), torch with CUDA: 3.5 GB to download, 6.8 GB on disk (TORCH=cpu: without CUDA)"
 	$(UV_INSTALL) --require-hashes -r requirements/lock.txt
 endif
 	$(EDITABLE)
