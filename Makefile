@@ -3,7 +3,11 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# What runs the demo and the cluster needs no torch: two stamps of one environment, the second includes the first.
+DEMO_STAMP := $(VENV)/.demo
 STAMP := $(VENV)/.installed
+TORCH ?= cuda
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PATTERN ?= spike
 DURATION ?= 300
@@ -35,26 +39,47 @@ help: ## Show this help
 	  /^[a-zA-Z0-9_-]+:.*##/ {printf "  \033[36m%-20s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: install
-install: $(STAMP) ## Create .venv with everything pinned in requirements/lock.txt
+install: $(STAMP) ## Create .venv with everything pinned in requirements/lock.txt (TORCH=cpu: torch without CUDA, from TORCH_INDEX)
 
-$(STAMP): requirements/lock.txt pyproject.toml dev/pyproject.toml research/pyproject.toml
+$(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: install it, or name it with PYTHON="; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --require-hashes -r requirements/lock.txt
-	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps -e . -e dev -e research
+
+UV_INSTALL = VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install
+EDITABLE = $(UV_INSTALL) --quiet --no-deps -e . -e dev -e research
+
+# Sizes: measured on Linux x86-64, with nothing in uv's cache.
+$(DEMO_STAMP): requirements/demo.txt pyproject.toml dev/pyproject.toml research/pyproject.toml | $(BIN)/uv
+	@echo "installing requirements/demo.txt into $(VENV), without torch: 0.17 GB to download, 0.5 GB on disk"
+	$(UV_INSTALL) --require-hashes -r requirements/demo.txt
+	$(EDITABLE)
 	touch $@
 
-IMAGE_PINS = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url -c requirements/lock.txt
+$(STAMP): requirements/lock.txt pyproject.toml dev/pyproject.toml research/pyproject.toml | $(BIN)/uv
+ifeq ($(TORCH),cpu)
+	@echo "installing requirements/lock.txt into $(VENV), torch without CUDA from $(TORCH_INDEX): 0.5 GB to download beside torch"
+	awk '/^[a-z]/ {keep = !/^(torch==|triton==|nvidia-|cuda-)/} keep' requirements/lock.txt | \
+	  $(UV_INSTALL) --require-hashes --no-deps -r -
+	$(UV_INSTALL) --no-deps --index-url $(TORCH_INDEX) "$$(grep -o '^torch==[0-9.]*' requirements/lock.txt)"
+else
+	@echo "installing requirements/lock.txt into $(VENV), torch with CUDA: 3.5 GB to download, 6.8 GB on disk (TORCH=cpu: without CUDA)"
+	$(UV_INSTALL) --require-hashes -r requirements/lock.txt
+endif
+	$(EDITABLE)
+	touch $(DEMO_STAMP) $@
+
+SUBSET = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url -c requirements/lock.txt
 
 .PHONY: lock
-lock: $(STAMP) ## Update requirements/ from pyproject.toml: the lock, and of it what the images install
+lock: | $(BIN)/uv ## Update requirements/ from both pyproject.toml: the lock, and parts of it for the demo and the images
 	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
 	  -o requirements/lock.txt pyproject.toml dev/pyproject.toml
-	$(IMAGE_PINS) --extra keda -o requirements/operator.txt pyproject.toml
-	$(IMAGE_PINS) --group service -o requirements/service.txt
-	$(IMAGE_PINS) --group build -o requirements/build.txt
+	$(SUBSET) --extra load --extra plot -o requirements/demo.txt pyproject.toml dev/pyproject.toml
+	$(SUBSET) --extra keda -o requirements/operator.txt pyproject.toml
+	$(SUBSET) --group service -o requirements/service.txt
+	$(SUBSET) --group build -o requirements/build.txt
 
 .PHONY: clean
 clean: ## Remove .venv, caches of the tools and result folders (the built binaries stay: `rlscaler cluster clean`)
@@ -64,30 +89,30 @@ clean: ## Remove .venv, caches of the tools and result folders (the built binari
 ##@ The main job
 
 .PHONY: demo
-demo: $(STAMP) ## Scale a service on a local control plane (PATTERN, DURATION, INTERVAL, MODE, CONTENDER, SEED, OUT)
+demo: $(DEMO_STAMP) ## Scale a service on a local control plane (PATTERN, DURATION, INTERVAL, MODE, CONTENDER, SEED, OUT)
 	$(BIN)/rlscaler demo --pattern $(PATTERN) --duration $(DURATION) --interval $(INTERVAL) --mode $(MODE) \
 	  --contender $(CONTENDER) --seed $(SEED) --out $(OUT) $(ARGS)
 
 .PHONY: cluster-up
-cluster-up: $(STAMP) ## Start a local control plane (built once into the user cache)
+cluster-up: $(DEMO_STAMP) ## Start a local control plane (built once into the user cache)
 	$(BIN)/rlscaler cluster up $(ARGS)
 
 .PHONY: cluster-down
-cluster-down: $(STAMP) ## Stop it
+cluster-down: $(DEMO_STAMP) ## Stop it
 	$(BIN)/rlscaler cluster down $(ARGS)
 
 .PHONY: e2e-packages
-e2e-packages: $(STAMP) ## Install what the real node and the images need from the distribution (apt-get, root)
+e2e-packages: $(DEMO_STAMP) ## Install what the real node and the images need from the distribution (apt-get, root)
 	$(BIN)/rlscaler cluster packages --install
 
 .PHONY: images
-images: $(STAMP) ## Build the container images here, without Docker and registry (root; Debian: make e2e-packages)
+images: $(DEMO_STAMP) ## Build the container images here, without Docker and registry (root; Debian: make e2e-packages)
 	$(BIN)/rlscaler cluster images
 
 E2E_OUT ?= results/e2e
 
 .PHONY: e2e
-e2e: $(STAMP) images ## Images and charts on a real node: four patterns, rlscaler beside the HPA, upgrade, dead leader, uninstall (root)
+e2e: $(DEMO_STAMP) images ## Images and charts on a real node: four patterns, rlscaler beside the HPA, upgrade, dead leader, uninstall (root)
 	$(BIN)/rlscaler e2e --out $(E2E_OUT) $(ARGS)
 
 .PHONY: e2e-test

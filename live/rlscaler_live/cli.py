@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from importlib.metadata import entry_points, version
-from typing import ClassVar, NamedTuple
+from importlib.metadata import entry_points, requires, version
+from typing import Any, ClassVar, NamedTuple
 
 import click
 from click.shell_completion import get_completion_class
@@ -26,8 +27,6 @@ class Lazy(NamedTuple):
     summary: str
     """One line for `--help`, which must not import the command itself."""
     load: Callable[[], click.Command]
-    extra: str | None = None
-    """The optional dependencies that the command needs, named when one of them is missing."""
 
 
 def _operator() -> click.Command:
@@ -131,23 +130,23 @@ def _tune() -> click.Command:
 
 
 COMMANDS = {
-    "card": Lazy("Write the model card of a policy that was compared.", _card, "train"),
-    "compare": Lazy("Compare the policy with the other autoscalers on the same load.", _compare, "train"),
+    "card": Lazy("Write the model card of a policy that was compared.", _card),
+    "compare": Lazy("Compare the policy with the other autoscalers on the same load.", _compare),
     "completion": Lazy("Print the completion script of a shell.", _completion),
-    "evaluate": Lazy("Evaluate a trained policy in simulation.", _evaluate, "train"),
+    "evaluate": Lazy("Evaluate a trained policy in simulation.", _evaluate),
     "explain": Lazy("Show why a decision came out as it did.", _explain),
-    "load": Lazy("Generate load with Locust.", _load, "load"),
+    "load": Lazy("Generate load with Locust.", _load),
     "operator": Lazy("Run the operator.", _operator),
     "pause": Lazy("Hold the replicas of a policy.", _pause),
     "promote": Lazy("Switch a policy from Shadow to Auto.", _promote),
-    "publish": Lazy("Put a policy that was trained for one service into a ConfigMap.", _publish, "train"),
+    "publish": Lazy("Put a policy that was trained for one service into a ConfigMap.", _publish),
     "replay": Lazy("Take the recorded decisions again and compare.", _replay),
     "resume": Lazy("Let a paused policy scale again.", _resume),
-    "service": Lazy("Run the emulated inference service.", _service, "load"),
+    "service": Lazy("Run the emulated inference service.", _service),
     "status": Lazy("Show what the policies see and do.", _status),
-    "trace": Lazy("List, import and cut recorded loads.", _trace, "train"),
-    "train": Lazy("Train a policy with PPO, for all services or (--for) for one.", _train, "train"),
-    "tune": Lazy("Find the best settings of the autoscalers that policies are compared with.", _tune, "train"),
+    "trace": Lazy("List, import and cut recorded loads.", _trace),
+    "train": Lazy("Train a policy with PPO, for all services or (--for) for one.", _train),
+    "tune": Lazy("Find the best settings of the autoscalers that policies are compared with.", _tune),
 }
 
 
@@ -162,6 +161,15 @@ REST = "Develop"
 """Heading of every other command, among them those of other distributions."""
 
 
+def extra_with(package: str) -> str | None:
+    """The first extra of rlscaler that installs an importable package, 'train' for 'torch'; None when none does."""
+    for line in requires("rlscaler") or ():
+        optional = re.match(r"([\w-]+).*; extra == '(\w+)'", line)
+        if optional and optional[1].replace("-", "_") == package:
+            return optional[2]
+    return None
+
+
 class LazyGroup(click.Group):
     """A click group whose commands are imported when they are called."""
 
@@ -171,17 +179,22 @@ class LazyGroup(click.Group):
         return sorted([*COMMANDS, *(point.name for point in entry_points(group=GROUP))])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if (lazy := COMMANDS.get(cmd_name)) is None:
-            found = list(entry_points(group=GROUP, name=cmd_name))
-            command: click.Command | None = found[0].load() if found else None
-            return command
-        try:
+        if lazy := COMMANDS.get(cmd_name):
             return lazy.load()
+        found = list(entry_points(group=GROUP, name=cmd_name))
+        command: click.Command | None = found[0].load() if found else None
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; raises ClickException naming the extra when a package of an extra is not installed."""
+        try:
+            return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            if lazy.extra is None or (error.name or "").startswith("rlscaler"):
+            package = (error.name or "").partition(".")[0]
+            if (extra := extra_with(package)) is None:
                 raise
             raise click.ClickException(
-                f"'rlscaler {cmd_name}' needs the package '{error.name}': pip install 'rlscaler[{lazy.extra}]'"
+                f"this needs the package '{package}': pip install 'rlscaler[{extra}]', or in a checkout: make install"
             ) from error
 
     def resolve_command(

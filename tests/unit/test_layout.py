@@ -4,6 +4,8 @@ import ast
 import logging
 import operator
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_live.cli import COMMANDS, GROUP, main
+from rlscaler_live.cli import COMMANDS, GROUP, extra_with, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,6 +29,39 @@ def test_every_command_has_help(name: str) -> None:
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0, result.output
     assert "Usage:" in result.output
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"),
+    [
+        ("locust", "load"),
+        ("matplotlib", "plot"),
+        ("ray", "ray"),
+        ("stable_baselines3", "train"),
+        ("torch", "train"),
+        ("numpy", None),
+        ("nowhere", None),
+    ],
+)
+def test_the_extra_of_a_package_is_known(package: str, extra: str | None) -> None:
+    assert extra_with(package) == extra
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        (["service", "pod", "--flavour", "gpu"], "aiohttp", "load"),
+        (["trace", "plot"], "matplotlib", "plot"),
+        (["evaluate"], "optuna", "train"),
+        (["train", "--help"], "numba", "train"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_lacks(command: list[str], package: str, extra: str) -> None:
+    """In a process of its own, where nothing has imported the package before."""
+    program = f"import sys; sys.modules[{package!r}] = None; from rlscaler_live.cli import main; main({command!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"'{package}': pip install 'rlscaler[{extra}]'" in done.stderr
 
 
 def test_debug_logs_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,9 +81,11 @@ def announce(tools: Sequence[Tool], reporter: Reporter) -> None:
     free = shutil.disk_usage(paths.cache_root()).free >> 20
     seconds = sum(tool.build_seconds for tool in tools)
     duration = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds} s"
+    download = sum(tool.download_mb for tool in tools)
     reporter.say(
-        f"building {', '.join(tool.name for tool in tools)} once into {paths.cache_root()}: about {duration} on "
-        f"two cores and {needed / 1000:.1f} GB of disk (`rlscaler cluster clean --go` frees all but the binaries)"
+        f"building {', '.join(tool.name for tool in tools)} once into {paths.cache_root()}: about {duration} on two "
+        f"cores, at most {download} MB of Go modules to download, {needed / 1000:.1f} GB of disk "
+        "(`rlscaler cluster clean --go` frees all but the binaries)"
     )
     if free < needed + DISK_RESERVE_MB:
         raise BuildError(

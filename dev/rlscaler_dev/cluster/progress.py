@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+LINE_SECONDS = 30.0
+"""Longest silence of a step outside a terminal, as far as the step itself gives notice."""
 
 _log = logging.getLogger("rlscaler.devcluster")
 
@@ -36,15 +40,18 @@ class Reporter:
 
 
 class ConsoleReporter(Reporter):
-    """Bars in a terminal, plain lines elsewhere; always on standard error."""
+    """Bars in a terminal, elsewhere plain lines, one at least every 30 s of a long step; always on standard error."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console or Console(stderr=True, highlight=False)
+        self._clock = clock
+        self._last_line = clock()
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
     def say(self, message: str) -> None:
         self.console.print(message, markup=False, soft_wrap=True)
+        self._last_line = self._clock()
 
     def plan(self, steps: Sequence[tuple[str, float]]) -> None:
         if not self.console.is_terminal:
@@ -62,12 +69,14 @@ class ConsoleReporter(Reporter):
         self._progress.start()
 
     def step(self, name: str, done: int, total: int) -> None:
+        note = f"{done}/{total}" if done < total else "linking" if total else "resolving"
         if self._progress and name in self._tasks:
             task = self._tasks[name]
             if not self._progress.tasks[task].started:
                 self._progress.start_task(task)
-            note = f"{done}/{total}" if done < total else "linking" if total else "resolving"
             self._progress.update(task, completed=done, total=max(total, 1), note=note)
+        elif self._clock() - self._last_line >= LINE_SECONDS:
+            self.say(f"{name}: {note}")
 
     def finish(self, name: str, note: str) -> None:
         if self._progress and name in self._tasks:

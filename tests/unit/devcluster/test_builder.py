@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections import namedtuple
@@ -10,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from rlscaler_dev.cluster import binaries, builder, paths, stamps
-from rlscaler_dev.cluster.progress import Reporter
+from rlscaler_dev.cluster.progress import ConsoleReporter, Reporter
 from rlscaler_dev.cluster.toolchain import Go, environment
-from rlscaler_dev.cluster.versions import TOOLS
+from rlscaler_dev.cluster.versions import CONTROL_PLANE, TOOLS
 from rlscaler_dev.exceptions import BuildError
 
 KWOK = TOOLS["kwok"]
@@ -110,6 +112,23 @@ def test_the_disk_is_checked_before_the_build(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 100 << 20))
     with pytest.raises(BuildError, match="RLSCALER_CACHE"):
         builder.announce([TOOLS["kube-apiserver"]], Reporter())
+
+
+def test_what_the_build_takes_is_said_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Reporter, "say", lambda _, message: said.append(message))
+    builder.announce([TOOLS[name] for name in CONTROL_PLANE], Reporter())
+    assert "about 8 min on two cores, at most 207 MB of Go modules to download, 5.4 GB of disk" in said[0]
+
+
+def test_a_long_step_writes_a_line_every_half_minute_where_there_is_no_terminal() -> None:
+    now, written = 0.0, io.StringIO()
+    reporter = ConsoleReporter(Console(file=written), clock=lambda: now)
+    reporter.plan([("kwok", 15)])
+    for now in range(0, 100, 10):
+        reporter.step("kwok", now, 95)
+    reporter.finish("kwok", "built")
+    assert written.getvalue().splitlines() == ["kwok: 30/95", "kwok: 60/95", "kwok: 90/95", "kwok: built"]
 
 
 def test_disk_that_the_caches_hold_already_is_not_asked_for_again() -> None:

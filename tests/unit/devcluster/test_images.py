@@ -175,11 +175,18 @@ def _pins(name: str) -> dict[str, str]:
     return dict(re.match(r"([a-z0-9._-]+)==(\S+)", line).groups() for line in lines if re.match(r"[a-z0-9]", line))
 
 
-@pytest.mark.parametrize("name", ["operator.txt", "service.txt", "build.txt"])
-def test_images_install_the_versions_of_the_lock(name: str) -> None:
+@pytest.mark.parametrize("name", ["demo.txt", "operator.txt", "service.txt", "build.txt"])
+def test_demo_and_images_install_the_versions_of_the_lock(name: str) -> None:
     locked, pins = _pins("lock.txt"), _pins(name)
     assert pins
     assert {package: locked.get(package, pin) for package, pin in pins.items()} == pins
+
+
+def test_demo_is_a_part_of_the_lock_without_training() -> None:
+    pins = _pins("demo.txt")
+    assert pins.items() <= _pins("lock.txt").items()
+    assert {"kopf", "locust", "matplotlib", "psutil"} <= set(pins)
+    assert not {"torch", "numba", "ray", "scipy", "stable-baselines3"} & set(pins)
 
 
 def test_operator_image_installs_nothing_of_training() -> None:
