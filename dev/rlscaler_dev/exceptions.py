@@ -18,7 +18,7 @@ class BuildError(DevClusterError):
 
 
 class StartError(DevClusterError):
-    """A component of the control plane did not become ready."""
+    """A component did not become ready, or what is waited for did not happen in time."""
 
 
 class ApiError(DevClusterError):

@@ -17,7 +17,7 @@ from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.kube import KubeClient
-from rlscaler_dev.demo.testbed import stage
+from rlscaler_dev.demo.testbed import local_testbed
 from rlscaler_live.environment import KubernetesEnv, LiveEnvironmentError
 from rlscaler_live.environment import episode as episodes
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
@@ -32,7 +32,7 @@ MORE = np.array([4, 4, 1])
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("environment")
-    with stage(folder, name=NAME, gpu_cold_start=(1.0, 2.0), cpu_cold_start=(0.2, 0.8)) as made:
+    with local_testbed(folder, name=NAME, gpu_cold_start=(1.0, 2.0), cpu_cold_start=(0.2, 0.8)) as made:
         yield made | SHORT
 
 

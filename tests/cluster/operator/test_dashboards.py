@@ -11,7 +11,7 @@ import yaml
 from rlscaler_dev.cluster.dashboards.ask import Source
 from rlscaler_dev.cluster.dashboards.draw import draw
 from rlscaler_dev.cluster.dashboards.model import Dashboard, load
-from rlscaler_dev.cluster.network import HOST, pick
+from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
 from tests.harness.monitoring import DASHBOARDS, RULES
 
@@ -22,7 +22,7 @@ SELECTOR = re.compile(r"rlscaler[_:][\w:]+(?:{[^}]*})?")
 @pytest.fixture(scope="module")
 def source(cluster, start, world):
     """An operator with a policy that has to grow and whose route is missing, and with one that sees nothing."""
-    (port,) = pick(1, [])
+    (port,) = free_ports(1, [])
     start("--metrics-port", str(port))
     target = cluster.add_scrape_target("rlscaler", f"{HOST}:{port}")
     world.service("chat", rate=70)
