@@ -17,7 +17,7 @@ from rlscaler_core.decision import bundled
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_rl.evaluation.service_tuning.publish_cli import publish
+from rlscaler_rl.evaluation.service_tuning.publish import publish
 
 NAMESPACE = f"publish-{uuid.uuid4().hex[:8]}"
 NAME = "chat-policy"

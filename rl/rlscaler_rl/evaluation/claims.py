@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlscaler_rl.evaluation.board import Board
-from rlscaler_rl.evaluation.equal_cost import CPU_ONLY, GPU_ONLY
+from rlscaler_rl.evaluation.lineup import CPU_ONLY, GPU_ONLY
 from rlscaler_rl.evaluation.schema import Claim
 from rlscaler_rl.evaluation.statistics import Interval
 

@@ -7,9 +7,8 @@ import pytest
 
 from rlscaler_live import play as live
 from rlscaler_rl.evaluation.board import METRICS
-from rlscaler_rl.evaluation.files import Layout, write_all
 from rlscaler_rl.evaluation.models import load_all
-from rlscaler_rl.evaluation.result import result_file
+from rlscaler_rl.evaluation.result import Layout, result_file, write_all
 from rlscaler_rl.evaluation.settings import Settings
 from rlscaler_rl.simulation.episode import run
 

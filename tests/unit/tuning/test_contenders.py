@@ -15,8 +15,9 @@ from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.baselines.keda import KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static
+from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
-from rlscaler_rl.evaluation.tuning.score import digest, scores, tune_part
+from rlscaler_rl.evaluation.tuning.score import scores, tune_part
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.errors import ScenarioError
 

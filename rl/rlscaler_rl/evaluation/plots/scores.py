@@ -26,7 +26,7 @@ def ladders(result: ResultFile) -> Figure:
         made, panels = _grid(len(names), 0.2 * tall + 1.0)
         for panel, name in zip(panels, names, strict=True):
             _ladder(panel, [row for row in result.rows if row.workload == name], name)
-        made.suptitle(_title(result), fontsize=13, fontweight="bold", x=0.01, ha="left")
+        look.headline(made, _title(result))
         handles = [
             Line2D([], [], color=look.VERDICTS[verdict], lw=3, label=text)
             for verdict, text in (
@@ -45,13 +45,7 @@ def fronts(result: ResultFile) -> Figure:
         made, panels = _grid(len(result.workloads), 4.3)
         for panel, workload in zip(panels, result.workloads, strict=True):
             _front(panel, [row for row in result.rows if row.workload == workload.name], workload)
-        made.suptitle(
-            "Cost-late front: down and left is better, dotted lines have equal J",
-            fontsize=13,
-            fontweight="bold",
-            x=0.01,
-            ha="left",
-        )
+        look.headline(made, "Cost-late front: down and left is better, dotted lines have equal J")
         _front_legend(made, [row for row in result.rows if row.workload == result.workloads[0].name])
     return made
 

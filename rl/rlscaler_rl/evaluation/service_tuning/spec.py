@@ -18,8 +18,7 @@ from rlscaler_core.decision.spec import SpecSettings, with_spec
 from rlscaler_core.decision.types import CPU, GPU, POOLS
 from rlscaler_rl.baselines.actors import Configured
 from rlscaler_rl.evaluation.service_tuning.history import History
-from rlscaler_rl.evaluation.service_tuning.score import UTILIZATION
-from rlscaler_rl.evaluation.service_tuning.service import Service, standing_fits
+from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service, standing_fits
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.spaces import SPEC, Found, Space
 from rlscaler_rl.workloads import Part
