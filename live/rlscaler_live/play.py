@@ -24,7 +24,7 @@ from rlscaler_rl.evaluation.lineup import Entry, contenders
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.play import Played
 from rlscaler_rl.evaluation.schema import Invariant
-from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.evaluation.settings import EvaluationSettings
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.workloads import PATTERNS
@@ -93,14 +93,14 @@ def live_entries(kind: str, loaded: Sequence[Loaded], workload: str | None = Non
     return [entry for entry in contenders(kind, loaded[:1], workload) if entry.name in wanted]
 
 
-def check(settings: Settings) -> None:
+def check(settings: EvaluationSettings) -> None:
     """Raise LiveError for workloads that no load generator plays live."""
     unknown = [name for name in settings.played if name not in PATTERNS]
     if unknown:
         raise LiveError(f"--env cluster plays {', '.join(PATTERNS)}, not {', '.join(unknown)}: choose with --workloads")
 
 
-def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, watch: Watch) -> Played:
+def play(settings: EvaluationSettings, kind: str, loaded: Sequence[Loaded], place: Json, watch: Watch) -> Played:
     """Every episode of every workload with every contender; loads and first replicas are those of the simulation.
 
     Raises LiveError, or a ClickException of the environment.
@@ -132,7 +132,7 @@ def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, w
 
 
 def _episodes(
-    entry: Entry, workload: str, scenarios: Scenarios, settings: Settings, place: Json, watch: Watch
+    entry: Entry, workload: str, scenarios: Scenarios, settings: EvaluationSettings, place: Json, watch: Watch
 ) -> tuple[list[Json], Json]:
     """Figures of every row, and the first one's record second by second."""
     controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
@@ -175,12 +175,12 @@ def _episodes(
     return made, record
 
 
-def _interval(controller: Contender | ActorLike, settings: Settings) -> int:
+def _interval(controller: Contender | ActorLike, settings: EvaluationSettings) -> int:
     """Seconds between actions: the controller's own where its settings have one."""
     return int(spec_of(controller).interval_seconds or settings.interval_seconds)
 
 
-def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: Settings) -> None:
+def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: EvaluationSettings) -> None:
     """Raise LiveError, before anything is played, where an episode is no multiple of a contender's interval."""
     for workload in settings.played:
         for entry in live_entries(kind, loaded, workload):
@@ -198,7 +198,7 @@ def _lag_ms(folder: str | None) -> float:
     return float(json.loads(path.read_text())["dispatch_lag_p99_ms"] or 0.0) if path.is_file() else 0.0
 
 
-def _scores(made: list[Json], settings: Settings) -> dict[str, Float]:
+def _scores(made: list[Json], settings: EvaluationSettings) -> dict[str, Float]:
     shape = settings.runs, settings.episodes
     return {name: np.array([one[name] for one in made], np.float64).reshape(shape) for name in METRICS}
 

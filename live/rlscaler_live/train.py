@@ -36,7 +36,7 @@ AGENT: Json = {
 """A policy that is good already and hundreds of steps at most: small steps, an update every two episodes."""
 
 FEWEST_STEPS = 2
-"""Of an update: advantages are standardised over it."""
+"""Fewest steps of an update: advantages are standardised over it."""
 
 PROGRESS = "training_progress.json"
 

@@ -21,7 +21,7 @@ from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings, highes
 from rlscaler_rl.baselines.settings import Pair, Value, rows
 from rlscaler_rl.evaluation.board import ALL, Board
 from rlscaler_rl.evaluation.episodes import blocks_played, folds_of, joined
-from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.evaluation.settings import EvaluationSettings
 from rlscaler_rl.evaluation.tuning import cache, spaces
 from rlscaler_rl.evaluation.tuning.cache import tuned
 from rlscaler_rl.evaluation.tuning.command import over_constant
@@ -116,7 +116,7 @@ class LookaheadTask:
     player: int | str
     budget: int = BUDGET
     found: tuple[Found, ...] = ()
-    """Settings of an earlier search, fold by fold; empty: they are searched."""
+    """EvaluationSettings of an earlier search, fold by fold; empty: they are searched."""
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ class LookaheadResult:
 def play_task(task: LookaheadTask) -> LookaheadResult:
     """Search where there is something to search, and play."""
     played, found = [], []
-    folds = folds_of(task.workload, Settings())
+    folds = folds_of(task.workload, EvaluationSettings())
     for index, fold in enumerate(folds):
         make, chosen = _player(task, fold.number, index)
         played.append(run(fold.scenarios, make(fold.scenarios.rate.astype(np.float64)), level="request").result.j)

@@ -83,7 +83,7 @@ def _claim(
 
 
 def finding(claimed: float | None, found: Interval, *, more_is_better: bool) -> str:
-    """In words; a claim of `better` is one of a ratio on the good side of 1."""
+    """The finding in words; a claim of `better` is one of a ratio on the good side of 1."""
     if claimed is not None:
         if found.low <= claimed <= found.high:
             return "as claimed"

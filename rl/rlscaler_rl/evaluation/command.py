@@ -17,7 +17,7 @@ from rlscaler_rl.evaluation.lineup import EQUAL_COST, Entry, contenders
 from rlscaler_rl.evaluation.play import Played, play
 from rlscaler_rl.evaluation.report.terminal import show
 from rlscaler_rl.evaluation.result import Layout, result_file, write_all
-from rlscaler_rl.evaluation.settings import Settings, read_settings
+from rlscaler_rl.evaluation.settings import EvaluationSettings, read_settings
 
 RESULTS = Path("rl")
 UNDRAWN = ("sweep", "seed", EQUAL_COST)
@@ -75,6 +75,6 @@ def default_folder(kind: str) -> Path:
     return RESULTS / f"{kind}_{datetime.now():%Y%m%d_%H%M%S}"
 
 
-def _plays(entries: list[Entry], settings: Settings) -> int:
+def _plays(entries: list[Entry], settings: EvaluationSettings) -> int:
     everywhere = sum(entry.role != EQUAL_COST for entry in entries) * len(settings.played)
     return everywhere + sum(entry.role == EQUAL_COST for entry in entries) * len(settings.workloads)

@@ -15,7 +15,7 @@ from rlscaler_loadgen.traces import read_trace
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.invariants import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.schema import Workload
-from rlscaler_rl.evaluation.settings import CSV, Settings
+from rlscaler_rl.evaluation.settings import CSV, EvaluationSettings
 from rlscaler_rl.evaluation.statistics import blocks_of
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, Recording, WorkloadError, blocks, cut, episodes
@@ -43,7 +43,7 @@ class Fold:
     runs: int
 
 
-def folds_of(workload: str, settings: Settings) -> list[Fold]:
+def folds_of(workload: str, settings: EvaluationSettings) -> list[Fold]:
     """The test episodes of a workload; a cross-fitted trace has several folds, each block of it about as often.
 
     Raises EvaluationError for a trace that cannot be read or is too short.
@@ -68,7 +68,7 @@ def folds_of(workload: str, settings: Settings) -> list[Fold]:
     ]
 
 
-def _episodes(workload: str, settings: Settings, fold: int | None, share: int) -> Scenarios:
+def _episodes(workload: str, settings: EvaluationSettings, fold: int | None, share: int) -> Scenarios:
     limits = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
     service = {name: value for name, value in limits.items() if (value, value) != NOMINAL[name]}
     try:
@@ -124,7 +124,7 @@ def joined(parts: list[Any], runs: int) -> Any:
     return np.concatenate([np.asarray(part).reshape(runs, -1) for part in parts], axis=1)
 
 
-def describe(played: list[Fold], settings: Settings) -> Workload:
+def describe(played: list[Fold], settings: EvaluationSettings) -> Workload:
     """What was played, and the cost that no controller can go below."""
     scenarios = Scenarios.concat([fold.scenarios for fold in played])
     params, mean_rate, workload = scenarios.params(), scenarios.mean_rate(), played[0].workload
@@ -143,13 +143,13 @@ def describe(played: list[Fold], settings: Settings) -> Workload:
     )
 
 
-def kind_of(workload: str, settings: Settings) -> str:
+def kind_of(workload: str, settings: EvaluationSettings) -> str:
     if workload in settings.apart:
         return "extra"
     return "trace" if workload in TRACES or is_file(workload) else "pattern"
 
 
-def _note(workload: str, settings: Settings) -> str:
+def _note(workload: str, settings: EvaluationSettings) -> str:
     if workload in TRACES:
         split = splits().traces[workload]
         origin = "full file" if settings.traces else "sample"

@@ -95,7 +95,7 @@ def _seeds_of(path: Path) -> list[str]:
 
 
 def _best(folder: Path) -> int | None:
-    """The seed whose policy lies in the folder itself; None where nobody has chosen one yet."""
+    """The seed whose policy lies in the folder itself; None where none has been chosen yet."""
     path = folder / SEEDS
     if not path.is_file():
         return None

@@ -20,7 +20,7 @@ from rlscaler_rl.evaluation.episodes import Fold, blocks_played, describe, diges
 from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.evaluation.lineup import EQUAL_COST, POOLS, Entry, at_equal_cost, contenders
 from rlscaler_rl.evaluation.schema import Workload
-from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.evaluation.settings import EvaluationSettings
 from rlscaler_rl.simulation.episode import Run, run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -33,7 +33,7 @@ Progress = Callable[[str, str], None]
 class Played:
     """All that reports and plots are made of."""
 
-    settings: Settings
+    settings: EvaluationSettings
     entries: list[Entry]
     board: Board
     audit: Audit
@@ -50,7 +50,7 @@ class Played:
 class Task:
     """One contender on one workload; small, because it travels to another process."""
 
-    settings: Settings
+    settings: EvaluationSettings
     models: tuple[tuple[str, str], ...]
     """Source and digest of each: the other process loads them itself."""
     kind: str
@@ -71,7 +71,7 @@ class TaskResult:
 
 
 def play(
-    settings: Settings,
+    settings: EvaluationSettings,
     kind: str,
     loaded: Sequence[models.Loaded],
     progress: Progress,
@@ -159,7 +159,7 @@ def _note_workload(played: Played, workload: str) -> None:
 
 
 @lru_cache(maxsize=32)
-def _folds(workload: str, settings: Settings) -> list[Fold]:
+def _folds(workload: str, settings: EvaluationSettings) -> list[Fold]:
     return folds_of(workload, settings)
 
 

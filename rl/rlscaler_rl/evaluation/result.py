@@ -1,4 +1,4 @@
-"""From what was played to the result folder: rows, validity, digests, provenance, and the files with their pictures."""
+"""The result folder of what was played: rows, validity, digests, provenance, and the files with their pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a trained policy to ONNX and its manifest, and what the observations of its training are like."""
+"""Export of a trained policy: the ONNX graph, its manifest, and what the observations of its training are like."""
 
 from __future__ import annotations
 

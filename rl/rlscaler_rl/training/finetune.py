@@ -53,7 +53,7 @@ class FineTuning:
     entropy: float = 0.002
     gamma: float = 0.95
     critic_rollouts: int = 8
-    """In the first so many rollouts only the critic learns: it begins knowing nothing, and its first advantages would
+    """Rollouts at the beginning in which only the critic learns: it knows nothing yet, and its first advantages would
     tear the actor apart."""
 
     candidates: int = 12

@@ -29,7 +29,7 @@ class SeedTask:
     config: str
     folder: str
     token: str
-    """In a file of the folder above: a worker that reads it there shares the disk with whoever sent the task."""
+    """In a file of the folder above: a worker that reads it there shares the disk with the sender of the task."""
     keeper: Any = None
     """Holds what a run has written so far, for workers that share no disk; None where all do."""
 
@@ -218,7 +218,7 @@ def _over(results: list[SeedResult], function: Callable[[Iterable[float]], float
 
 
 def _std(values: Iterable[float]) -> float:
-    """Of the population the seeds are drawn from; NaN of a single one."""
+    """Standard deviation of the population that the seeds are drawn from; NaN for a single one."""
     several = list(values)
     return statistics.stdev(several) if len(several) > 1 else float("nan")
 

@@ -50,7 +50,7 @@ def _changes(values: dict[str, float]) -> float:
 
 
 def radar(result: ResultFile) -> Figure:
-    """The policy, tuned HPA and rule (or whoever stands in), KEDA and hindsight on every workload."""
+    """The policy, tuned HPA and rule (or their stand-ins), KEDA and hindsight on every workload."""
     shown = shown_of(result)
     with look.styled():
         count = len(result.workloads)

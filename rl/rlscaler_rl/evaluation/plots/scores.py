@@ -1,4 +1,4 @@
-"""Where everybody stands: J with its interval per workload, and the cost-late front."""
+"""Where all contenders stand: J with its interval per workload, and the cost-late front."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 
 def ladders(result: ResultFile) -> Figure:
-    """Everybody's J with its interval, a panel per workload, the mean first."""
+    """J of all contenders with its interval, a panel per workload, the mean first."""
     names = [ALL, *(item.name for item in result.workloads)]
     tall = max(sum(row.workload == name for row in result.rows) for name in names)
     with look.styled():
@@ -40,7 +40,7 @@ def ladders(result: ResultFile) -> Figure:
 
 
 def fronts(result: ResultFile) -> Figure:
-    """Everybody's cost against late requests, a panel per workload."""
+    """Cost of all contenders against late requests, a panel per workload."""
     with look.styled():
         made, panels = _grid(len(result.workloads), 4.3)
         for panel, workload in zip(panels, result.workloads, strict=True):
@@ -99,7 +99,7 @@ def _ladder(axes: Any, rows: list[Row], name: str) -> None:
 
 
 def _front(axes: Any, rows: list[Row], workload: Workload) -> None:
-    """Every contender's operating point; the line joins HPA's targets, the grey area nobody can reach."""
+    """Every contender's operating point; the line joins HPA's targets, the grey area is below the physical floor."""
     points = {row.contender: (row.metrics["cost"].mean, row.metrics["late_percent"].mean) for row in rows}
     floor = max(workload.cost_floor, workload.minimum_cost)
     right = max(cost for cost, _ in points.values()) * 1.08

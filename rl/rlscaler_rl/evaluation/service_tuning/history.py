@@ -48,7 +48,7 @@ class History:
     """99th percentile of every part, requests/s."""
 
     missing_seconds: int
-    """By how much the history is too short for a verdict; 0 where it is not."""
+    """Seconds by which the history is too short for a verdict; 0 where it is not."""
 
     caveats: tuple[str, ...]
 

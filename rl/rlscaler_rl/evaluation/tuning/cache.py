@@ -77,8 +77,10 @@ class Tuned(BaseModel):
         return next((record for record in self.records if record.key == key), None)
 
     def merged(self, records: Iterable[Record], probes: dict[str, list[float]]) -> Tuned:
-        """With new records in place of the old ones of the same key; where a probe has moved, its contender's others
-        are out of date from now on."""
+        """The content with new records in place of the old ones of the same key.
+
+        Where a probe has moved, the other records of its contender are out of date from now on.
+        """
         moved = {name for name, probe in probes.items() if not same_probe(self.probes.get(name), probe)}
         kept = [
             record.model_copy(update={"trials": 0}) if record.contender in moved else record for record in self.records

@@ -102,7 +102,7 @@ def _phase(task: SearchTask) -> int:
 
 
 def _results(tasks: Sequence[SearchTask], tuned: Tuned, ray: str | None) -> Iterator[SearchResult]:
-    """In the order of `tasks`; searches start from what was found before them."""
+    """Results in the order of `tasks`; searches start from what was found before them."""
     sent = [(task, _known(task, tuned), _rule(task, tuned)) for task in tasks]
     return map(_tune, sent) if ray is None or not sent else map_runs(_tune, sent, ray)
 
