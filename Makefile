@@ -127,7 +127,7 @@ install-rl-deps: install ## The same environment: one lock file serves training 
 .PHONY: rl-test
 rl-test: $(STAMP) ## Tests of everything that learning is made of, the simulator's included
 	$(BIN)/pytest $(addprefix tests/unit/,decision simulation workloads baselines tuning training ablation evaluation \
-	  tailoring live) tests/simulator tests/property
+	  service_tuning live) tests/simulator tests/property
 
 .PHONY: rl-tune
 rl-tune: $(STAMP) ## Tune every contender on the tune parts; what is tuned already is kept

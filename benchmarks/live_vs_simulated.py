@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from rlscaler_core.decision.actor import BUNDLED, load_bundled
+from rlscaler_core.decision.actor import BUNDLED_POLICIES, load_bundled
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_dev import benchmark
 from rlscaler_dev.demo.testbed import local_testbed
@@ -220,7 +220,7 @@ def write(
 
 @click.command()
 @click.option("--pattern", "patterns", multiple=True, default=("spike",), show_default=True, help="Repeatable.")
-@click.option("--policy", type=click.Choice(BUNDLED), default="ppo", show_default=True)
+@click.option("--policy", type=click.Choice(BUNDLED_POLICIES), default="ppo", show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Of the load: every run meets the same arrivals.")
 @click.option("--duration", default=300, show_default=True, help="Seconds of load.")
 @click.option("--interval", default=30, show_default=True, help="Action interval, seconds.")

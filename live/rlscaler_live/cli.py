@@ -94,7 +94,7 @@ def _train() -> click.Command:
 
 
 def _publish() -> click.Command:
-    from rlscaler_rl.evaluation.service_tuning.publish_cli import publish
+    from rlscaler_rl.evaluation.service_tuning.publish import publish
 
     return publish
 

@@ -6,7 +6,6 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,9 @@ from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import ground, read_parts
 from rlscaler_live.play import Watch, check, live_entries, play
 from rlscaler_rl.evaluation import models
-from rlscaler_rl.evaluation.files import Layout, write_all
-from rlscaler_rl.evaluation.report.terminal import show
-from rlscaler_rl.evaluation.result import result_file
+from rlscaler_rl.evaluation.command import RESULTS, default_folder, finish
 from rlscaler_rl.evaluation.settings import read_settings
 
-RESULTS = Path("rl")
 DEFAULTS: dict[str, Any] = {
     "workloads": ("spike",),
     "runs": 1,
@@ -63,7 +59,7 @@ def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | 
     episodes = len(live_entries(kind, loaded)) * len(settings.played) * settings.runs * settings.episodes
     minutes = episodes * (settings.duration_seconds + BETWEEN_EPISODES_SECONDS) / 60
     console.print(f"[bold]{kind}[/] of {loaded[0].name}, live: {episodes} episodes, about {minutes:.0f} min")
-    folder = out or RESULTS / f"{kind}_{datetime.now():%Y%m%d_%H%M%S}"
+    folder = out or default_folder(kind)
 
     def say(text: str) -> None:
         console.print(text, highlight=False)
@@ -78,11 +74,7 @@ def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | 
             print(json.dumps({"workload": workload, "contender": contender} | _scalars(figures)), file=file, flush=True)
 
         played = play(settings, kind, loaded, place, Watch(step, keep))
-    layout = Layout.at(kind, folder, [item.name for item in played.workloads])
-    result = result_file(kind, played, loaded[:1], time.monotonic() - began, layout.names())
-    write_all(layout, result, played)
-    show(result, layout.folder, console)
-    return result.valid
+    return finish(kind, played, loaded[:1], folder, began, console)
 
 
 def _refuse_decided(live: Mapping[str, Any], config: Path | None) -> None:

@@ -122,7 +122,7 @@ def card(comparison: Path, manifest: Path | None, out: Path | None) -> None:
     from rlscaler_core.decision.exceptions import ModelError
     from rlscaler_core.decision.manifest import Manifest
     from rlscaler_rl.evaluation.errors import EvaluationError
-    from rlscaler_rl.evaluation.report.card import card as written
+    from rlscaler_rl.evaluation.report.documents import card as written
     from rlscaler_rl.evaluation.schema import ResultFile
 
     source = comparison / "rl_comparison_data.json"

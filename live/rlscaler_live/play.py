@@ -17,28 +17,26 @@ from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import Json, make_env
 from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.evaluation.board import METRICS, Board
-from rlscaler_rl.evaluation.contenders import contenders
+from rlscaler_rl.evaluation.episodes import describe, digest, folds_of
 from rlscaler_rl.evaluation.invariants import Audit
+from rlscaler_rl.evaluation.lineup import Entry, contenders
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.play import Played
-from rlscaler_rl.evaluation.scenes import describe, digest, stages
 from rlscaler_rl.evaluation.schema import Invariant
-from rlscaler_rl.evaluation.settings import Settings
-from rlscaler_rl.evaluation.tuning.lineup import Entry
+from rlscaler_rl.evaluation.settings import EvaluationSettings
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.workloads import PATTERNS
 
 EVALUATED = ("policy", "hpa", "rule", "random")
 COMPARED = (*EVALUATED, "hpa_tuned", "rule_tuned", "keda", "frozen", "hindsight")
-"""Everybody costs an episode in real time, so a comparison plays the rivals that matter."""
-
+"""Every contender costs an episode in real time, so a comparison plays the rivals that matter."""
 
 REQUESTS_TOLERANCE = 0.01
 """Counters of one scrape are read at one moment, but not written at one."""
 
 LATE_GENERATOR_MS = 50.0
-"""Above this Locust itself was starved of CPU, and the load was not the one that everybody is to meet."""
+"""Above this Locust itself was starved of CPU, and the load was not the one that every contender is to meet."""
 
 
 STATEMENTS: dict[str, tuple[str, float]] = {
@@ -52,13 +50,13 @@ STATEMENTS: dict[str, tuple[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who hears of episodes as they are played."""
+    """What is called as episodes are played."""
 
     begins: Callable[[str, str], None]
-    """Of the workload and the label of who plays."""
+    """It is told the workload and the contender's label."""
 
     ended: Callable[[str, str, Json], None]
-    """Of the workload, the contender's name and the episode's figures."""
+    """It is told the workload, the contender's name and the episode's figures."""
 
 
 @dataclass(slots=True)
@@ -89,20 +87,20 @@ class LiveAudit(Audit):
 
 
 def live_entries(kind: str, loaded: Sequence[Loaded], workload: str | None = None) -> list[Entry]:
-    """Who is played on a cluster; labels, roles and tuned settings are the evaluation's own."""
+    """The contenders that are played on a cluster; labels, roles and tuned settings are the evaluation's own."""
     wanted = EVALUATED if kind == "evaluation" else COMPARED
     return [entry for entry in contenders(kind, loaded[:1], workload) if entry.name in wanted]
 
 
-def check(settings: Settings) -> None:
+def check(settings: EvaluationSettings) -> None:
     """Raise LiveError for workloads that no load generator plays live."""
     unknown = [name for name in settings.played if name not in PATTERNS]
     if unknown:
         raise LiveError(f"--env cluster plays {', '.join(PATTERNS)}, not {', '.join(unknown)}: choose with --workloads")
 
 
-def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, watch: Watch) -> Played:
-    """Every episode of every workload with everybody: the loads and first replicas of the simulated test episodes.
+def play(settings: EvaluationSettings, kind: str, loaded: Sequence[Loaded], place: Json, watch: Watch) -> Played:
+    """Every episode of every workload with every contender; loads and first replicas are those of the simulation.
 
     Raises LiveError, or a ClickException of the environment.
     """
@@ -112,9 +110,9 @@ def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, w
     played = Played(settings, entries, Board(entries, settings.apart), audit)
     rows: dict[str, Scenarios] = {}
     for workload in settings.played:
-        made = stages(workload, settings)
+        made = folds_of(workload, settings)
         played.workloads.append(describe(made, settings))
-        played.digests[workload] = digest(made)
+        played.digests[workload] = digest(*(fold.scenarios for fold in made))
         rows[workload] = made[0].scenarios
     figures: dict[tuple[str, str], list[Json]] = {}
     for workload, scenarios in rows.items():
@@ -133,7 +131,7 @@ def play(settings: Settings, kind: str, loaded: Sequence[Loaded], place: Json, w
 
 
 def _episodes(
-    entry: Entry, workload: str, scenarios: Scenarios, settings: Settings, place: Json, watch: Watch
+    entry: Entry, workload: str, scenarios: Scenarios, settings: EvaluationSettings, place: Json, watch: Watch
 ) -> tuple[list[Json], Json]:
     """Figures of every row, and the first one's record second by second."""
     controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
@@ -176,13 +174,13 @@ def _episodes(
     return made, record
 
 
-def _interval(controller: Contender | ActorLike, settings: Settings) -> int:
+def _interval(controller: Contender | ActorLike, settings: EvaluationSettings) -> int:
     """Seconds between actions: the controller's own where its settings have one."""
     return int(spec_of(controller).interval_seconds or settings.interval_seconds)
 
 
-def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: Settings) -> None:
-    """Raise LiveError, before anybody plays, where an episode is no multiple of somebody's interval."""
+def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: EvaluationSettings) -> None:
+    """Raise LiveError, before anything is played, where an episode is no multiple of a contender's interval."""
     for workload in settings.played:
         for entry in live_entries(kind, loaded, workload):
             interval = _interval(entry.make(np.ones((1, 1)), settings.seed), settings)
@@ -194,12 +192,12 @@ def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: Settings) ->
 
 
 def _lag_ms(folder: str | None) -> float:
-    """How late the load process itself was; 0 where the load is somebody else's."""
+    """How late the load process itself was, milliseconds; 0 where the load comes from elsewhere."""
     path = Path(folder or "") / "load.json"
     return float(json.loads(path.read_text())["dispatch_lag_p99_ms"] or 0.0) if path.is_file() else 0.0
 
 
-def _scores(made: list[Json], settings: Settings) -> dict[str, Float]:
+def _scores(made: list[Json], settings: EvaluationSettings) -> dict[str, Float]:
     shape = settings.runs, settings.episodes
     return {name: np.array([one[name] for one in made], np.float64).reshape(shape) for name in METRICS}
 

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from rlscaler_core.decision.manifest import Manifest, Training
 from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import Json, Say, ground, make_env, read_parts
-from rlscaler_rl.evaluation.service_tuning.start import Start, load_start
+from rlscaler_rl.evaluation.models import Start, load_start
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.export import actor_layers, to_onnx, write
 from rlscaler_rl.training.train import make_model, new_folder
@@ -36,7 +36,7 @@ AGENT: Json = {
 """A policy that is good already and hundreds of steps at most: small steps, an update every two episodes."""
 
 FEWEST_STEPS = 2
-"""Of an update: advantages are standardised over it."""
+"""Fewest steps of an update: advantages are standardised over it."""
 
 PROGRESS = "training_progress.json"
 
@@ -91,9 +91,9 @@ def _settings(start: Start, simulated: Json, agent: Json) -> TrainingConfig:
 def _learn(env: Any, settings: TrainingConfig, start: Start, folder: Path, say: Say) -> PPO:
     model = make_model(settings, DummyVecEnv([lambda: env]), folder)
     start.put_into(model.policy)
-    recorder = Recorder(folder, say)
+    progress = EpisodeLog(folder, say)
     try:
-        model.learn(settings.agent.steps, callback=recorder, tb_log_name="ppo")
+        model.learn(settings.agent.steps, callback=progress, tb_log_name="ppo")
     except KeyboardInterrupt:
         say(f"interrupted after {model.num_timesteps} steps: what was learned so far is kept")
     return model
@@ -120,7 +120,7 @@ def _manifest(start: Start, settings: TrainingConfig, content: bytes, steps: int
     return start.manifest.model_copy(update=changes)
 
 
-class Recorder(BaseCallback):
+class EpisodeLog(BaseCallback):
     """One row an episode in training_progress.json, and a checkpoint beside it."""
 
     def __init__(self, folder: Path, say: Say) -> None:

@@ -16,7 +16,7 @@ from kubernetes import client, config
 from rlscaler_core.decision.actor import Actor, load_bundled
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_rl.evaluation.service_tuning.publish_cli import publish
+from rlscaler_rl.evaluation.service_tuning.publish import publish
 
 NAMESPACE = f"publish-{uuid.uuid4().hex[:8]}"
 NAME = "chat-policy"

@@ -20,7 +20,7 @@ from rlscaler_core.decision.types import OBSERVATIONS, Float32
 
 INPUT, OUTPUT = "observation", "logits"
 
-BUNDLED = ("ppo", "rule")
+BUNDLED_POLICIES = ("ppo", "rule")
 """Names of the policies that come with the package."""
 
 
@@ -103,8 +103,8 @@ def load_bundled(name: str) -> ActorLike:
     """
     if name == "rule":
         return Rule()
-    if name not in BUNDLED:
-        raise ModelError(f"bundled policy {name!r}: there is none of that name; use {' or '.join(BUNDLED)}")
+    if name not in BUNDLED_POLICIES:
+        raise ModelError(f"bundled policy {name!r}: there is none of that name; use {' or '.join(BUNDLED_POLICIES)}")
     folder = resources.files("rlscaler_core.models")
     onnx, manifest = folder / f"{name}.onnx", folder / f"{name}.json"
     if not (onnx.is_file() and manifest.is_file()):

@@ -228,14 +228,14 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         return float(np.mean(rate))
 
     def _objective(self) -> Reward:
-        from rlscaler_rl.training import interval
+        from rlscaler_rl.training.objective import interval_reward
 
         weights = {
             name: getattr(self.config, f"{name}_weight")
             for name in ("latency", "throughput", "efficiency", "stability")
         }
         try:
-            made: Reward = interval.make(self.config.objective, weights)
+            made: Reward = interval_reward(self.config.objective, weights)
         except (KeyError, ValueError) as error:
             raise LiveEnvironmentError(f"environment.objective: {error}") from error
         return made

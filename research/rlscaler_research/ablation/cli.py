@@ -35,12 +35,12 @@ class Studies(click.Group):
     """Says in a sentence what went wrong in a training, a search or between machines."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        from rlscaler_rl.evaluation.tuning.errors import TuningError
+        from rlscaler_rl.evaluation.errors import EvaluationError
         from rlscaler_rl.training.errors import TrainingError
 
         try:
             return super().invoke(ctx)
-        except (TrainingError, TuningError) as error:
+        except (TrainingError, EvaluationError) as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -59,24 +59,23 @@ def run(ideas: tuple[str, ...], seeds: list[int], steps: int | None, workers: in
     """Train IDEAS (all by default) with every seed; what was measured already is not measured again."""
     from rlscaler_research.ablation.study import Record, study
 
-    jobs = _jobs(ideas, seeds, steps)
+    runs = _runs(ideas, seeds, steps)
 
     def say(record: Record) -> None:
         click.echo(f"{record['idea']:>18} seed {record['seed']}: J {record['mean']['j']:.3f} in {record['seconds']} s")
 
-    study(jobs, address, workers, say)
+    study(runs, address, workers, say)
 
 
 @ablate.command()
 @click.option("--steps", type=click.IntRange(1), help="Of each run; 1.5 million by default.")
 def table(steps: int | None) -> None:
     """Print what is known as Markdown."""
-    from rlscaler_research.ablation.study import current, read
-    from rlscaler_research.ablation.table import lines, markdown
+    from rlscaler_research.ablation.study import current, lines, markdown, read
 
     records = read()
     seeds = sorted({record["seed"] for record in records})
-    click.echo(markdown(lines(current(records, _jobs((), seeds, steps)))))
+    click.echo(markdown(lines(current(records, _runs((), seeds, steps)))))
 
 
 @ablate.command()
@@ -90,10 +89,10 @@ def table(steps: int | None) -> None:
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
 def optimiser(seed: int, steps: int, interval: str | None, out: str | None) -> None:
     """Train an actor that is given the future and compare it with the hindsight rule."""
-    from rlscaler_research.ablation.optimiser import optimiser_test, report
+    from rlscaler_research.ablation.foresight import optimiser_report, optimiser_test
 
     figures = optimiser_test(seed, steps, int(interval) if interval else None)
-    click.echo(report(figures))
+    click.echo(optimiser_report(figures))
     _write(figures, out)
 
 
@@ -103,10 +102,10 @@ def optimiser(seed: int, steps: int, interval: str | None, out: str | None) -> N
 @click.option("--out", type=click.Path(dir_okay=False), help="Write the figures as JSON.")
 def information(seeds: list[int], steps: int, out: str | None) -> None:
     """Train actors that are shown ever more of the future: what is it worth to know it?"""
-    from rlscaler_research.ablation.information import information_test, report
+    from rlscaler_research.ablation.foresight import information_report, information_test
 
     figures = information_test(seeds, steps, click.echo)
-    click.echo(report(figures))
+    click.echo(information_report(figures))
     _write(figures, out)
 
 
@@ -130,9 +129,9 @@ def notice(
     out: str | None,
 ) -> None:
     """Play a rule that sees ever more of the future on WORKLOADS (all by default): how much notice does a load need?"""
-    from rlscaler_research.ablation.notice import SIGHTS, notice_test, report
-    from rlscaler_rl.evaluation.tuning.job import BUDGET
+    from rlscaler_research.ablation.lookahead import HORIZONS, lookahead_study, report
     from rlscaler_rl.evaluation.tuning.score import WORKLOADS
+    from rlscaler_rl.evaluation.tuning.tune import BUDGET
 
     if unknown := [name for name in workloads if name not in WORKLOADS]:
         raise click.UsageError(f"{', '.join(unknown)}: no such workload; there are {', '.join(WORKLOADS)}")
@@ -142,7 +141,7 @@ def notice(
             raise click.UsageError("--budget: nothing is searched with --recorded; leave one out")
         earlier = json.loads(recorded.read_text(encoding="utf-8"))
         known, budget = earlier["settings"], earlier["budget"]
-    figures = notice_test(workloads or WORKLOADS, SIGHTS, click.echo, address, workers, budget or BUDGET, known)
+    figures = lookahead_study(workloads or WORKLOADS, HORIZONS, click.echo, address, workers, budget or BUDGET, known)
     click.echo(report(figures))
     _write(figures, out)
 
@@ -152,10 +151,9 @@ def _write(figures: dict[str, Any], out: str | None) -> None:
         Path(out).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def _jobs(ideas: tuple[str, ...], seeds: list[int], steps: int | None) -> list[Any]:
-    from rlscaler_research.ablation.ideas import IDEAS, SCREENING_STEPS
-    from rlscaler_research.ablation.study import Job
+def _runs(ideas: tuple[str, ...], seeds: list[int], steps: int | None) -> list[Any]:
+    from rlscaler_research.ablation.study import IDEAS, SCREENING_STEPS, IdeaRun
 
     if unknown := [name for name in ideas if name not in IDEAS]:
         raise click.UsageError(f"{', '.join(unknown)}: no such idea; there are {', '.join(IDEAS)}")
-    return [Job(name, seed, steps or SCREENING_STEPS) for name in ideas or IDEAS for seed in seeds]
+    return [IdeaRun(name, seed, steps or SCREENING_STEPS) for name in ideas or IDEAS for seed in seeds]

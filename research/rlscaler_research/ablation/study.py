@@ -1,4 +1,8 @@
-"""Train every idea with every seed, score it on the tune parts, and keep what came out."""
+"""What each part of the training is worth: ideas that are tried, their training runs, the results, and the table.
+
+Every idea is one change of the default configuration, trained at a fraction of its length with every seed and scored on
+the tune parts. What was measured is kept in results.json.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,22 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
-from rlscaler_research.ablation.ideas import BASE, IDEAS, SCREENING_STEPS
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.files import write_atomically
+
+BASE = "default"
+SCREENING_STEPS = 1_500_000
+NEVER = 1_000_000_000
+"""Episodes between two checkpoints or evaluations: a screening run has none but the last."""
 
 RESULTS = Path(__file__).parent / "results.json"
 Record = dict[str, Any]
@@ -25,9 +34,54 @@ Record = dict[str, Any]
 DRAWN = 64
 """Episodes of the training distribution that the probe looks at."""
 
+CONFIDENCE = 0.95
+
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Idea:
+    """What is different from the default."""
+
+    what: str
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    agent: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self, seed: int, steps: int = SCREENING_STEPS) -> TrainingConfig:
+        run = {"seed": seed, "steps": steps, "checkpoint_episodes": NEVER, "evaluation_episodes": NEVER}
+        return TrainingConfig.model_validate({"environment": dict(self.environment), "agent": dict(self.agent) | run})
+
+
+IDEAS = {
+    BASE: Idea("the configuration of the bundled policy"),
+    "no-imitation": Idea("PPO from an actor that does nothing", agent={"imitation_rounds": 0}),
+    "stack-4": Idea("4 observations instead of 12", environment={"stack_size": 4}),
+    "stack-20": Idea("20 observations", environment={"stack_size": 20}),
+    "residual": Idea("the action is added to the forecast rule's replicas", environment={"residual": True}),
+    "symmetric-critic": Idea("the critic sees no more than the actor", environment={"asymmetric": False}),
+    "sees-time": Idea("the actor is told how much of the episode is over", environment={"sees_time": True}),
+    "no-traces": Idea("no recorded loads in training", environment={"trace_share": 0.0}),
+    "no-nominal": Idea("no episodes of the wholly nominal service", environment={"wholly_nominal_share": 0.0}),
+    "all-nominal": Idea(
+        "the nominal service alone: what the envelope costs",
+        environment={"wholly_nominal_share": 1.0, "one_pool_share": 0.0},
+    ),
+    "interval-15": Idea("an action every 15 s only", environment={"action_interval": 15}),
+    "interval-30": Idea("an action every 30 s only", environment={"action_interval": 30}),
+    "episodes-600": Idea("episodes of 600 s only", environment={"episode_duration": 600}),
+    "gamma-0.90": Idea("discount 0.90 instead of 0.95", agent={"gamma": 0.90}),
+    "gamma-0.97": Idea("discount 0.97", agent={"gamma": 0.97}),
+    "lr-3e-3": Idea("learning rate 3e-3 instead of 1e-3", agent={"learning_rate": 3e-3}),
+    "lr-5e-4": Idea("learning rate 5e-4", agent={"learning_rate": 5e-4}),
+    "entropy-0.003": Idea("entropy bonus 0.003 instead of 0.01", agent={"entropy": 0.003}),
+    "batch-1024": Idea("minibatches of 1,024 instead of 2,048", agent={"batch_size": 1024}),
+    "batch-6144": Idea("minibatches of 6,144", agent={"batch_size": 6144}),
+    "epochs-8": Idea("8 passes over a rollout instead of 4", agent={"ppo_epochs": 8}),
+    "units-64": Idea("64 units a layer instead of 128", agent={"hidden_size": 64, "critic_hidden_size": 64}),
+    "units-256": Idea("256 units a layer", agent={"hidden_size": 256, "critic_hidden_size": 256}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaRun:
     """One training run; plain values, so that it can be sent to another machine."""
 
     idea: str
@@ -40,7 +94,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Of the whole configuration: a changed default makes every idea a new one."""
+        """Digest of the whole configuration: a changed default makes every idea a new one."""
         return hashlib.sha256(self.config.model_dump_json().encode()).hexdigest()[:16]
 
 
@@ -51,11 +105,11 @@ def probe() -> str:
     from rlscaler_core.decision.actor import load_bundled
     from rlscaler_rl.simulation.episode import run
     from rlscaler_rl.simulation.randomisation import randomised
-    from rlscaler_rl.training.validation import SETTINGS, scenarios
+    from rlscaler_rl.training.validation import CONDITIONS, scenarios
 
     found = hashlib.sha256()
-    for setting in SETTINGS:
-        result = run(scenarios(*setting), load_bundled("rule")).result
+    for condition in CONDITIONS:
+        result = run(scenarios(*condition), load_bundled("rule")).result
         found.update(np.round(np.stack([result.cost, result.late_percent]), 4).tobytes())
     drawn = randomised(DRAWN, np.random.default_rng(0), 30.0, 600)
     for column in (drawn.rate, drawn.initial, drawn.rps, drawn.min_replicas, drawn.target_utilization):
@@ -63,7 +117,7 @@ def probe() -> str:
     return found.hexdigest()[:16]
 
 
-def train_and_score(job: Job) -> Record:
+def train_and_score(one: IdeaRun) -> Record:
     """The run's last validation: means and the figures of every workload, never the best of several looks.
 
     A run that fails leaves its folder, which its message names.
@@ -72,15 +126,15 @@ def train_and_score(job: Job) -> Record:
 
     began = time.monotonic()
     scratch = Path(tempfile.mkdtemp(prefix="rlscaler-ablation-"))
-    folder = train(job.config, scratch / "run", progress=False)
+    folder = train(one.config, scratch / "run", progress=False)
     rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
     shutil.rmtree(scratch)
     last = rows[-1]["validation"]
     return {
-        "idea": job.idea,
-        "seed": job.seed,
+        "idea": one.idea,
+        "seed": one.seed,
         "steps": rows[-1]["steps"],
-        "key": job.key,
+        "key": one.key,
         "probe": probe(),
         "seconds": round(time.monotonic() - began),
         "mean": _rounded(last["mean"]),
@@ -97,24 +151,24 @@ def read(path: Path = RESULTS) -> list[Record]:
     return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
-def current(records: Sequence[Record], jobs: Sequence[Job]) -> dict[Job, Record]:
+def current(records: Sequence[Record], runs: Sequence[IdeaRun]) -> dict[IdeaRun, Record]:
     """The records that hold for today's configuration and meter."""
     found = {(record["key"], record["probe"]): record for record in records}
-    return {job: found[job.key, probe()] for job in jobs if (job.key, probe()) in found}
+    return {one: found[one.key, probe()] for one in runs if (one.key, probe()) in found}
 
 
 def study(
-    jobs: Sequence[Job], address: str | None, workers: int, say: Callable[[Record], None], path: Path = RESULTS
-) -> dict[Job, Record]:
+    runs: Sequence[IdeaRun], address: str | None, workers: int, say: Callable[[Record], None], path: Path = RESULTS
+) -> dict[IdeaRun, Record]:
     """Run what has no current record; each result is kept as soon as it is there."""
     from rlscaler_rl.training.distributed import map_runs
 
     records = read(path)
-    missing = [job for job in jobs if job not in current(records, jobs)]
+    missing = [one for one in runs if one not in current(records, runs)]
     for record in map_runs(train_and_score, missing, address, workers=workers) if missing else ():
         keep([*read(path), record], path)
         say(record)
-    return current(read(path), jobs)
+    return current(read(path), runs)
 
 
 def keep(records: Sequence[Record], path: Path = RESULTS) -> None:
@@ -125,3 +179,61 @@ def keep(records: Sequence[Record], path: Path = RESULTS) -> None:
 
 def _order(record: Record) -> tuple[bool, str, int, int, str]:
     return record["idea"] != BASE, record["idea"], record["steps"], record["seed"], record["key"] + record["probe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Mean J over the workloads of an idea, and its difference from the default; NaN where seeds are too few."""
+
+    idea: str
+    seeds: int
+    j: float
+    deviation: float
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        if self.idea == BASE or not np.isfinite(self.low):
+            return ""
+        return "better" if self.high < 0 else "worse" if self.low > 0 else "undecided"
+
+
+def lines(results: Mapping[IdeaRun, Record]) -> list[Line]:
+    """Best first. Differences are paired by seed and get a t interval, as seeds are few."""
+    scores: dict[str, dict[int, float]] = {}
+    for one, record in results.items():
+        scores.setdefault(one.idea, {})[one.seed] = record["mean"]["j"]
+    made = [_line(idea, found, scores.get(BASE, {})) for idea, found in scores.items()]
+    return sorted(made, key=lambda line: line.j)
+
+
+def _line(idea: str, found: dict[int, float], base: dict[int, float]) -> Line:
+    values = np.array(list(found.values()))
+    paired = np.array([found[seed] - base[seed] for seed in found if seed in base])
+    low = high = float("nan")
+    if idea != BASE and len(paired) > 1:
+        half = stats.t.ppf((1 + CONFIDENCE) / 2, len(paired) - 1) * stats.sem(paired)
+        low, high = float(paired.mean() - half), float(paired.mean() + half)
+    return Line(
+        idea=idea,
+        seeds=len(values),
+        j=float(values.mean()),
+        deviation=float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
+        difference=float(paired.mean()) if len(paired) else float("nan"),
+        low=low,
+        high=high,
+    )
+
+
+def markdown(made: list[Line]) -> str:
+    """The table as it stands in the documentation."""
+    rows = ["| idea | what is different | seeds | J | against the default | |", "|---|---|---|---|---|---|"]
+    for line in made:
+        spread = "" if np.isnan(line.deviation) else f" ± {line.deviation:.2f}"
+        against = "" if line.idea == BASE else f"{line.difference:+.2f}"
+        against += "" if np.isnan(line.low) else f" [{line.low:+.2f}, {line.high:+.2f}]"
+        what = IDEAS[line.idea].what
+        rows.append(f"| {line.idea} | {what} | {line.seeds} | {line.j:.2f}{spread} | {against} | {line.verdict} |")
+    return "\n".join(rows)

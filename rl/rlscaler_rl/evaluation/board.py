@@ -30,11 +30,11 @@ METRICS = {
 
 ALL = "all"
 POLICY, SEED = "policy", "seed"
-"""Roles: the shipped model, and the same recipe trained with other seeds."""
+"""Roles: the shipped model, whose name is the same, and the same recipe trained with other seeds."""
 
 
 class Named(Protocol):
-    """The part of `tuning.lineup.Entry` that rows need."""
+    """The part of `lineup.Entry` that rows need."""
 
     @property
     def name(self) -> str: ...
@@ -53,7 +53,7 @@ class Board:
     """Workloads that are reported and not part of `all`."""
 
     seed: int = 0
-    """Of the resampling."""
+    """Seed of the resampling."""
 
     designs: dict[str, Design] = field(default_factory=dict)
     """workload -> how its episodes hang together."""
@@ -129,7 +129,7 @@ class Board:
         return self._resampled[workload, contender]
 
     def interval(self, statistic: Callable[[Callable[[str, str], Float]], Float], workload: str) -> Interval:
-        """Of any function of means: `statistic(read)` with `read(contender, metric)` a mean or its resamples."""
+        """Interval of a function of means, `statistic(read)`: `read(contender, metric)` is a mean or its resamples."""
 
         def once(contender: str, metric: str) -> Float:
             return np.array([self.mean(workload, contender, metric)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlscaler_rl.evaluation.board import Board
-from rlscaler_rl.evaluation.equal_cost import CPU_ONLY, GPU_ONLY
+from rlscaler_rl.evaluation.lineup import CPU_ONLY, GPU_ONLY
 from rlscaler_rl.evaluation.schema import Claim
 from rlscaler_rl.evaluation.statistics import Interval
 
@@ -83,7 +83,7 @@ def _claim(
 
 
 def finding(claimed: float | None, found: Interval, *, more_is_better: bool) -> str:
-    """In words; a claim of `better` is one of a ratio on the good side of 1."""
+    """The finding in words; a claim of `better` is one of a ratio on the good side of 1."""
     if claimed is not None:
         if found.low <= claimed <= found.high:
             return "as claimed"

@@ -1,4 +1,4 @@
-"""What can go wrong before an episode is played."""
+"""What can be wrong before an episode is played, and with tuned settings or a service."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import click
 
 
 class EvaluationError(click.ClickException):
-    """A wrong model, option or configuration; the message says what to change. Exit code 2."""
+    """A wrong model, option, configuration, policy, history or tuned setting; the message says what to change.
+
+    The exit code is 2.
+    """
 
     exit_code = 2

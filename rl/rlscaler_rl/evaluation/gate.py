@@ -1,14 +1,20 @@
-"""May the policy act by default? The gate, and how much of the distance to hindsight it closes."""
+"""May the policy act by default? The gate, how much of the distance to hindsight it closes, and like against like.
+
+One network that serves every load is not to be held against an HPA tuned for the very load alone: a user who tunes an
+HPA for a load can as well tune the policy for it, and a user who does not tune has one setting of either. So what was
+set for one load is also compared with what was set for that load, and one setting for all loads with other such.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from rlscaler_rl.evaluation.board import ALL, Board
 from rlscaler_rl.evaluation.rows import as_difference, difference
-from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Rival, SeedRow
+from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Like, Rival, SeedRow
 from rlscaler_rl.evaluation.statistics import Interval
 from rlscaler_rl.workloads import PATTERNS, TRACES
 
@@ -19,11 +25,11 @@ MARGIN_PERCENT = 2.0
 """How far above the better rival the policy may be on a smooth load."""
 
 RIVALS = (("hpa_tuned", "hpa"), ("rule_tuned", "rule"))
-"""Whom the policy has to beat, tuned for the very workload; the second stands in where the first was not played."""
+"""What the policy has to beat, tuned for the very workload; the second stands in where the first was not played."""
 
 BEGIN, END = RIVALS[0], ("hindsight_tuned", "hindsight")
 FEWEST_PERCENT = 2.0
-"""Of the begin's J that the two ends must be apart for a share of their distance to mean anything."""
+"""% of the begin's J by which the two ends must be apart for a share of their distance to mean anything."""
 
 TINY = 1e-3
 """A resample in a hundred may draw the two ends on top of each other; its share is then huge, not infinite."""
@@ -31,10 +37,26 @@ TINY = 1e-3
 PASSES, FAILS, UNDECIDED = "passes", "fails", "undecided"
 
 
+class Scope(NamedTuple):
+    """A subject, and rivals that are set as hard as it is."""
+
+    name: str
+    title: str
+    subject: str
+    rivals: tuple[str, ...]
+
+
+SCOPES = (
+    Scope("load", "Each set for the load", "ppo_tuned", ("hpa_tuned", "rule_tuned")),
+    Scope("all", "One setting for all loads", "ppo_tuned_all", ("hpa_tuned_all", "rule_tuned_all")),
+)
+
+
 def gate(board: Board, subject: str | None = None, against: Sequence[Sequence[str]] = RIVALS) -> Gate:
     """One row per workload that counts; extras are reported apart and do not decide.
 
-    subject: who has to pass, the policy if None. against: of each, the first that was played everywhere.
+    `subject`: the contender that has to pass, the policy if None. `against`: groups of rivals; the first of each group
+    that was played everywhere counts.
     """
     rivals = [stand_in(board, names) for names in against]
     made = [gate_row(board, workload, [name for name in rivals if name], subject) for workload in board.averaged]
@@ -77,10 +99,7 @@ def judge(met: list[tuple[str, Difference]], *, smooth: bool) -> tuple[str, str]
         return PASSES, f"within {MARGIN_PERCENT:g} % of {' and '.join(within)}" if within else "better than both"
     lost = [(label, found) for label, found in short if found.verdict == "loss"]
     named = lost or short
-    reason = " and ".join(
-        f"{found.percent:+.1f} % [{found.low_percent:+.1f}, {found.high_percent:+.1f}] against {label}"
-        for label, found in named
-    )
+    reason = " and ".join(f"{found.shown()} against {label}" for label, found in named)
     return (FAILS if lost else UNDECIDED), reason
 
 
@@ -156,3 +175,20 @@ def seed_row(board: Board, workload: str) -> SeedRow:
         high=whole.high,
         rivals=rivals,
     )
+
+
+def like_for_like(board: Board) -> list[Like]:
+    """One comparison for every scope that was played everywhere."""
+    labels = {entry.name: entry.label for entry in board.entries}
+    return [
+        Like(
+            name=scope.name,
+            title=scope.title,
+            subject=scope.subject,
+            label=labels[scope.subject],
+            gate=gate(board, scope.subject, [(rival,) for rival in scope.rivals]),
+            closed=closed(board, scope.subject, (scope.rivals[0],), END),
+        )
+        for scope in SCOPES
+        if all(board.played(ALL, name) for name in (scope.subject, *scope.rivals))
+    ]

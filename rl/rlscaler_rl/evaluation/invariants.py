@@ -1,4 +1,4 @@
-"""The meter's conservation laws, recomputed here from the raw counters of every episode.
+"""The meter's conservation laws, recomputed from the raw counters of every episode, and the physical cost floor.
 
 The simulator refuses a run that breaks one; this is the second pair of eyes, written against the counters alone,
 and it puts the largest deviation into the result. A broken meter once made a policy win by 11-45 % with tight
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlscaler_core.decision.types import Float
-from rlscaler_rl.evaluation.floor import relative_price
+from rlscaler_core.decision.types import GPU, Float, Params
 from rlscaler_rl.evaluation.schema import Invariant
 from rlscaler_rl.simulation.ledger import Ledger, in_time_limits, work_tolerance
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -109,6 +108,25 @@ def deviations(ledger: Ledger, scenarios: Scenarios) -> dict[str, Float]:
         "latency": np.maximum(_beyond(slowest, ledger.in_time), _beyond(ledger.in_time, fastest)),
         "signs": -np.min(np.stack(counters), axis=0),
     }
+
+
+def relative_price(params: Params) -> Float:
+    """(N, 2) price of a replica in GPU replica equivalents."""
+    return np.asarray(params.cost_per_hour / params.cost_per_hour[:, [GPU]])
+
+
+def physical_floor(params: Params, answered_rps: Float) -> Float:
+    """(N,) mean GPU replica equivalents that `answered_rps` (N,) keeps busy on the cheaper pool present.
+
+    Arrivals x service time x price: every replica busy all the time, no cold start, no idle second, no queue.
+    """
+    per_request = np.where(params.present, relative_price(params) / params.requests_per_second, np.inf)
+    return np.asarray(answered_rps * np.min(per_request, axis=1))
+
+
+def minimum_cost(params: Params) -> Float:
+    """(N,) GPU replica equivalents of minReplicas, billed from the first second to the last."""
+    return np.asarray((np.where(params.present, params.min_replicas, 0) * relative_price(params)).sum(axis=1))
 
 
 def _beyond(low: Float, high: Float) -> Float:

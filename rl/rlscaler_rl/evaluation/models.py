@@ -1,4 +1,4 @@
-"""Find and load the model under evaluation.
+"""Find and load the model under evaluation, or the network that fine-tuning starts from.
 
 ONNX with its manifest is read by the operator's own loader. A `.zip` of stable-baselines3 is read by the training code,
 weights only. A pickled `.pt` is refused: opening one runs whatever code its author put into it.
@@ -12,21 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_core.decision.actor import BUNDLED, Actor, ActorLike, load_bundled
+import torch
+
+from rlscaler_core.decision.actor import BUNDLED_POLICIES, Actor, ActorLike, load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.training.network import BUNDLED, Network, actor_from_zip, bundled_network, weights_of
 
 TRAININGS = "training_*"
-POLICY = "policy.onnx"
+POLICY, ARCHIVE = "policy.onnx", "best_model.zip"
 SEEDS = "seeds.json"
 PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model ready to act."""
+    """A model that is ready to act."""
 
     actor: ActorLike
     name: str
@@ -47,7 +50,7 @@ def load(model: str | None, folder: Path) -> Loaded:
         newest = newest_training(folder)
         model = str(newest) if newest else "ppo"
     try:
-        if model in ("bundled", *BUNDLED):
+        if model in ("bundled", *BUNDLED_POLICIES):
             return _bundled("ppo" if model == "bundled" else model)
         return _from_path(Path(model))
     except ModelError as error:
@@ -91,7 +94,7 @@ def _seeds_of(path: Path) -> list[str]:
 
 
 def _best(folder: Path) -> int | None:
-    """The seed whose policy lies in the folder itself; None where nobody has chosen one yet."""
+    """The seed whose policy lies in the folder itself; None where none has been chosen yet."""
     path = folder / SEEDS
     if not path.is_file():
         return None
@@ -133,7 +136,7 @@ def _from_path(path: Path) -> Loaded:
 
 
 def _from_folder(path: Path) -> Loaded:
-    for name, load_file in ((POLICY, _from_onnx), ("best_model.zip", _from_zip)):
+    for name, load_file in ((POLICY, _from_onnx), (ARCHIVE, _from_zip)):
         if (path / name).is_file():
             return load_file(path / name)
     raise EvaluationError(
@@ -151,11 +154,58 @@ def _from_onnx(path: Path) -> Loaded:
 
 
 def _from_zip(path: Path) -> Loaded:
-    from rlscaler_rl.training.archive import actor_from_zip
-
     return Loaded(actor_from_zip(path), _name(path), path, hashlib.sha256(path.read_bytes()).hexdigest(), str(path))
 
 
 def _name(path: Path) -> str:
     folder = path.resolve().parent.name
     return folder if path.name == POLICY else f"{folder}/{path.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A general policy that fine-tuning starts from, and the weights that it is made of."""
+
+    loaded: Loaded
+    network: Network
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.network.manifest
+
+    @property
+    def hidden_size(self) -> int:
+        return self.network.hidden_size
+
+    def put_into(self, policy: torch.nn.Module) -> None:
+        """Overwrite the actor of a `training.policy.ScalingPolicy` of the same sizes. Raises EvaluationError."""
+        try:
+            self.network.put_into(policy)
+        except ValueError as error:
+            raise EvaluationError(
+                f"--model {self.loaded.name}: {error}; start from a policy that `rlscaler train` of this release made"
+            ) from error
+
+
+def load_start(model: str | None) -> Start:
+    """What `--model` names: a folder, an .onnx or a .zip; the bundled policy without it.
+
+    Nothing is unpickled or run: weights are read from the graph's initialisers, or from the archive's state dict.
+    Raises EvaluationError: no such file, another contract version, another width, other layers.
+    """
+    try:
+        loaded = load(model or BUNDLED, Path())
+        return Start(loaded, _network(loaded))
+    except (ModelError, ValueError) as error:
+        raise EvaluationError(str(error)) from error
+
+
+def _network(loaded: Loaded) -> Network:
+    manifest = loaded.actor.manifest
+    if loaded.path is None:
+        if not isinstance(loaded.actor, Actor):
+            raise ModelError(f"--model {loaded.name}: has no network to start from; use {BUNDLED} or a training folder")
+        return bundled_network()
+    if loaded.path.suffix == ".zip":
+        return Network(manifest, tuple(actor_from_zip(loaded.path).layers))
+    return Network(manifest, tuple(weights_of(loaded.path, manifest)))

@@ -1,4 +1,4 @@
-"""From what was played to the result file: rows, validity, digests, provenance."""
+"""The result folder of what was played: rows, validity, digests, provenance, and the files with their pictures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +15,7 @@ from typing import Any
 
 from rlscaler_rl.evaluation.board import METRICS
 from rlscaler_rl.evaluation.claims import claims
-from rlscaler_rl.evaluation.gate import closed, gate, training_seeds
-from rlscaler_rl.evaluation.like import like_for_like
+from rlscaler_rl.evaluation.gate import closed, gate, like_for_like, training_seeds
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.play import Played
 from rlscaler_rl.evaluation.rows import dependence, rows
@@ -67,10 +67,6 @@ def rows_digest(made: list[Row]) -> str:
     return _sha256([row.model_dump(mode="json") for row in made])
 
 
-def write_json(result: ResultFile, path: Path) -> None:
-    path.write_text(result.model_dump_json(indent=1) + "\n")
-
-
 def _not_worse(check: Dependence) -> str:
     found = check.difference
     interval = f"policy - control {found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}], {found.percent:+.1f} %"
@@ -95,3 +91,80 @@ def _model(loaded: Loaded) -> Model:
 
 def _sha256(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The names of the files in a result folder; they are those of the earlier research code."""
+
+    folder: Path
+    json: str
+    main_picture: str
+    front: str
+    scores: str
+    radar: str
+    improvement: str
+    timelines: dict[str, str]
+    text: str
+    html: str
+
+    @classmethod
+    def at(cls, kind: str, folder: Path, workloads: list[str]) -> Layout:
+        """`kind` evaluation: reports carry the folder's name, comparison: `rl_comparison_*`."""
+        if kind == "evaluation":
+            data, main = "comprehensive_evaluation.json", "evaluation_comparison.png"
+            prefix, report = "evaluation", f"{folder.name}_report"
+        else:
+            data, main = "rl_comparison_data.json", "rl_comparison_plots.png"
+            prefix, report = "rl_comparison", "rl_comparison_report"
+        front, scores, radar, improvement = (
+            f"{prefix}_{name}.png" for name in ("front", "scores", "radar", "improvement")
+        )
+        timelines = {workload: f"{prefix}_timeline_{workload}.png" for workload in workloads}
+        return cls(folder, data, main, front, scores, radar, improvement, timelines, f"{report}.txt", f"{report}.html")
+
+    def names(self) -> list[str]:
+        pictures = [self.main_picture, self.front, self.scores, self.improvement, self.radar]
+        return [self.html, self.text, self.json, *pictures, *self.timelines.values()]
+
+
+def write_all(layout: Layout, result: ResultFile, played: Played) -> None:
+    """JSON first: figures survive even when a picture fails."""
+    from rlscaler_rl.evaluation.plots import bars, look, overview, radar, scores
+    from rlscaler_rl.evaluation.report.documents import html_report, text_report
+
+    layout.folder.mkdir(parents=True, exist_ok=True)
+    (layout.folder / layout.json).write_text(result.model_dump_json(indent=1) + "\n")
+    (layout.folder / layout.text).write_text(text_report(result))
+    evaluation = result.kind == "evaluation"
+    pictures = [
+        (
+            "Scores metric by metric" if evaluation else "Against the tuned rivals, losses first",
+            layout.main_picture,
+            bars.metrics if evaluation else overview.overview,
+        ),
+        ("Cost-late front", layout.front, scores.fronts),
+        ("Everybody's score", layout.scores, scores.ladders),
+        ("Improvement over default HPA", layout.improvement, bars.improvement),
+        ("Qualities at a glance", layout.radar, radar.radar),
+    ]
+    for _, name, draw in pictures:
+        look.save(draw(result), layout.folder / name)
+    shown = [(caption, layout.folder / name) for caption, name, _ in pictures] + _timelines(layout, played)
+    (layout.folder / layout.html).write_text(html_report(result, shown))
+
+
+def _timelines(layout: Layout, played: Played) -> list[tuple[str, Path]]:
+    from rlscaler_rl.evaluation.plots import look, timeline
+    from rlscaler_rl.evaluation.report import tables
+
+    made = []
+    for workload, name in layout.timelines.items():
+        panels = [
+            (entry.label, played.timelines[workload, entry.name])
+            for entry in played.entries
+            if (workload, entry.name) in played.timelines
+        ]
+        look.save(timeline.timeline(workload, panels), layout.folder / name)
+        made.append((f"{tables.title(workload)}, second by second", layout.folder / name))
+    return made

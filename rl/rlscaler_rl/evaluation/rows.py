@@ -1,4 +1,4 @@
-"""From scores to rows: means with intervals, differences from the policy, improvement, dependence on the network."""
+"""Rows of a result: means with intervals, differences from the policy, improvement, dependence on the network."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rlscaler_rl.evaluation.statistics import Interval, Verdict
 from rlscaler_rl.simulation.objectives import WEIGHTS, improvements
 
 BASELINE = "hpa"
-"""Whose measured figures the `weighted` objective compares with: HPA as Kubernetes sets it up by default."""
+"""The contender that the `weighted` objective compares with: HPA as Kubernetes sets it up by default."""
 
 FEWEST_CHANGES = 1.0
 """An episode: a baseline that hardly ever changes counts as if it did once, else one change more is -1000 %."""
 
 REQUIRED_MARGIN_PERCENT = 3.0
-"""By how much a control must lose for the outcome to depend visibly on the network."""
+"""% by which a control must lose for the outcome to depend visibly on the network."""
 
 
 def rows(board: Board) -> list[Row]:

@@ -1,15 +1,18 @@
-"""What `comprehensive_evaluation.json` and `rl_comparison_data.json` hold; both are one `ResultFile`.
+"""What result files hold: a `ResultFile` of an evaluation or comparison, and the `ServiceVerdict` of one service.
 
-The description of every key is the schema's: `rlscaler compare --schema` prints it as JSON Schema.
+`comprehensive_evaluation.json` and `rl_comparison_data.json` are one `ResultFile`. The description of every key is the
+schema's: `rlscaler compare --schema` prints it as JSON Schema. `rlscaler train --for` writes a `ServiceVerdict`.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = "rlscaler.io/comparison/v3"
+VERDICT_VERSION, VERDICT_FILE = "rlscaler.io/verdict/v1", "verdict.json"
 
 
 class _Frozen(BaseModel):
@@ -39,6 +42,10 @@ class Difference(_Frozen):
     verdict: str = Field(
         description="win, loss or undecided: the interval spans zero, or a trace has too few distinct blocks"
     )
+
+    def shown(self) -> str:
+        """Percent with the interval, such as `+1.3 % [-0.2, +2.8]`."""
+        return f"{self.percent:+.1f} % [{self.low_percent:+.1f}, {self.high_percent:+.1f}]"
 
 
 class Row(_Frozen):
@@ -229,6 +236,84 @@ class ResultFile(_Frozen):
     invariants: list[Invariant]
     digests: Digests
     files: list[str] = Field(description="beside this file")
+
+
+class ServiceRow(_Frozen):
+    """One contender on the held-back part; means over all episodes."""
+
+    name: str
+    label: str
+    role: str = Field(description="policy, spec, tuned, today, contender or reference")
+    j: float = Field(description="the service's score, lower is better")
+    cost_per_hour: float = Field(description="of running and starting replicas, in the policy's currency")
+    late_percent: float
+    p95_ms: float
+    gpu_replicas: float
+    cpu_replicas: float
+    difference: Difference | None = Field(description="policy minus this contender; null for the policy itself")
+
+
+class ServiceTraining(_Frozen):
+    """How the policy for a service came about."""
+
+    start: str
+    steps: int
+    seconds: float
+    cut_short: bool = Field(description="the time was over before the steps were")
+    best_steps: int = Field(description="of the checkpoint that was chosen; 0 is the start itself")
+    tune_j: dict[int, float] = Field(description="steps -> J of the checkpoint on the tune part, fluid level")
+    tuned: dict[str, dict[str, float]] = Field(description="rival -> J on the tune part, default and tuned")
+    chosen: str = Field(default="own_spec", description="of these networks: trained under the own spec, or one found")
+    networks: dict[str, dict[str, float]] = Field(
+        default={}, description="network -> J on the tune part under the own spec and the best found"
+    )
+
+
+class Recommendation(_Frozen):
+    """Recommended changes of the user's spec."""
+
+    apply: bool
+    reason: str
+    changes: dict[str, Any] = Field(description="merge patch of the RLScalingPolicy; empty: leave the spec as it is")
+    tune: Difference | None = Field(description="J on the tune part, changed minus own spec; null: nothing differs")
+    worth: dict[str, Difference] = Field(
+        description="held-back part: policy and general, each changed minus own spec; rivals: changed policy minus them"
+    )
+    together: str = Field(default="", description="the published policy under the changed spec, held to the gate")
+
+
+class RecordedHistory(_Frozen):
+    """The recorded load of a service."""
+
+    source: str
+    seconds: int
+    digest: str
+    peak_rps: dict[str, float] = Field(description="99th percentile of every part")
+    blocks: dict[str, int] = Field(description="stretches of one episode in every part, none overlapping another")
+    rise: float
+    smooth: bool
+
+
+class ServiceVerdict(_Frozen):
+    """verdict.json: what the held-back part found, and whether the policy may be published."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_: str = Field(default=VERDICT_VERSION, alias="schema")
+    publish: bool
+    reasons: tuple[str, ...] = Field(description="why, or why not")
+    caveats: tuple[str, ...] = Field(description="what the figures do not cover")
+    name: str
+    namespace: str
+    policy_digest: str = Field(description="sha256 of policy.onnx")
+    general_digest: str
+    level: str = Field(description="of the simulator that judged: fluid or request")
+    episode_seconds: int
+    episodes: int
+    history: RecordedHistory
+    training: ServiceTraining
+    rows: tuple[ServiceRow, ...]
+    recommendation: Recommendation | None = Field(default=None, description="null where no spec was searched")
 
 
 def json_schema(model: type[BaseModel]) -> str:

@@ -40,7 +40,7 @@ class Environment(BaseModel):
     max_replicas: int = Field(10, ge=1, le=64)
 
 
-class Settings(BaseModel):
+class EvaluationSettings(BaseModel):
     """Everything that decides which episodes are played; its digest is in the result."""
 
     model_config = ConfigDict(frozen=True)
@@ -111,7 +111,7 @@ _FROM_FILE = {
 }
 
 
-def read_settings(config: Path | None, **options: Any) -> Settings:
+def read_settings(config: Path | None, **options: Any) -> EvaluationSettings:
     """Defaults, then the file's `environment` part, then every option that is not None. Raises EvaluationError."""
     values: dict[str, Any] = {}
     if config is not None:
@@ -119,7 +119,7 @@ def read_settings(config: Path | None, **options: Any) -> Settings:
         values = {ours: getattr(environment, theirs) for theirs, ours in _FROM_FILE.items()}
     values |= {name: value for name, value in options.items() if value is not None}
     try:
-        settings = Settings(**values)
+        settings = EvaluationSettings(**values)
     except ValidationError as error:
         raise EvaluationError(_explain(error, "options")) from error
     if settings.min_replicas > settings.max_replicas:
@@ -128,7 +128,7 @@ def read_settings(config: Path | None, **options: Any) -> Settings:
 
 
 def _environment(path: Path, live: bool) -> Environment:
-    """`live`: a cluster's environment has fields of its own, which whoever reaches the cluster checks."""
+    """`live`: a cluster's environment has fields of its own, which are checked where the cluster is reached."""
     try:
         content = json.loads(path.read_text())
     except OSError as error:

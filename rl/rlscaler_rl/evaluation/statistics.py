@@ -1,6 +1,6 @@
 """Paired bootstrap over what is independent: drawn episodes, blocks of a trace, training seeds.
 
-Contenders play the same arrivals with the same cold starts, so one resample of the episodes serves everybody: every
+Contenders play the same arrivals with the same cold starts, so one resample of the episodes serves all: every
 contender's mean is taken under the same weights, and a difference, a ratio or a share of such means is paired without
 further ado. Of loads that are drawn anew every episode has a seed of its own and is resampled by itself. Episodes that
 replay one block of a trace with other arrivals are not independent: whole blocks are resampled. Where there are few of
@@ -31,7 +31,7 @@ FEWEST_UNITS = 3
 
 
 class Verdict(StrEnum):
-    """From the policy's point of view; lower scores are better."""
+    """Verdict from the policy's point of view; lower scores are better."""
 
     WIN = "win"
     LOSS = "loss"
@@ -56,7 +56,7 @@ class Interval:
 
     @property
     def verdict(self) -> Verdict:
-        """For a difference policy - contender: an interval that touches zero decides nothing."""
+        """What a difference policy - contender says: an interval that touches zero decides nothing."""
         if self.high < 0:
             return Verdict.WIN
         return Verdict.LOSS if self.low > 0 else Verdict.UNDECIDED
@@ -71,7 +71,7 @@ class Design:
     """Per run."""
 
     blocks: tuple[int, ...] | None = None
-    """Of a trace: which block every episode replays; None where every episode is a draw of its own."""
+    """Which block of a trace every episode replays; None where every episode is a draw of its own."""
 
     @property
     def units(self) -> int:

@@ -3,7 +3,8 @@
 It holds the weights and the optimiser's state (torch files, read with `weights_only`), the states of the environments
 and of every generator (.npy), and the counters with the configuration (JSON); nothing is pickled. Where the same
 machine goes on with the same library versions on the CPU, the run that was interrupted equals the one that was not,
-bit by bit.
+bit by bit. What follows from the scenarios alone (facts, sensors, params, norms, the critic's columns) is not kept:
+`restart` works it out again.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from stable_baselines3 import PPO
 
 from rlscaler_core.decision.observation import CONTRACT_VERSION
-from rlscaler_rl.training import snapshot
+from rlscaler_core.decision.types import Rows
+from rlscaler_rl.simulation import objectives
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.errors import CheckpointError
 from rlscaler_rl.training.files import write_atomically
@@ -32,6 +37,7 @@ KEPT = 2
 """The newest, and the one before in case that the newest turns out to be damaged."""
 
 FORMAT = 1
+Arrays = dict[str, NDArray[Any]]
 _NUMBER = re.compile(r"resume_episode_(\d+)\.zip$")
 _FREE = ("steps", "checkpoint_episodes", "evaluation_episodes", "torch_threads", "device")
 _SCHEDULES = ("learning_rate", "final_learning_rate", "entropy", "final_entropy")
@@ -45,7 +51,7 @@ class Checkpoint:
     state: dict[str, Any]
     policy: dict[str, torch.Tensor]
     optimizer: dict[str, Any]
-    arrays: snapshot.Arrays
+    arrays: Arrays
 
     @property
     def steps(self) -> int:
@@ -64,7 +70,7 @@ def save(folder: Path, episodes_per_env: int, model: PPO, config: TrainingConfig
     """Write a checkpoint between two rollouts and drop the oldest; `progress` is what the recorder remembers."""
     env = model.get_env()
     numpy_state = np.random.get_state(legacy=False)
-    arrays = snapshot.arrays_of(env) | {
+    arrays = arrays_of(env) | {
         "last_observation": model._last_obs,
         "last_starts": model._last_episode_starts,
         "torch_generator": torch.get_rng_state().numpy(),
@@ -77,7 +83,7 @@ def save(folder: Path, episodes_per_env: int, model: PPO, config: TrainingConfig
         "steps": model.num_timesteps,
         "updates": model._n_updates,
         "device": model.device.type,
-        "generators": snapshot.generators_of(env),
+        "generators": generators_of(env),
         "numpy_position": numpy_state["state"]["pos"],
         "progress": progress,
     }
@@ -166,7 +172,7 @@ def put(checkpoint: Checkpoint, model: PPO) -> None:
         model.policy.load_state_dict(checkpoint.policy)
         model.policy.optimizer.load_state_dict(checkpoint.optimizer)
         env.reset()
-        snapshot.restore(env, arrays, state["generators"])
+        restore(env, arrays, state["generators"])
     except (KeyError, RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"{checkpoint.path}: made by another release ({reason}); train anew") from error
@@ -181,3 +187,60 @@ def _torch_bytes(value: Any) -> bytes:
     content = io.BytesIO()
     torch.save(value, content)
     return content.getvalue()
+
+
+def arrays_of(env: SimulatorVecEnv) -> Arrays:
+    """Name -> array, row by row whatever the number of threads; copied where it will change."""
+    found: Arrays = {"stock.taken": env.buffer.taken.copy()}
+    for name, tables in _tables(env).items():
+        found |= {f"{name}.{column}": env.together([table[column] for table in tables]) for column in tables[0]}
+    return found
+
+
+def generators_of(env: SimulatorVecEnv) -> list[dict[str, Any]]:
+    """The states of everything that draws, in a fixed order; JSON can hold them.
+
+    The sources are as they were before the last draw: the part of it that was not taken yet is drawn again.
+    """
+    states = [source.before for source in env.own_sources]
+    return states if env.stagger is None else [*states, dict(env.stagger.bit_generator.state)]
+
+
+def restore(env: SimulatorVecEnv, arrays: Arrays, generators: list[dict[str, Any]]) -> None:
+    """Put `env`, made with the same settings and reset, into the state that was taken.
+
+    Raises KeyError or ValueError where the arrays belong to other settings.
+    """
+    own = [source.rng for source in env.own_sources]
+    for generator, state in zip(own if env.stagger is None else [*own, env.stagger], generators, strict=True):
+        generator.bit_generator.state = state
+    for shelf in range(len(env.buffer.taken)):
+        env.buffer.refill(shelf)
+    env.buffer.taken[:] = arrays["stock.taken"]
+    for i, group in enumerate(env.groups):
+        batch, rows = group.batch, env.rows_of(i)
+        scenarios = Scenarios(**{field.name: arrays[f"scenarios.{field.name}"][rows] for field in fields(Scenarios)})
+        batch.restart(batch.rows, scenarios)
+        group.recount()
+    for name, tables in _tables(env).items():
+        for i, table in enumerate(tables):
+            for column, array in table.items():
+                array[...] = arrays[f"{name}.{column}"][env.rows_of(i)]
+    for group in env.groups:
+        group.counters = objectives.read(group.batch.cluster)
+
+
+def _tables(env: SimulatorVecEnv) -> dict[str, list[Arrays]]:
+    """Table -> its columns in every group."""
+    return {
+        "scenarios": [_columns(group.batch.scenarios) for group in env.groups],
+        "state": [_columns(group.batch.state) for group in env.groups],
+        "samples": [_columns(group.samples) for group in env.groups],
+        "observation": [_columns(group.observation) for group in env.groups],
+        "cluster": [group.batch.cluster._asdict() for group in env.groups],
+        "episode": [{"returns": group.returns, "steps": group.steps} for group in env.groups],
+    }
+
+
+def _columns(rows: Rows) -> Arrays:
+    return {field.name: getattr(rows, field.name) for field in fields(rows)}

@@ -13,7 +13,7 @@ from rlscaler_rl.simulation.objectives import WEIGHTS
 from rlscaler_rl.simulation.ranges import RANGES, Ranges
 
 NOMINAL_MAX_REPLICAS = 10
-"""Of the nominal service; other limits have no nominal scenarios."""
+"""maxReplicas of the nominal service; other limits have no nominal scenarios."""
 
 ROLLOUT_STEPS = 1_000_000
 """The most steps between two updates: more would leave a training of millions with a handful of updates."""
@@ -35,9 +35,9 @@ class EnvironmentConfig(_Part):
     action_interval: int | None = Field(default=None, ge=10, le=300, multiple_of=5)
     """Seconds; 10, 15, 30 and 60 by default."""
     min_replicas: int = Field(default=1, ge=1, le=5)
-    """Of either pool."""
+    """minReplicas of either pool."""
     max_replicas: int | None = Field(default=None, ge=5, le=60)
-    """Of either pool; 5 to 20 by default."""
+    """maxReplicas of either pool; 5 to 20 by default."""
     envs: int = Field(default=1024, ge=1)
     """Episodes simulated side by side."""
     objective: Literal["slo_cost", "weighted", "performance_cost"] = "slo_cost"
@@ -55,14 +55,14 @@ class EnvironmentConfig(_Part):
     efficiency_weight: float = Field(default=WEIGHTS["efficiency"], ge=0)
     stability_weight: float = Field(default=WEIGHTS["stability"], ge=0)
     namespace: str | None = None
-    """Of a cluster; no simulation reads it, nor the two addresses."""
+    """Namespace on a cluster; no simulation reads it, nor the two addresses."""
     prometheus_url: str | None = None
     locust_url: str | None = None
     nominal_share: float = Field(default=RANGES.nominal_share, ge=0, le=1)
     wholly_nominal_share: float = Field(default=RANGES.wholly_nominal_share, ge=0, le=1)
-    """Of the episodes: the demo's service in every column."""
+    """Share of the episodes with the demo's service in every column, 0 to 1."""
     trace_share: float = Field(default=RANGES.trace_share, ge=0, le=1)
-    """Of the episodes: a recorded load."""
+    """Share of the episodes with a recorded load, 0 to 1."""
     one_pool_share: float = Field(default=RANGES.one_pool_share, ge=0, le=1)
 
     @model_validator(mode="after")
@@ -103,7 +103,7 @@ class EnvironmentConfig(_Part):
         )
 
     def weights(self) -> dict[str, float]:
-        """Of the objective `weighted`, by part."""
+        """The weights of the objective `weighted`, by part."""
         return {name: getattr(self, f"{name}_weight") for name in WEIGHTS}
 
     def contract(self) -> ObservationContract:
@@ -122,7 +122,7 @@ class AgentConfig(_Part):
     """Episodes per environment between two evaluations."""
     torch_threads: int = Field(default=1, ge=1)
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Of the networks; auto takes the one that is faster at the first update."""
+    """Where the networks are trained; auto takes the device that is faster at the first update."""
     learning_rate: float = Field(default=1e-3, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""
@@ -141,7 +141,7 @@ class AgentConfig(_Part):
     """Reached linearly at the end."""
     max_grad_norm: float = Field(default=5.0, gt=0)
     imitation_rounds: int = Field(default=8, ge=0)
-    """Of imitating the hindsight rule before the first update; 0 begins from an actor that does nothing."""
+    """Rounds of imitating the hindsight rule before the first update; 0 begins from an actor that does nothing."""
     critic_rollouts: int = Field(default=4, ge=0)
     """Rollouts after imitation from which only the critic learns."""
 
@@ -165,7 +165,7 @@ class TrainingConfig(_Part):
 
     @classmethod
     def load(cls, path: str | Path | None, **agent: Any) -> Self:
-        """From a JSON file (or the defaults); fields of the agent that are given and not None win.
+        """Read a JSON file (or take the defaults); fields of the agent that are given and not None win.
 
         Raises ConfigError.
         """

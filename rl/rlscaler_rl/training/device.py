@@ -27,11 +27,11 @@ class Choice:
 
     name: str
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of one rollout with its update, by device; empty where nothing had to be tried."""
+    """Seconds of one rollout with its update, by device; empty where nothing had to be tried."""
     reason: str = ""
 
     def record(self) -> dict[str, Any]:
-        """For the manifest."""
+        """The choice as the manifest has it."""
         return {"name": self.name, "seconds_per_update": dict(self.seconds), "reason": self.reason}
 
     def __str__(self) -> str:

@@ -32,7 +32,7 @@ STARTS = 4
 after an installation does on a busy machine; the next attempt finds the files read already."""
 
 OBJECT_STORE_BYTES = 128 * 2**20
-"""Of local Ray: configurations and results are small."""
+"""Size of the object store of local Ray: configurations and results are small."""
 
 # Read by Ray when it is imported, and by its daemons when they start.
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
@@ -118,7 +118,7 @@ def _init(ray: Any, workers: int, scratch: str) -> None:
 
 
 def _reach(address: str) -> None:
-    """Ray tries for many minutes what nobody listens to; raises OSError at once."""
+    """Raise OSError at once where nothing listens at the address; Ray would try for many minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon:
         socket.create_connection((host, int(port)), timeout=10).close()

@@ -1,10 +1,11 @@
-"""From a trained policy to ONNX and its manifest."""
+"""Export of a trained policy: the ONNX graph, its manifest, and what the observations of its training are like."""
 
 from __future__ import annotations
 
 import hashlib
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,11 +18,14 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 from rlscaler_core.decision.action import LOGITS, head_probabilities
-from rlscaler_core.decision.actor import INPUT, OUTPUT
+from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike
 from rlscaler_core.decision.manifest import Envelope, Manifest, Normalisation, Training
-from rlscaler_core.decision.types import Float32
-from rlscaler_rl.simulation.ranges import envelope
-from rlscaler_rl.training.config import TrainingConfig
+from rlscaler_core.decision.training_distribution import TrainingDistribution
+from rlscaler_core.decision.types import OBSERVATIONS, Float32
+from rlscaler_rl.simulation.episode import run
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import Ranges, envelope
+from rlscaler_rl.training.config import EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.files import write_atomically
 
 OPSET, IR_VERSION = 17, 9
@@ -134,7 +138,7 @@ def export(
         steps=steps,
         git_revision=_revision(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions={package: version(package) for package in ("torch", "stable-baselines3", "numpy", "numba")},
+        versions=versions("torch", "stable-baselines3", "numpy", "numba"),
         hyperparameters={"environment": config.environment.model_dump(), "agent": config.agent.model_dump()},
         **({"device": dict(device)} if device else {}),
     )
@@ -146,6 +150,28 @@ def export(
         }
     )
     return content, manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A network and its manifest on their way to files."""
+
+    content: bytes
+    manifest: Manifest
+
+    def actor(self) -> Actor:
+        return Actor.load(self.content, self.manifest)
+
+
+def trained_on(base: Manifest, content: bytes, name: str, training: Training, **changes: Any) -> Artefact:
+    """A network that was trained on from the one with the manifest `base`: fed alike, of its own digest and origin."""
+    own = {"name": name, "digest": hashlib.sha256(content).hexdigest(), "training": training}
+    return Artefact(content, base.model_copy(update=own | changes))
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The installed versions of packages, as a manifest names them."""
+    return {package: version(package) for package in packages}
 
 
 def write(folder: Path, stem: str, manifest_name: str, content: bytes, manifest: Manifest) -> None:
@@ -166,3 +192,43 @@ def _revision() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+FAMILIAR_EPISODES, SECONDS, SEED = 128, 600, 97
+"""Episodes of every interval and their length; drawn as training draws them, by a seed that no training uses."""
+
+MARGIN = 1.5
+"""How much further than the furthest observation here is still familiar: training sees millions."""
+
+
+def familiar(actor: ActorLike, ranges: Ranges, episodes: int = FAMILIAR_EPISODES) -> TrainingDistribution:
+    """What the actor meets on random episodes of its training distribution, `episodes` of every interval."""
+    recording = _Observed(actor)
+    rng = np.random.default_rng(SEED)
+    for interval in ranges.intervals:
+        run(randomised(episodes, rng, float(interval), SECONDS, ranges), recording)
+    return TrainingDistribution.of(np.concatenate(recording.seen).astype(np.float64), MARGIN)
+
+
+def with_familiar(actor: ActorLike, episodes: int = FAMILIAR_EPISODES) -> Manifest:
+    """The manifest of a network of general training, with what its observations are like; some ten seconds."""
+    manifest = actor.manifest
+    if manifest.envelope is None:
+        return manifest
+    environment = EnvironmentConfig.model_validate(manifest.training.hyperparameters["environment"])
+    measured = familiar(actor, environment.ranges(), episodes)
+    return manifest.model_copy(update={"envelope": manifest.envelope.model_copy(update={"observation": measured})})
+
+
+class _Observed:
+    """An actor that remembers what it was shown, and acts everywhere."""
+
+    def __init__(self, actor: ActorLike) -> None:
+        self._actor = actor
+        self.manifest = actor.manifest.model_copy(update={"envelope": None})
+        self.seen: list[Float32] = []
+
+    def probabilities(self, stacked: Float32) -> Float32:
+        """The newest observation is the last of the stack."""
+        self.seen.append(stacked[:, -len(OBSERVATIONS) :].copy())
+        return self._actor.probabilities(stacked)

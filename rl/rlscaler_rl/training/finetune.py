@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
@@ -18,8 +18,8 @@ from rlscaler_rl.simulation.objectives import Objective
 from rlscaler_rl.simulation.scenario_buffer import ScenarioSource
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
+from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, to_onnx
-from rlscaler_rl.training.finetune_settings import FineTuning
 from rlscaler_rl.training.imitation import CriticFirst
 from rlscaler_rl.training.train import make_model, random_observations
 
@@ -27,6 +27,70 @@ Progress = Callable[[str], None]
 
 Judge = Callable[[NumpyActor, LevelName], float]
 """Mean J of an actor on the episodes that checkpoints are chosen by, never those of the test part."""
+
+
+@dataclass(frozen=True, slots=True)
+class FineTuning:
+    """How a policy is fine-tuned; the defaults keep a run within five minutes on two cores."""
+
+    steps: int = 2_000_000
+    """Environment steps (action intervals)."""
+
+    seconds: float = 150.0
+    """Wall-clock seconds after which training ends with what it has, however many steps that were."""
+
+    seed: int = 1
+    envs: int = 512
+    buffer_size: int = 24
+    """Steps of every environment between two updates."""
+
+    batch_size: int = 3072
+    epochs: int = 4
+    learning_rate: float = 3e-4
+    """A tenth of the general training's; linear to `final_learning_rate`."""
+
+    final_learning_rate: float = 1e-5
+    entropy: float = 0.002
+    gamma: float = 0.95
+    critic_rollouts: int = 8
+    """Rollouts at the beginning in which only the critic learns: it knows nothing yet, and its first advantages would
+    tear the actor apart."""
+
+    candidates: int = 12
+    """Checkpoints that are tried on the tune part at the fluid level, evenly over the training."""
+
+    finalists: int = 4
+    """The best of them are tried again request by request."""
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """The defaults, except for what is given and not None."""
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    def config(self, stack_size: int, residual: bool, hidden_size: int, interval: int, episode: int) -> TrainingConfig:
+        """The configuration that `training.train.make_model` takes; `interval` and `episode` in seconds."""
+        return TrainingConfig(
+            environment=EnvironmentConfig(
+                envs=self.envs,
+                stack_size=stack_size,
+                residual=residual,
+                action_interval=interval,
+                episode_duration=episode,
+            ),
+            agent=AgentConfig(
+                steps=self.steps,
+                seed=self.seed,
+                hidden_size=hidden_size,
+                learning_rate=self.learning_rate,
+                final_learning_rate=self.final_learning_rate,
+                buffer_size=self.buffer_size,
+                batch_size=self.batch_size,
+                ppo_epochs=self.epochs,
+                gamma=self.gamma,
+                entropy=self.entropy,
+                final_entropy=self.entropy / 4,
+            ),
+        )
 
 
 class Start(Protocol):

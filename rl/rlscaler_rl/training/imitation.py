@@ -25,7 +25,7 @@ STEPS, EPOCHS, MINIBATCH, LEARNING_RATE = 24, 4, 2048, 1e-3
 """Intervals a round, passes over all that was gathered so far, rows of a gradient step."""
 
 TEACHER_SHARE = 0.3
-"""Of the actions after the first round; the others are the actor's own."""
+"""Share of the teacher's actions after the first round; the others are the actor's own."""
 
 
 class CriticFirst(BaseCallback):

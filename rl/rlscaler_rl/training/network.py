@@ -1,14 +1,21 @@
-"""A trained actor as arrays: what training goes on from.
+"""A trained actor as arrays, read from an ONNX graph or from the .zip of stable-baselines3.
 
-Nothing is unpickled or run: weights are read from an ONNX graph's initialisers.
+Nothing is unpickled or run. Of a graph the initialisers are read. The archive holds the weights as a torch state dict,
+which loads with `weights_only`; its other members are pickles and stay closed. What the weights do not say comes from
+the run's config.json or manifest.json beside it.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import pickle
+import zipfile
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,11 +25,14 @@ from onnx import numpy_helper
 from rlscaler_core.decision.action import LOGITS, one_hot
 from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_core.decision.manifest import Manifest, RuleGains
+from rlscaler_core.decision.manifest import Manifest, Normalisation, RuleGains
 from rlscaler_core.decision.types import OBSERVATIONS, Bool, Float32, Int
-from rlscaler_rl.training.export import set_actor_layers
+from rlscaler_rl.training.export import NumpyActor, actor_layers, set_actor_layers
 
 BUNDLED = "ppo"
+WEIGHTS = "policy.pth"
+"""Member of an archive that holds the weights."""
+
 SURE = 2.5
 """Logit of what a network on a rule does before it has learned anything: three times in four, each head."""
 
@@ -84,3 +94,45 @@ def weights_of(path: Path, manifest: Manifest) -> list[tuple[Float32, Float32]]:
     if not chained or (widths[0], widths[-1]) != (len(OBSERVATIONS) * manifest.stack_size, LOGITS):
         raise ModelError(f"{path}: layers {widths} do not fit a stack of {manifest.stack_size}; export the actor again")
     return found
+
+
+def actor_from_zip(path: str | Path) -> NumpyActor:
+    """The actor of best_model.zip or model_episode_*.zip; it has no envelope. Raises ModelError."""
+    path = Path(path)
+    state = _state(path)
+    try:
+        layers = actor_layers(state)
+    except KeyError as error:
+        raise ModelError(
+            f"{path}: {WEIGHTS} has no {error}; only models that `rlscaler train` saved are read"
+        ) from error
+    width = layers[0][0].shape[0]
+    if width % len(OBSERVATIONS) or layers[-1][0].shape[1] != LOGITS:
+        raise ModelError(f"{path}: maps {width} numbers to {layers[-1][0].shape[1]}, not 10 k to {LOGITS}")
+    said = {"name": path.stem, "stack_size": width // len(OBSERVATIONS), "digest": "", "envelope": None}
+    return NumpyActor(layers, _manifest(path.parent).model_copy(update=said))
+
+
+def _state(path: Path) -> dict[str, Any]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            content = archive.read(WEIGHTS)
+        return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+    except (OSError, KeyError, zipfile.BadZipFile, RuntimeError, ValueError, pickle.UnpicklingError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise ModelError(f"{path}: no weights can be read from it ({reason}); save the model again") from error
+
+
+def _manifest(folder: Path) -> Manifest:
+    """The run's own; before its first export the configuration knows how the network is fed. Raises ModelError."""
+    if (folder / "manifest.json").is_file():
+        return Manifest.load(folder / "manifest.json")
+    path = folder / "config.json"
+    if not path.is_file():
+        return Manifest(name=folder.name)
+    try:
+        environment = json.loads(path.read_text(encoding="utf-8"))["environment"]
+        residual, sees_time = (bool(environment.get(name, False)) for name in ("residual", "sees_time"))
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ModelError(f"{path}: says nothing of the environment ({error}); restore the run's file") from error
+    return Manifest(name=folder.name, residual=residual, normalisation=Normalisation(sees_time=sees_time))

@@ -1,4 +1,4 @@
-"""What a run writes while it learns: validations, the best model so far, checkpoints, progress.
+"""What a run writes while it learns: validations, the best model so far, checkpoints, progress and its picture.
 
 All of it happens between an update and the next rollout: what a checkpoint holds is then a state the run goes on from
 exactly.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
@@ -22,7 +23,6 @@ from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.device import Choice
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export, write
 from rlscaler_rl.training.files import write_atomically
-from rlscaler_rl.training.plot import plot_progress
 from rlscaler_rl.training.validation import validate
 
 
@@ -48,11 +48,11 @@ class Recorder(BaseCallback):
         self.seconds_before, self.recent = progress["seconds"], tuple(progress["recent"])
 
     def recent_j(self) -> float:
-        """Of the episodes that ended in the last rollout; their scenarios are randomised."""
+        """J of the episodes that ended in the last rollout; their scenarios are randomised."""
         return self.recent[1] + LATE_WEIGHT * self.recent[2]
 
     def seconds(self) -> float:
-        """Spent on the whole run, before an interruption too."""
+        """Seconds spent on the whole run, before an interruption too."""
         return round(self.seconds_before + time.monotonic() - self.started, 1)
 
     def _on_training_start(self) -> None:
@@ -143,3 +143,20 @@ class Recorder(BaseCallback):
         if not self.rows or self.rows[-1]["steps"] != self.num_timesteps:
             self.validate()
             self.save_checkpoint()
+
+
+def plot_progress(rows: list[dict[str, Any]], path: Path) -> None:
+    """Validation J per workload, and cost against lateness, over the steps."""
+    steps = [row["steps"] / 1e6 for row in rows]
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    scores, parts = figure.subplots(1, 2)
+    for workload in rows[-1]["validation"]["workloads"]:
+        scores.plot(steps, [row["validation"]["workloads"][workload]["j"] for row in rows], label=workload)
+    scores.plot(steps, [row["validation"]["mean"]["j"] for row in rows], "k", label="mean")
+    scores.set(xlabel="million steps", ylabel="J = cost + 0.5 x late %", title="validation", yscale="log")
+    scores.legend()
+    parts.plot(steps, [row["validation"]["mean"]["cost"] for row in rows], label="cost, GPU replica equivalents")
+    parts.plot(steps, [row["validation"]["mean"]["late_percent"] for row in rows], label="late requests, %")
+    parts.set(xlabel="million steps", title="what it is made of", ylim=(0, None))
+    parts.legend()
+    figure.savefig(path, dpi=110)

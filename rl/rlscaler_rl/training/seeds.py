@@ -23,19 +23,19 @@ TOKEN = ".shared"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SeedTask:
     """One seed, as it is sent to a worker."""
 
     config: str
     folder: str
     token: str
-    """In a file of the folder above: a worker that reads it there shares the disk with whoever sent the job."""
+    """In a file of the folder above: a worker that reads it there shares the disk with the sender of the task."""
     keeper: Any = None
     """Holds what a run has written so far, for workers that share no disk; None where all do."""
 
 
 @dataclass(slots=True)
-class Outcome:
+class SeedResult:
     """What came of a seed; `error` instead of figures where it failed."""
 
     seed: int
@@ -74,7 +74,7 @@ def train_seeds(
     workers: int = WORKERS,
     resume: bool = False,
     say: Callable[[str], None] = print,
-) -> list[Outcome]:
+) -> list[SeedResult]:
     """Train into folder/seed_N, write seeds.json and copy the best seed's policy into the folder.
 
     A seed that fails is reported and does not stop the others. Raises ConfigError for what cannot be begun or resumed,
@@ -93,11 +93,11 @@ def train_seeds(
     write_atomically(folder / TOKEN, token)
     try:
         with session(address, workers=workers) as ray:
-            outcomes = _run(ray, config, seeds, folder, address, token, say)
+            results = _run(ray, config, seeds, folder, address, token, say)
     finally:
         (folder / TOKEN).unlink(missing_ok=True)
-    _finish(folder, outcomes)
-    return outcomes
+    _finish(folder, results)
+    return results
 
 
 def _run(
@@ -108,22 +108,22 @@ def _run(
     address: str | None,
     token: str,
     say: Callable[[str], None],
-) -> list[Outcome]:
+) -> list[SeedResult]:
     folders = [str(folder / f"seed_{seed}") for seed in seeds]
     keeper = None if address in (None, LOCAL) else _keeper(ray, {name: pack(Path(name)) for name in folders})
-    jobs = [Job(_seeded(config, seed), name, token, keeper) for seed, name in zip(seeds, folders, strict=True)]
-    outcomes: list[Outcome] = []
+    tasks = [SeedTask(_seeded(config, seed), name, token, keeper) for seed, name in zip(seeds, folders, strict=True)]
+    results: list[SeedResult] = []
     try:
-        for job, (outcome, files) in zip(jobs, map_runs(train_seed, jobs, address), strict=True):
-            _unpack(Path(job.folder), files)
-            outcomes.append(outcome)
-            say(_line(outcome))
+        for task, (result, files) in zip(tasks, map_runs(train_seed, tasks, address), strict=True):
+            _unpack(Path(task.folder), files)
+            results.append(result)
+            say(_line(result))
     except KeyboardInterrupt:
         if keeper is not None:
-            for job in jobs[len(outcomes) :]:
-                _unpack(Path(job.folder), ray.get(keeper.sent.remote(job.folder)))
+            for task in tasks[len(results) :]:
+                _unpack(Path(task.folder), ray.get(keeper.sent.remote(task.folder)))
         raise
-    return outcomes
+    return results
 
 
 def _keeper(ray: Any, begun: dict[str, dict[str, bytes]]) -> Any:
@@ -135,26 +135,26 @@ def _seeded(config: TrainingConfig, seed: int) -> str:
     return config.model_copy(update={"agent": agent}).model_dump_json()
 
 
-def train_seed(job: Job) -> tuple[Outcome, dict[str, bytes]]:
+def train_seed(task: SeedTask) -> tuple[SeedResult, dict[str, bytes]]:
     """Train one seed, on from its checkpoint where there is one; the files are empty where the disk is shared."""
-    config, shared = TrainingConfig.model_validate_json(job.config), Path(job.folder)
+    config, shared = TrainingConfig.model_validate_json(task.config), Path(task.folder)
     token = shared.parent / TOKEN
-    if job.keeper is None or (token.is_file() and token.read_text() == job.token):
+    if task.keeper is None or (token.is_file() and token.read_text() == task.token):
         return _train(config, shared, lambda: False), {}
     import ray
 
     with tempfile.TemporaryDirectory(prefix="rlscaler-seed-") as scratch:
-        folder, kept = Path(scratch), _Kept(job)
-        _unpack(folder, ray.get(job.keeper.get.remote(job.folder)))
-        outcome = _train(config, folder, lambda: kept.up_to_date(folder))
-        return outcome, pack(folder)
+        folder, kept = Path(scratch), _Kept(task)
+        _unpack(folder, ray.get(task.keeper.get.remote(task.folder)))
+        result = _train(config, folder, lambda: kept.up_to_date(folder))
+        return result, pack(folder)
 
 
 class _Kept:
     """Sends the folder to the keeper whenever it has a new checkpoint."""
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.sent = job, b""
+    def __init__(self, task: SeedTask) -> None:
+        self.task, self.sent = task, b""
 
     def up_to_date(self, folder: Path) -> bool:
         """Always false: asked after every update, as a run asks whether to stop."""
@@ -162,27 +162,27 @@ class _Kept:
 
         newest = "".join(f"{path.name} {path.stat().st_mtime_ns}" for path in checkpoint.found(folder)[:1]).encode()
         if newest != self.sent:
-            ray.get(self.job.keeper.put.remote(self.job.folder, pack(folder)))
+            ray.get(self.task.keeper.put.remote(self.task.folder, pack(folder)))
             self.sent = newest
         return False
 
 
-def _train(config: TrainingConfig, folder: Path, stop: Callable[[], bool]) -> Outcome:
+def _train(config: TrainingConfig, folder: Path, stop: Callable[[], bool]) -> SeedResult:
     from rlscaler_rl.training.train import train
 
-    outcome, label = Outcome(config.agent.seed), f"seed {config.agent.seed}: "
+    result, label = SeedResult(config.agent.seed), f"seed {config.agent.seed}: "
     resume = bool(checkpoint.found(folder))
     try:
         train(config, folder, resume=resume, stop=stop, say=lambda text: print(label + text, flush=True), label=label)
     except (ConfigError, TrainingError) as error:
-        outcome.error = str(error)
-        return outcome
+        result.error = str(error)
+        return result
     rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
     best = min(rows, key=lambda row: row["validation"]["mean"]["j"])
-    outcome.steps, outcome.seconds, outcome.device = rows[-1]["steps"], rows[-1]["seconds"], rows[-1]["device"]
+    result.steps, result.seconds, result.device = rows[-1]["steps"], rows[-1]["seconds"], rows[-1]["device"]
     for name in FIGURES:
-        setattr(outcome, name, best["validation"]["mean"][name])
-    return outcome
+        setattr(result, name, best["validation"]["mean"][name])
+    return result
 
 
 def pack(folder: Path) -> dict[str, bytes]:
@@ -201,39 +201,39 @@ def _unpack(folder: Path, files: dict[str, bytes]) -> None:
         write_atomically(folder / Path(name).name, content)
 
 
-def _finish(folder: Path, outcomes: list[Outcome]) -> None:
-    rows = [asdict(outcome) for outcome in outcomes]
-    good = [outcome for outcome in outcomes if not outcome.error]
+def _finish(folder: Path, results: list[SeedResult]) -> None:
+    rows = [asdict(result) for result in results]
+    good = [result for result in results if not result.error]
     if not good:
-        raise TrainingError(f"{folder}: every seed failed; the first: {outcomes[0].error}")
+        raise TrainingError(f"{folder}: every seed failed; the first: {results[0].error}")
     body = {"seeds": rows, "mean": _over(good, statistics.fmean), "std": _over(good, _std)}
-    best = min(good, key=lambda outcome: outcome.j)
+    best = min(good, key=lambda result: result.j)
     write_atomically(folder / "seeds.json", json.dumps(body | {"best": best.seed}, indent=1) + "\n")
     for name in BEST:
         write_atomically(folder / name, (folder / f"seed_{best.seed}" / name).read_bytes())
 
 
-def _over(outcomes: list[Outcome], function: Callable[[Iterable[float]], float]) -> dict[str, float]:
-    return {name: function([getattr(outcome, name) for outcome in outcomes]) for name in FIGURES}
+def _over(results: list[SeedResult], function: Callable[[Iterable[float]], float]) -> dict[str, float]:
+    return {name: function([getattr(result, name) for result in results]) for name in FIGURES}
 
 
 def _std(values: Iterable[float]) -> float:
-    """Of the population the seeds are drawn from; NaN of a single one."""
+    """Standard deviation of the population that the seeds are drawn from; NaN for a single one."""
     several = list(values)
     return statistics.stdev(several) if len(several) > 1 else float("nan")
 
 
-def _line(outcome: Outcome) -> str:
-    if outcome.error:
-        return f"seed {outcome.seed}: failed: {outcome.error}"
-    return f"seed {outcome.seed}: best J {outcome.j:.3f} after {outcome.seconds / 60:.1f} min on {outcome.device}"
+def _line(result: SeedResult) -> str:
+    if result.error:
+        return f"seed {result.seed}: failed: {result.error}"
+    return f"seed {result.seed}: best J {result.j:.3f} after {result.seconds / 60:.1f} min on {result.device}"
 
 
-def table(outcomes: list[Outcome]) -> str:
+def table(results: list[SeedResult]) -> str:
     """Seeds with the figures of their best validation, and mean and standard deviation over them."""
-    good = [outcome for outcome in outcomes if not outcome.error]
-    rows = [(str(outcome.seed), *(getattr(outcome, name) for name in FIGURES)) for outcome in good]
+    good = [result for result in results if not result.error]
+    rows = [(str(result.seed), *(getattr(result, name) for name in FIGURES)) for result in good]
     rows += [(name, *_over(good, function).values()) for name, function in (("mean", statistics.fmean), ("std", _std))]
     lines = [f"{name:>5}  {j:8.3f}  {cost:8.3f}  {late:8.2f} %" for name, j, cost, late in rows]
-    failed = [_line(outcome) for outcome in outcomes if outcome.error]
+    failed = [_line(result) for result in results if result.error]
     return "\n".join([f"{'seed':>5}  {'J':>8}  {'cost':>8}  {'late':>8}", *lines, *failed])

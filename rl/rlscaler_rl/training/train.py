@@ -1,12 +1,16 @@
-"""A training run from begin to end."""
+"""A training run from begin to end, or until a signal stops it."""
 
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
+from typing import Any, Self
 
+import click
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,20 +28,22 @@ from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training import device as devices
 from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
-from rlscaler_rl.training.export import write
-from rlscaler_rl.training.familiar import EPISODES, with_familiar
+from rlscaler_rl.training.export import FAMILIAR_EPISODES, with_familiar, write
 from rlscaler_rl.training.files import write_atomically
-from rlscaler_rl.training.guard import GuardedPPO
 from rlscaler_rl.training.imitation import CriticFirst, imitate
-from rlscaler_rl.training.policy import ScalingPolicy
+from rlscaler_rl.training.objective import objective_of
+from rlscaler_rl.training.policy import GuardedPPO, ScalingPolicy
 from rlscaler_rl.training.recorder import Recorder
-from rlscaler_rl.training.weighted import objective_of
 from rlscaler_rl.workloads import TraceLoads
 
 RESULTS = Path("rl")
 
 CALIBRATION_STEPS = 24
 """Intervals of random actions from which the inputs are standardised."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+EXIT_CODE = 130
+"""Exit code of a command that was interrupted."""
 
 
 def new_folder(root: Path = RESULTS) -> Path:
@@ -110,7 +116,7 @@ def random_observations(env: VecEnv, seed: int, steps: int = CALIBRATION_STEPS) 
 
 
 def set_up(config: TrainingConfig) -> None:
-    """Of torch, for the whole process."""
+    """Set torch up for the whole process: its threads, and no checks of every distribution."""
     torch.set_num_threads(config.agent.torch_threads)
     torch.distributions.Distribution.set_default_validate_args(False)
 
@@ -210,7 +216,7 @@ def summary(folder: Path) -> str:
     return "\n".join([f"best validation, at {best['steps']:,} steps:", *lines, f"{folder}"])
 
 
-def install(folder: Path, models: Path, episodes: int = EPISODES) -> None:
+def install(folder: Path, models: Path, episodes: int = FAMILIAR_EPISODES) -> None:
     """Copy policy.onnx and manifest.json of a run to the package's models, as the bundled `ppo`.
 
     The manifest then says, too, what its observations were like in training (`familiar`, over so many `episodes`).
@@ -220,3 +226,31 @@ def install(folder: Path, models: Path, episodes: int = EPISODES) -> None:
     content = (folder / "policy.onnx").read_bytes()
     actor = Actor.load(content, manifest)
     write(models, "ppo", "ppo.json", content, with_familiar(actor, episodes))
+
+
+class Stop:
+    """Ctrl-C and SIGTERM: a training ends after its next update, with a checkpoint of that moment.
+
+    While entered, true once a signal has come; a second one raises KeyboardInterrupt at once. Main thread only.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def __enter__(self) -> Self:
+        self._before = {name: signal.signal(name, self._note) for name in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        click.echo(f"\n{signal.Signals(number).name}: stopping after this update; once more to stop at once")

@@ -15,17 +15,17 @@ WORKLOADS = (*PATTERNS, *(name for name in TRACES if name != HELD_OUT), MIXED, "
 """The mean over these, each alike, chooses among policies."""
 
 EPISODES = 16
-"""Of every workload in every setting."""
+"""Episodes of every workload under every condition."""
 
 ANY = 5
 """Replicas of a pool that an operator may find, at most, where it begins."""
 
-SETTINGS = ((30.0, 600, False), (15.0, 600, False), (30.0, 600, True))
+CONDITIONS = ((30.0, 600, False), (15.0, 600, False), (30.0, 600, True))
 """(interval, duration) in seconds, and whether the episodes begin with any replicas instead of the cheapest that carry
 the load before them: a service is as it is when an operator comes to it."""
 
 
-@lru_cache(maxsize=len(SETTINGS))
+@lru_cache(maxsize=len(CONDITIONS))
 def scenarios(interval: float, duration: int, anyhow: bool) -> Scenarios:
     """(len(WORKLOADS) * EPISODES) rows, workload by workload."""
     settings: dict[str, Any] = {"runs": 1, "episodes": EPISODES, "seed": 0}
@@ -46,9 +46,9 @@ def places() -> dict[str, slice]:
 
 
 def validate(actor: Any) -> dict[str, Any]:
-    """`mean` {j, cost, late_percent}, and the same per workload (`workloads`) and per setting (`settings`)."""
+    """`mean` {j, cost, late_percent}, and the same per workload (`workloads`) and per condition (`settings`)."""
     tables: dict[str, dict[str, dict[str, float]]] = {}
-    for interval, duration, anyhow in SETTINGS:
+    for interval, duration, anyhow in CONDITIONS:
         name = f"{interval:g}s/{duration}s" + (", any replicas" if anyhow else "")
         tables[name] = by_workload(run(scenarios(interval, duration, anyhow), actor).result)
     per_workload = {name: _mean(tables, (name,)) for name in WORKLOADS}

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_core.decision.actor import load_bundled
-from rlscaler_rl.evaluation.service_tuning.publish_cli import publish
+from rlscaler_rl.evaluation.service_tuning.publish import publish
 from tests.harness import setup
 
 GRAPH = (files("rlscaler_core.models") / "ppo.onnx").read_bytes()

@@ -7,27 +7,35 @@ from click.testing import CliRunner
 
 from rlscaler_research.ablation import study
 from rlscaler_research.ablation.cli import ablate
-from rlscaler_research.ablation.ideas import BASE, IDEAS
-from rlscaler_research.ablation.study import Job, current, keep, read, train_and_score
-from rlscaler_research.ablation.table import lines, markdown
+from rlscaler_research.ablation.study import (
+    BASE,
+    IDEAS,
+    IdeaRun,
+    current,
+    keep,
+    lines,
+    markdown,
+    read,
+    train_and_score,
+)
 
 
 def record(idea: str, seed: int, j: float) -> dict:
-    job = Job(idea, seed)
+    one = IdeaRun(idea, seed)
     return {
         "idea": idea,
         "seed": seed,
-        "steps": job.steps,
-        "key": job.key,
+        "steps": one.steps,
+        "key": one.key,
         "probe": study.probe(),
         "mean": {"j": j, "cost": j, "late_percent": 0.0},
     }
 
 
 def test_every_idea_is_a_configuration_of_its_own():
-    keys = {Job(name, 1).key for name in IDEAS}
+    keys = {IdeaRun(name, 1).key for name in IDEAS}
     assert len(keys) == len(IDEAS)
-    assert Job(BASE, 1).key != Job(BASE, 2).key
+    assert IdeaRun(BASE, 1).key != IdeaRun(BASE, 2).key
 
 
 def test_only_results_of_this_meter_and_this_configuration_count(tmp_path):
@@ -35,14 +43,14 @@ def test_only_results_of_this_meter_and_this_configuration_count(tmp_path):
     keep([other, good], tmp_path / "results.json")
     kept = read(tmp_path / "results.json")
     assert kept == [good, other]
-    assert list(current(kept, [Job(BASE, 1), Job(BASE, 2), Job("stack-4", 1)])) == [Job(BASE, 1)]
+    assert list(current(kept, [IdeaRun(BASE, 1), IdeaRun(BASE, 2), IdeaRun("stack-4", 1)])) == [IdeaRun(BASE, 1)]
 
 
 def test_differences_are_paired_by_seed():
     rough = [0.0, 3.0, -2.0]
-    results = {Job(BASE, seed): record(BASE, seed, 6 + rough[seed]) for seed in range(3)}
-    results |= {Job("stack-4", seed): record("stack-4", seed, 7 + rough[seed] + 0.01 * seed) for seed in range(3)}
-    results |= {Job("stack-20", 0): record("stack-20", 0, 5.5)}
+    results = {IdeaRun(BASE, seed): record(BASE, seed, 6 + rough[seed]) for seed in range(3)}
+    results |= {IdeaRun("stack-4", seed): record("stack-4", seed, 7 + rough[seed] + 0.01 * seed) for seed in range(3)}
+    results |= {IdeaRun("stack-20", 0): record("stack-20", 0, 5.5)}
     made = {line.idea: line for line in lines(results)}
     assert made["stack-4"].verdict == "worse"
     assert made["stack-4"].difference == pytest.approx(1.01)
@@ -52,7 +60,7 @@ def test_differences_are_paired_by_seed():
 
 
 def test_a_run_is_scored_on_all_workloads(tmp_path):
-    found = train_and_score(Job("no-imitation", 1, steps=1))
+    found = train_and_score(IdeaRun("no-imitation", 1, steps=1))
     assert found["steps"] >= 1
     assert found["mean"]["j"] == pytest.approx(sum(row["j"] for row in found["workloads"].values()) / 11, abs=1e-3)
     keep([found], tmp_path / "results.json")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_research.ablation.foreseeing import by_the_rule, play
-from rlscaler_research.ablation.information import HINDSIGHT, LADDER, SAME_ACTIONS, report
+from rlscaler_research.ablation.foresight import HINDSIGHT, LADDER, SAME_ACTIONS, by_the_rule, information_report, play
 from rlscaler_rl.simulation.privileged import WIDTH, WINDOWS_SECONDS
 from rlscaler_rl.workloads import Part, episodes
 
@@ -36,7 +35,7 @@ def test_the_table_has_the_mean_of_the_seeds_and_of_the_workloads():
             "spike": {name: [7.5] for name in names},
         }
     }
-    lines = report(figures).splitlines()
+    lines = information_report(figures).splitlines()
     assert lines[0].startswith("| shown of the future | nothing | 15 s |")
     assert lines[2].startswith("| ramp | 4.50 |")
     assert lines[-1].startswith("| mean | 6.00 |")

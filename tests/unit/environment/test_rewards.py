@@ -7,7 +7,7 @@ from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS
 from rlscaler_rl.simulation.scenario import nominal
-from rlscaler_rl.training.interval import make
+from rlscaler_rl.training.objective import interval_reward
 
 
 @pytest.mark.parametrize("objective", ["slo_cost", "performance_cost"])
@@ -40,5 +40,5 @@ def test_the_reward_is_the_simulators(objective):
         "timeout": 5.0,
         "pattern": "spike",
     }
-    assert make(objective, objectives.WEIGHTS)(measured, facts, 2.0) == pytest.approx(float(expected[0]))
-    assert np.isfinite(make("weighted", objectives.WEIGHTS)(measured, facts, 2.0))
+    assert interval_reward(objective, objectives.WEIGHTS)(measured, facts, 2.0) == pytest.approx(float(expected[0]))
+    assert np.isfinite(interval_reward("weighted", objectives.WEIGHTS)(measured, facts, 2.0))

@@ -8,7 +8,7 @@ from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.play import Played, play
 from rlscaler_rl.evaluation.result import result_file
 from rlscaler_rl.evaluation.schema import ResultFile
-from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.evaluation.settings import EvaluationSettings
 
 
 def nobody(workload: str, label: str) -> None:
@@ -16,8 +16,8 @@ def nobody(workload: str, label: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def small() -> Settings:
-    return Settings(workloads=("spike", "azure_code"), runs=2, episodes=2, duration_seconds=120)
+def small() -> EvaluationSettings:
+    return EvaluationSettings(workloads=("spike", "azure_code"), runs=2, episodes=2, duration_seconds=120)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from rlscaler_core.decision.tables import make_params
 from rlscaler_rl.evaluation.board import ALL, METRICS, Board
-from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
+from rlscaler_rl.evaluation.invariants import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.rows import dependence, improvement, rows
 
 ENTRIES = [

@@ -4,7 +4,7 @@ import pytest
 
 from rlscaler_core.decision.manifest import Envelope, Manifest, Training
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.report.card import card
+from rlscaler_rl.evaluation.report.documents import card
 from rlscaler_rl.evaluation.report.tables import title
 
 ENVELOPE = {

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_live.compare_cli import compare, evaluate
+from rlscaler_rl.evaluation.episodes import name_of
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.scenes import name_of
 from rlscaler_rl.evaluation.settings import read_settings
 
 QUICK = "--model rule --runs 2 --episodes 1 --workloads ramp --level fluid --duration 120 --no-extras".split()  # noqa: SIM905

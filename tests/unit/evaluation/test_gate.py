@@ -9,8 +9,7 @@ import pytest
 
 from rlscaler_rl.evaluation.board import ALL, METRICS, Board
 from rlscaler_rl.evaluation.claims import claims, finding
-from rlscaler_rl.evaluation.gate import FAILS, PASSES, UNDECIDED, closed, gate, judge, training_seeds
-from rlscaler_rl.evaluation.like import like_for_like
+from rlscaler_rl.evaluation.gate import FAILS, PASSES, UNDECIDED, closed, gate, judge, like_for_like, training_seeds
 from rlscaler_rl.evaluation.schema import Difference
 from rlscaler_rl.evaluation.statistics import Interval
 

@@ -11,13 +11,12 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from rlscaler_rl.evaluation.files import Layout, write_all
 from rlscaler_rl.evaluation.plots import bars
 from rlscaler_rl.evaluation.plots.radar import shown_of
 from rlscaler_rl.evaluation.report import firstpage
+from rlscaler_rl.evaluation.report.documents import text_report
 from rlscaler_rl.evaluation.report.terminal import show
-from rlscaler_rl.evaluation.report.text import text_report
-from rlscaler_rl.evaluation.result import rows_digest
+from rlscaler_rl.evaluation.result import Layout, rows_digest, write_all
 from rlscaler_rl.evaluation.schema import ResultFile, json_schema
 
 
@@ -34,7 +33,7 @@ def test_the_text_report_has_losses_on_its_first_page(result):
 
 def test_pictures_show_whom_they_promise(result):
     assert shown_of(result) == ["policy", "hpa_tuned", "rule_tuned", "keda_tuned", "hindsight_tuned"]
-    assert set(bars.SHOWN) <= {row.contender for row in result.rows}
+    assert set(bars.SHOWN_METRICS) <= {row.contender for row in result.rows}
 
 
 def test_workloads_with_losses_come_first(result):

@@ -7,10 +7,9 @@ import pytest
 
 from rlscaler_live import play as live
 from rlscaler_rl.evaluation.board import METRICS
-from rlscaler_rl.evaluation.files import Layout, write_all
 from rlscaler_rl.evaluation.models import load_all
-from rlscaler_rl.evaluation.result import result_file
-from rlscaler_rl.evaluation.settings import Settings
+from rlscaler_rl.evaluation.result import Layout, result_file, write_all
+from rlscaler_rl.evaluation.settings import EvaluationSettings
 from rlscaler_rl.simulation.episode import run
 
 
@@ -42,7 +41,9 @@ def played(monkeypatch, tmp_path):
         return rows, record | shown | {"rps": scenarios.rps[0]}
 
     monkeypatch.setattr(live, "_episodes", episodes)
-    settings = Settings(workloads=("spike",), runs=1, episodes=1, extras=False, duration_seconds=300, level="live")
+    settings = EvaluationSettings(
+        workloads=("spike",), runs=1, episodes=1, extras=False, duration_seconds=300, level="live"
+    )
     heard = live.Watch(lambda *_: None, lambda *_: None)
     return live.play(settings, "evaluation", load_all((), tmp_path), {}, heard)
 

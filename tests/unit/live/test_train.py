@@ -4,7 +4,7 @@ import pytest
 
 from rlscaler_live.errors import LiveError
 from rlscaler_live.train import AGENT, _settings
-from rlscaler_rl.evaluation.service_tuning.start import load_start
+from rlscaler_rl.evaluation.models import load_start
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ SMALL = {
     },
 }
 
-BRIEF = {"SETTINGS": ((30.0, 60, True),), "WORKLOADS": ("ramp", "flat"), "EPISODES": 2}
+BRIEF = {"CONDITIONS": ((30.0, 60, True),), "WORKLOADS": ("ramp", "flat"), "EPISODES": 2}
 
 
 @pytest.fixture(scope="session")

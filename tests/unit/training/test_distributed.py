@@ -136,7 +136,7 @@ def test_a_worker_without_the_disk_goes_on_from_what_it_sent(tmp_path, ray, conf
     kept = seeds.pack(tmp_path / "elsewhere" / "seed_3")
     folder = str(tmp_path / "not" / "there")
     keeper = seeds._keeper(ray, {folder: kept})
-    job = seeds.Job(
+    job = seeds.SeedTask(
         config=seeds._seeded(changed(config, steps=config.agent.steps + 96), 3),
         folder=folder,
         token="another",
@@ -153,9 +153,9 @@ def test_a_worker_without_the_disk_goes_on_from_what_it_sent(tmp_path, ray, conf
 
 
 def test_a_seed_that_diverges_is_reported_and_the_others_count(tmp_path, small):
-    good = seeds.Outcome(1, steps=10, j=5.0, cost=4.0, late_percent=2.0)
+    good = seeds.SeedResult(1, steps=10, j=5.0, cost=4.0, late_percent=2.0)
     bad = seeds.train_seed(
-        seeds.Job(
+        seeds.SeedTask(
             config=seeds._seeded(changed(small, learning_rate=1e30, critic_rollouts=0), 2),
             folder=str(tmp_path / "seed_2"),
             token="",

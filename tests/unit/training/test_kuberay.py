@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rlscaler_live.train_all_cli import train
+from rlscaler_live.train_cli import general
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "kuberay"
@@ -40,7 +40,7 @@ def test_the_job_runs_a_command_that_exists():
     jobs = [body for body in yaml.safe_load_all((EXAMPLES / "rayjob.yaml").read_text()) if body["kind"] == "RayJob"]
     program, name, *options = shlex.split(jobs[0]["spec"]["entrypoint"])
     assert (program, name) == ("rlscaler", "train")
-    given = train.make_context(name, options).params
+    given = general.make_context(name, options).params
     assert given["address"] == "auto"
     (mount,) = cluster("rayjob.yaml")["workerGroupSpecs"][0]["template"]["spec"]["containers"][0]["volumeMounts"]
     assert Path(mount["mountPath"]) in given["out"].parents

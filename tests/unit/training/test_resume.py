@@ -24,7 +24,7 @@ from click.testing import CliRunner
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import CONTRACT_VERSION
-from rlscaler_live.train_all_cli import train as command
+from rlscaler_live.train_cli import general as command
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.errors import CheckpointError, DivergedError
@@ -46,7 +46,7 @@ os.replace = dies
 train(TrainingConfig.load(sys.argv[1]), Path(sys.argv[2]), progress=False)
 """
 
-COMMAND = "from rlscaler_live.train_all_cli import train; train()"
+COMMAND = "from rlscaler_live.train_cli import general; general()"
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ from stable_baselines3 import PPO
 from rlscaler_core.decision.actor import Actor, load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_live.train_all_cli import train as command
+from rlscaler_live.train_cli import general as command
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
 from rlscaler_rl.training import checkpoint
-from rlscaler_rl.training.archive import actor_from_zip
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
+from rlscaler_rl.training.network import actor_from_zip
 from rlscaler_rl.training.train import install, make_env, make_model, summary, train
 
 

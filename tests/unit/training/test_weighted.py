@@ -9,8 +9,8 @@ from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS
 from rlscaler_rl.simulation.objectives import WEIGHTS, Counters, Norms, Weighted, improvements, p95_seconds
 from rlscaler_rl.simulation.ranges import Ranges
 from rlscaler_rl.training.config import EnvironmentConfig
+from rlscaler_rl.training.objective import baselines, objective_of
 from rlscaler_rl.training.train import make_env
-from rlscaler_rl.training.weighted import baselines, objective_of
 
 SHORT = Ranges(intervals=(30,), durations=(300,))
 

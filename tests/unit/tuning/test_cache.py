@@ -7,17 +7,16 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.lineup import lineup
 from rlscaler_rl.evaluation.tuning import cache
 from rlscaler_rl.evaluation.tuning.cache import Record, Tuned, load, save
 from rlscaler_rl.evaluation.tuning.cli import tune as tune_command
-from rlscaler_rl.evaluation.tuning.command import check, refresh, stale
+from rlscaler_rl.evaluation.tuning.command import check, refresh, stale, tables
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
-from rlscaler_rl.evaluation.tuning.errors import TuningError
-from rlscaler_rl.evaluation.tuning.job import Job, jobs
-from rlscaler_rl.evaluation.tuning.lineup import lineup
 from rlscaler_rl.evaluation.tuning.score import tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
-from rlscaler_rl.evaluation.tuning.table import tables
+from rlscaler_rl.evaluation.tuning.tune import SearchTask, search_tasks
 from rlscaler_rl.simulation.episode import run
 
 QUIET = Console(quiet=True)
@@ -28,12 +27,12 @@ SMALL = {"budget": 6, "finalists": 1, "episodes": 2}
 def file(tmp_path_factory):
     """A small tuning of one contender, for all loads and for one of its own."""
     path = tmp_path_factory.mktemp("tuned") / "tuned.json"
-    refresh(jobs(("max",), ("all", "ramp"), **SMALL), path, QUIET)
+    refresh(search_tasks(("max",), ("all", "ramp"), **SMALL), path, QUIET)
     return path
 
 
 def chosen(**changes):
-    return [Job("max", "ramp", **{**SMALL, **changes})]
+    return [SearchTask("max", "ramp", **{**SMALL, **changes})]
 
 
 def probes(path):
@@ -66,19 +65,19 @@ def test_a_better_finding_under_the_same_conditions_stays(file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("job", "change", "reason"),
+    ("task", "change", "reason"),
     [
-        (Job("max", "spike", **SMALL), {}, "not tuned yet"),
-        (Job("max", "ramp", budget=9, finalists=1, episodes=2), {}, "tuned with 6 trials"),
-        (Job("max", "ramp", budget=6, finalists=1, episodes=3), {}, "the episodes have changed"),
-        (Job("max", "ramp", **SMALL), {"space": "0" * 12}, "the search space has changed"),
+        (SearchTask("max", "spike", **SMALL), {}, "not tuned yet"),
+        (SearchTask("max", "ramp", budget=9, finalists=1, episodes=2), {}, "tuned with 6 trials"),
+        (SearchTask("max", "ramp", budget=6, finalists=1, episodes=3), {}, "the episodes have changed"),
+        (SearchTask("max", "ramp", **SMALL), {"space": "0" * 12}, "the search space has changed"),
     ],
 )
-def test_what_makes_a_record_stale(file, job, change, reason):
+def test_what_makes_a_record_stale(file, task, change, reason):
     kept = load(file)
     records = [record.model_copy(update=change) for record in kept.records]
-    found = stale([job], Tuned(probes=kept.probes, records=records), kept.probes)
-    assert found == {job: reason}
+    found = stale([task], Tuned(probes=kept.probes, records=records), kept.probes)
+    assert found == {task: reason}
 
 
 def test_a_space_that_was_played_whole_needs_no_more_trials(file):
@@ -86,8 +85,8 @@ def test_a_space_that_was_played_whole_needs_no_more_trials(file):
     points = len(grid(CONTENDERS["static"].space, 400))
     changes = {"contender": "static", "space": cache.space_digest(CONTENDERS["static"]), "trials": points}
     record = known.model_copy(update=changes)
-    job = Job("static", "ramp", budget=400, finalists=1, episodes=2)
-    assert not stale([job], Tuned(probes={"static": [1.0]}, records=[record]), {"static": [1.0]})
+    task = SearchTask("static", "ramp", budget=400, finalists=1, episodes=2)
+    assert not stale([task], Tuned(probes={"static": [1.0]}, records=[record]), {"static": [1.0]})
 
 
 def test_a_changed_meter_makes_everything_of_a_contender_stale(file):
@@ -104,7 +103,7 @@ def test_one_new_record_does_not_make_the_others_of_a_moved_contender_current(fi
     ramp = kept.find(("max", "ramp", None))
     after = kept.merged([ramp], moved)
     assert after.find(ramp.key) == ramp
-    both = [*chosen(), *jobs(("max",), ("all",), **SMALL)]
+    both = [*chosen(), *search_tasks(("max",), ("all",), **SMALL)]
     assert stale(both, after, moved) == {both[1]: "tuned with 0 trials"}
     assert kept.merged([ramp], kept.probes) == kept
 
@@ -127,26 +126,26 @@ def test_a_file_is_read_as_it_was_written(file, tmp_path):
 def test_a_damaged_file_names_itself_and_the_remedy(tmp_path):
     path = tmp_path / "tuned.json"
     path.write_text('{"records": [{"contender": "hpa"}]}')
-    with pytest.raises(TuningError, match=r"tuned\.json.*rlscaler tune"):
+    with pytest.raises(EvaluationError, match=r"tuned\.json.*rlscaler tune"):
         load(path)
 
 
 def test_an_unknown_contender_is_named():
-    with pytest.raises(TuningError, match="choose from hpa, keda"):
+    with pytest.raises(EvaluationError, match="choose from hpa, keda"):
         cache.record_of("cron")
 
 
 def test_settings_from_another_space_are_refused(monkeypatch, file):
     old = [record.model_copy(update={"space": "0" * 12}) for record in load(file).records]
     monkeypatch.setattr(cache, "_loaded", lambda: Tuned(records=old))
-    with pytest.raises(TuningError, match="has changed since"):
+    with pytest.raises(EvaluationError, match="has changed since"):
         cache.tuned("max", "ramp")
 
 
 def test_settings_from_before_a_change_are_refused(monkeypatch, file):
     old = [record.model_copy(update={"trials": 0}) for record in load(file).records]
     monkeypatch.setattr(cache, "_loaded", lambda: Tuned(records=old))
-    with pytest.raises(TuningError, match="tuned for ramp before it changed; run `rlscaler tune`"):
+    with pytest.raises(EvaluationError, match="tuned for ramp before it changed; run `rlscaler tune`"):
         cache.tuned("max", "ramp")
 
 
@@ -171,10 +170,10 @@ def test_the_lineup_leaves_out_who_was_not_tuned(monkeypatch, file):
 
 
 def test_every_workload_has_a_job_and_the_held_out_one_two():
-    found = jobs()
+    found = search_tasks()
     assert len(found) == len(CONTENDERS) * 11
-    assert {job.fold for job in found if job.workload == "azure_code"} == {0, 1}
-    assert {job.fold for job in found if job.workload != "azure_code"} == {None}
+    assert {task.fold for task in found if task.workload == "azure_code"} == {0, 1}
+    assert {task.fold for task in found if task.workload != "azure_code"} == {None}
 
 
 def test_tables_show_before_and_after(file):

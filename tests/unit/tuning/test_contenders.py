@@ -14,8 +14,9 @@ from rlscaler_rl.baselines.hindsight import Hindsight
 from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static
+from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
-from rlscaler_rl.evaluation.tuning.score import digest, scores, tune_part
+from rlscaler_rl.evaluation.tuning.score import scores, tune_part
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import ScenarioError
 

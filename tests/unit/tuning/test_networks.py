@@ -9,19 +9,19 @@ from rich.console import Console
 from rlscaler_core.decision.rule import RuleSettings, rule_under
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_rl.baselines.actors import Configured
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tuning import networks, spaces
 from rlscaler_rl.evaluation.tuning.cache import load, with_network
 from rlscaler_rl.evaluation.tuning.command import refresh
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, STANDING
-from rlscaler_rl.evaluation.tuning.errors import TuningError
-from rlscaler_rl.evaluation.tuning.job import Job
 from rlscaler_rl.evaluation.tuning.networks import Plan
 from rlscaler_rl.evaluation.tuning.score import tune_part
+from rlscaler_rl.evaluation.tuning.tune import SearchTask
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario_buffer import MOST_DRAWN
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.export import NumpyActor
-from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.training.finetune import FineTuning
 from rlscaler_rl.training.network import bundled_network
 from rlscaler_rl.workloads.source import WorkloadSource
 
@@ -35,7 +35,9 @@ SMALL = {"budget": 4, "finalists": 1, "episodes": 2, "training": TINY}
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("tuned") / "tuned.json"
-    refresh([Job("ppo", "ramp", **SMALL), Job("ppo", "azure_code", 0, **SMALL)], path, Console(quiet=True))
+    refresh(
+        [SearchTask("ppo", "ramp", **SMALL), SearchTask("ppo", "azure_code", 0, **SMALL)], path, Console(quiet=True)
+    )
     return path
 
 
@@ -115,15 +117,15 @@ def test_actions_of_training_are_added_to_the_rule_that_is_asked_for():
 @pytest.mark.parametrize("with_rule", [False, True])
 def test_every_trial_of_the_budget_is_played(tmp_path, with_rule):
     path = tmp_path / "tuned.json"
-    rule = [Job("rule", "ramp", budget=2, finalists=1, episodes=2)] if with_rule else []
-    job = Job("ppo", "ramp", **{**SMALL, "budget": 13})
-    refresh([*rule, job], path, Console(quiet=True))
-    assert load(path).find(job.key).trials == 13
+    rule = [SearchTask("rule", "ramp", budget=2, finalists=1, episodes=2)] if with_rule else []
+    task = SearchTask("ppo", "ramp", **{**SMALL, "budget": 13})
+    refresh([*rule, task], path, Console(quiet=True))
+    assert load(path).find(task.key).trials == 13
 
 
 def test_what_stands_on_a_rule_is_judged_as_that_rule_too(tmp_path):
     path = tmp_path / "tuned.json"
-    rule, ppo = Job("rule", "ramp", budget=12, finalists=2, episodes=2), Job("ppo", "ramp", **SMALL)
+    rule, ppo = SearchTask("rule", "ramp", budget=12, finalists=2, episodes=2), SearchTask("ppo", "ramp", **SMALL)
     refresh([rule, ppo], path, Console(quiet=True))
     assert load(path).find(ppo.key).j <= load(path).find(rule.key).j
 
@@ -137,7 +139,7 @@ def test_a_workload_without_a_train_part_keeps_the_general_network(file):
 def test_a_network_of_other_settings_is_refused(file, artefact):
     networks.save(artefact, "ramp", file)
     record = load(file).find(("ppo", "ramp", None)).model_copy(update={"network": "0" * 64})
-    with pytest.raises(TuningError, match="another network than the settings"):
+    with pytest.raises(EvaluationError, match="another network than the settings"):
         with_network(PPO, record, file)
-    with pytest.raises(TuningError, match="rlscaler tune --contenders ppo"):
+    with pytest.raises(EvaluationError, match="rlscaler tune --contenders ppo"):
         with_network(PPO, record.model_copy(update={"workload": "spike"}), file)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from rlscaler_core.decision.actor import BUNDLED, Actor, ActorLike, load_bundled
+from rlscaler_core.decision.actor import BUNDLED_POLICIES, Actor, ActorLike, load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_operator.cluster.models import from_config_map
@@ -28,7 +28,7 @@ class AvailableActors:
         Raises RecordError.
         """
         self._actors: list[ActorLike] = [actor for path in models for actor in _load(path)]
-        for name in BUNDLED:
+        for name in BUNDLED_POLICIES:
             try:
                 self._actors.append(load_bundled(name))
             except ModelError:

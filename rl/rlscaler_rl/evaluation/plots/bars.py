@@ -1,4 +1,4 @@
-"""The evaluated policy beside its main rivals, metric by metric, with the spread over the runs."""
+"""Bars by workload: the metrics with their spread over the runs, and the improvement over default HPA."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row
+from rlscaler_rl.simulation.objectives import WEIGHTS
 
 PANELS = (
     ("j", "Score J (lower is better)"),
@@ -28,16 +30,23 @@ _LOG = {"j": 10.0, "late_percent": 1.0, "p95_ms": 500.0}
 TICKS = (0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _LEAST_TICK = {"j": 2, "p95_ms": 100}
 
-SHOWN = ("policy", "hpa", "hpa_tuned", "keda_tuned", "rule", "rule_tuned", "hindsight_tuned")
+SHOWN_METRICS = ("policy", "hpa", "hpa_tuned", "keda_tuned", "rule", "rule_tuned", "hindsight_tuned")
+
+SHOWN_IMPROVEMENT = ("policy", "hpa_tuned", "rule_tuned", "keda_tuned", "keda", "rule", "hindsight")
+MOST_IMPROVEMENT = 5
+LINEAR_PERCENT = 50.0
+"""Up to here the scale is linear, then logarithmic: a p95 at the timeout is -1000 % and more."""
+
+PERCENT_TICKS = (-10_000, -1000, -100, -50, 0, 50, 100, 1000)
 
 
-def bars(result: ResultFile) -> Figure:
+def metrics(result: ResultFile) -> Figure:
     """Mean per workload; whiskers from the worst to the best run."""
     with look.styled():
         made = look.figure(15.5, 13.5)
         axes = made.subplots(3, 2)
         names = [item.name for item in result.workloads]
-        labels = [row for row in result.rows if row.workload == names[0] and row.contender in SHOWN]
+        labels = [row for row in result.rows if row.workload == names[0] and row.contender in SHOWN_METRICS]
         for panel, (metric, title) in zip(axes.flat, PANELS, strict=True):
             for index, like in enumerate(labels):
                 rows = [_find(result, name, like.contender) for name in names]
@@ -59,7 +68,7 @@ def bars(result: ResultFile) -> Figure:
         first = labels[0]
         played = f"{first.runs} runs x {first.episodes} episodes"
         title = f"{result.model.name}: mean of {played}, whiskers from lowest to highest run"
-        made.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+        look.headline(made, title)
     return made
 
 
@@ -90,3 +99,45 @@ def _floors(panel: Any, result: ResultFile) -> None:
         panel.plot([place - 0.43, place + 0.43], [workload.cost_floor] * 2, color=look.LATE, lw=1.6, ls="--")
     panel.plot([], [], color=look.LATE, ls="--", label="physical floor")
     panel.legend(handles=panel.lines[-1:], loc="upper right", fontsize=8.5)
+
+
+def improvement(result: ResultFile) -> Figure:
+    """Latency, throughput, efficiency, stability and their weighted sum, one panel each."""
+    parts = [*WEIGHTS, "weighted"]
+    places = [item.name for item in result.workloads] + [ALL]
+    cells = {(row.workload, row.contender): row for row in result.rows}
+    shown = [name for name in SHOWN_IMPROVEMENT if (ALL, name) in cells][:MOST_IMPROVEMENT]
+    with look.styled():
+        made = look.figure(15.5, 11.5)
+        panels = made.subplots(len(parts), 1, sharex=True)
+        for panel, part in zip(panels, parts, strict=True):
+            for index, name in enumerate(shown):
+                found = [cells[place, name].improvement for place in places]
+                width = 0.82 / len(shown)
+                row = cells[ALL, name]
+                panel.bar(
+                    np.arange(len(places)) - 0.41 + width * (index + 0.5),
+                    [np.nan if item is None else item[part] for item in found],
+                    width * 0.92,
+                    color=look.colour(name, row.role),
+                    alpha=1.0 if row.role == "policy" else 0.75,
+                    label=row.label,
+                )
+            panel.axhline(0, color="#33373c", lw=1)
+            panel.set_yscale("symlog", linthresh=LINEAR_PERCENT)
+            low, high = panel.get_ylim()
+            panel.set_yticks([tick for tick in PERCENT_TICKS if low <= tick <= high])
+            panel.set_yticks([], minor=True)
+            panel.set_ylim(min(low, -LINEAR_PERCENT), max(high, LINEAR_PERCENT))
+            panel.yaxis.set_major_formatter(lambda value, _: f"{value:+g}" if value else "0")
+            weight = f", weight {WEIGHTS[part]:g}" if part in WEIGHTS else " sum"
+            panel.set_title(f"{part.capitalize()}{weight}")
+            panel.set_ylabel("%")
+            panel.grid(axis="x", visible=False)
+        panels[-1].set_xticks(range(len(places)), [tables.title(place) for place in places], fontsize=8.5)
+        handles, labels = panels[0].get_legend_handles_labels()
+        made.legend(handles, labels, loc="outside lower center", ncols=len(shown), fontsize=9.5)
+        look.headline(
+            made, "Improvement over default HPA, %: above 0 better, nothing clipped (linear to 50, then logarithmic)"
+        )
+    return made

@@ -84,5 +84,10 @@ def styled() -> Any:
     return mpl.rc_context(_RC)
 
 
+def headline(made: Figure, text: str, size: float = 13, **place: float) -> None:
+    """A bold title at the left above all panels."""
+    made.suptitle(text, fontsize=size, fontweight="bold", x=0.01, ha="left", **place)
+
+
 def save(made: Figure, path: Path) -> None:
     made.savefig(path, dpi=110)

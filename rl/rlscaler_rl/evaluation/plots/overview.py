@@ -33,7 +33,7 @@ def overview(result: ResultFile) -> Figure:
         panels[0].set_ylim(len(listed) - 0.5, -0.6)
         for tick, name in zip(panels[0].get_yticklabels(), listed, strict=True):
             tick.set_fontweight("bold" if name == ALL else "normal")
-        made.suptitle(_title(result), fontsize=13, fontweight="bold", x=0.01, ha="left")
+        look.headline(made, _title(result))
     return made
 
 

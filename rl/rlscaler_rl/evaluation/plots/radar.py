@@ -50,7 +50,7 @@ def _changes(values: dict[str, float]) -> float:
 
 
 def radar(result: ResultFile) -> Figure:
-    """The policy, tuned HPA and rule (or whoever stands in), KEDA and hindsight on every workload."""
+    """The policy, tuned HPA and rule (or their stand-ins), KEDA and hindsight on every workload."""
     shown = shown_of(result)
     with look.styled():
         count = len(result.workloads)
@@ -75,13 +75,7 @@ def radar(result: ResultFile) -> Figure:
             panel.set_title(tables.title(workload.name), loc="center", pad=14)
         handles, labels = axes[0].get_legend_handles_labels()
         made.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
-        made.suptitle(
-            "Outward is better; each axis relative to the best shown, SLO absolute",
-            fontsize=12,
-            fontweight="bold",
-            x=0.01,
-            ha="left",
-        )
+        look.headline(made, "Outward is better; each axis relative to the best shown, SLO absolute", 12)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Where everybody stands: J with its interval per workload, and the cost-late front."""
+"""Where all contenders stand: J with its interval per workload, and the cost-late front."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 
 def ladders(result: ResultFile) -> Figure:
-    """Everybody's J with its interval, a panel per workload, the mean first."""
+    """J of all contenders with its interval, a panel per workload, the mean first."""
     names = [ALL, *(item.name for item in result.workloads)]
     tall = max(sum(row.workload == name for row in result.rows) for name in names)
     with look.styled():
         made, panels = _grid(len(names), 0.2 * tall + 1.0)
         for panel, name in zip(panels, names, strict=True):
             _ladder(panel, [row for row in result.rows if row.workload == name], name)
-        made.suptitle(_title(result), fontsize=13, fontweight="bold", x=0.01, ha="left")
+        look.headline(made, _title(result))
         handles = [
             Line2D([], [], color=look.VERDICTS[verdict], lw=3, label=text)
             for verdict, text in (
@@ -40,18 +40,12 @@ def ladders(result: ResultFile) -> Figure:
 
 
 def fronts(result: ResultFile) -> Figure:
-    """Everybody's cost against late requests, a panel per workload."""
+    """Cost of all contenders against late requests, a panel per workload."""
     with look.styled():
         made, panels = _grid(len(result.workloads), 4.3)
         for panel, workload in zip(panels, result.workloads, strict=True):
             _front(panel, [row for row in result.rows if row.workload == workload.name], workload)
-        made.suptitle(
-            "Cost-late front: down and left is better, dotted lines have equal J",
-            fontsize=13,
-            fontweight="bold",
-            x=0.01,
-            ha="left",
-        )
+        look.headline(made, "Cost-late front: down and left is better, dotted lines have equal J")
         _front_legend(made, [row for row in result.rows if row.workload == result.workloads[0].name])
     return made
 
@@ -105,7 +99,7 @@ def _ladder(axes: Any, rows: list[Row], name: str) -> None:
 
 
 def _front(axes: Any, rows: list[Row], workload: Workload) -> None:
-    """Every contender's operating point; the line joins HPA's targets, the grey area nobody can reach."""
+    """Every contender's operating point; the line joins HPA's targets, the grey area is below the physical floor."""
     points = {row.contender: (row.metrics["cost"].mean, row.metrics["late_percent"].mean) for row in rows}
     floor = max(workload.cost_floor, workload.minimum_cost)
     right = max(cost for cost, _ in points.values()) * 1.08

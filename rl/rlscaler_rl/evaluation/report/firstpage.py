@@ -16,10 +16,10 @@ RIVALS = {
     "hpa": "HPA default",
     "rule": "rule default",
 }
-"""Whom the first page compares with, as far as they were played, in the order of the columns."""
+"""The rivals that the first page compares with, as far as they were played, in the order of the columns."""
 
 MOST_RIVALS = 3
-"""As many fit on a page with their intervals."""
+"""So many rivals fit on a page with their intervals."""
 
 _BEGINS = {"hpa_tuned": "HPA tuned for each load", "hpa_tuned_all": "HPA tuned for all loads"}
 _ORDER = {"loss": 0, "undecided": 1, "win": 2}
@@ -136,7 +136,7 @@ def _figures(row: Row, floor: float) -> tuple[str, ...]:
 
 
 def difference_cell(found: Difference | None) -> str:
-    """In % of the rival's J, with its interval and the verdict."""
+    """The difference in % of the rival's J, with its interval and the verdict."""
     if found is None:
         return ""
     digits = 1 if abs(found.percent) < 10 else 0
@@ -194,7 +194,7 @@ def _like_table(result: ResultFile, like: Like) -> Table:
 
 
 def closed_table(result: ResultFile) -> Table:
-    """From the tuned HPA to hindsight, per workload."""
+    """The share of the distance from the tuned HPA to hindsight that is closed, per workload."""
     rows = [
         (
             title(item.workload),

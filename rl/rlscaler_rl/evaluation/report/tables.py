@@ -147,7 +147,7 @@ def invariant_table(result: ResultFile) -> Table:
 
 
 UNCOUNTED = ("reference", "variant")
-"""Roles whom nobody loses to: they know the load, or are the policy itself under other settings."""
+"""Roles that a loss to does not count: they know the load, or are the policy itself under other settings."""
 
 
 def decided(result: ResultFile, verdict: str) -> list[Row]:

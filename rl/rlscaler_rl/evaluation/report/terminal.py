@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.gate import FAILS, PASSES, UNDECIDED
 from rlscaler_rl.evaluation.report import firstpage, tables
-from rlscaler_rl.evaluation.report.text import validity
+from rlscaler_rl.evaluation.report.documents import validity
 from rlscaler_rl.evaluation.schema import ResultFile, Row
 
 _COLOURS = {"loss": "red", "win": "green", "undecided": "yellow"}

@@ -10,7 +10,7 @@ import numpy as np
 from rlscaler_core.decision.types import Float
 from rlscaler_loadgen.errors import TraceError
 from rlscaler_loadgen.traces import Trace, read_trace
-from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.service_tuning.service import Service
 from rlscaler_rl.evaluation.statistics import FEWEST_UNITS
 from rlscaler_rl.workloads import Part, Recording, WorkloadError, cut
@@ -48,7 +48,7 @@ class History:
     """99th percentile of every part, requests/s."""
 
     missing_seconds: int
-    """By how much the history is too short for a verdict; 0 where it is not."""
+    """Seconds by which the history is too short for a verdict; 0 where it is not."""
 
     caveats: tuple[str, ...]
 
@@ -57,22 +57,22 @@ class History:
 
 
 def read_history(path: Path) -> Trace:
-    """A CSV file of requests/s. Raises TailoringError."""
+    """A CSV file of requests/s. Raises EvaluationError."""
     try:
         return read_trace(path)
     except TraceError as error:
-        raise TailoringError(str(error)) from error
+        raise EvaluationError(str(error)) from error
 
 
 def prepare(trace: Trace, source: str, service: Service) -> History:
-    """Cut and checked. Raises TailoringError for a history in another unit, too short or without traffic."""
+    """Cut and checked. Raises EvaluationError for a history in another unit, too short or without traffic."""
     rate = trace.per_second()
     _check_unit(trace, rate, source, service)
     _check_length(len(rate), source, service)
     try:
         recording = cut(trace, service.name)
     except WorkloadError as error:
-        raise TailoringError(f"{source}: {error}") from error
+        raise EvaluationError(f"{source}: {error}") from error
     parts = {part: recording.pieces[part][0] for part in Part}
     peaks = {part: float(np.percentile(parts[part], 99)) for part in Part}
     rises = {part: rise(parts[part], service) for part in Part}
@@ -115,10 +115,12 @@ def rise(rate: Float, service: Service) -> float:
 
 def _check_unit(trace: Trace, rate: Float, source: str, service: Service) -> None:
     if len(trace.rate) > 2 and (np.diff(trace.rate) >= 0).all() and trace.rate[-1] > OTHER_UNIT * service.capacity:
-        raise TailoringError(f"{source}: never falls, so it is a counter's raw value; give rate(...) of it, requests/s")
+        raise EvaluationError(
+            f"{source}: never falls, so it is a counter's raw value; give rate(...) of it, requests/s"
+        )
     peak = float(np.percentile(rate, 99))
     if peak > OTHER_UNIT * service.capacity:
-        raise TailoringError(
+        raise EvaluationError(
             f"{source}: its 99th percentile is {peak:,.0f} and all replicas of {service.namespace}/{service.name} "
             f"together carry {service.capacity:,.0f} requests/s: another unit? The history is in requests per second "
             "(divide counts per minute by 60); if it is, spec.targets.*.maxReplicas or requestsPerSecond is too low"
@@ -128,7 +130,7 @@ def _check_unit(trace: Trace, rate: Float, source: str, service: Service) -> Non
 def _check_length(seconds: int, source: str, service: Service) -> None:
     least = needed_seconds(service, dict.fromkeys(FRACTIONS, 1))
     if seconds < least:
-        raise TailoringError(
+        raise EvaluationError(
             f"{source}: {duration(seconds)} of history; with an interval of {service.interval} s at least "
             f"{duration(least)} are needed to train, tune and test on, and {duration(needed_seconds(service, FEWEST))} "
             "for a verdict; export a longer time"

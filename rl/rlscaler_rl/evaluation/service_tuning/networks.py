@@ -1,37 +1,168 @@
-"""The networks of a service: fine-tuned from one start, each under a spec, and the chosen one as an artefact."""
+"""The networks of a service: fine-tuned from one start, each under a spec, and the choice among them by the tune part.
+
+Specs are searched at the fluid level; networks and specs are chosen at the level that judges.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
-from rlscaler_core.decision.manifest import Manifest, Training
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.manifest import Training
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.evaluation.models import Start
+from rlscaler_rl.evaluation.rows import as_difference
+from rlscaler_rl.evaluation.schema import Difference
 from rlscaler_rl.evaluation.service_tuning import spec
-from rlscaler_rl.evaluation.service_tuning.choice import Network
+from rlscaler_rl.evaluation.service_tuning.episodes import ERROR, MIX, Score, ServiceSource, lag_seconds, replayed
 from rlscaler_rl.evaluation.service_tuning.history import History
-from rlscaler_rl.evaluation.service_tuning.score import Score
 from rlscaler_rl.evaluation.service_tuning.service import Service
-from rlscaler_rl.evaluation.service_tuning.source import ERROR, MIX, ServiceSource, lag_seconds
-from rlscaler_rl.evaluation.service_tuning.start import Start
+from rlscaler_rl.evaluation.statistics import Design, Interval, weights
+from rlscaler_rl.evaluation.tuning.contenders import Tunable
+from rlscaler_rl.evaluation.tuning.score import scores
+from rlscaler_rl.evaluation.tuning.search import search
 from rlscaler_rl.evaluation.tuning.spaces import Found
-from rlscaler_rl.simulation import episode
+from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
-from rlscaler_rl.training.export import NumpyActor
-from rlscaler_rl.training.finetune import Episodes, fine_tune
-from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.training.export import Artefact, NumpyActor, trained_on, versions
+from rlscaler_rl.training.finetune import Episodes, FineTuned, FineTuning, fine_tune
+
+GENERAL, OWN_SPEC, FOUND_SPEC = "general", "own_spec", "found_spec"
+"""The networks that the choice is among: the start, and two fine-tuned under the user's spec and under one found."""
+
+TOO_DEAR = 1e6
+"""J of what guards.budgetPerHour rules out."""
+
+IDLE = 0.001
+"""A change that J does not miss by more than this part of it is left out."""
 
 SOURCES = 2
-"""Of training episodes; each is simulated in a thread of its own."""
+"""Sources of training episodes; each is simulated in a thread of its own."""
 
 NETWORKS = 2
-"""That are fine-tuned; they share the steps and the seconds."""
+"""Networks that are fine-tuned; they share the steps and the seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the networks that the choice is among."""
+
+    name: str
+    actor: ActorLike
+    tuned: FineTuned | None = None
+    """None: the start."""
+
+    trained_under: Found = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the tune part says."""
+
+    network: Alternative
+    """The better of the fine-tuned ones."""
+
+    found: Found
+    """What is to be changed of the spec; empty where that is not shown to help."""
+
+    gain: Difference | None
+    """J on the tune part under the best spec that was found, minus J under the user's own. None: the two are equal."""
+
+    j: dict[str, tuple[float, float]]
+    """network -> J under the user's own spec and under the best that was found around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The tune part of a service, twice: with the draws that a search sees, and with others that judge."""
+
+    service: Service
+    kind: Tunable
+    screening: Scenarios
+    judged: Scenarios
+    runs: int
+    """Runs that the judged episodes are made of."""
+
+    score: Score
+    level: LevelName
+    budget: int
+    """Settings tried around each network."""
+
+    finalists: int
+    seed: int
+
+    def search(self, actor: ActorLike, known: Sequence[Found] = ()) -> list[Found]:
+        """The best settings around a network, the best first."""
+        kind = spec.around(self.kind, actor)
+
+        def j(found: Sequence[Found]) -> Float:
+            played = scores(kind, found, self.screening, "fluid", self.score.j).mean(axis=1)
+            return np.where([spec.affordable(self.service, one) for one in found], played, TOO_DEAR)
+
+        trials = search(kind.space, [*known, *spec.starts(kind)], j, self.budget, self.seed)
+        allowed = [trial.found for trial in trials if trial.j < TOO_DEAR]
+        return allowed[: self.finalists]
+
+    def judge(self, actor: ActorLike, found: Sequence[Found]) -> Float:
+        """(K, N) J of settings at the level that judges; all of them set the same names."""
+        return scores(spec.around(self.kind, actor), found, self.judged, self.level, self.score.j)
+
+    def choose(self, networks: Sequence[Alternative], found: dict[str, list[Found]]) -> Choice:
+        """`found`: what the searches around each network found.
+
+        A network that is worse than the start under the user's own spec is passed over, because who publishes it may
+        leave the spec as it is. Where both are, the spec is chosen around the start.
+        """
+        own, best = {}, {}
+        for one in networks:
+            j = self.judge(one.actor, found[one.name])
+            at = int(j.mean(axis=1).argmin())
+            own[one.name] = self.judge(one.actor, [spec.OWN])[0]
+            best[one.name] = found[one.name][at], j[at]
+        fine_tuned = [one for one in networks if one.tuned is not None]
+        sound = [
+            one
+            for one in fine_tuned
+            if one.tuned and one.tuned.best.steps and own[one.name].mean() <= own[GENERAL].mean()
+        ]
+        if sound:
+            network = min(sound, key=lambda one: min(best[one.name][1].mean(), own[one.name].mean()))
+            inside = network
+        else:
+            network = min(fine_tuned, key=lambda one: float(own[one.name].mean()))
+            inside = next(one for one in networks if one.name == GENERAL)
+        changed, gain = self._recommended(inside, own[inside.name], *best[inside.name])
+        means = {one.name: (float(own[one.name].mean()), float(best[one.name][1].mean())) for one in networks}
+        return Choice(network, changed, gain, means)
+
+    def _recommended(self, network: Alternative, own: Float, found: Found, j: Float) -> tuple[Found, Difference | None]:
+        """The changes that matter, where they are shown to help, and by how much they change J."""
+        changed = spec.changes(self.service, found)
+        if not changed:
+            return spec.OWN, None
+        best, limit = self.judge(network.actor, [changed])[0], float(j.mean()) * (1 + IDLE)
+        for name in list(changed):
+            fewer = spec.without(changed, [name])
+            tried = self.judge(network.actor, [fewer])[0] if fewer else own
+            if tried.mean() <= limit:
+                changed, best = fewer, tried
+        if not changed:
+            return spec.OWN, None
+        gain = self._difference(best, own)
+        return (changed if gain.verdict == "win" else spec.OWN), gain
+
+    def _difference(self, one: Float, other: Float) -> Difference:
+        """(N,) J of two on the same episodes, paired over the blocks of the history."""
+        design = Design(self.runs, len(one) // self.runs, replayed(self.judged, self.runs))
+        apart = one - other
+        found = Interval.of(float(apart.mean()), weights(design) @ apart)
+        return as_difference(found, float(other.mean()), decidable=design.decidable)
 
 
 def share(training: FineTuning, seed: int) -> FineTuning:
@@ -57,46 +188,36 @@ def train(
     level: LevelName,
     progress: Callable[[str], None],
     folder: Path,
-) -> Network:
+) -> Alternative:
     """Fine-tune under a spec and choose the checkpoint by the tune part under the same spec."""
     settings = spec.settings_of(found)
 
     def judge(actor: NumpyActor, at: LevelName) -> float:
-        return float(score.j(episode.run(on_tune, spec.under(actor, settings), level=at).result).mean())
+        return float(score.j(run(on_tune, spec.under(actor, settings), level=at).result).mean())
 
     under = spec.with_point(service, found)
     rngs = np.random.default_rng([training.seed, 21]).spawn(SOURCES)
     sources = [ServiceSource(under, history, rng).take for rng in rngs]
     played = Episodes(sources, service.interval, service.episode_seconds, score.reward)
     made = fine_tune(start, played, judge, training, progress, level=level, folder=folder)
-    return Network(name, made.best.actor, made, found)
+    return Alternative(name, made.best.actor, made, found)
 
 
-def artefact(service: Service, start: Start, network: Network, training: FineTuning) -> tuple[bytes, Manifest]:
+def artefact(service: Service, start: Start, network: Alternative, training: FineTuning) -> Artefact:
     """The chosen checkpoint, with the service as its envelope."""
     assert network.tuned is not None
-    content, base = network.tuned.best.onnx, start.manifest
-    origin = {
-        "fine_tuning": asdict(training),
-        "loads": asdict(MIX),
-        "start": start.loaded.digest,
-        "spec": spec.patch(service, network.trained_under),
-    }
-    manifest = Manifest(
-        name=f"{service.namespace}-{service.name}",
-        stack_size=base.stack_size,
-        residual=base.residual,
-        rule=base.rule,
-        neutral=base.neutral,
-        normalisation=base.normalisation,
-        digest=hashlib.sha256(content).hexdigest(),
-        envelope=service.envelope(ERROR, lag_seconds(service)),
-        training=Training(
-            seed=training.seed,
-            steps=network.tuned.best.steps,
-            date=datetime.now(UTC).isoformat(timespec="seconds"),
-            versions={package: version(package) for package in ("rlscaler", "torch", "stable-baselines3", "numpy")},
-            hyperparameters=origin,
-        ),
+    best = network.tuned.best
+    made = Training(
+        seed=training.seed,
+        steps=best.steps,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions("rlscaler", "torch", "stable-baselines3", "numpy"),
+        hyperparameters={
+            "fine_tuning": asdict(training),
+            "loads": asdict(MIX),
+            "start": start.loaded.digest,
+            "spec": spec.patch(service, network.trained_under),
+        },
     )
-    return content, manifest
+    envelope = service.envelope(ERROR, lag_seconds(service))
+    return trained_on(start.manifest, best.onnx, f"{service.namespace}-{service.name}", made, envelope=envelope)

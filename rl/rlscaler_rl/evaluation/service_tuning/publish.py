@@ -1,4 +1,4 @@
-"""A fine-tuned policy as a ConfigMap."""
+"""`rlscaler publish`: a fine-tuned policy as a ConfigMap."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 from pydantic import ValidationError
 
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
-from rlscaler_rl.evaluation.service_tuning.schema import FILE, Verdict
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.schema import VERDICT_FILE, ServiceVerdict
 
 MANIFEST, GRAPH = "manifest.json", "policy.onnx"
 """File names in the folder and keys in the ConfigMap; the policy's spec names the first."""
@@ -43,65 +44,68 @@ class Package:
     onnx: bytes
     manifest: bytes
     digest: str
-    verdict: Verdict | None
-    """None where nobody judged it: a folder of general training."""
+    verdict: ServiceVerdict | None
+    """None where it was not judged: a folder of general training."""
 
 
 def read_folder(folder: Path, *, force: bool = False) -> Package:
-    """Raises TailoringError: a file is missing or damaged, or the verdict is "do not publish" and nothing forces it."""
+    """The checked content of a folder.
+
+    Raises EvaluationError: a file is missing or damaged, or the verdict is "do not publish" and nothing forces it.
+    """
     try:
         content = (folder / GRAPH).read_bytes()
         text = (folder / MANIFEST).read_bytes()
         manifest = Manifest.parse(text, str(folder / MANIFEST))
         Actor.load(content, manifest)
     except OSError as error:
-        raise TailoringError(
+        raise EvaluationError(
             f"{error.filename}: {error.strerror}; give the folder that `rlscaler train --for` wrote"
         ) from error
     except ModelError as error:
-        raise TailoringError(str(error)) from error
-    verdict = _verdict(folder / FILE)
+        raise EvaluationError(str(error)) from error
+    verdict = _verdict(folder / VERDICT_FILE)
     if not force:
         _refuse(folder, verdict, manifest.digest)
     return Package(content, text, manifest.digest, verdict)
 
 
-def _verdict(path: Path) -> Verdict | None:
+def _verdict(path: Path) -> ServiceVerdict | None:
     if not path.is_file():
         return None
     try:
-        return Verdict.model_validate_json(path.read_bytes())
+        return ServiceVerdict.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise TailoringError(f"{path}: {where}: {first['msg']}; train again") from error
+        raise EvaluationError(f"{path}: {where}: {first['msg']}; train again") from error
 
 
-def _refuse(folder: Path, verdict: Verdict | None, digest: str) -> None:
+def _refuse(folder: Path, verdict: ServiceVerdict | None, digest: str) -> None:
     if verdict is None:
-        raise TailoringError(
-            f"{folder}: has no {FILE}, so nobody has said what this policy is worth for the service; "
+        raise EvaluationError(
+            f"{folder}: has no {VERDICT_FILE}, so nobody has said what this policy is worth for the service; "
             "`rlscaler train --for` writes one, or publish it untried with --force"
         )
     if verdict.policy_digest != digest:
-        raise TailoringError(
-            f"{folder / FILE}: judges another policy (sha256 {verdict.policy_digest[:SHORT]}, not {digest[:SHORT]}); "
-            "train again, or publish with --force"
+        raise EvaluationError(
+            f"{folder / VERDICT_FILE}: judges another policy (sha256 {verdict.policy_digest[:SHORT]}, not "
+            f"{digest[:SHORT]}); train again, or publish with --force"
         )
     if not verdict.publish:
         reasons = "; ".join(verdict.reasons)
-        raise TailoringError(f"{folder}: the verdict is: do not publish: {reasons}. --force publishes it nevertheless")
+        raise EvaluationError(f"{folder}: the verdict is: do not publish: {reasons}. --force publishes it nevertheless")
 
 
 def config_map(package: Package, name: str, namespace: str) -> dict[str, Any]:
-    """The object. Raises TailoringError for a name that Kubernetes refuses or a content that it does not take."""
+    """The object. Raises EvaluationError for a name that Kubernetes refuses or a content that it does not take."""
     if not _NAME.fullmatch(name) or len(name) > 253:
-        raise TailoringError(f"--name {name}: use small letters, digits, - and . (a DNS subdomain), at most 253")
+        raise EvaluationError(f"--name {name}: use small letters, digits, - and . (a DNS subdomain), at most 253")
     if not _NAMESPACE.fullmatch(namespace) or len(namespace) > 63:
-        raise TailoringError(f"--namespace {namespace}: use small letters, digits and -, at most 63")
+        raise EvaluationError(f"--namespace {namespace}: use small letters, digits and -, at most 63")
     size = len(package.onnx) + len(package.manifest)
     if size > LIMIT_BYTES:
-        raise TailoringError(
+        raise EvaluationError(
             f"{GRAPH} and {MANIFEST} have {size:,} bytes and a ConfigMap takes {LIMIT_BYTES:,}; "
             "start from a policy with a smaller hidden_size"
         )
@@ -132,7 +136,7 @@ def to_yaml(body: dict[str, Any]) -> str:
 
 
 def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
-    """Apply it on the server; the object's resourceVersion. Raises TailoringError naming object and remedy."""
+    """Apply it on the server; the object's resourceVersion. Raises EvaluationError naming object and remedy."""
     from kubernetes import client, config
     from kubernetes.client.exceptions import ApiException
     from urllib3.exceptions import HTTPError
@@ -141,16 +145,16 @@ def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
     try:
         connection = config.new_client_from_config(str(kubeconfig) if kubeconfig else None)
     except (config.ConfigException, OSError, TypeError) as error:
-        raise TailoringError(f"no cluster: {error}; name a kubeconfig with --kubeconfig") from error
+        raise EvaluationError(f"no cluster: {error}; name a kubeconfig with --kubeconfig") from error
     with connection:
         try:
             done = client.CoreV1Api(connection).patch_namespaced_config_map(
                 name, namespace, body, field_manager=FIELD_MANAGER, _content_type=APPLY_PATCH, _request_timeout=30
             )
         except ApiException as error:
-            raise TailoringError(f"ConfigMap {namespace}/{name}: {_reason(error)}") from error
+            raise EvaluationError(f"ConfigMap {namespace}/{name}: {_reason(error)}") from error
         except HTTPError as error:
-            raise TailoringError(f"ConfigMap {namespace}/{name}: the API server does not answer: {error}") from error
+            raise EvaluationError(f"ConfigMap {namespace}/{name}: the API server does not answer: {error}") from error
     return str(done.metadata.resource_version)
 
 
@@ -165,3 +169,34 @@ def _reason(error: Any) -> str:
         409: "; somebody else owns these fields: choose another --name, or delete the ConfigMap",
     }
     return f"{said}{remedies.get(error.status, '')}"
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--name", help="Of the ConfigMap; the policy's name and `-policy` if not.")
+@click.option("--namespace", help="Of the ConfigMap; the policy's if not.")
+@click.option("--apply", "applied", is_flag=True, help="Apply it on the server instead of printing it.")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="With --apply.")
+@click.option("--force", is_flag=True, help="Publish also what has no verdict or the verdict `do not publish`.")
+def publish(
+    folder: Path, name: str | None, namespace: str | None, applied: bool, kubeconfig: Path | None, force: bool
+) -> None:
+    """Write the policy that `rlscaler train --for` left in FOLDER as a ConfigMap, as YAML to standard output.
+
+    What the RLScalingPolicy has to say to use it goes to standard error.
+    """
+    if kubeconfig is not None and not applied:
+        raise click.UsageError("--kubeconfig: only with --apply")
+    package = read_folder(folder, force=force)
+    verdict = package.verdict
+    name = name or (f"{verdict.name}-policy" if verdict else None)
+    namespace = namespace or (verdict.namespace if verdict else None)
+    if name is None or namespace is None:
+        raise click.UsageError(f"{folder} names no service: give --name and --namespace")
+    body = config_map(package, name, namespace)
+    if applied:
+        version = apply(body, kubeconfig)
+        click.echo(f"ConfigMap {namespace}/{name} applied, resourceVersion {version}")
+    else:
+        click.echo(to_yaml(body), nl=False)
+    click.echo(f"To use it in namespace {namespace}:\n{snippet(name)}", err=True, nl=False)

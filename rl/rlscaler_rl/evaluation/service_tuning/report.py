@@ -8,21 +8,21 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from rlscaler_rl.evaluation.service_tuning.choice import FOUND_SPEC, OWN_SPEC
+from rlscaler_rl.evaluation.board import POLICY
+from rlscaler_rl.evaluation.schema import ServiceRow, ServiceVerdict
 from rlscaler_rl.evaluation.service_tuning.history import duration
-from rlscaler_rl.evaluation.service_tuning.recommend import FILE, RIVALS, shown, to_yaml
-from rlscaler_rl.evaluation.service_tuning.rivals import GENERAL, POLICY
-from rlscaler_rl.evaluation.service_tuning.schema import Row, Verdict
+from rlscaler_rl.evaluation.service_tuning.networks import FOUND_SPEC, GENERAL, OWN_SPEC
+from rlscaler_rl.evaluation.service_tuning.verdict import PATCH_FILE, TUNED_RIVALS, to_yaml
 
 WIDTH = 120
 NETWORKS = {GENERAL: "general", OWN_SPEC: "trained under your spec", FOUND_SPEC: "trained under a found one"}
 
 
-def headline(verdict: Verdict) -> str:
+def headline(verdict: ServiceVerdict) -> str:
     return "publish" if verdict.publish else "do not publish"
 
 
-def text_report(verdict: Verdict) -> str:
+def text_report(verdict: ServiceVerdict) -> str:
     """The verdict with its reasons, the table, and what it rests on."""
     history, training = verdict.history, verdict.training
     kind = "smooth" if history.smooth else "bursty"
@@ -54,23 +54,23 @@ def text_report(verdict: Verdict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _spec(verdict: Verdict) -> list[str]:
+def _spec(verdict: ServiceVerdict) -> list[str]:
     """The recommended changes of the spec and what they are worth."""
     made = verdict.recommendation
     if made is None:
         return []
     if not made.changes:
         return [f"Spec: {made.reason}"]
-    lines = [f"Spec changes ({FILE}): {'apply' if made.apply else 'do not apply'}", f"  - {made.reason}"]
+    lines = [f"Spec changes ({PATCH_FILE}): {'apply' if made.apply else 'do not apply'}", f"  - {made.reason}"]
     labels = {POLICY: "with the policy for this service", GENERAL: "with the general policy"} | {
-        name: f"the policy under them, against {label}" for name, label in RIVALS.items()
+        name: f"the policy under them, against {label}" for name, label in TUNED_RIVALS.items()
     }
     said = POLICY if verdict.publish else GENERAL
-    lines += [f"  - {labels[name]}: J {shown(found)}" for name, found in made.worth.items() if name != said]
+    lines += [f"  - {labels[name]}: J {found.shown()}" for name, found in made.worth.items() if name != said]
     return [*lines, f"  - {made.together}", *(f"    {line}" for line in to_yaml(made).splitlines())]
 
 
-def _table(rows: tuple[Row, ...]) -> str:
+def _table(rows: tuple[ServiceRow, ...]) -> str:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     for name in ("J", "cost/h", "late %", "p95 ms", "GPU", "CPU", "policy against it, %"):
@@ -86,7 +86,7 @@ def _table(rows: tuple[Row, ...]) -> str:
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
 
-def _against(row: Row) -> str:
+def _against(row: ServiceRow) -> str:
     found = row.difference
     if found is None:
         return ""

@@ -2,97 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from rlscaler_core.decision.actor import ActorLike, load_bundled
-from rlscaler_rl.baselines.contender import Contender, cheapest_mix
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.baselines.hpa import Hpa
-from rlscaler_rl.baselines.simple import Unscaled
-from rlscaler_rl.evaluation.service_tuning.score import UTILIZATION, Score
-from rlscaler_rl.evaluation.service_tuning.service import Service
+from rlscaler_rl.evaluation.board import POLICY
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.lineup import Entry, unscaled
+from rlscaler_rl.evaluation.service_tuning.episodes import Score
+from rlscaler_rl.evaluation.service_tuning.networks import GENERAL
+from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service
 from rlscaler_rl.evaluation.service_tuning.spec import OWN, settings_of, under
 from rlscaler_rl.evaluation.tuning.cache import record_of
-from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
-from rlscaler_rl.evaluation.tuning.errors import TuningError
-from rlscaler_rl.evaluation.tuning.score import scores
-from rlscaler_rl.evaluation.tuning.search import search
+from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller, Tunable
 from rlscaler_rl.evaluation.tuning.spaces import Found
+from rlscaler_rl.evaluation.tuning.tune import Best, best_settings
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 
-POLICY = "policy"
-GENERAL = "general"
 POLICY_SPEC, GENERAL_SPEC = "policy_spec", "general_spec"
 """The same networks under the recommended spec."""
 
-TUNED = ("hpa", "rule")
-"""Searched for this service on its tune part; the gate asks for more than they give."""
-
-Controller = Contender | ActorLike
-
-
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """One row of the table."""
-
-    name: str
-    label: str
-    role: str
-    """`policy`, `spec` (a network under the recommended spec), `tuned`, `today`, `contender` or `reference`."""
-
-    make: Callable[[Scenarios], Controller]
-    replicas: tuple[int, int] | None = None
-    """Kept from the first second to the last, by whoever does not scale."""
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What a search found on the tune part."""
-
-    name: str
-    found: Found
-    j: float
-    default_j: float
-    trials: int
+TUNED = {"hpa": "HPA, tuned for this service", "rule": "Forecast rule, tuned for it"}
+"""Contender -> label. They are searched for this service on its tune part; the gate asks for more than they give."""
 
 
 def tune(
     name: str,
     draws: tuple[Scenarios, Scenarios],
     score: Score,
-    judge: LevelName,
+    level: LevelName,
     *,
     budget: int,
     finalists: int,
     seed: int,
-) -> Searched:
-    """Search at the fluid level, judge the best at `judge` beside where it started; as all contenders are tuned.
+) -> Best:
+    """Search at the fluid level, judge the best at `level` beside where it started; as all contenders are tuned.
 
     `draws`: from the tune part, what the search sees and, with other arrivals and cold starts, what judges.
     It starts from the default and from the settings tuned for all loads, where these are current. The action interval
     is the service's, as the policy's is.
     """
-    screening, judged = draws
-    tunable, own = _at_the_services_interval(CONTENDERS[name], float(screening.interval_seconds[0]))
-    starts = [tunable.default, *({key: found[key] for key in tunable.space} for found in _tuned_for_all(name))]
-    trials = search(
-        tunable.space,
-        starts,
-        lambda found: scores(tunable, found, screening, "fluid", score.j).mean(axis=1),
-        budget,
-        seed,
+    tunable, own = _at_the_services_interval(CONTENDERS[name], float(draws[0].interval_seconds[0]))
+    known = [{key: found[key] for key in tunable.space} for found in _tuned_for_all(name)]
+    best = best_settings(
+        tunable,
+        [tunable.default, *known],
+        known,
+        draws,
+        budget=budget,
+        finalists=finalists,
+        level=level,
+        score=score.j,
+        seed=seed,
     )
-    last = [*starts, *(trial.found for trial in trials[:finalists])]
-    j = scores(tunable, last, judged, judge, score.j).mean(axis=1)
-    best = int(np.argmin(j))
-    return Searched(name, last[best] | own, float(j[best]), float(j[0]), len(trials))
+    return replace(best, found=best.found | own)
 
 
 def _at_the_services_interval(tunable: Tunable, interval: float) -> tuple[Tunable, Found]:
-    """With nothing to be set of the interval, and what that leaves out of the settings."""
+    """The contender without an interval to be set, and what that leaves out of the settings."""
     if "interval" not in tunable.space:
         return tunable, {}
     own: Found = {"interval": interval}
@@ -103,61 +76,55 @@ def _at_the_services_interval(tunable: Tunable, interval: float) -> tuple[Tunabl
 
 
 def _tuned_for_all(name: str) -> list[Found]:
-    """Where the cache is current; without it the search starts from the default alone."""
+    """The settings tuned for all loads, where the cache is current; without them the default alone is the start."""
     try:
         return [record_of(name).found]
-    except TuningError:
+    except EvaluationError:
         return []
 
 
 def rivals(
     service: Service,
-    tailored: ActorLike,
+    fine_tuned: ActorLike,
     general: ActorLike,
-    searched: Sequence[Searched],
+    tuned: Mapping[str, Best],
     peak_rps: float,
     recommended: Found = OWN,
-) -> list[Rival]:
-    """The policy first, then everybody it meets. `peak_rps`: what fixed replicas are sized for.
+) -> list[Entry]:
+    """The policy first, then all that it meets. `peak_rps`: what fixed replicas are sized for.
 
     The networks run under the user's own spec, and again under a recommended one that changes anything.
     """
     sized = cheapest_mix(service.params, np.array([peak_rps / UTILIZATION]))[0]
     today = service.replicas
-    found = {one.name: one for one in searched}
     listed = [
-        Rival(POLICY, "Policy for this service", "policy", lambda rows: tailored),
-        Rival("hpa_tuned", "HPA, tuned for this service", "tuned", _tuned(found["hpa"])),
-        Rival("rule_tuned", "Forecast rule, tuned for it", "tuned", _tuned(found["rule"])),
-        Rival(GENERAL, _label(service, general), "contender", lambda rows: general),
-        Rival("rule", "Forecast rule", "contender", lambda rows: load_bundled("rule")),
-        Rival("hpa", "HPA default (80 %)", "contender", lambda rows: Hpa()),
-        Rival("static_peak", f"Static for the peak ({sized[0]}+{sized[1]})", "contender", _still, _pair(sized)),
-        Rival("hindsight", "Hindsight rule", "reference", _hindsight),
+        Entry(POLICY, "Policy for this service", "policy", lambda rate, seed: fine_tuned),
+        *(_tuned_entry(name, tuned[name].found) for name in TUNED),
+        Entry(GENERAL, _label(service, general), "contender", lambda rate, seed: general),
+        Entry("rule", "Forecast rule", "contender", lambda rate, seed: load_bundled("rule")),
+        Entry("hpa", "HPA default (80 %)", "contender", lambda rate, seed: Hpa()),
+        Entry("static_peak", f"Static for the peak ({sized[0]}+{sized[1]})", "contender", unscaled, _pair(sized)),
+        Entry("hindsight", "Hindsight rule", "reference", _hindsight),
     ]
     if today is not None:
-        listed.insert(3, Rival("static_today", f"Static, as today ({today[0]}+{today[1]})", "today", _still, today))
+        listed.insert(3, Entry("static_today", f"Static, as today ({today[0]}+{today[1]})", "today", unscaled, today))
     if recommended:
         spec = settings_of(recommended)
-        at = [rival.name for rival in listed].index(GENERAL) + 1
+        at = [entry.name for entry in listed].index(GENERAL) + 1
         label = "General policy, recommended spec"
-        listed.insert(at, Rival(GENERAL_SPEC, label, "spec", lambda rows: under(general, spec)))
+        listed.insert(at, Entry(GENERAL_SPEC, label, "spec", lambda rate, seed: under(general, spec)))
         label = "Policy, recommended spec"
-        listed.insert(1, Rival(POLICY_SPEC, label, "spec", lambda rows: under(tailored, spec)))
+        listed.insert(1, Entry(POLICY_SPEC, label, "spec", lambda rate, seed: under(fine_tuned, spec)))
     return listed
 
 
-def _tuned(one: Searched) -> Callable[[Scenarios], Controller]:
-    return lambda rows: CONTENDERS[one.name].controller(one.found, rows.rate.astype(np.float64))
+def _tuned_entry(name: str, found: Found) -> Entry:
+    return Entry(f"{name}_tuned", TUNED[name], "tuned", lambda rate, seed: CONTENDERS[name].controller(found, rate))
 
 
-def _still(rows: Scenarios) -> Controller:
-    return Unscaled()
-
-
-def _hindsight(rows: Scenarios) -> Controller:
+def _hindsight(rate: Float, seed: int) -> Controller:
     tunable = CONTENDERS["hindsight"]
-    return tunable.controller(tunable.default, rows.rate.astype(np.float64))
+    return tunable.controller(tunable.default, rate)
 
 
 def _pair(mix: np.ndarray) -> tuple[int, int]:

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlscaler_core.decision.actor import Actor
-from rlscaler_rl.evaluation.service_tuning import networks, recommend, report, schema, spec, trial, verdict
-from rlscaler_rl.evaluation.service_tuning.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
+from rlscaler_rl.evaluation import schema
+from rlscaler_rl.evaluation.models import Start
+from rlscaler_rl.evaluation.service_tuning import networks, report, spec, verdict
+from rlscaler_rl.evaluation.service_tuning.episodes import DRAWS, Score, part_episodes, score_of
 from rlscaler_rl.evaluation.service_tuning.history import History
-from rlscaler_rl.evaluation.service_tuning.rivals import TUNED, Searched, rivals, tune
-from rlscaler_rl.evaluation.service_tuning.score import Score, score_of
+from rlscaler_rl.evaluation.service_tuning.networks import FOUND_SPEC, GENERAL, OWN_SPEC, Alternative, Bench, Choice
+from rlscaler_rl.evaluation.service_tuning.rivals import TUNED, rivals, tune
 from rlscaler_rl.evaluation.service_tuning.service import Service
-from rlscaler_rl.evaluation.service_tuning.start import Start
+from rlscaler_rl.evaluation.tuning.tune import Best
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.training.export import write
 from rlscaler_rl.training.files import write_atomically
-from rlscaler_rl.training.finetune import FineTuned
-from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.training.finetune import FineTuned, FineTuning
 from rlscaler_rl.workloads import Part
 
 TUNE_EPISODES = 32
 TEST_EPISODES = 96
 """About so many are played: of a long history a random choice of its stretches, of a short one each several times."""
 
-JUDGED_SEED = trial.DRAWS
+JUDGED_SEED = DRAWS
 """Networks, specs and the rivals' settings are chosen on other draws from the tune part than those that made them
 finalists: run r has the draws of `seed + r`, so that a smaller step would share most of them."""
 
@@ -34,7 +35,7 @@ REPORT = "report.txt"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Beside the policy and the history."""
+    """How long is trained and searched, and at which level is judged."""
 
     training: FineTuning = field(default_factory=FineTuning)
     level: LevelName = "request"
@@ -44,18 +45,18 @@ class Options:
 
     finalists: int = 10
     spec_finalists: int = 4
-    """Of every network's search."""
+    """Finalists of the spec search around every network."""
 
 
-def tailor(
+def tune_for_service(
     service: Service, history: History, start: Start, options: Options, folder: Path, progress: Callable[[str], None]
-) -> schema.Verdict:
+) -> schema.ServiceVerdict:
     """Search, train, choose, tune the rivals, play the held-back part, write the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     score = score_of(service, history.recording.reference)
     seed = options.training.seed
-    on_tune, _ = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed)
-    judged, runs = trial.scenarios(service, history, Part.TUNE, TUNE_EPISODES, seed + JUDGED_SEED)
+    on_tune, _ = part_episodes(service, history, Part.TUNE, TUNE_EPISODES, seed)
+    judged, runs = part_episodes(service, history, Part.TUNE, TUNE_EPISODES, seed + JUDGED_SEED)
     bench = Bench(
         service=service,
         kind=spec.tunable(service, history),
@@ -69,29 +70,19 @@ def tailor(
         seed=seed,
     )
     choice = _chosen(bench, history, start, options, progress, folder)
-    content, manifest = networks.artefact(service, start, choice.network, options.training)
-    write(folder, "policy", "manifest.json", content, manifest)
-    tuned = []
+    made = networks.artefact(service, start, choice.network, options.training)
+    write(folder, "policy", "manifest.json", made.content, made.manifest)
+    tuned, searched = {}, {"budget": options.budget, "finalists": options.finalists, "seed": seed}
     for name in TUNED:
         progress(f"tuning the contender {name} on the tune part")
-        tuned.append(
-            tune(
-                name,
-                (on_tune, judged),
-                score,
-                options.level,
-                budget=options.budget,
-                finalists=options.finalists,
-                seed=seed,
-            )
-        )
+        tuned[name] = tune(name, (on_tune, judged), score, options.level, **searched)
     progress("playing the held-back part")
-    made = _judged(service, history, start, choice, tuned, Actor.load(content, manifest), score, options)
-    assert made.recommendation is not None
-    recommend.write(made.recommendation, service, folder)
-    write_atomically(folder / schema.FILE, made.model_dump_json(indent=1, by_alias=True) + "\n")
-    write_atomically(folder / REPORT, report.text_report(made))
-    return made
+    said = _judged(service, history, start, choice, tuned, made.actor(), score, options)
+    assert said.recommendation is not None
+    verdict.write_patch(said.recommendation, service, folder)
+    write_atomically(folder / schema.VERDICT_FILE, said.model_dump_json(indent=1, by_alias=True) + "\n")
+    write_atomically(folder / REPORT, report.text_report(said))
+    return said
 
 
 def _chosen(
@@ -99,7 +90,7 @@ def _chosen(
 ) -> Choice:
     """The spec is searched around the general network, two are fine-tuned, and it is searched around each of them."""
     progress("searching the spec around the general policy on the tune part")
-    made = [Network(GENERAL, start.loaded.actor)]
+    made = [Alternative(GENERAL, start.loaded.actor)]
     found = {GENERAL: bench.search(start.loaded.actor)}
     best = spec.changes(bench.service, found[GENERAL][0])
     for index, (name, under) in enumerate(((OWN_SPEC, spec.OWN), (FOUND_SPEC, best))):
@@ -117,19 +108,19 @@ def _judged(
     history: History,
     start: Start,
     choice: Choice,
-    tuned: list[Searched],
+    tuned: Mapping[str, Best],
     actor: Actor,
     score: Score,
     options: Options,
-) -> schema.Verdict:
+) -> schema.ServiceVerdict:
     name, found = service.name, choice.network.tuned
     assert found is not None
     played = rivals(service, actor, start.loaded.actor, tuned, history.recording.reference, choice.found)
-    rows, runs = trial.scenarios(service, history, Part.TEST, TEST_EPISODES, options.training.seed)
-    board, audit = trial.play(name, played, rows, runs, score, options.level)
+    episodes, runs = part_episodes(service, history, Part.TEST, TEST_EPISODES, options.training.seed)
+    board, audit = verdict.play(name, played, episodes, runs, score, options.level)
     made = verdict.rows(board, name, played, service, service.episode_seconds)
     publish, reasons = verdict.decide(made, history, found, service, audit.reasons())
-    return schema.Verdict(
+    return schema.ServiceVerdict(
         publish=publish,
         reasons=reasons,
         caveats=(*_assumed(service), *history.caveats),
@@ -139,23 +130,23 @@ def _judged(
         general_digest=start.loaded.digest,
         level=options.level,
         episode_seconds=service.episode_seconds,
-        episodes=len(rows),
+        episodes=len(episodes),
         history=_recorded(history, service),
         training=_training(start, choice, found, tuned),
         rows=made,
-        recommendation=recommend.recommendation(board, name, choice, service, history, publish=publish),
+        recommendation=verdict.recommendation(board, name, choice, service, history, publish=publish),
     )
 
 
-def _training(start: Start, choice: Choice, found: FineTuned, tuned: list[Searched]) -> schema.Training:
-    return schema.Training(
+def _training(start: Start, choice: Choice, found: FineTuned, tuned: Mapping[str, Best]) -> schema.ServiceTraining:
+    return schema.ServiceTraining(
         start=start.loaded.name,
         steps=found.steps,
         seconds=round(found.seconds, 1),
         cut_short=found.cut_short,
         best_steps=found.best.steps,
         tune_j={one.steps: round(one.fluid, 4) for one in found.candidates},
-        tuned={one.name: {"default": one.default_j, "tuned": one.j} for one in tuned},
+        tuned={name: {"default": one.default_j, "tuned": one.j} for name, one in tuned.items()},
         chosen=choice.network.name,
         networks={name: {"own": round(own, 4), "found": round(best, 4)} for name, (own, best) in choice.j.items()},
     )
@@ -169,8 +160,8 @@ def _assumed(service: Service) -> list[str]:
     return found
 
 
-def _recorded(history: History, service: Service) -> schema.Recorded:
-    return schema.Recorded(
+def _recorded(history: History, service: Service) -> schema.RecordedHistory:
+    return schema.RecordedHistory(
         source=history.source,
         seconds=history.seconds,
         digest=history.digest,

@@ -13,7 +13,7 @@ from rlscaler_core.api.offline import OfflinePolicy
 from rlscaler_core.decision.budget import ROUNDING
 from rlscaler_core.decision.manifest import ColdStart, Envelope
 from rlscaler_core.decision.types import CPU, GPU, POOLS, Params
-from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.simulation.cluster import LEAST_LOADED, MAX_PODS, ROUTERS
 from rlscaler_rl.simulation.scenario import Scenarios, with_changed_params
@@ -30,16 +30,19 @@ WINDOW_SCRAPES = 4
 SCRAPE_SECONDS = (2, 15)
 """How often Prometheus may look; a longer window would not fit into what the simulator remembers."""
 
+UTILIZATION = 0.8
+"""How full the replicas are that a load is sized for, 0 to 1."""
+
 NOMINAL_RPS_RATIO = 5.0
 """Stands in where only one pool is there; nothing depends on it."""
 
 
 def read_policy(path: Path) -> OfflinePolicy:
-    """The policy in a YAML file. Raises TailoringError naming the file or the object, the field and the remedy."""
+    """The policy in a YAML file. Raises EvaluationError naming the file or the object, the field and the remedy."""
     try:
         return offline.read_policy(path)
     except ValueError as error:
-        raise TailoringError(str(error)) from error
+        raise EvaluationError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,10 @@ class Service:
     """One row."""
 
     objective: float
-    """% of the requests that are to be answered within the SLO."""
+    """% of the requests that have to be answered within the SLO, 0 to 100."""
 
     replicas: tuple[int, int] | None
-    """Of today, GPU and CPU; None where nobody said."""
+    """Replicas of today, GPU and CPU; None where they are not known."""
 
     assumed: tuple[str, ...]
     scrape_seconds: int
@@ -63,7 +66,7 @@ class Service:
     """Index into `simulation.cluster.ROUTERS`."""
 
     fallback: tuple[int | None, int | None] = (None, None)
-    """`fallback.replicas` of both pools where somebody set them; minReplicas must not exceed them."""
+    """`fallback.replicas` of both pools where they are set; minReplicas must not exceed them."""
 
     @property
     def interval(self) -> int:
@@ -76,7 +79,7 @@ class Service:
 
     @property
     def rps(self) -> tuple[float, float]:
-        """Of one replica; an absent pool has a value too, because the simulator divides by it."""
+        """Requests/s of one replica; an absent pool has a value too, because the simulator divides by it."""
         present, rps = self.params.present[0], self.params.requests_per_second[0]
         gpu = float(rps[GPU]) if present[GPU] else float(rps[CPU]) * NOMINAL_RPS_RATIO
         cpu = float(rps[CPU]) if present[CPU] else float(rps[GPU]) / NOMINAL_RPS_RATIO
@@ -94,7 +97,7 @@ class Service:
 
     @property
     def price_ratio(self) -> float:
-        """CPU over GPU."""
+        """Price of a CPU replica over that of a GPU replica."""
         return float(self.params.cost_per_hour[0, CPU] / self.params.cost_per_hour[0, GPU])
 
     def columns(self) -> dict[str, Any]:
@@ -163,11 +166,11 @@ def service_of(
     replicas: tuple[int, int] | None = None,
     router: str = ROUTERS[LEAST_LOADED],
 ) -> Service:
-    """Raises TailoringError for what cannot be simulated, naming object, field and remedy."""
+    """Raises EvaluationError for what cannot be simulated, naming object, field and remedy."""
     params = policy.params
     where = f"RLScalingPolicy {policy.namespace}/{policy.name}: spec"
     if not SCRAPE_SECONDS[0] <= scrape_seconds <= SCRAPE_SECONDS[1]:
-        raise TailoringError(
+        raise EvaluationError(
             f"--scrape-seconds {scrape_seconds}: {SCRAPE_SECONDS[0]} to {SCRAPE_SECONDS[1]} are simulated; a policy "
             "that hears of its load later than that has no business scaling on it: scrape the service more often"
         )
@@ -193,7 +196,7 @@ def _check_interval(params: Params, where: str) -> None:
     interval = float(params.interval_seconds[0])
     if interval % SENSE_SECONDS:
         near = SENSE_SECONDS * max(round(interval / SENSE_SECONDS), 2)
-        raise TailoringError(
+        raise EvaluationError(
             f"{where}.intervalSeconds = {interval:g}: multiples of {SENSE_SECONDS} are simulated; set {near}"
         )
 
@@ -210,7 +213,7 @@ def standing_fits(params: Params) -> bool:
 
 def _check_budget(params: Params, where: str) -> None:
     if not standing_fits(params):
-        raise TailoringError(
+        raise EvaluationError(
             f"{where}.guards.budgetPerHour = {params.budget_per_hour[0]:g}: minReplicas alone cost "
             f"{_standing(params):g} an hour; raise it, or lower "
             "targets.gpu.minReplicas or targets.cpu.minReplicas"
@@ -221,17 +224,17 @@ def _check_pool(params: Params, index: int, where: str) -> None:
     rps, slo = float(params.requests_per_second[0, index]), float(params.slo_ms[0])
     high = int(params.max_replicas[0, index])
     if not np.isfinite(rps):
-        raise TailoringError(
+        raise EvaluationError(
             f"{where}.requestsPerSecond: is neither set nor learned, and without it nobody can say what a replica "
             "answers; measure it and set it, or give the object as `kubectl get rlsp -o yaml` prints it once "
             "status.learned has it"
         )
     if high > MAX_PODS:
-        raise TailoringError(
+        raise EvaluationError(
             f"{where}.maxReplicas = {high}: at most {MAX_PODS} are simulated; lower it to what the load can need"
         )
     if 1000 / rps >= slo:
-        raise TailoringError(
+        raise EvaluationError(
             f"{where}.requestsPerSecond = {rps:g}: a replica answers one request after another in simulation, "
             f"{1000 / rps:.0f} ms each, and spec.slo.latencyMilliseconds is {slo:g}: none would be in time; "
             "raise the latency, or leave the pool out"
@@ -244,7 +247,7 @@ def _today(params: Params, replicas: tuple[int, int] | None) -> tuple[int, int] 
     kept = np.where(params.present[0], replicas, 0)
     outside = (kept < 0) | (kept > MAX_PODS)
     if outside.any() or not kept.any():
-        raise TailoringError(
+        raise EvaluationError(
             f"--replicas {replicas[0]},{replicas[1]}: 0 to {MAX_PODS} of each pool, and at least one in all"
         )
     return int(kept[GPU]), int(kept[CPU])

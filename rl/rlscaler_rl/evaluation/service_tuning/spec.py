@@ -18,8 +18,7 @@ from rlscaler_core.decision.spec import SpecSettings, with_spec
 from rlscaler_core.decision.types import CPU, GPU, POOLS
 from rlscaler_rl.baselines.actors import Configured
 from rlscaler_rl.evaluation.service_tuning.history import History
-from rlscaler_rl.evaluation.service_tuning.score import UTILIZATION
-from rlscaler_rl.evaluation.service_tuning.service import Service, standing_fits
+from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service, standing_fits
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.spaces import SPEC, Found, Space
 from rlscaler_rl.workloads import Part
@@ -28,7 +27,7 @@ OWN: Found = {}
 MINIMUM = ("min_gpu", "min_cpu")
 TARGET = "target_utilization"
 KEPT = ("interval", "up_window")
-"""A network is trained at the interval that the user acts at, and slower scaling up is nobody's recommendation."""
+"""A network is trained at the interval that the user acts at, and scaling up more slowly is never recommended."""
 
 WINDOW_STEP = 15
 STANDING = ((0.25, 0.25), (0.25, 0.75), (0.5, 0.25), (0.5, 0.75), (0.75, 0.0), (0.75, 0.5), (1.0, 0.25))
@@ -80,7 +79,7 @@ def tunable(service: Service, history: History) -> Tunable:
 
 
 def around(kind: Tunable, actor: ActorLike) -> Tunable:
-    """With that network inside, which keeps its envelope: where it would not be asked live, it is not asked here."""
+    """The contender with that network inside, which keeps its envelope: outside of it the network is not asked."""
     return replace(kind, make=lambda chosen, rate: under(actor, chosen))
 
 
@@ -105,7 +104,7 @@ def starts(kind: Tunable) -> list[Found]:
 
 
 def settings_of(found: Found) -> SpecSettings:
-    """As it is played, in steps that the custom resource knows; scaleUp stays as the user has it."""
+    """The spec as it is played, in steps that the custom resource knows; scaleUp stays as the user has it."""
     target = found.get(TARGET)
     window = found.get("down_window")
     return SpecSettings(
@@ -161,6 +160,6 @@ def patch(service: Service, found: Found) -> dict[str, Any]:
 
 
 def without(found: Found, names: Iterable[str]) -> Found:
-    """With those as the user has them."""
+    """The point without `names`, which stay as the user has them."""
     dropped = set(names)
     return {name: value for name, value in found.items() if name not in dropped}

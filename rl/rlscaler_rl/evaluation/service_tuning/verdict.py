@@ -1,45 +1,79 @@
-"""May the policy be published, and why."""
+"""What the held-back part says: the rows, may the policy be published, and what are the spec changes worth."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from rlscaler_rl.evaluation.board import Board
+import numpy as np
+import yaml
+
+from rlscaler_rl.evaluation.board import POLICY, Board
 from rlscaler_rl.evaluation.gate import PASSES, judge
+from rlscaler_rl.evaluation.invariants import Audit
+from rlscaler_rl.evaluation.lineup import Entry, standing
+from rlscaler_rl.evaluation.play import play_entry, scores_of
 from rlscaler_rl.evaluation.rows import difference
+from rlscaler_rl.evaluation.schema import Recommendation, ServiceRow
+from rlscaler_rl.evaluation.service_tuning import spec
+from rlscaler_rl.evaluation.service_tuning.episodes import Score, replayed
 from rlscaler_rl.evaluation.service_tuning.history import FEWEST, History, duration
-from rlscaler_rl.evaluation.service_tuning.rivals import POLICY, Rival
-from rlscaler_rl.evaluation.service_tuning.schema import Row
+from rlscaler_rl.evaluation.service_tuning.networks import GENERAL, Choice
+from rlscaler_rl.evaluation.service_tuning.rivals import GENERAL_SPEC, POLICY_SPEC, TUNED
 from rlscaler_rl.evaluation.service_tuning.service import Service
+from rlscaler_rl.simulation.levels import LevelName
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.training.files import write_atomically
 from rlscaler_rl.training.finetune import FineTuned
 from rlscaler_rl.workloads import Part
 
+PATCH_FILE = "spec-patch.yaml"
+TUNED_RIVALS = {f"{name}_tuned": label for name, label in TUNED.items()}
 
-def rows(board: Board, workload: str, rivals: Sequence[Rival], service: Service, seconds: int) -> tuple[Row, ...]:
-    """In the order of `rivals`."""
 
-    def row(rival: Rival) -> Row:
+def play(
+    name: str, entries: Sequence[Entry], episodes: Scenarios, runs: int, score: Score, level: LevelName
+) -> tuple[Board, Audit]:
+    """All entries on the same arrivals with the same cold starts; J is that of the service `name`."""
+    board, audit = Board(entries), Audit()
+    blocks = replayed(episodes, runs)
+    for entry in entries:
+        own = episodes
+        if entry.replicas is not None:
+            own = standing(episodes, np.where(episodes.present, entry.replicas, 0))
+        done = play_entry(entry, own, name, audit, level)
+        j = score.j(done.result).reshape(runs, -1)
+        board.add(name, entry.name, scores_of([done], runs) | {"j": j}, blocks)
+    return board, audit
+
+
+def rows(
+    board: Board, workload: str, entries: Sequence[Entry], service: Service, seconds: int
+) -> tuple[ServiceRow, ...]:
+    """One row per entry, in their order. `seconds`: the length of an episode."""
+
+    def row(entry: Entry) -> ServiceRow:
         def mean(metric: str) -> float:
-            return board.mean(workload, rival.name, metric)
+            return board.mean(workload, entry.name, metric)
 
-        return Row(
-            name=rival.name,
-            label=rival.label,
-            role=rival.role,
+        return ServiceRow(
+            name=entry.name,
+            label=entry.label,
+            role=entry.role,
             j=mean("j"),
             cost_per_hour=mean("cost") * service.gpu_cost_per_hour,
             late_percent=mean("late_percent"),
             p95_ms=mean("p95_ms"),
             gpu_replicas=mean("gpu_replica_seconds") / seconds,
             cpu_replicas=mean("cpu_replica_seconds") / seconds,
-            difference=None if rival.name == POLICY else difference(board, workload, rival.name),
+            difference=None if entry.name == POLICY else difference(board, workload, entry.name),
         )
 
-    return tuple(row(rival) for rival in rivals)
+    return tuple(row(entry) for entry in entries)
 
 
 def decide(
-    made: Sequence[Row], history: History, tuned: FineTuned, service: Service, broken: Sequence[str]
+    made: Sequence[ServiceRow], history: History, tuned: FineTuned, service: Service, broken: Sequence[str]
 ) -> tuple[bool, tuple[str, ...]]:
     """(publish, reasons): every reason against, or the one for it."""
     against = list(broken)
@@ -65,11 +99,57 @@ def decide(
     return (False, tuple(against)) if against else (True, (_in_favour(reason, made),))
 
 
-def _in_favour(reason: str, made: Sequence[Row]) -> str:
-    shown = [
-        f"{one.difference.percent:+.1f} % [{one.difference.low_percent:+.1f}, {one.difference.high_percent:+.1f}] "
-        f"against {one.label}"
-        for one in made
-        if one.role == "tuned" and one.difference
-    ]
+def _in_favour(reason: str, made: Sequence[ServiceRow]) -> str:
+    shown = [f"{one.difference.shown()} against {one.label}" for one in made if one.role == "tuned" and one.difference]
     return f"{reason}: J {' and '.join(shown)}"
+
+
+def recommendation(
+    board: Board, workload: str, choice: Choice, service: Service, history: History, *, publish: bool
+) -> Recommendation:
+    """The changes that the tune part chose, as the held-back part judges them around the network that is to run."""
+    gain = choice.gain
+    if not choice.found:
+        why = "none was better than yours on the tune part" if gain is None else f"on the tune part J {gain.shown()}"
+        return Recommendation(apply=False, reason=f"nothing to change: {why}", changes={}, tune=gain, worth={})
+    worth = {
+        POLICY: difference(board, workload, POLICY, POLICY_SPEC),
+        GENERAL: difference(board, workload, GENERAL, GENERAL_SPEC),
+        **{name: difference(board, workload, name, POLICY_SPEC) for name in TUNED_RIVALS},
+    }
+    runs = POLICY if publish else GENERAL
+    label = "the policy for this service" if publish else "the general policy, which stays"
+    found = worth[runs]
+    said = {"win": "better", "loss": "worse"}.get(found.verdict, "not shown to be better")
+    _, together = judge([(label, worth[name]) for name, label in TUNED_RIVALS.items()], smooth=history.smooth)
+    return Recommendation(
+        apply=found.verdict == "win",
+        reason=f"with {label}, {said} than your spec on the held-back part: J {found.shown()}",
+        changes=spec.patch(service, choice.found),
+        tune=gain,
+        worth=worth,
+        together=f"publishing and changing the spec, against both tuned rivals: {together}",
+    )
+
+
+def patch_file(made: Recommendation, service: Service) -> str:
+    """The changes as `kubectl patch --type merge --patch-file` takes them."""
+    name, namespace = service.name, service.namespace
+    verdict = "apply" if made.apply else "do not apply"
+    return (
+        f"# Spec changes for RLScalingPolicy {namespace}/{name}: {verdict}\n"
+        f"# {made.reason}\n"
+        f"# kubectl patch rlsp {name} -n {namespace} --type merge --patch-file {PATCH_FILE}\n{to_yaml(made)}"
+    )
+
+
+def to_yaml(made: Recommendation) -> str:
+    return yaml.safe_dump(made.changes, sort_keys=False)
+
+
+def write_patch(made: Recommendation, service: Service, folder: Path) -> None:
+    """Write the file beside the report; an earlier one is removed where nothing is recommended."""
+    if made.changes:
+        write_atomically(folder / PATCH_FILE, patch_file(made, service))
+    else:
+        (folder / PATCH_FILE).unlink(missing_ok=True)

@@ -14,9 +14,9 @@ from optuna.distributions import distribution_to_json
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rlscaler_core.decision.types import Float
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tuning import networks
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller, Tunable
-from rlscaler_rl.evaluation.tuning.errors import TuningError
 from rlscaler_rl.evaluation.tuning.spaces import Found
 
 PROBE_TOLERANCE = 1e-3
@@ -33,14 +33,14 @@ class Record(BaseModel):
     """None: one setting for all loads."""
 
     fold: int | None = None
-    """Of the held-out workload: the fold that these settings may be judged on. They were tuned on the other."""
+    """Fold of the held-out workload that these settings may be judged on. They were tuned on the other."""
 
     found: Found
     j: float
-    """On the tune part, by the judge."""
+    """J on the tune part, at the level that judges."""
 
     default_j: float
-    """Of the contender's default settings, in the same episodes."""
+    """J of the contender's default settings in the same episodes."""
 
     trials: int
     """0: found by an earlier contender or on an earlier meter; a search starts from it, and it is out of date."""
@@ -53,7 +53,7 @@ class Record(BaseModel):
     """Digest of what was searched."""
 
     network: str | None = None
-    """SHA-256 of the network that the settings are around, where it was trained for the workload; else the bundled."""
+    """SHA-256 of the network that the settings are around, where it was trained for the workload; None: the bundled."""
 
     @property
     def key(self) -> Key:
@@ -77,8 +77,10 @@ class Tuned(BaseModel):
         return next((record for record in self.records if record.key == key), None)
 
     def merged(self, records: Iterable[Record], probes: dict[str, list[float]]) -> Tuned:
-        """With new records in place of the old ones of the same key; where a probe has moved, its contender's others
-        are out of date from now on."""
+        """The content with new records in place of the old ones of the same key.
+
+        Where a probe has moved, the other records of its contender are out of date from now on.
+        """
         moved = {name for name, probe in probes.items() if not same_probe(self.probes.get(name), probe)}
         kept = [
             record.model_copy(update={"trials": 0}) if record.contender in moved else record for record in self.records
@@ -104,7 +106,7 @@ def shipped() -> Path:
 
 
 def load(path: Path | None = None) -> Tuned:
-    """The cache; empty where there is no file. Raises TuningError where it cannot be read."""
+    """The cache; empty where there is no file. Raises EvaluationError where it cannot be read."""
     source = path or shipped()
     if not source.is_file():
         return Tuned()
@@ -113,7 +115,7 @@ def load(path: Path | None = None) -> Tuned:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise TuningError(f"{source}: {where}: {first['msg']}; make it again with `rlscaler tune`") from error
+        raise EvaluationError(f"{source}: {where}: {first['msg']}; make it again with `rlscaler tune`") from error
 
 
 def save(tuned: Tuned, path: Path | None = None) -> None:
@@ -136,16 +138,18 @@ def is_tuned(contender: str) -> bool:
 
 
 def record_of(contender: str, workload: str | None = None, fold: int | None = None) -> Record:
-    """The settings for a workload; those for all loads where it has none of its own. Raises TuningError."""
+    """The settings for a workload; those for all loads where it has none of its own. Raises EvaluationError."""
     if contender not in CONTENDERS:
-        raise TuningError(f"contender {contender!r}: choose from {', '.join(CONTENDERS)}")
+        raise EvaluationError(f"contender {contender!r}: choose from {', '.join(CONTENDERS)}")
     found = _loaded().find((contender, workload, fold)) or _loaded().find((contender, None, None))
     if found is None:
-        raise TuningError(f"{contender}: no tuned settings for {workload or 'all loads'}; run `rlscaler tune`")
+        raise EvaluationError(f"{contender}: no tuned settings for {workload or 'all loads'}; run `rlscaler tune`")
     if found.space != space_digest(CONTENDERS[contender]):
-        raise TuningError(f"{contender}: tuned in a search space that has changed since; run `rlscaler tune`")
+        raise EvaluationError(f"{contender}: tuned in a search space that has changed since; run `rlscaler tune`")
     if not found.trials:
-        raise TuningError(f"{contender}: tuned for {workload or 'all loads'} before it changed; run `rlscaler tune`")
+        raise EvaluationError(
+            f"{contender}: tuned for {workload or 'all loads'} before it changed; run `rlscaler tune`"
+        )
     return found
 
 
@@ -153,7 +157,7 @@ def tuned(contender: str, workload: str | None = None, fold: int | None = None) 
     """rate (N, T) -> a fresh controller with the settings tuned for `workload`, or for all loads (None).
 
     `fold`: the fold of the held-out workload that it will play; it gets the settings tuned on the other. A workload
-    without settings of its own gets those for all loads. Raises TuningError.
+    without settings of its own gets those for all loads. Raises EvaluationError.
     """
     record = record_of(contender, workload, fold)
     tunable = with_network(CONTENDERS[contender], record, shipped())
@@ -161,7 +165,7 @@ def tuned(contender: str, workload: str | None = None, fold: int | None = None) 
 
 
 def with_network(tunable: Tunable, record: Record, path: Path) -> Tunable:
-    """The contender around the network that the record names. Raises TuningError where that is not there."""
+    """The contender around the network that the record names. Raises EvaluationError where that is not there."""
     if record.network is None or record.workload is None:
         return tunable
     return tunable.around(networks.load(record.workload, record.network, path))

@@ -38,18 +38,17 @@ def tune(
     """
     from rich.console import Console
 
+    from rlscaler_rl.evaluation.errors import EvaluationError
     from rlscaler_rl.evaluation.tuning import cache, command, score
     from rlscaler_rl.evaluation.tuning import contenders as known
-    from rlscaler_rl.evaluation.tuning.errors import TuningError
-    from rlscaler_rl.evaluation.tuning.job import ALL, jobs
-    from rlscaler_rl.evaluation.tuning.table import tables
+    from rlscaler_rl.evaluation.tuning.tune import ALL, search_tasks
     from rlscaler_rl.training.errors import TrainingError
 
     try:
         if table:
-            click.echo(tables(cache.load(path)), nl=False)
+            click.echo(command.tables(cache.load(path)), nl=False)
             return
-        chosen = jobs(
+        chosen = search_tasks(
             _names("--contenders", contenders, tuple(known.CONTENDERS)),
             _names("--workloads", workloads, (*score.WORKLOADS, ALL)),
             budget=budget,
@@ -63,7 +62,7 @@ def tune(
                 raise click.ClickException("tuned settings are out of date; run `rlscaler tune`")
             return
         command.refresh(chosen, path, console, force=force, ray=ray)
-    except (TuningError, TrainingError) as error:
+    except (EvaluationError, TrainingError) as error:
         raise click.ClickException(str(error)) from error
 
 

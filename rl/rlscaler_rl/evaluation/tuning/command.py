@@ -1,4 +1,4 @@
-"""Tune what is missing or out of date, keep what is not, and show the settings."""
+"""Tune what is missing or out of date, keep what is not, and print the settings as Markdown."""
 
 from __future__ import annotations
 
@@ -8,100 +8,103 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.evaluation.tuning import cache, networks
 from rlscaler_rl.evaluation.tuning.cache import Key, Record, Tuned
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
-from rlscaler_rl.evaluation.tuning.job import RULE, Job, Tuning, tune
-from rlscaler_rl.evaluation.tuning.score import digest, probe, tune_part
+from rlscaler_rl.evaluation.tuning.score import probe, tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
 from rlscaler_rl.evaluation.tuning.spaces import Found
+from rlscaler_rl.evaluation.tuning.tune import RULE, SearchResult, SearchTask, search_tasks, tune
 from rlscaler_rl.training.distributed import map_runs
 
 STATIC = "static"
 """Tuned first: its replicas are where the others' searches start."""
 
 
-def stale(jobs: Sequence[Job], tuned: Tuned, probes: dict[str, list[float]]) -> dict[Job, str]:
-    """Job -> why what is cached for it does not count: missing, or made with another space, meter or other episodes."""
+def stale(tasks: Sequence[SearchTask], tuned: Tuned, probes: dict[str, list[float]]) -> dict[SearchTask, str]:
+    """Task -> why its record does not count: missing, or made with another space, another meter or other episodes."""
     loads: dict[tuple[object, ...], str] = {}
-    found: dict[Job, str] = {}
-    for job in jobs:
-        where = job.workload, job.fold, job.episodes
+    found: dict[SearchTask, str] = {}
+    for task in tasks:
+        where = task.workload, task.fold, task.episodes
         if where not in loads:
-            loads[where] = digest(tune_part(*where, traces=job.traces))[:12]
-        reason = _reason(job, tuned.find(job.key), tuned.probes.get(job.contender), probes[job.contender], loads[where])
+            loads[where] = digest(tune_part(*where, traces=task.traces))[:12]
+        reason = _reason(
+            task, tuned.find(task.key), tuned.probes.get(task.contender), probes[task.contender], loads[where]
+        )
         if reason:
-            found[job] = reason
+            found[task] = reason
     return found
 
 
-def _reason(job: Job, record: Record | None, kept: list[float] | None, probed: list[float], loads: str) -> str:
+def _reason(task: SearchTask, record: Record | None, kept: list[float] | None, probed: list[float], loads: str) -> str:
     if record is None:
         return "not tuned yet"
-    if record.space != cache.space_digest(CONTENDERS[job.contender]):
+    if record.space != cache.space_digest(CONTENDERS[task.contender]):
         return "the search space has changed"
     if not cache.same_probe(kept, probed):
         return "the meter or the contender has changed"
     if record.loads != loads:
         return "the episodes have changed"
-    points = grid(CONTENDERS[job.contender].space, job.budget)
-    enough = job.budget if points is None else len(points)
+    points = grid(CONTENDERS[task.contender].space, task.budget)
+    enough = task.budget if points is None else len(points)
     return f"tuned with {record.trials} trials" if record.trials < enough else ""
 
 
 def refresh(
-    jobs: Sequence[Job], path: Path | None, console: Console, *, force: bool = False, ray: str | None = None
+    tasks: Sequence[SearchTask], path: Path | None, console: Console, *, force: bool = False, ray: str | None = None
 ) -> Tuned:
-    """Tune the stale jobs (all with `force`), here or as Ray tasks at `ray`; the file is written after each.
+    """Tune the stale tasks (all with `force`), here or as Ray tasks at `ray`; the file is written after each.
 
     What an earlier tuning found under the same conditions stays where it is better.
     """
     tuned = cache.load(path)
-    probes = _probes(jobs, console)
-    wanted = dict.fromkeys(jobs, "asked for") if force else stale(jobs, tuned, probes)
-    phases: list[list[Job]] = [[], [], [], []]
-    for job in wanted:
-        phases[_phase(job)].append(job)
+    probes = _probes(tasks, console)
+    wanted = dict.fromkeys(tasks, "asked for") if force else stale(tasks, tuned, probes)
+    phases: list[list[SearchTask]] = [[], [], [], []]
+    for task in wanted:
+        phases[_phase(task)].append(task)
     with _progress(console) as progress:
-        task = progress.add_task("tuning", total=len(wanted))
+        bar = progress.add_task("tuning", total=len(wanted))
         for part in phases:
-            for job, made in zip(part, _results(part, tuned, ray), strict=True):
+            for task, made in zip(part, _results(part, tuned, ray), strict=True):
                 record = made.record
-                if _beaten(record, tuned, probes[job.contender]):
-                    progress.update(task, advance=1, description=job.label)
+                if _beaten(record, tuned, probes[task.contender]):
+                    progress.update(bar, advance=1, description=task.label)
                     continue
-                if made.artefact is not None and job.workload is not None:
-                    networks.save(made.artefact, job.workload, path or cache.shipped())
-                tuned = tuned.merged([record], {job.contender: probes[job.contender]})
+                if made.artefact is not None and task.workload is not None:
+                    networks.save(made.artefact, task.workload, path or cache.shipped())
+                tuned = tuned.merged([record], {task.contender: probes[task.contender]})
                 cache.save(tuned, path)
-                progress.update(task, advance=1, description=job.label)
+                progress.update(bar, advance=1, description=task.label)
                 if not console.is_terminal:
-                    console.print(f"{job.label}: J {record.default_j:.2f} -> {record.j:.2f}", highlight=False)
+                    console.print(f"{task.label}: J {record.default_j:.2f} -> {record.j:.2f}", highlight=False)
     return tuned
 
 
-def check(jobs: Sequence[Job], path: Path | None, console: Console) -> bool:
+def check(tasks: Sequence[SearchTask], path: Path | None, console: Console) -> bool:
     """True when nothing is stale; prints what is."""
-    found = stale(jobs, cache.load(path), _probes(jobs, console))
-    for job, reason in found.items():
-        console.print(f"[bold red]{job.label}[/]: {reason}", highlight=False)
-    console.print(f"{len(jobs) - len(found)} of {len(jobs)} settings are current", highlight=False)
+    found = stale(tasks, cache.load(path), _probes(tasks, console))
+    for task, reason in found.items():
+        console.print(f"[bold red]{task.label}[/]: {reason}", highlight=False)
+    console.print(f"{len(tasks) - len(found)} of {len(tasks)} settings are current", highlight=False)
     return not found
 
 
-def _phase(job: Job) -> int:
-    """Whose results others start from comes first."""
-    if job.contender == STATIC:
+def _phase(task: SearchTask) -> int:
+    """Tasks whose results others start from come first."""
+    if task.contender == STATIC:
         return 0
-    if job.workload is None:
+    if task.workload is None:
         return 1
-    return 3 if CONTENDERS[job.contender].trains else 2
+    return 3 if CONTENDERS[task.contender].trains else 2
 
 
-def _results(jobs: Sequence[Job], tuned: Tuned, ray: str | None) -> Iterator[Tuning]:
-    """In the order of `jobs`; searches start from what was found before them."""
-    tasks = [(job, _known(job, tuned), _rule(job, tuned)) for job in jobs]
-    return map(_tune, tasks) if ray is None or not tasks else map_runs(_tune, tasks, ray)
+def _results(tasks: Sequence[SearchTask], tuned: Tuned, ray: str | None) -> Iterator[SearchResult]:
+    """Results in the order of `tasks`; searches start from what was found before them."""
+    sent = [(task, _known(task, tuned), _rule(task, tuned)) for task in tasks]
+    return map(_tune, sent) if ray is None or not sent else map_runs(_tune, sent, ray)
 
 
 def _beaten(record: Record, tuned: Tuned, probe: list[float]) -> bool:
@@ -112,12 +115,12 @@ def _beaten(record: Record, tuned: Tuned, probe: list[float]) -> bool:
     return cache.same_probe(tuned.probes.get(record.contender), probe) and before.j < record.j
 
 
-def _known(job: Job, tuned: Tuned) -> list[Found]:
+def _known(task: SearchTask, tuned: Tuned) -> list[Found]:
     """What was found before, what suits all loads, and the default over the best constant replicas."""
-    tunable = CONTENDERS[job.contender]
-    earlier = [tuned.find(key) for key in dict.fromkeys((job.key, (job.contender, None, None)))]
+    tunable = CONTENDERS[task.contender]
+    earlier = [tuned.find(key) for key in dict.fromkeys((task.key, (task.contender, None, None)))]
     found = [record.found for record in earlier if record and record.space == cache.space_digest(tunable)]
-    return found + over_constant(tunable, tuned, job.key)
+    return found + over_constant(tunable, tuned, task.key)
 
 
 def over_constant(tunable: Tunable, tuned: Tuned, key: Key) -> list[Found]:
@@ -129,22 +132,67 @@ def over_constant(tunable: Tunable, tuned: Tuned, key: Key) -> list[Found]:
     return [standing] if standing else []
 
 
-def _rule(job: Job, tuned: Tuned) -> Found | None:
+def _rule(task: SearchTask, tuned: Tuned) -> Found | None:
     """What the forecast rule was found to want on the same workload, where that is current."""
-    record = tuned.find((RULE, job.workload, job.fold))
+    record = tuned.find((RULE, task.workload, task.fold))
     current = record and record.trials and record.space == cache.space_digest(CONTENDERS[RULE])
     return record.found if record and current else None
 
 
-def _tune(task: tuple[Job, list[Found], Found | None]) -> Tuning:
-    return tune(*task)
+def _tune(sent: tuple[SearchTask, list[Found], Found | None]) -> SearchResult:
+    return tune(*sent)
 
 
-def _probes(jobs: Sequence[Job], console: Console) -> dict[str, list[float]]:
+def _probes(tasks: Sequence[SearchTask], console: Console) -> dict[str, list[float]]:
     with console.status("probing the meter and the contenders"):
-        return {name: probe(CONTENDERS[name]) for name in dict.fromkeys(job.contender for job in jobs)}
+        return {name: probe(CONTENDERS[name]) for name in dict.fromkeys(task.contender for task in tasks)}
 
 
 def _progress(console: Console) -> Progress:
     columns = (TextColumn("{task.description:42.42}"), BarColumn(), MofNCompleteColumn())
     return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
+
+
+def tables(tuned: Tuned) -> str:
+    """Markdown tables: J before and after of every contender, then the settings of each."""
+    parts = [_overview(tuned)]
+    for name, tunable in CONTENDERS.items():
+        records = [record for record in _ordered(tuned) if record.contender == name]
+        if records:
+            parts.append(f"### {tunable.label}\n\n" + _settings(records))
+    return "\n\n".join(parts) + "\n"
+
+
+def _ordered(tuned: Tuned) -> Iterator[Record]:
+    found = (tuned.find(task.key) for task in search_tasks())
+    return (record for record in found if record is not None)
+
+
+def _overview(tuned: Tuned) -> str:
+    names = list(CONTENDERS)
+    rows: dict[str, dict[str, str]] = {}
+    for record in _ordered(tuned):
+        rows.setdefault(_load(record), {})[record.contender] = f"{record.default_j:.2f} → {record.j:.2f}"
+    body = [[load, *(cells.get(name, "") for name in names)] for load, cells in rows.items()]
+    return _markdown(["workload", *(CONTENDERS[name].label for name in names)], body)
+
+
+def _settings(records: list[Record]) -> str:
+    names = list(records[0].found)
+    body = [[_load(record), *(_number(record.found[name]) for name in names), f"{record.j:.2f}"] for record in records]
+    return _markdown(["workload", *names, "J"], body)
+
+
+def _load(record: Record) -> str:
+    if record.workload is None:
+        return "all loads"
+    return record.workload if record.fold is None else f"{record.workload}, fold {record.fold}"
+
+
+def _number(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _markdown(head: list[str], body: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

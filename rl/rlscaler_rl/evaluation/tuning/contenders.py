@@ -33,7 +33,7 @@ class Tunable:
     label: str
     space: Space
     default: Found
-    """As it ships; the first trial of every search."""
+    """The settings that ship; the first trial of every search."""
 
     settings: Callable[[Found], Any]
     make: Callable[[Any, Float], Controller]
@@ -43,7 +43,7 @@ class Tunable:
     """Its settings are around a network, which is fine-tuned for the workload before they are searched."""
 
     def around(self, actor: ActorLike) -> Tunable:
-        """With another network inside."""
+        """The contender with another network inside."""
         return replace(self, make=lambda chosen, rate: Configured(actor, chosen))
 
     def starts(self) -> list[Found]:

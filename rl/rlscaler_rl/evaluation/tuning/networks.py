@@ -5,10 +5,8 @@ They are kept beside the cache of the tuned settings, as `WORKLOAD.onnx` and its
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -17,31 +15,19 @@ from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest, Training
 from rlscaler_rl.baselines.actors import Configured
-from rlscaler_rl.evaluation.tuning.errors import TuningError
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tuning.spaces import Found, gains, spec
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.training.export import NumpyActor, to_onnx, write
-from rlscaler_rl.training.finetune import Episodes, fine_tune
-from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.training.export import Artefact, NumpyActor, to_onnx, trained_on, versions, write
+from rlscaler_rl.training.finetune import Episodes, FineTuning, fine_tune
 from rlscaler_rl.training.network import Network, bundled_network
 from rlscaler_rl.workloads import HELD_OUT, Part, episodes
 from rlscaler_rl.workloads.source import WorkloadSource
 
 DURATION_SECONDS = 600
 CHOOSING_EPISODES, CHOOSING_SEED = 32, 2
-"""Of the tune part: checkpoints are chosen by other episodes than the settings."""
-
-
-@dataclass(frozen=True, slots=True)
-class Artefact:
-    """A network on its way to a file."""
-
-    content: bytes
-    manifest: Manifest
-
-    def actor(self) -> Actor:
-        return Actor.load(self.content, self.manifest)
+"""Checkpoints are chosen by other episodes of the tune part than the settings."""
 
 
 def trainable(workload: str | None) -> bool:
@@ -110,23 +96,17 @@ def _artefact(
     workload: str, plan: Plan, network: Network, settings: FineTuning, content: bytes, steps: int
 ) -> Artefact:
     origin = {"fine_tuning": asdict(settings), "plan": asdict(plan), "start": network.manifest.digest}
-    manifest = network.manifest.model_copy(
-        update={
-            "name": f"ppo-{workload}",
-            "digest": hashlib.sha256(content).hexdigest(),
-            "training": Training(
-                seed=plan.seed,
-                steps=steps,
-                versions={package: version(package) for package in ("torch", "stable-baselines3", "numpy")},
-                hyperparameters=origin,
-            ),
-        }
+    training = Training(
+        seed=plan.seed,
+        steps=steps,
+        versions=versions("torch", "stable-baselines3", "numpy"),
+        hyperparameters=origin,
     )
-    return Artefact(content, manifest)
+    return trained_on(network.manifest, content, f"ppo-{workload}", training)
 
 
 def folder(cache: Path) -> Path:
-    """Of the networks that belong to a cache file."""
+    """The folder of the networks that belong to a cache file."""
     return cache.parent / "networks"
 
 
@@ -136,12 +116,15 @@ def save(artefact: Artefact, workload: str, cache: Path) -> None:
 
 
 def load(workload: str, digest: str, cache: Path) -> Actor:
-    """Raises TuningError where the network is not there, damaged, or not the one that the settings were found for."""
+    """The network beside a cache file.
+
+    Raises EvaluationError where it is not there, damaged, or not the one that the settings were found for.
+    """
     path = folder(cache) / f"{workload}.json"
     try:
         manifest = Manifest.load(path)
         if manifest.digest != digest:
-            raise TuningError(f"{path}: is of another network than the settings in {cache}; run `rlscaler tune`")
+            raise EvaluationError(f"{path}: is of another network than the settings in {cache}; run `rlscaler tune`")
         return Actor.load(path.with_suffix(".onnx"), manifest)
     except ModelError as error:
-        raise TuningError(f"{error}; run `rlscaler tune --contenders ppo`") from error
+        raise EvaluationError(f"{error}; run `rlscaler tune --contenders ppo`") from error

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +16,15 @@ from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.workloads import HELD_OUT, PATTERNS, TRACES, Part, episodes
 
 WORKLOADS = (*PATTERNS, *TRACES)
-"""Each gets settings of its own, the held-out one of each fold."""
+"""Each gets settings of its own, the held-out one separately for each fold."""
 
 FOLDS = (0, 1)
 
 LEARNED = tuple(name for name in WORKLOADS if name != HELD_OUT)
 """What one setting for all loads is tuned on: the loads that policies are trained on."""
+
+Score = Callable[[Result], Float]
+"""Figures of N episodes -> (N,) J, lower is better."""
 
 ROWS = 4096
 """Episodes played at once; more only cost memory."""
@@ -44,12 +45,17 @@ def tune_part(
     return Scenarios.concat(each)
 
 
+def general_j(played: Result) -> Float:
+    """(N,) J with the general weights of cost and lateness."""
+    return played.j
+
+
 def scores(
     tunable: Tunable,
     found: Sequence[Found],
     scenarios: Scenarios,
     level: LevelName,
-    j: Callable[[Result], Float] = lambda played: played.j,
+    score: Score = general_j,
 ) -> Float:
     """(K, N) J of every setting in every episode; settings of one action interval are played together."""
     n, made = len(scenarios), np.empty((len(found), len(scenarios)))
@@ -61,17 +67,8 @@ def scores(
             some = alike[first : first + at_once]
             rows = scenarios.take(np.tile(np.arange(n), len(some)))
             controller = tunable.controllers([found[index] for index in some], rows.rate.astype(np.float64), n)
-            made[some] = j(run(rows, controller, level=level).result).reshape(len(some), n)
+            made[some] = score(run(rows, controller, level=level).result).reshape(len(some), n)
     return made
-
-
-def digest(scenarios: Scenarios) -> str:
-    """SHA-256 over every column: loads, seeds, cold starts, measurement. Equal digests, equal conditions."""
-    found = hashlib.sha256()
-    for column in fields(scenarios):
-        found.update(column.name.encode())
-        found.update(np.ascontiguousarray(getattr(scenarios, column.name)).tobytes())
-    return found.hexdigest()
 
 
 def probe(tunable: Tunable) -> list[float]:

@@ -185,7 +185,7 @@ SPEC: Space = {
     "down_window": _seconds(600),
     **MIN_REPLICAS,
 }
-"""Of the policy's own spec, whichever actor it is around."""
+"""What is searched of the policy's own spec, whichever actor it is around."""
 
 SPEC_DEFAULT: Found = {
     "interval": 30,
@@ -217,7 +217,7 @@ GAINS: Space = {
     "peak": FloatDistribution(0.3, 1.6),
     "peak_seconds": FloatDistribution(5.0, 180.0),
 }
-"""Of the forecast rule itself."""
+"""What is searched of the forecast rule itself."""
 
 
 def gains(found: Found) -> RuleGains:

@@ -1,8 +1,8 @@
-"""What fine-tuning plays: one service under its own load, as well as its constants are known."""
+"""The episodes of one service under its own load, and what one of them is worth."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,79 @@ from rlscaler_core.decision.types import Float
 from rlscaler_loadgen.patterns import rates
 from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.evaluation.service_tuning.history import GROWTH, History
-from rlscaler_rl.evaluation.service_tuning.service import Service
+from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service
+from rlscaler_rl.simulation import objectives
+from rlscaler_rl.simulation.episode import LATE_WEIGHT, Result
 from rlscaler_rl.simulation.randomisation import PATTERNS
 from rlscaler_rl.simulation.scenario import Scenarios, build
 from rlscaler_rl.simulation.scenario_buffer import ChunkedSource
 from rlscaler_rl.simulation.tables import CVS
-from rlscaler_rl.workloads import Part, TraceLoads
+from rlscaler_rl.workloads import Part, TraceLoads, episodes
+
+DRAWS = 8
+"""The most times that a block is played, each with other arrivals and cold starts."""
+
+NOMINAL_COST = 6.25
+"""GPU replica equivalents that carry the demo's peak of 100 requests/s at 80 %: what `LATE_WEIGHT` is relative to."""
+
+NOMINAL_OBJECTIVE = 99.0
+"""% of the requests in time at which lateness has the general weight."""
 
 ERROR = 0.1
 """Relative: how far SLO, prices and mean cold starts are drawn around the policy's, and what a replica really carries
 around what the policy believes."""
+
+
+def part_episodes(service: Service, history: History, part: Part, wanted: int, seed: int) -> tuple[Scenarios, int]:
+    """About `wanted` episodes of a part at its own scale, and in how many runs; every run plays every block once."""
+    blocks = min(history.blocks(part, service), wanted)
+    runs = min(max(wanted // blocks, 1), DRAWS)
+    made = episodes(
+        history.recording,
+        part,
+        runs=runs,
+        episodes=blocks,
+        seed=seed,
+        duration_seconds=service.episode_seconds,
+        interval_seconds=float(service.interval),
+        high=history.recording.reference,
+        **service.columns(),
+    )
+    return service.bind(made), runs
+
+
+def replayed(rows: Scenarios, runs: int) -> tuple[int, ...]:
+    """(N,) which block of the history every row of `part_episodes` replays; two idle nights are two."""
+    return tuple(np.tile(np.arange(len(rows) // runs), runs).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """J of an episode of one service: cost in the demo's size + late_weight x percent late."""
+
+    size: float
+    """`NOMINAL_COST` over what carries the history's peak here: the same trade-off for a service of any size."""
+
+    late_weight: float
+    """Weight of one percent. slo.objective 99 gives the general weight; half the error budget, twice the weight."""
+
+    def j(self, result: Result) -> Float:
+        """(N,); lower is better."""
+        return np.asarray(self.size * result.cost + self.late_weight * result.late_percent)
+
+    def reward(self, spent: objectives.Counters, norms: objectives.Norms, changed: Float) -> Float:
+        """(N,) minus an interval's share of J, and a small price on changes; an `objectives.Objective`."""
+        size = self.size * LATE_WEIGHT / self.late_weight
+        scaled = replace(norms, size=np.full(len(norms.size), size))
+        return objectives.slo_cost(spent, scaled, changed) * (self.late_weight / LATE_WEIGHT)
+
+
+def score_of(service: Service, peak_rps: float) -> Score:
+    """`peak_rps`: the load that the service is built for, the 99th percentile of its history."""
+    mix = cheapest_mix(service.params, np.array([peak_rps / UTILIZATION]))[0]
+    cost = float(mix[0] + service.price_ratio * mix[1])
+    weight = LATE_WEIGHT * (100 - NOMINAL_OBJECTIVE) / (100 - service.objective)
+    return Score(size=NOMINAL_COST / cost, late_weight=weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +91,15 @@ class Mix:
     """What the episodes' loads are made of; the rest is the recorded train part."""
 
     pattern_share: float = 0.2
-    """Drawn patterns between the history's own levels: what the train part happened not to hold."""
+    """Share of drawn patterns between the history's own levels: what the train part happened not to hold."""
 
     steady_share: float = 0.1
     scale: tuple[float, float] = (0.8, GROWTH)
     """Log-uniform factor on half of the recorded episodes: growth."""
 
     least_share: float = 0.3
-    """Of the episodes begin with minReplicas, the others with what the first rate needs at a drawn utilization."""
+    """Share of the episodes that begin with minReplicas; the others begin with what the first rate needs at a drawn
+    utilization."""
 
     delay: tuple[int, int] = (0, 5)
     """Seconds by which a scrape is late."""
@@ -45,7 +109,7 @@ MIX = Mix()
 
 
 def lag_seconds(service: Service, mix: Mix = MIX) -> float:
-    """The oldest that the newest sample is in training when the actor acts."""
+    """How old the newest sample may be in training when the actor acts, seconds."""
     return float(mix.delay[1] + service.scrape_seconds)
 
 
@@ -81,7 +145,7 @@ class ServiceSource:
         return made
 
     def _constants(self, n: int) -> dict[str, Any]:
-        """The service's columns; those that were measured by somebody are off by up to `ERROR`."""
+        """The service's columns; those that were measured are off by up to `ERROR`."""
         rng, known = self.rng, self.service.columns()
         believed = np.broadcast_to(known["rps"], (n, 2))
         cold = 1 + rng.uniform(-ERROR, ERROR, (n, 2))

@@ -14,12 +14,11 @@ from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
-from rlscaler_rl.evaluation.service_tuning.source import ServiceSource
-from rlscaler_rl.evaluation.service_tuning.start import load_start
+from rlscaler_rl.evaluation.models import load_start
+from rlscaler_rl.evaluation.service_tuning.episodes import ServiceSource
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.export import NumpyActor
-from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.training.finetune import FineTuning
 from rlscaler_rl.training.network import weights_of
 from rlscaler_rl.training.train import make_model
 
@@ -75,7 +74,7 @@ def test_other_sizes_are_refused(model):
     weight, bias = start.network.layers[0]
     layers = ((weight[:, :-1], bias[:-1]), *start.network.layers[1:])
     narrow = replace(start, network=replace(start.network, layers=layers))
-    with pytest.raises(TailoringError, match="its layers are"):
+    with pytest.raises(EvaluationError, match="its layers are"):
         narrow.put_into(model.policy)
 
 
@@ -108,7 +107,7 @@ def test_another_contract_or_width_is_refused(tmp_path, change, named):
 
 
 def test_the_rule_is_no_start_and_neither_is_a_pickle(tmp_path):
-    with pytest.raises(TailoringError, match="no network"):
+    with pytest.raises(EvaluationError, match="no network"):
         load_start("rule")
     with pytest.raises(EvaluationError, match="pickle"):
         load_start(str(tmp_path / "model.pt"))

@@ -12,14 +12,16 @@ from rlscaler_core.decision.actor import load_bundled
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.actors import FrozenActor
 from rlscaler_rl.evaluation.board import Board
+from rlscaler_rl.evaluation.lineup import Entry
 from rlscaler_rl.evaluation.schema import Difference
-from rlscaler_rl.evaluation.service_tuning import recommend, spec, trial
-from rlscaler_rl.evaluation.service_tuning.choice import FOUND_SPEC, GENERAL, OWN_SPEC, Bench, Choice, Network
+from rlscaler_rl.evaluation.service_tuning import spec, verdict
+from rlscaler_rl.evaluation.service_tuning.episodes import part_episodes, score_of
 from rlscaler_rl.evaluation.service_tuning.history import prepare
-from rlscaler_rl.evaluation.service_tuning.rivals import TUNED, Rival, Searched, rivals, tune
-from rlscaler_rl.evaluation.service_tuning.score import score_of
+from rlscaler_rl.evaluation.service_tuning.networks import FOUND_SPEC, GENERAL, OWN_SPEC, Alternative, Bench, Choice
+from rlscaler_rl.evaluation.service_tuning.rivals import TUNED, rivals, tune
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
 from rlscaler_rl.evaluation.tuning.score import scores
+from rlscaler_rl.evaluation.tuning.tune import Best
 from rlscaler_rl.training.finetune import Candidate, FineTuned
 from rlscaler_rl.workloads import Part
 
@@ -40,15 +42,15 @@ def bursts() -> np.ndarray:
 def make_bench(service=None, **options) -> Bench:
     service = service or make_service()
     history = prepare(Trace(bursts(), 1.0), "bursts.csv", service)
-    screening, _ = trial.scenarios(service, history, Part.TUNE, 6, 1)
-    judged, runs = trial.scenarios(service, history, Part.TUNE, 12, 2)
+    screening, _ = part_episodes(service, history, Part.TUNE, 6, 1)
+    judged, runs = part_episodes(service, history, Part.TUNE, 12, 2)
     columns = {"level": "fluid", "budget": 14, "finalists": 3, "seed": 1} | options
     score = score_of(service, history.recording.reference)
     return Bench(service, spec.tunable(service, history), screening, judged, runs, score, **columns)
 
 
-def network(name, actor, steps=1000) -> Network:
-    return Network(name, actor, FineTuned(best=Candidate(steps, b"", None, 1.0, 1.0)))
+def network(name, actor, steps=1000) -> Alternative:
+    return Alternative(name, actor, FineTuned(best=Candidate(steps, b"", None, 1.0, 1.0)))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,7 @@ def of_all(found):
 
 def test_a_spec_that_helps_is_recommended_without_what_does_nothing():
     bare = make_bench(make_service(reactive_floor=False))
-    general, both = Network(GENERAL, STILL), [network(OWN_SPEC, STILL), network(FOUND_SPEC, STILL)]
+    general, both = Alternative(GENERAL, STILL), [network(OWN_SPEC, STILL), network(FOUND_SPEC, STILL)]
     choice = bare.choose([general, *both], of_all(point(bare, reactive_floor=True, down_window=60)))
     assert choice.found == {"reactive_floor": True}, "who never lowers replicas needs no window"
     assert choice.gain.verdict == "win"
@@ -94,7 +96,7 @@ def test_a_spec_that_helps_is_recommended_without_what_does_nothing():
 def test_a_spec_that_does_not_help_is_not_recommended(bench):
     everything = point(bench, min_gpu=10, min_cpu=10)
     own = bench.kind.default
-    general, both = Network(GENERAL, STILL), [network(OWN_SPEC, STILL), network(FOUND_SPEC, STILL)]
+    general, both = Alternative(GENERAL, STILL), [network(OWN_SPEC, STILL), network(FOUND_SPEC, STILL)]
     for one in (everything, own):
         choice = bench.choose([general, *both], of_all(one))
         assert choice.found == spec.OWN
@@ -105,10 +107,10 @@ def test_a_network_that_is_worse_under_the_users_spec_is_passed_over(bench):
     ppo = load_bundled("ppo")
     listed = of_all(bench.kind.default)
     good, bad = network(OWN_SPEC, ppo), network(FOUND_SPEC, STILL)
-    choice = bench.choose([Network(GENERAL, ppo), bad, good], listed)
+    choice = bench.choose([Alternative(GENERAL, ppo), bad, good], listed)
     assert choice.network is good
     unlearned = network(OWN_SPEC, ppo, steps=0)
-    assert bench.choose([Network(GENERAL, ppo), bad, unlearned], listed).network is unlearned
+    assert bench.choose([Alternative(GENERAL, ppo), bad, unlearned], listed).network is unlearned
 
 
 def board_of(j: dict[str, float]) -> Board:
@@ -122,7 +124,7 @@ def board_of(j: dict[str, float]) -> Board:
 
 
 def _searched():
-    return [Searched(name, CONTENDERS[name].default, 1.0, 1.0, 1) for name in TUNED]
+    return {name: Best(CONTENDERS[name].default, 1.0, 1.0, 1) for name in TUNED}
 
 
 def test_rivals_act_as_often_as_the_service(bench):
@@ -148,28 +150,28 @@ GAIN = {"mean": -0.5, "low": -0.6, "high": -0.4, "percent": -10.0, "low_percent"
 def test_the_held_back_part_says_whether_to_apply_it(history, publish, j, apply, said):
     service = make_service()
     choice = Choice(network(OWN_SPEC, STILL), RAISED, Difference(**GAIN, verdict="win"), {})
-    made = recommend.recommendation(board_of(j), "chat", choice, service, history, publish=publish)
+    made = verdict.recommendation(board_of(j), "chat", choice, service, history, publish=publish)
     assert made.apply == apply
     assert said in made.reason
     assert set(made.worth) == {"policy", "general", "hpa_tuned", "rule_tuned"}
-    text = recommend.patch_file(made, service)
+    text = verdict.patch_file(made, service)
     assert yaml.safe_load(text) == {"spec": {"targets": {"gpu": {"minReplicas": 5}}}}
     assert "kubectl patch rlsp chat -n demo --type merge --patch-file spec-patch.yaml" in text
 
 
 def test_a_file_of_an_earlier_run_goes_where_nothing_is_recommended(history, tmp_path):
     service = make_service()
-    made = recommend.recommendation(
+    made = verdict.recommendation(
         board_of({}), "chat", Choice(network(OWN_SPEC, STILL), {}, None, {}), service, history, publish=True
     )
-    (tmp_path / recommend.FILE).write_text("spec: {}\n")
-    recommend.write(made, service, tmp_path)
-    assert not (tmp_path / recommend.FILE).exists()
+    (tmp_path / verdict.PATCH_FILE).write_text("spec: {}\n")
+    verdict.write_patch(made, service, tmp_path)
+    assert not (tmp_path / verdict.PATCH_FILE).exists()
     assert made.reason.startswith("nothing to change")
 
 
 def test_networks_under_the_recommended_spec_are_rows_of_their_own():
-    listed: list[Rival] = rivals(make_service(), STILL, STILL, _searched(), 90.0, RAISED)
+    listed: list[Entry] = rivals(make_service(), STILL, STILL, _searched(), 90.0, RAISED)
     assert [one.name for one in listed][:3] == ["policy", "policy_spec", "hpa_tuned"]
     at = [one.name for one in listed].index("general")
     assert listed[at + 1].name == "general_spec"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlscaler_loadgen.traces import Trace, write_trace
-from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.service_tuning.history import duration, prepare, read_history
 from rlscaler_rl.workloads import Part
 
@@ -22,21 +22,21 @@ def test_the_parts_follow_one_another_at_their_own_scale(history, service):
 
 
 def test_another_unit_is_told_by_the_capacity(service):
-    with pytest.raises(TailoringError, match=r"all replicas of demo/chat together carry 240 requests/s: another unit"):
+    with pytest.raises(EvaluationError, match=r"all replicas of demo/chat together carry 240 requests/s: another unit"):
         prepare(Trace(60 * waves(), 1.0), "per_minute.csv", service)
-    with pytest.raises(TailoringError, match="counter"):
+    with pytest.raises(EvaluationError, match="counter"):
         prepare(Trace(np.cumsum(waves()), 1.0), "counter.csv", service)
 
 
 def test_too_short_says_how_long_it_has_to_be(service):
-    with pytest.raises(TailoringError, match=r"1 h of history.*at least 1 h 7 min.*2 h for a verdict"):
+    with pytest.raises(EvaluationError, match=r"1 h of history.*at least 1 h 7 min.*2 h for a verdict"):
         prepare(Trace(waves(3600), 1.0), "short.csv", service)
     short = prepare(Trace(waves(5400), 1.0), "short.csv", service)
     assert short.missing_seconds == 1800
 
 
 def test_a_longer_interval_needs_a_longer_history():
-    with pytest.raises(TailoringError, match="11 h 7 min"):
+    with pytest.raises(EvaluationError, match="11 h 7 min"):
         prepare(Trace(waves(), 1.0), "short.csv", make_service(interval_seconds=300.0))
 
 
@@ -60,14 +60,14 @@ def test_bursts_are_told_from_waves(service):
 def test_silence_in_the_train_part_is_refused(service):
     rate = waves()
     rate[:5760] = 0
-    with pytest.raises(TailoringError, match=r"silent\.csv.*train part"):
+    with pytest.raises(EvaluationError, match=r"silent\.csv.*train part"):
         prepare(Trace(rate, 1.0), "silent.csv", service)
 
 
 def test_a_bad_file_names_file_and_line(tmp_path):
     path = tmp_path / "bad.csv"
     path.write_text("time_s,requests_per_s\n0,1\n1,-2\n2,1\n")
-    with pytest.raises(TailoringError, match=r"bad\.csv:3.*negative"):
+    with pytest.raises(EvaluationError, match=r"bad\.csv:3.*negative"):
         read_history(path)
     write_trace(path, Trace(waves(60), 1.0))
     assert read_history(path).length_s == 60

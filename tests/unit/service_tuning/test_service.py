@@ -10,7 +10,7 @@ import yaml
 
 from rlscaler_core.decision.types import CPU, GPU
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
-from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.service_tuning.service import read_policy, service_of
 from rlscaler_rl.simulation import episode
 from rlscaler_rl.simulation.scenario import from_rate
@@ -61,7 +61,7 @@ def test_what_nobody_measured_is_named(tmp_path):
     ],
 )
 def test_what_cannot_be_simulated_is_refused_by_object_and_field(tmp_path, change, named):
-    with pytest.raises(TailoringError, match=named) as caught:
+    with pytest.raises(EvaluationError, match=named) as caught:
         service_of(read_policy(policy(tmp_path, change)), 15)
     assert "workloads/chat" in str(caught.value)
     assert caught.value.exit_code == 2
@@ -75,7 +75,7 @@ def test_a_file_that_holds_no_single_policy_is_refused(tmp_path, content, named)
     path = tmp_path / "given.yaml"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(TailoringError, match=named):
+    with pytest.raises(EvaluationError, match=named):
         read_policy(path)
 
 
@@ -118,13 +118,13 @@ def test_the_envelope_is_the_service(service):
 
 
 def test_replicas_of_today_must_be_possible(tmp_path):
-    with pytest.raises(TailoringError, match="--replicas 0,0"):
+    with pytest.raises(EvaluationError, match="--replicas 0,0"):
         service_of(read_policy(policy(tmp_path)), 15, (0, 0))
     assert service_of(read_policy(policy(tmp_path)), 15, (2, 3)).replicas == (2, 3)
 
 
 def test_how_often_prometheus_looks_is_bounded(tmp_path):
-    with pytest.raises(TailoringError, match="--scrape-seconds 60"):
+    with pytest.raises(EvaluationError, match="--scrape-seconds 60"):
         service_of(read_policy(policy(tmp_path)), 60)
 
 

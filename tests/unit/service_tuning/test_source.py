@@ -7,10 +7,15 @@ import pytest
 
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.simple import Unscaled
-from rlscaler_rl.evaluation.service_tuning import trial
+from rlscaler_rl.evaluation.service_tuning.episodes import (
+    ERROR,
+    Mix,
+    ServiceSource,
+    lag_seconds,
+    part_episodes,
+    score_of,
+)
 from rlscaler_rl.evaluation.service_tuning.history import prepare
-from rlscaler_rl.evaluation.service_tuning.score import score_of
-from rlscaler_rl.evaluation.service_tuning.source import ERROR, Mix, ServiceSource, lag_seconds
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.episode import run
@@ -59,7 +64,7 @@ def test_the_reward_of_an_episode_is_minus_its_score(pools):
     service = make_service(present=pools)
     history = prepare(Trace(waves(high=60) / (1 if pools[0] else 4), 1.0), "waves.csv", service)
     score = score_of(service, history.recording.reference)
-    scenarios, _ = trial.scenarios(service, history, Part.TUNE, 4, 0)
+    scenarios, _ = part_episodes(service, history, Part.TUNE, 4, 0)
     batch = Batch(scenarios)
     norms, reward = objectives.norms(batch.scenarios), np.zeros(len(scenarios))
     for _ in range(service.episode_seconds // batch.interval):
@@ -84,7 +89,7 @@ def test_a_service_twice_the_size_scores_alike():
 
 
 def test_a_history_is_played_block_by_block(service, history):
-    rows, runs = trial.scenarios(service, history, Part.TEST, 16, 0)
+    rows, runs = part_episodes(service, history, Part.TEST, 16, 0)
     assert (len(rows), runs) == (16, 4)
     assert len({row.tobytes() for row in rows.rate}) == 4
     assert len({row.tobytes() for row in rows.arrivals}) == 16

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from rlscaler_core.decision.actor import Actor, load_bundled
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.service_tuning import publish
-from rlscaler_rl.evaluation.service_tuning.errors import TailoringError
-from rlscaler_rl.evaluation.service_tuning.publish_cli import publish as command
+from rlscaler_rl.evaluation.service_tuning.publish import publish as command
 
 from .test_verdict import make_verdict
 
@@ -62,7 +62,7 @@ def test_what_must_not_be_published_needs_force(folder):
 
 def test_a_verdict_on_another_policy_does_not_count(folder):
     judge(folder, digest="c" * 64)
-    with pytest.raises(TailoringError, match="judges another policy"):
+    with pytest.raises(EvaluationError, match="judges another policy"):
         publish.read_folder(folder)
 
 
@@ -77,10 +77,10 @@ def test_a_policy_that_nobody_tried_needs_force_and_a_name(folder):
 def test_a_missing_or_damaged_file_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[:-9])
-    with pytest.raises(TailoringError, match=r"sha256|not JSON"):
+    with pytest.raises(EvaluationError, match=r"sha256|not JSON"):
         publish.read_folder(folder)
     (folder / name).unlink()
-    with pytest.raises(TailoringError, match=name):
+    with pytest.raises(EvaluationError, match=name):
         publish.read_folder(folder)
 
 
@@ -88,14 +88,14 @@ def test_a_missing_or_damaged_file_is_named(folder, name):
     ("name", "namespace"), [("Chat", "demo"), ("chat", "de.mo"), ("-", "demo"), ("a" * 254, "demo")]
 )
 def test_names_that_kubernetes_refuses_are_refused(folder, name, namespace):
-    with pytest.raises(TailoringError, match=r"--name|--namespace"):
+    with pytest.raises(EvaluationError, match=r"--name|--namespace"):
         publish.config_map(publish.read_folder(folder), name, namespace)
 
 
 def test_a_config_map_has_a_size(folder):
     package = publish.read_folder(folder)
     grown = publish.Package(b"0" * 2**20, package.manifest, package.digest, package.verdict)
-    with pytest.raises(TailoringError, match=r"ConfigMap takes 1,048,576"):
+    with pytest.raises(EvaluationError, match=r"ConfigMap takes 1,048,576"):
         publish.config_map(grown, "chat", "demo")
 
 

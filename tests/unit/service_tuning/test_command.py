@@ -11,11 +11,11 @@ from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_live.train_cli import train
 from rlscaler_loadgen.traces import Trace, write_trace
+from rlscaler_rl.evaluation.models import load_start
+from rlscaler_rl.evaluation.schema import ServiceVerdict
 from rlscaler_rl.evaluation.service_tuning import run
 from rlscaler_rl.evaluation.service_tuning.history import prepare
-from rlscaler_rl.evaluation.service_tuning.schema import Verdict
-from rlscaler_rl.evaluation.service_tuning.start import load_start
-from rlscaler_rl.training.finetune_settings import FineTuning
+from rlscaler_rl.training.finetune import FineTuning
 
 from .conftest import make_service, waves
 
@@ -30,13 +30,13 @@ def test_a_run_leaves_a_policy_a_verdict_and_a_report(tmp_path, pools):
     history = prepare(Trace(waves(5400) * (1 if pools[0] else 0.2), 1.0), "waves.csv", service)
     options = run.Options(training=TINY, level="fluid", budget=4, finalists=2)
     said = []
-    verdict = run.tailor(service, history, load_start(None), options, tmp_path / "out", said.append)
+    verdict = run.tune_for_service(service, history, load_start(None), options, tmp_path / "out", said.append)
     assert not verdict.publish
     assert "30 min more" in verdict.reasons[0]
     manifest = Manifest.load(tmp_path / "out" / "manifest.json")
     actor = Actor.load(tmp_path / "out" / "policy.onnx", manifest)
     assert not actor.manifest.mask(service.params)[0]
-    assert Verdict.model_validate_json((tmp_path / "out" / "verdict.json").read_bytes()) == verdict
+    assert ServiceVerdict.model_validate_json((tmp_path / "out" / "verdict.json").read_bytes()) == verdict
     assert verdict.policy_digest == manifest.digest
     assert set(verdict.training.networks) == {"general", "own_spec", "found_spec"}
     assert verdict.recommendation.changes == {}, "one stretch to tune on shows nothing"

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rlscaler_rl.evaluation.schema import Difference
+from rlscaler_rl.evaluation.schema import Difference, RecordedHistory, ServiceRow, ServiceTraining, ServiceVerdict
 from rlscaler_rl.evaluation.service_tuning.report import text_report
-from rlscaler_rl.evaluation.service_tuning.schema import Recorded, Row, Training, Verdict
 from rlscaler_rl.evaluation.service_tuning.verdict import decide
 from rlscaler_rl.training.finetune import Candidate, FineTuned
 
@@ -24,7 +23,9 @@ def row(name, role, percent=None, spread=1.0):
         figures = {"percent": percent, "low_percent": low, "high_percent": high}
         difference = Difference(mean=percent / 20, low=low / 20, high=high / 20, verdict=verdict, **figures)
     columns = {"j": 5.0, "cost_per_hour": 12.0, "late_percent": 0.2, "p95_ms": 300.0}
-    return Row(name=name, label=name, role=role, gpu_replicas=2, cpu_replicas=4, difference=difference, **columns)
+    return ServiceRow(
+        name=name, label=name, role=role, gpu_replicas=2, cpu_replicas=4, difference=difference, **columns
+    )
 
 
 def rows(hpa=-5.0, rule=-4.0, today=-30.0, general=-1.5):
@@ -83,8 +84,8 @@ def test_a_broken_meter_voids_everything(service, history):
     assert "broken meter" in said
 
 
-def make_verdict(publish: bool = True, digest: str = "") -> Verdict:
-    recorded = Recorded(
+def make_verdict(publish: bool = True, digest: str = "") -> ServiceVerdict:
+    recorded = RecordedHistory(
         source="day.csv",
         seconds=86_400,
         digest="d" * 64,
@@ -93,7 +94,7 @@ def make_verdict(publish: bool = True, digest: str = "") -> Verdict:
         rise=0.07,
         smooth=True,
     )
-    training = Training(
+    training = ServiceTraining(
         start="bundled ppo",
         steps=2_000_000,
         seconds=140.0,
@@ -102,7 +103,7 @@ def make_verdict(publish: bool = True, digest: str = "") -> Verdict:
         tune_j={0: 4.7, 1_500_000: 4.5},
         tuned={"hpa": {"default": 5.5, "tuned": 4.9}},
     )
-    return Verdict(
+    return ServiceVerdict(
         publish=publish,
         reasons=("better than both",),
         caveats=("one day only",),
@@ -121,7 +122,7 @@ def make_verdict(publish: bool = True, digest: str = "") -> Verdict:
 
 def test_the_report_begins_with_the_verdict_and_survives_its_file():
     verdict = make_verdict()
-    again = Verdict.model_validate_json(verdict.model_dump_json(by_alias=True))
+    again = ServiceVerdict.model_validate_json(verdict.model_dump_json(by_alias=True))
     assert again == verdict
     text = text_report(again)
     assert text.splitlines()[0] == "demo/chat: publish"

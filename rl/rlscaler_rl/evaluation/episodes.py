@@ -1,4 +1,4 @@
-"""What is played: the workloads of the settings as scenarios of their test parts."""
+"""The test episodes of every workload, what is said of them, and the digest by which equal episodes are told."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_loadgen.errors import TraceError
+from rlscaler_loadgen.traces import read_trace
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.floor import minimum_cost, physical_floor
+from rlscaler_rl.evaluation.invariants import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.schema import Workload
-from rlscaler_rl.evaluation.settings import CSV, Settings
+from rlscaler_rl.evaluation.settings import CSV, EvaluationSettings
 from rlscaler_rl.evaluation.statistics import blocks_of
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, Recording, WorkloadError, blocks, cut, episodes
@@ -28,23 +30,27 @@ NOTES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """Episodes of one workload whose tuned contenders are the same: all of them, or one fold."""
+class Fold:
+    """Test episodes of one workload that the same tuned settings may be judged on."""
 
     workload: str
-    fold: int | None
+    number: int | None
+    """Fold of a cross-fitted trace; None for a workload that has one test part."""
+
     scenarios: Scenarios
+    """(N,) rows, run by run."""
+
     runs: int
 
 
-def stages(workload: str, settings: Settings) -> list[Stage]:
-    """The test part; a trace that is cross-fitted is played fold by fold, every block of it about as often.
+def folds_of(workload: str, settings: EvaluationSettings) -> list[Fold]:
+    """The test episodes of a workload; a cross-fitted trace has several folds, each block of it about as often.
 
     Raises EvaluationError for a trace that cannot be read or is too short.
     """
     folds = len(splits().traces[workload].folds) if workload in TRACES else 0
     if not folds:
-        return [Stage(workload, None, _episodes(workload, settings, None, settings.episodes), settings.runs)]
+        return [Fold(workload, None, _episodes(workload, settings, None, settings.episodes), settings.runs)]
     try:
         counts = [
             blocks(workload, Part.TEST, settings.duration_seconds, traces=settings.traces, fold=fold) or 0
@@ -56,13 +62,13 @@ def stages(workload: str, settings: Settings) -> list[Stage]:
     ends = np.rint(settings.episodes * np.cumsum(even) / sum(even)).astype(int)
     shares = np.diff(ends, prepend=0).tolist()
     return [
-        Stage(workload, fold, _episodes(workload, settings, fold, share), settings.runs)
+        Fold(workload, fold, _episodes(workload, settings, fold, share), settings.runs)
         for fold, share in enumerate(shares)
         if share
     ]
 
 
-def _episodes(workload: str, settings: Settings, fold: int | None, share: int) -> Scenarios:
+def _episodes(workload: str, settings: EvaluationSettings, fold: int | None, share: int) -> Scenarios:
     limits = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
     service = {name: value for name, value in limits.items() if (value, value) != NOMINAL[name]}
     try:
@@ -89,9 +95,6 @@ def is_file(workload: str) -> bool:
 
 
 def _own(path: str) -> Recording:
-    from rlscaler_loadgen.errors import TraceError
-    from rlscaler_loadgen.traces import read_trace
-
     try:
         return cut(read_trace(Path(path)), name_of(path))
     except TraceError as error:
@@ -99,31 +102,31 @@ def _own(path: str) -> Recording:
 
 
 def name_of(workload: str) -> str:
-    """A workload's name in results; of a file without its folder."""
+    """A workload's name in results; a file goes by its name without the folder."""
     return Path(workload).name if is_file(workload) else workload
 
 
-def blocks_played(played: list[Stage]) -> tuple[int, ...] | None:
-    """(N,) which block of a trace every row replays, once `joined`; None for drawn loads."""
+def blocks_played(played: list[Fold]) -> tuple[int, ...] | None:
+    """(runs x episodes,) which block of a trace every row replays once `joined`; None for drawn loads."""
     name = played[0].workload
     if name not in TRACES and not is_file(name):
         return None
     numbered, first = [], 0
-    for stage in played:
-        found: NDArray[np.int64] = np.array(blocks_of(stage.scenarios.rate), np.int64) + first
+    for fold in played:
+        found: NDArray[np.int64] = np.array(blocks_of(fold.scenarios.rate), np.int64) + first
         first = int(found.max()) + 1
         numbered.append(found)
     return tuple(joined(numbered, played[0].runs).ravel().tolist())
 
 
 def joined(parts: list[Any], runs: int) -> Any:
-    """(N,) per stage -> (runs, episodes) of the workload."""
+    """Arrays (N,) of every fold -> (runs, episodes) of the workload."""
     return np.concatenate([np.asarray(part).reshape(runs, -1) for part in parts], axis=1)
 
 
-def describe(played: list[Stage], settings: Settings) -> Workload:
-    """What was played, and what nobody can go below."""
-    scenarios = Scenarios.concat([stage.scenarios for stage in played])
+def describe(played: list[Fold], settings: EvaluationSettings) -> Workload:
+    """What was played, and the cost that no controller can go below."""
+    scenarios = Scenarios.concat([fold.scenarios for fold in played])
     params, mean_rate, workload = scenarios.params(), scenarios.mean_rate(), played[0].workload
     blocks = blocks_played(played)
     return Workload(
@@ -140,13 +143,13 @@ def describe(played: list[Stage], settings: Settings) -> Workload:
     )
 
 
-def kind_of(workload: str, settings: Settings) -> str:
+def kind_of(workload: str, settings: EvaluationSettings) -> str:
     if workload in settings.apart:
         return "extra"
     return "trace" if workload in TRACES or is_file(workload) else "pattern"
 
 
-def _note(workload: str, settings: Settings) -> str:
+def _note(workload: str, settings: EvaluationSettings) -> str:
     if workload in TRACES:
         split = splits().traces[workload]
         origin = "full file" if settings.traces else "sample"
@@ -163,11 +166,11 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def digest(played: list[Stage]) -> str:
+def digest(*parts: Scenarios) -> str:
     """SHA-256 over every column: loads, seeds, cold starts, measurement. Equal digests, equal conditions."""
     found = hashlib.sha256()
-    for stage in played:
-        for column in fields(stage.scenarios):
+    for scenarios in parts:
+        for column in fields(scenarios):
             found.update(column.name.encode())
-            found.update(np.ascontiguousarray(getattr(stage.scenarios, column.name)).tobytes())
+            found.update(np.ascontiguousarray(getattr(scenarios, column.name)).tobytes())
     return found.hexdigest()

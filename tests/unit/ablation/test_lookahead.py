@@ -7,9 +7,17 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_core.decision.tables import make_params
-from rlscaler_research.ablation import notice
+from rlscaler_research.ablation import lookahead
 from rlscaler_research.ablation.cli import ablate
-from rlscaler_research.ablation.notice import SIGHTS, NoticeSettings, Noticing, Rung, climb, report, tunable
+from rlscaler_research.ablation.lookahead import (
+    HORIZONS,
+    LimitedHindsight,
+    LookaheadSettings,
+    LookaheadTask,
+    play_task,
+    report,
+    tunable,
+)
 from rlscaler_rl.baselines.contender import stacked
 from rlscaler_rl.baselines.hindsight import Hindsight
 from rlscaler_rl.evaluation.board import ALL
@@ -19,17 +27,17 @@ from rlscaler_rl.workloads import Part, episodes
 
 
 def peaks(rate, **settings):
-    rule = Noticing(rate, NoticeSettings(**{"target": 1.0} | settings))
+    rule = LimitedHindsight(rate, LookaheadSettings(**{"target": 1.0} | settings))
     rule.reset(make_params(len(rate), requests_per_second=(20.0, 4.0), cold_start_seconds=(45.0, 10.0)))
     return rule.peaks
 
 
-@pytest.mark.parametrize("sight", SIGHTS)
+@pytest.mark.parametrize("horizon", HORIZONS)
 @pytest.mark.parametrize(("smooth", "memory"), [(1.0, 0.0), (31.0, 0.0), (31.0, 60.0)])
-def test_what_comes_after_the_sight_changes_nothing_now(sight, smooth, memory):
+def test_what_comes_after_the_horizon_changes_nothing_now(horizon, smooth, memory):
     quiet, loud = np.full((1, 300), 10.0), np.full((1, 300), 10.0)
-    loud[:, 100 + sight + 1 :] = 90.0
-    seen = {"sight_seconds": sight, "smooth_seconds": smooth, "memory_seconds": memory, "lead": 30.0}
+    loud[:, 100 + horizon + 1 :] = 90.0
+    seen = {"lookahead_seconds": horizon, "smooth_seconds": smooth, "memory_seconds": memory, "lead": 30.0}
     for one, other in zip(peaks(quiet, **seen), peaks(loud, **seen), strict=True):
         np.testing.assert_array_equal(one[:, :101], other[:, :101])
         assert (other[:, 101] > one[:, 101]).all()
@@ -38,7 +46,7 @@ def test_what_comes_after_the_sight_changes_nothing_now(sight, smooth, memory):
 def test_each_pool_looks_no_further_than_its_own_cold_start():
     rate = np.full((1, 300), 10.0)
     rate[:, 200:] = 90.0
-    gpu, cpu = peaks(rate, sight_seconds=120.0, lead=1.0)
+    gpu, cpu = peaks(rate, lookahead_seconds=120.0, lead=1.0)
     assert (gpu[0] > 10).argmax() == 200 - (45 + 5) + 1
     assert (cpu[0] > 10).argmax() == 200 - (10 + 5) + 1
 
@@ -46,7 +54,7 @@ def test_each_pool_looks_no_further_than_its_own_cold_start():
 def test_what_stands_is_counted_before_more_is_ordered():
     """Four GPU replicas carry 80 requests/s: no CPU replica is wanted for 50."""
     loads = from_rate(np.full((1, 120), 50.0), [1], initial=(4, 1))
-    rule = Noticing(loads.rate.astype(np.float64), NoticeSettings(target=1.0, min_replicas=(4, 1)))
+    rule = LimitedHindsight(loads.rate.astype(np.float64), LookaheadSettings(target=1.0, min_replicas=(4, 1)))
     played = run(loads, rule).result
     assert played.gpu_replica_seconds[0] == 4 * 120
     assert played.cpu_replica_seconds[0] == 120
@@ -70,26 +78,26 @@ def test_settings_are_played_side_by_side_as_alone():
     assert stacked([rule.settings(one) for one in found], 2).min_replicas.shape == (4, 2)
 
 
-def test_a_sight_beyond_every_cold_start_is_the_hindsight_rule():
+def test_a_horizon_beyond_every_cold_start_is_the_hindsight_rule():
     loads = episodes("spike", Part.TUNE, runs=1, episodes=2)
     rate = loads.rate.astype(np.float64)
-    seeing = run(loads, Noticing(rate, NoticeSettings(sight_seconds=10_000.0))).result.j
+    seeing = run(loads, LimitedHindsight(rate, LookaheadSettings(lookahead_seconds=10_000.0))).result.j
     np.testing.assert_array_equal(seeing, run(loads, Hindsight(rate)).result.j)
 
 
-def test_a_rung_is_searched_and_played_on_every_fold():
-    outcome = climb(Rung("azure_code", 60, budget=12))
-    assert outcome.j.size == 80
-    assert len(outcome.found) == 2
-    assert outcome.blocks is not None
+def test_a_task_is_searched_and_played_on_every_fold():
+    result = play_task(LookaheadTask("azure_code", 60, budget=12))
+    assert result.j.size == 80
+    assert len(result.found) == 2
+    assert result.blocks is not None
 
 
 def test_what_was_found_before_is_played_again_without_a_search(monkeypatch):
-    monkeypatch.setattr(notice, "best", None)
+    monkeypatch.setattr(lookahead, "best", None)
     found = tunable(30).default
-    outcome = climb(Rung("spike", 30, found=(found,)))
-    assert outcome.found == [found]
-    assert climb(Rung("spike", 30, found=({**found, "target": 1.2},))).j.mean() != outcome.j.mean()
+    result = play_task(LookaheadTask("spike", 30, found=(found,)))
+    assert result.found == [found]
+    assert play_task(LookaheadTask("spike", 30, found=({**found, "target": 1.2},))).j.mean() != result.j.mean()
 
 
 def test_the_table_marks_what_differs_from_the_hpa():

@@ -1,0 +1,193 @@
+"""Who plays: the model under evaluation, tuned and untuned autoscalers, controls, references and static pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision.actor import ActorLike, load_bundled
+from rlscaler_core.decision.types import CPU, GPU, Float
+from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
+from rlscaler_rl.baselines.greedy import Greedy
+from rlscaler_rl.baselines.hindsight import Hindsight
+from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, KedaRequestRate
+from rlscaler_rl.baselines.kpa import Kpa
+from rlscaler_rl.baselines.simple import MaxOfRecent, Static, StaticForPeak, StaticSettings, Unscaled
+from rlscaler_rl.evaluation.board import POLICY, SEED
+from rlscaler_rl.evaluation.models import Loaded
+from rlscaler_rl.evaluation.tuning.cache import is_tuned, tuned
+from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller
+from rlscaler_rl.simulation.cluster import MAX_PODS
+from rlscaler_rl.simulation.scenario import Scenarios
+
+EQUAL_COST = "equal_cost"
+"""Role of static replicas of one pool alone at exactly the policy's mean cost: what its money buys without scaling."""
+
+GPU_ONLY, CPU_ONLY = "static_gpu_only", "static_cpu_only"
+POOLS = {GPU_ONLY: GPU, CPU_ONLY: CPU}
+
+COMPARISON = "comparison"
+CONTROLS = ("random", "frozen", "unscaled", "untrained")
+EVALUATED = (
+    "policy",
+    "ppo_tuned",
+    "ppo_tuned_all",
+    "hpa",
+    "hpa_tuned",
+    "hpa_tuned_all",
+    "rule",
+    "rule_tuned",
+    "rule_tuned_all",
+    "keda_tuned",
+    *CONTROLS,
+    "hindsight",
+    "hindsight_tuned",
+)
+"""Who is played by `evaluate`; `compare` plays all entries, sweeps HPA's target and adds the pools of equal cost."""
+
+HPA_TARGETS = (0.5, 0.6, 0.7, 0.9)
+"""Utilization targets swept beside the default of 80 %, to show HPA's own cost-late front."""
+
+FOR_ALL = ("ppo", "hpa", "rule")
+"""Also shown with one setting for all loads, as a policy has to do with one network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of a comparison: a controller with its name."""
+
+    name: str
+    """Key in result files."""
+
+    label: str
+    """The name as shown to people."""
+
+    role: str
+    """`policy`, `variant` (the bundled policy, tuned as contenders are), `seed`, `contender`, `equal_cost`, `sweep` (a
+    variant drawn on the front only), `control` (must lose visibly) or `reference` (knows what no controller can know).
+    For one service also `spec` (a network under the recommended spec), `tuned` and `today`."""
+
+    make: Callable[[Float, int], Controller]
+    """(rate (N, T) in requests/s, seed) -> a fresh controller for that batch."""
+
+    replicas: tuple[int, int] | None = None
+    """GPU and CPU replicas that stand from the first second to the last, for an entry that does not scale."""
+
+
+def contenders(
+    kind: str, loaded: Sequence[Loaded], workload: str | None = None, fold: int | None = None
+) -> list[Entry]:
+    """The policy first. Names, labels and roles are the same for every workload; how the tuned are set is not.
+
+    `fold`: the fold of a cross-fitted trace that is played; the settings come from the other. Raises EvaluationError
+    for tuned settings that are out of date.
+    """
+    policy = loaded[0]
+    listed = lineup(policy.actor, policy.name, workload=workload, fold=fold, sweep=kind == COMPARISON)
+    if kind != COMPARISON:
+        listed = [entry for entry in listed if entry.name in EVALUATED]
+    siblings = [
+        Entry(f"seed_{number}", f"{other.name} (seed {number})", SEED, _always(other.actor))
+        for number, other in enumerate(loaded[1:], 2)
+    ]
+    labels = {GPU_ONLY: "Static GPU only, same cost", CPU_ONLY: "Static CPU only, same cost"}
+    static = [Entry(name, labels[name], EQUAL_COST, unscaled) for name in POOLS if kind == COMPARISON]
+    return [listed[0], *siblings, *listed[1:], *static]
+
+
+def lineup(
+    actor: ActorLike, label: str, *, workload: str | None = None, fold: int | None = None, sweep: bool = False
+) -> list[Entry]:
+    """The policy first, then all that it meets on one workload; names, labels and roles are the same on all.
+
+    `actor` is the model under evaluation; the controls run with its manifest: same stack, same residual mode. Only
+    `frozen` always holds the present replicas, because a frozen residual policy would be the rule itself.
+    `workload` and `fold` are those of `tuning.cache.tuned`. Contenders without tuned settings are left out; raises
+    EvaluationError where settings are out of date.
+    """
+    manifest = actor.manifest.model_copy(update={"envelope": None})
+    held = manifest.model_copy(update={"residual": False})
+    entries = [
+        Entry(POLICY, label, POLICY, _always(actor)),
+        *_tuned(workload, fold),
+        Entry("hpa", "HPA default (80 %)", "contender", lambda rate, seed: Hpa()),
+        Entry("hpa_cpu", "HPA on the CPU pool only", "contender", lambda rate, seed: Hpa(_CPU_ONLY)),
+        Entry("keda", "KEDA request rate", "contender", lambda rate, seed: KedaRequestRate()),
+        Entry("kpa", "Knative KPA", "contender", lambda rate, seed: Kpa()),
+        Entry("greedy", "Greedy by cost (Kthena)", "contender", lambda rate, seed: Greedy()),
+        Entry("rule", "Forecast rule", "contender", lambda rate, seed: load_bundled("rule")),
+        Entry("max_of_recent", "Max of recent 5 min", "contender", lambda rate, seed: MaxOfRecent()),
+        Entry("static_max", "Static, all max", "contender", lambda rate, seed: Static()),
+        Entry("static_mid", "Static, mid", "contender", lambda rate, seed: Static(StaticSettings(0.5))),
+        Entry("random", "Random actions", "control", lambda rate, seed: RandomActor(manifest, seed)),
+        Entry("frozen", "Shield alone", "control", lambda rate, seed: FrozenActor(held)),
+        Entry("unscaled", "No scaling", "control", unscaled),
+        Entry("untrained", "Untrained network", "control", lambda rate, seed: UntrainedActor(manifest, seed)),
+        Entry("static_peak", "Static, known peak", "reference", lambda rate, seed: StaticForPeak(rate)),
+        Entry("hindsight", "Hindsight rule", "reference", lambda rate, seed: Hindsight(rate)),
+    ]
+    return entries + [_hpa_variant(target) for target in HPA_TARGETS] if sweep else entries
+
+
+def unscaled(rate: Float, seed: int) -> Controller:
+    """An entry's `make` that keeps the replicas which an episode begins with."""
+    return Unscaled()
+
+
+def standing(scenarios: Scenarios, replicas: NDArray[np.int64]) -> Scenarios:
+    """The same episodes with `replicas` (N, 2) from the first second to the last, whatever the limits were."""
+    return replace(
+        scenarios.copy(),
+        initial=replicas,
+        min_replicas=replicas,
+        max_replicas=replicas,
+        schedulable=np.maximum(scenarios.schedulable, replicas),
+    )
+
+
+def at_equal_cost(scenarios: Scenarios, pool: int, cost: float) -> Scenarios:
+    """The same episodes with `pool` alone, ready from the first second, at a mean cost of `cost`.
+
+    `cost` is in GPU replica equivalents. Replicas are whole, so some episodes have one more than others, spread evenly
+    over the rows; limits on replicas and nodes are lifted as far as the cost needs.
+    """
+    price = scenarios.price_ratio if pool == CPU else np.ones(len(scenarios))
+    # Whole numbers whose running sum follows that of the exact ones.
+    replicas = np.diff(np.floor(np.cumsum(cost / price) + 0.5), prepend=0.0).astype(np.int64)
+    chosen = np.zeros((len(scenarios), 2), np.int64)
+    chosen[:, pool] = np.clip(replicas, 1, MAX_PODS)
+    return replace(standing(scenarios, chosen), present=chosen > 0)
+
+
+_ROLES = {"hindsight": "reference", "ppo": "variant"}
+_CPU_ONLY = HpaSettings(scaled=(False, True))
+
+
+def _always(actor: ActorLike) -> Callable[[Float, int], ActorLike]:
+    return lambda rate, seed: actor
+
+
+def _tuned(workload: str | None, fold: int | None) -> list[Entry]:
+    """One or two entries for each contender that has been tuned at all."""
+    entries = []
+    for name, tunable in CONTENDERS.items():
+        if not is_tuned(name):
+            continue
+        role = _ROLES.get(name, "contender")
+        entries.append(_entry(f"{name}_tuned", f"{tunable.label}, tuned for the load", role, name, workload, fold))
+        if name in FOR_ALL:
+            entries.append(_entry(f"{name}_tuned_all", f"{tunable.label}, tuned for all loads", role, name))
+    return entries
+
+
+def _entry(key: str, label: str, role: str, name: str, workload: str | None = None, fold: int | None = None) -> Entry:
+    make = tuned(name, workload, fold)
+    return Entry(key, label, role, lambda rate, seed: make(rate))
+
+
+def _hpa_variant(target: float) -> Entry:
+    percent = round(100 * target)
+    return Entry(f"hpa_{percent}", f"HPA at {percent} %", "sweep", lambda rate, seed: Hpa(HpaSettings(target)))
