@@ -20,13 +20,14 @@ from typing import Any
 import click
 import numpy as np
 
-from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike, load_bundled
+from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Params, Samples, State
+from rlscaler_core.models import load_bundled
 from rlscaler_dev.benchmark import machine, out_option, write
 
 QUANTILES = {"best": 0, "p50": 50, "p99": 99}

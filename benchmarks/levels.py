@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from rlscaler_core.decision.actor import load_bundled
+from rlscaler_core.models import load_bundled
 from rlscaler_dev.benchmark import out_option, write
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.simulation.episode import run

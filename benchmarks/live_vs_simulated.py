@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from rlscaler_core.decision.actor import BUNDLED_POLICIES, load_bundled
 from rlscaler_core.decision.rule import rule_of
+from rlscaler_core.models import BUNDLED_POLICIES, load_bundled
 from rlscaler_dev import benchmark
 from rlscaler_dev.demo.testbed import local_testbed
 from rlscaler_dev.plot import picture

@@ -10,9 +10,9 @@ import time
 
 import numpy as np
 
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import Entry, fresh_state
 from rlscaler_core.decision.tables import make_samples
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.loop.tick import AT_ONCE
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows

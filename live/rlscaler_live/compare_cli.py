@@ -118,9 +118,9 @@ def _executor(environment: str) -> Callable[..., bool]:
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard output]")
 def card(comparison: Path, manifest: Path | None, out: Path | None) -> None:
     """Write the model card of the policy that was compared in the folder COMPARISON."""
-    from rlscaler_core.decision.actor import load_bundled
     from rlscaler_core.decision.exceptions import ModelError
     from rlscaler_core.decision.manifest import Manifest
+    from rlscaler_core.models import load_bundled
     from rlscaler_rl.evaluation.errors import EvaluationError
     from rlscaler_rl.evaluation.report.documents import card as written
     from rlscaler_rl.evaluation.schema import ResultFile

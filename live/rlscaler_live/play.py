@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rlscaler_core.decision.actor import ActorLike, load_bundled
+from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.spec import spec_of
 from rlscaler_core.decision.types import Float
+from rlscaler_core.models import load_bundled
 from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import Json, make_env
 from rlscaler_rl.baselines.contender import Contender

@@ -13,8 +13,8 @@ import pytest
 import requests
 from stable_baselines3.common.env_checker import check_env
 
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.rule import rule_of
+from rlscaler_core.models import load_bundled
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.demo.testbed import local_testbed

@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 from kubernetes import client, config
 
-from rlscaler_core.decision.actor import Actor, load_bundled
+from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.models import load_bundled
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_rl.evaluation.service_tuning.publish import publish
 

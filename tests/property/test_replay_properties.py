@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import Entry, decide_all, starting_state
 from rlscaler_core.decision.types import Flag
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import Line

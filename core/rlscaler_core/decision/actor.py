@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -15,13 +13,9 @@ from rlscaler_core.decision.action import LOGITS, head_probabilities
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import CONTRACT_VERSION
-from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.types import OBSERVATIONS, Float32
 
 INPUT, OUTPUT = "observation", "logits"
-
-BUNDLED_POLICIES = ("ppo", "rule")
-"""Names of the policies that come with the package."""
 
 
 class Actor:
@@ -93,23 +87,6 @@ class ActorLike(Protocol):
     def manifest(self) -> Manifest: ...
 
     def probabilities(self, stacked: Float32) -> Float32: ...
-
-
-@cache
-def load_bundled(name: str) -> ActorLike:
-    """Give the policy `ppo`, the trained network, or `rule`, the forecast rule, loaded once a process.
-
-    Raises ModelError for another name, and where the files are missing or damaged.
-    """
-    if name == "rule":
-        return Rule()
-    if name not in BUNDLED_POLICIES:
-        raise ModelError(f"bundled policy {name!r}: there is none of that name; use {' or '.join(BUNDLED_POLICIES)}")
-    folder = resources.files("rlscaler_core.models")
-    onnx, manifest = folder / f"{name}.onnx", folder / f"{name}.json"
-    if not (onnx.is_file() and manifest.is_file()):
-        raise ModelError(f"bundled policy {name!r}: {name}.onnx or {name}.json is not in the package; make rl-train")
-    return Actor.load(onnx.read_bytes(), Manifest.parse(manifest.read_bytes(), f"bundled policy {name!r}"))
 
 
 def _content(onnx: str | Path | bytes) -> bytes:

@@ -102,7 +102,7 @@ class IdeaRun:
 def probe() -> str:
     """A digest of what the meter says of a fixed rule on the tune parts, and of what training draws: results of
     another meter or of other episodes do not compare."""
-    from rlscaler_core.decision.actor import load_bundled
+    from rlscaler_core.models import load_bundled
     from rlscaler_rl.simulation.episode import run
     from rlscaler_rl.simulation.randomisation import randomised
     from rlscaler_rl.training.validation import CONDITIONS, scenarios

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_core.decision.actor import ActorLike, load_bundled
+from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.types import CPU, GPU, Float
+from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
 from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight

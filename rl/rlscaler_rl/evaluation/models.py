@@ -14,10 +14,11 @@ from pathlib import Path
 
 import torch
 
-from rlscaler_core.decision.actor import BUNDLED_POLICIES, Actor, ActorLike, load_bundled
+from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
+from rlscaler_core.models import BUNDLED_POLICIES, load_bundled
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.training.network import BUNDLED, Network, actor_from_zip, bundled_network, weights_of
 

@@ -23,10 +23,10 @@ import torch
 from onnx import numpy_helper
 
 from rlscaler_core.decision.action import LOGITS, one_hot
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest, Normalisation, RuleGains
 from rlscaler_core.decision.types import OBSERVATIONS, Bool, Float32, Int
+from rlscaler_core.models import load_bundled
 from rlscaler_rl.training.export import NumpyActor, actor_layers, set_actor_layers
 
 BUNDLED = "ppo"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision.actor import load_bundled
+from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.service_tuning.publish import publish
 from tests.harness import setup
 

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rlscaler_core.decision.action import from_indices, head_probabilities, most_likely, one_hot, to_indices
-from rlscaler_core.decision.actor import Actor, load_bundled
+from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.decision.manifest import Envelope, Manifest
@@ -21,6 +21,7 @@ from rlscaler_core.decision.observation import CONTRACT_VERSION, sense
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import Flag, Float32, Params, Placement, Samples, State
+from rlscaler_core.models import load_bundled
 
 ENVELOPE = Envelope.model_validate(
     {
@@ -251,7 +252,7 @@ def test_bundled_rule_decides_without_a_network() -> None:
 
 def test_nobody_is_told_that_an_actor_runs(tmp_path: Path) -> None:
     """ONNX Runtime writes an identifier of the machine below HOME before it sends anything."""
-    program = "from rlscaler_core.decision.actor import load_bundled; load_bundled('ppo')"
+    program = "from rlscaler_core.models import load_bundled; load_bundled('ppo')"
     subprocess.run([sys.executable, "-c", program], check=True, env={"HOME": str(tmp_path)})
     assert list(tmp_path.rglob("*")) == []
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from rlscaler_core.decision.actor import load_bundled
+from rlscaler_core.models import load_bundled
 from rlscaler_live.environment import create_environment_config
 from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import ground, make_env, read_parts

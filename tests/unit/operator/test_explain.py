@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_core.decision.action import most_likely
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import sense
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.explain.analysis import steps
 from rlscaler_operator.cli.explain.command import explain
 from rlscaler_operator.cli.explain.flips import find_flips

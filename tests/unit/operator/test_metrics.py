@@ -8,8 +8,8 @@ import pytest
 
 from rlscaler_core.api import set_condition
 from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus, Regret, RegretInterval
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import decide_all
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.scale import Write
 from rlscaler_operator.cluster.cache import Deployment

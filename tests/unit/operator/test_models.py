@@ -3,7 +3,7 @@ from importlib.resources import files
 
 import pytest
 
-from rlscaler_core.decision.actor import load_bundled
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.cluster import models
 from rlscaler_operator.cluster.models import ModelFile, from_config_map
 from rlscaler_operator.cluster.references import Name

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import Entry, decide_all
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.record import RECORDED, Subject, entry_of, line, manifest_digest
 from rlscaler_operator.records.rows import decode_params, decode_samples, decode_state, encode, encode_state

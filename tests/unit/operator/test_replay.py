@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.batch import decide_all, fresh_state
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.tables import make_samples
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.replay import command
 from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay

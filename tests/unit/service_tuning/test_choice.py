@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from rlscaler_core.decision.actor import load_bundled
+from rlscaler_core.models import load_bundled
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.actors import FrozenActor
 from rlscaler_rl.evaluation.board import Board

@@ -9,8 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from rlscaler_core.decision.actor import Actor, load_bundled
+from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.service_tuning import publish
 from rlscaler_rl.evaluation.service_tuning.publish import publish as command

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.types import OBSERVATIONS
+from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import load_start
 from rlscaler_rl.evaluation.service_tuning.episodes import ServiceSource

@@ -10,9 +10,10 @@ import torch
 from click.testing import CliRunner
 from stable_baselines3 import PPO
 
-from rlscaler_core.decision.actor import Actor, load_bundled
+from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.models import load_bundled
 from rlscaler_live.train_cli import general as command
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal

@@ -159,7 +159,7 @@ def test_a_workload_without_settings_gets_those_for_all(monkeypatch, file):
 
 def test_the_lineup_leaves_out_who_was_not_tuned(monkeypatch, file):
     monkeypatch.setattr(cache, "_loaded", lambda: load(file))
-    from rlscaler_core.decision.actor import load_bundled
+    from rlscaler_core.models import load_bundled
 
     for workload in (None, "ramp", "azure_code"):
         names = [entry.name for entry in lineup(load_bundled("rule"), "rule", workload=workload)]

@@ -6,9 +6,9 @@ import numpy as np
 import optuna
 import pytest
 
-from rlscaler_core.decision.actor import load_bundled
 from rlscaler_core.decision.rule import Rule, RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
+from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight
 from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from rlscaler_core.decision.actor import BUNDLED_POLICIES, Actor, ActorLike, load_bundled
+from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.models import BUNDLED_POLICIES, load_bundled
 from rlscaler_operator.cluster.models import from_config_map
 from rlscaler_operator.cluster.references import Name
 from rlscaler_operator.exceptions import ModelUnavailableError, RecordError

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlscaler_core.decision.actor import ActorLike, load_bundled
+from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.types import Float
+from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.evaluation.board import POLICY

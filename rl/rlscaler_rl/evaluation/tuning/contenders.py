@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlscaler_core.decision.actor import ActorLike, load_bundled
+from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.types import Float
+from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.actors import Configured
 from rlscaler_rl.baselines.contender import Contender, stacked
 from rlscaler_rl.baselines.greedy import Greedy
