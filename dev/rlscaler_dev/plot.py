@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlscaler_dev.exceptions import DevClusterError
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -36,14 +34,9 @@ LOOK: dict[str, Any] = {
 def picture(
     path: Path, inches: tuple[float, float], dpi: float, style: Mapping[str, Any] = LOOK, **options: Any
 ) -> Iterator[Figure]:
-    """A figure that is written to `path` as a PNG when the context ends; `options` are those of `savefig`.
+    """A figure that is written to `path` as a PNG when the context ends; `options` are those of `savefig`."""
+    import matplotlib
 
-    Raises DevClusterError where matplotlib is not installed.
-    """
-    try:
-        import matplotlib
-    except ModuleNotFoundError as error:
-        raise DevClusterError(f"drawing needs the package {error.name}: pip install 'rlscaler[train]'") from error
     matplotlib.use("agg")
     from matplotlib import pyplot
 

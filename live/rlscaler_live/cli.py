@@ -15,7 +15,7 @@ from importlib.metadata import entry_points, requires, version
 from typing import Any, ClassVar, NamedTuple
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import CompletionItem, get_completion_class
 
 GROUP = "rlscaler.commands"
 """Entry points of this group are commands that other distributions add."""
@@ -185,6 +185,12 @@ class LazyGroup(click.Group):
         command: click.Command | None = found[0].load() if found else None
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names of commands with their summaries, also of those whose packages are not installed."""
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=self._summary(ctx, name)) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; raises ClickException naming the extra when a package of an extra is not installed."""
         try:
@@ -218,7 +224,10 @@ class LazyGroup(click.Group):
     def _summary(self, ctx: click.Context, name: str) -> str:
         if name in COMMANDS:
             return COMMANDS[name].summary
-        command = self.get_command(ctx, name)
+        try:
+            command = self.get_command(ctx, name)
+        except ImportError as error:
+            return f"(cannot be loaded: {error})"
         return command.get_short_help_str(limit=100) if command is not None else ""
 
 

@@ -86,8 +86,14 @@ class KubeClient:
         session.verify = (configuration.ssl_ca_cert or True) if configuration.verify_ssl else False
         if configuration.cert_file:
             session.cert = (configuration.cert_file, configuration.key_file)
-        if token := configuration.get_api_key_with_prefix("authorization"):
-            session.headers["Authorization"] = token
+
+        def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
+            # Asked for every request: a token of an exec plugin is renewed when it is about to expire.
+            if token := configuration.get_api_key_with_prefix("authorization"):
+                request.headers["Authorization"] = token
+            return request
+
+        session.auth = authorize
         return cls(configuration.host, session)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from rlscaler_operator.cli.replay.compare import compare, decide_again
 from rlscaler_operator.exceptions import RecordError
 
 Json = dict[str, Any]
+
+log = logging.getLogger("rlscaler.explain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,14 @@ def recorded_steps(record: Json) -> list[Step]:
     return [Step(step["guard"], step["before"], step["after"], None) for step in record["guards"]]
 
 
-def _without(entry: Entry, guard: str) -> dict[str, int]:
-    state = sense(entry.params, entry.state, entry.samples)
-    decision, _, _ = decide_at(entry.kind, entry.params, state, entry.samples, entry.actor, guards=without(guard))
+def _without(entry: Entry, guard: str) -> dict[str, int] | None:
+    """Give the replicas that would have come out without the guard; None where nothing can be decided without it."""
+    try:
+        state = sense(entry.params, entry.state, entry.samples)
+        decision, _, _ = decide_at(entry.kind, entry.params, state, entry.samples, entry.actor, guards=without(guard))
+    except Exception:
+        log.debug("no decision without the guard %s", guard, exc_info=True)
+        return None
     return _by_pool(decision.desired[0])
 
 
