@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_core.decision.guards import STAGES
+from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
@@ -106,8 +108,8 @@ def check(
     by_budget = (params.budget_per_hour < before.budget_kept)[:, None]
     assert not (fell & unknown[:, None] & ~static[:, None] & ~by_pause & ~by_budget).any()
     assert (decision.trail[:, -1] == decision.desired).all()
-    guards = Flag.PENDING | Flag.BEHAVIOR | Flag.FLOOR | Flag.BUDGET_LIMITED | Flag.LIMITED | Flag.PAUSED
-    untouched = (decision.flags & guards) == 0
+    later = reduce(or_, (guard.changes | guard.holds for guard in without("unknown")))
+    untouched = (decision.flags & later) == 0
     assert (decision.desired[untouched] == decision.trail[untouched, STAGES.index("unknown")]).all()
     bounded = np.clip(decision.base, params.min_replicas, params.max_replicas) * params.present
     running = (bounded * params.cost_per_hour).sum(axis=1)
