@@ -82,7 +82,8 @@ def test_a_standby_is_as_ready_as_the_one_that_acts_and_a_taken_port_ends_the_st
 
 STOPS_ITSELF = """
 import os, pathlib, signal
-from rlscaler_operator import cli, kube
+from rlscaler_live import cli
+from rlscaler_operator.cluster import kube
 marker, patch = pathlib.Path({marker!r}), kube.Kube.patch
 
 async def patch_after_a_stop(self, path, *arguments, **more):
