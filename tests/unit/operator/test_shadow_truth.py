@@ -41,7 +41,7 @@ def play(scenarios, actor, watch=None):
 
 
 class Shadow:
-    """Simulations beside services that somebody else scales."""
+    """Simulations beside services that another autoscaler scales."""
 
     def __init__(self, actor):
         self.actor, self.simulation = actor, None
