@@ -148,8 +148,6 @@ class Episode:
     async def ask(self, controller: Controller, rng: np.random.Generator) -> None:
         """What `controller` wants now is written: an actor's through the shield, a contender's within the bounds."""
         if is_actor(controller):
-            if hasattr(controller, "bind"):
-                controller.bind(self.params, self._sensed, self.samples)
             decision, self.observation, self.state = decide(self.params, self._sensed, self.samples, controller)
             with self._losses():
                 await self._write(decision)
