@@ -17,6 +17,7 @@ from rlscaler_rl.workloads.library import WHOLE, data_file, recording, splits
 from rlscaler_rl.workloads.sample import busiest, by_time
 
 LIMIT_BYTES = 600_000
+LIMIT_OF_DAYS_BYTES = 4 * 2**20
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -34,7 +35,8 @@ def test_samples_have_the_recorded_digests_and_name_source_and_licence(name):
 
 
 def test_what_ships_is_small():
-    assert sum(path.stat().st_size for path in data_file(".").iterdir()) <= LIMIT_BYTES
+    assert sum(path.stat().st_size for path in data_file(".").glob("*.csv.gz")) <= LIMIT_BYTES
+    assert sum(path.stat().st_size for path in data_file("days").iterdir()) <= LIMIT_OF_DAYS_BYTES
 
 
 @pytest.mark.parametrize("name", TRACES)
