@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rlscaler_rl.workloads.day_cli import count, days, make
 from rlscaler_rl.workloads.names import PATTERNS, TRACES, Part, WorkloadError
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ _FOLDER_OF_TRACES = click.option(
 
 @click.group()
 def trace() -> None:
-    """Recorded loads: list, import from a CSV file or Prometheus, cut into train, tune and test parts, plot."""
+    """Recorded loads: list, import from a CSV file, a log or Prometheus, cut into parts, plot; the library of days."""
+
+
+for _command in (days, make, count):
+    trace.add_command(_command)
 
 
 @trace.command(name="list")

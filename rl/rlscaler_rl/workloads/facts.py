@@ -65,10 +65,10 @@ def own(trace: Trace, name: str) -> TraceFacts:
     return _facts(cut(trace, name), "your own", len(trace.rate), trace.width_s, about)
 
 
-def dispersion(rate: Float) -> float:
-    """Variance over mean of the requests in 10 s, from a rate (seconds,) in requests/s."""
-    counts = rate[: len(rate) // DISPERSION_SECONDS * DISPERSION_SECONDS].reshape(-1, DISPERSION_SECONDS).sum(1)
-    return float(counts.var() / counts.mean()) if len(counts) and counts.any() else 0.0
+def dispersion(counts: Float, bins: int = DISPERSION_SECONDS) -> float:
+    """Variance over mean of the sums of so many counts in a row, each of them the requests in one bin."""
+    sums = counts[: len(counts) // bins * bins].reshape(-1, bins).sum(1)
+    return float(sums.var() / sums.mean()) if len(sums) and sums.any() else 0.0
 
 
 def _facts(one: Recording, what: str, bins: int, width: float, about: dict[str, str]) -> TraceFacts:
