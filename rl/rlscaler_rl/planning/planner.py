@@ -1,6 +1,6 @@
 """The planner: what the load would have cost with its whole future known, and a cost below which no contender comes.
 
-`Planner` plays the cheapest plan of `planning` through the simulator, with the cold starts as they are drawn, so its
+`Planner` plays the cheapest plan of `stages` through the simulator, with the cold starts as they are drawn, so its
 score is one that was reached. `certain_cost` is a lower bound: it keeps the prices, the limits and the shortest cold
 start and counts only those requests as late that nothing could have answered in time. The best score that is possible
 lies between the two; their distance is the optimality gap.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Int as Int32
 from rlscaler_core.decision.types import Params, Placement, Samples, State
-from rlscaler_rl.baselines.planning import Float32, Stages, cheapest_plan, least_cost_with_slack
+from rlscaler_rl.planning.stages import Float32, Stages, cheapest_plan, least_cost_with_slack
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, Run, run

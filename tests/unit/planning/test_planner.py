@@ -13,8 +13,8 @@ from rlscaler_core.decision.rule import Rule
 from rlscaler_loadgen import patterns as loads
 from rlscaler_rl.baselines.hindsight import Hindsight
 from rlscaler_rl.baselines.hpa import Hpa
-from rlscaler_rl.baselines.planner import best_plan, certain_cost
-from rlscaler_rl.baselines.planning import Stages, cheapest_plan, least_cost_with_slack
+from rlscaler_rl.planning.planner import best_plan, certain_cost
+from rlscaler_rl.planning.stages import Stages, cheapest_plan, least_cost_with_slack
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import Scenarios, from_rate
 
