@@ -21,8 +21,8 @@ MEANING = {
     ACTIVE: "decisions change the Deployments: Auto, not paused, conflicted, demoted or short of evidence",
     FALLBACK: "the fallback acts instead of the actor",
     PAUSED: "an annotation holds the replicas",
-    CONFLICTED: "somebody else scales a target, so it is not touched",
-    CAPACITY_UNKNOWN: "nobody knows what one replica can answer: nothing is scaled down, the floor goes by utilization",
+    CONFLICTED: "another autoscaler or person scales a target, so it is not touched",
+    CAPACITY_UNKNOWN: "what one replica can answer is unknown: nothing is scaled down, the floor goes by utilization",
     MODEL_OUTDATED: "the model that the spec names cannot be used, and the one that was loaded before goes on",
 }
 """What each type of condition means when it is True."""

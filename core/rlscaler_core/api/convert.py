@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from numpy.typing import NDArray
 
 from rlscaler_core.api.behavior import Behavior, ScalingRules
 from rlscaler_core.api.spec import Spec
-from rlscaler_core.api.status import Learned
+from rlscaler_core.api.status import Learned, LearnedPool
 from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.types import BEHAVIOR_RULES, POOLS, FallbackBehavior, Params
+from rlscaler_core.decision.units import SIGNALS, UNITS
 
 FALLBACKS = {
+    "forecastRule": FallbackBehavior.FORECAST_RULE,
     "currentReplicas": FallbackBehavior.CURRENT_REPLICAS,
     "currentReplicasIfHigher": FallbackBehavior.CURRENT_REPLICAS_IF_HIGHER,
     "static": FallbackBehavior.STATIC,
@@ -28,23 +31,29 @@ ASSUMED = make_params(1)
 """What holds for a pool that is absent, and the cold start of one that was not measured yet."""
 
 
-def to_params(spec: Spec, learned: Learned | None = None) -> Params:
+def to_params(spec: Spec, learned: Learned | None = None, off: Collection[str] = ()) -> Params:
     """Give one row of parameters.
 
     What the spec leaves open comes from `learned`; a capacity that is not known is NaN, and a cold start that was
     not measured is the one that the bundled actors were trained around. An absent pool has `present` False, no
-    replicas and a step of 1.
+    replicas and a step of 1, and so has one that is turned `off`.
     """
     utilization = spec.guards.target_utilization
     return make_params(
         1,
-        present=np.array([spec.targets.pool(pool) is not None for pool in POOLS]),
+        present=np.array([spec.targets.pool(pool) is not None and pool not in off for pool in POOLS]),
+        unit=UNITS.index(spec.capacity.unit),
+        stream=spec.signal is not None,
         slo_ms=float(spec.slo.latency_milliseconds),
+        slo_signal=SIGNALS.index(spec.slo.signal),
+        objective=spec.slo.objective / 100 if spec.slo.steers else math.nan,
         interval_seconds=float(spec.interval_seconds),
         sense_seconds=float(spec.sense_seconds),
         max_age_seconds=float(spec.metrics.max_age_seconds),
         target_utilization=np.array([utilization.gpu / 100, utilization.cpu / 100]),
         reactive_floor=spec.guards.reactive_floor,
+        ceiling=spec.guards.ceiling,
+        ceiling_seconds=float(spec.guards.ceiling_seconds),
         budget_per_hour=math.inf if (budget := spec.guards.budget_per_hour) is None else budget,
         pending_seconds=math.nan if (pending := spec.guards.pending_seconds) is None else float(pending),
         fallback=FALLBACKS[spec.fallback.behavior],
@@ -69,9 +78,12 @@ def _pools(spec: Spec, learned: Learned | None) -> dict[str, NDArray[Any]]:
         for name in ("min_replicas", "max_replicas", "cost_per_hour"):
             columns[name][index] = getattr(target, name)
         columns["step_size"][index] = target.step
-        for name in ("requests_per_second", "cold_start_seconds"):
-            for source in (getattr(learned, pool, None), target):
-                value = getattr(source, name, None)
+        found = getattr(learned, pool, None) or LearnedPool()
+        for name, values in (
+            ("requests_per_second", (found.carried(spec.capacity.unit), spec.per_replica(pool))),
+            ("cold_start_seconds", (found.cold_start_seconds, target.cold_start_seconds)),
+        ):
+            for value in values:
                 if value is not None:
                     columns[name][index] = value
     replicas = spec.fallback.replicas

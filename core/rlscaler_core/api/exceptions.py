@@ -37,3 +37,7 @@ class InvalidPolicy(ValueError):  # noqa: N818 - named for what it reports
         super().__init__(f"RLScalingPolicy {name}: " + "; ".join(map(str, problems)))
         self.name = name
         self.problems = problems
+
+
+class InvalidBudgetError(ValueError):
+    """An RLScalingBudget that cannot be used; its text has the path and the remedy of every wrong field."""

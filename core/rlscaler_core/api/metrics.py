@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from rlscaler_core.api.base import Model, ObjectName, Rule
 
-QueryName = Literal["arrivalRate", "cpuUtilization", "memoryUtilization", "gpuUtilization", "p95Latency"]
+QueryName = Literal["arrivalRate", "load", "cpuUtilization", "memoryUtilization", "gpuUtilization", "p95Latency"]
 """The signals whose PromQL may be replaced."""
 
 Query = Annotated[str, Field(min_length=1, max_length=4096)]
+
+ServerName = Literal["vllm", "sglang", "rayserve", "llamacpp", "tgi", "triton", "torchserve"]
+"""Servers of models whose own series are known."""
+
+FrontDoorName = Literal["knative", "istio", "envoy", "nginx", "traefik", "epp"]
+"""Gateways and proxies in front of a service whose series are known."""
+
+PresetName = Literal[ServerName, FrontDoorName]
+"""What may count the requests, other than a service that exports the series of this project."""
+
+COUNT_TOKENS = ("vllm", "sglang", "tgi")
+"""Presets with counters of tokens and of requests."""
+
+COUNT_RUNNING = ("vllm", "sglang", "rayserve", "llamacpp", "tgi", "envoy", "epp")
+"""Presets with a gauge of the requests that run; the series of this project have one, too."""
+
+TIME_FIRST_TOKEN = ("vllm", "sglang", "epp")
+"""Presets with a histogram of the time to first token."""
+
+TIME_OUTPUT_TOKEN = ("vllm", "sglang", "tgi")
+"""Presets with a histogram of the time per output token."""
 
 
 class SecretKey(Model):
@@ -33,7 +54,7 @@ class BasicAuth(Model):
 
 
 class TLS(Model):
-    """What TLS to Prometheus is checked with, and the client's own certificate (mTLS)."""
+    """What TLS to a server is checked with, and the client's own certificate (mTLS)."""
 
     ca: SecretKey | None = None
     """Key that holds the certificate authorities in PEM; default: those of the operator's system."""
@@ -89,13 +110,34 @@ class Metrics(Model):
     """The Prometheus that holds the service's metrics."""
     max_age_seconds: Annotated[int, Field(ge=5, le=3600)] = 60
     """Age, in seconds, of the newest raw sample above which a signal counts as unknown."""
+    preset: PresetName | None = None
+    """Whose series are read: those of a model server (`vllm`, `sglang`, `rayserve`, `llamacpp`, `tgi`, `triton`,
+    `torchserve`) or of what stands in front of the service (`knative`, `istio`, `envoy`, `nginx`, `traefik`, `epp`);
+    default: the series `inference_*` that docs/metrics.md describes."""
+    front_door: FrontDoorName | None = None
+    """Beside the preset of a model server: what requests and latencies are counted by, in place of the server."""
     service: (
         Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$")]
         | None
     ) = None
-    """Value of the label `service` on the inference metrics; default: the policy's own name."""
-    queries: dict[QueryName, Query] = Field(default_factory=dict, max_length=5)
-    """PromQL that replaces the built-in query of a signal; each must give one sample in the signal's unit and is asked
-    for this policy alone. The age is that of the raw sample where it names a series, and of the evaluation where it
-    computes. Units: `arrivalRate` requests/s, `cpuUtilization`, `memoryUtilization` and `gpuUtilization` %,
-    `p95Latency` ms."""
+    """Value of the label `service` on the inference metrics, or what a preset finds the service by; default: the
+    policy's own name."""
+    queries: dict[QueryName, Query] = Field(default_factory=dict, max_length=6)
+    """PromQL that replaces the query of a signal, built in or of the preset; each must give one sample in the signal's
+    unit. The administrator may forbid them, or have them kept to this namespace. The age is that of the raw sample
+    where it names a series, and of the evaluation where it computes. Units: `arrivalRate` requests/s, `load` that of
+    `capacity.unit` where it is not requests, `cpuUtilization`, `memoryUtilization` and `gpuUtilization` %, `p95Latency`
+    ms."""
+
+    rules = (
+        Rule(
+            cel=f"!has(self.frontDoor) || (has(self.preset) && !(self.preset in {list(get_args(FrontDoorName))}))",
+            holds=lambda metrics: (
+                metrics.front_door is None
+                or (metrics.preset is not None and metrics.preset not in get_args(FrontDoorName))
+            ),
+            message="frontDoor goes with the preset of a model server: set preset to the server, or use preset alone "
+            "for the front door",
+            field="frontDoor",
+        ),
+    )

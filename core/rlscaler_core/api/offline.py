@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -39,7 +40,12 @@ class OfflinePolicy:
 
 
 def read_policy(path: Path) -> OfflinePolicy:
-    """Read the one RLScalingPolicy in a YAML file, as written or as `kubectl get -o yaml` prints it.
+    """Read what the one RLScalingPolicy in a YAML file says about its service, as `read_object` does."""
+    return about(read_object(path)[1])
+
+
+def read_object(path: Path) -> tuple[dict[str, Any], RLScalingPolicy]:
+    """Read the one RLScalingPolicy in a YAML file, as written or as `kubectl get -o yaml` prints it: plain and parsed.
 
     Raises ValueError (`InvalidPolicy` is one) naming the file or the object, the field and the remedy.
     """
@@ -52,13 +58,17 @@ def read_policy(path: Path) -> OfflinePolicy:
     found = [body for body in documents if isinstance(body, dict) and body.get("kind") == KIND]
     if len(found) != 1:
         raise ValueError(f"{path}: holds {len(found)} objects of kind {KIND}; exactly one is needed")
-    return _offline(parse(found[0]))
+    metadata = found[0].get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise ValueError(f"{path}: metadata.name is missing: give the {KIND} a name")
+    return found[0], parse(found[0])
 
 
-def _offline(policy: RLScalingPolicy) -> OfflinePolicy:
+def about(policy: RLScalingPolicy) -> OfflinePolicy:
+    """What an object says about its service."""
     learned, fallback = policy.status.learned, policy.spec.fallback.replicas
     return OfflinePolicy(
-        name=policy.metadata.name or "unnamed",
+        name=policy.metadata.name,
         namespace=policy.metadata.namespace or "default",
         params=to_params(policy.spec, learned),
         objective=policy.spec.slo.objective,

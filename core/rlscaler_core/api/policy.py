@@ -59,21 +59,21 @@ def parse(body: Mapping[str, Any]) -> RLScalingPolicy:
     Raises:
         InvalidPolicy: with the path, the value and the remedy of every wrong field.
     """
-    plain: dict[str, Any] = _plain(body)
-    plain["status"] = _readable_status(plain)
+    values: dict[str, Any] = plain(body)
+    values["status"] = _readable_status(values)
     try:
-        return RLScalingPolicy.model_validate(plain, by_alias=True, by_name=False)
+        return RLScalingPolicy.model_validate(values, by_alias=True, by_name=False)
     except ValidationError as error:
         problems = [problem for detail in error.errors() for problem in _problems(detail)]
-        raise InvalidPolicy(_name(plain), problems) from error
+        raise InvalidPolicy(_name(values), problems) from error
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Turn views of the object (such as kopf's) into plain dicts and lists, which strict models insist on."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 

@@ -8,9 +8,12 @@ from pydantic import Field
 
 from rlscaler_core.api.base import Model, ObjectName, Replicas, Rule, ServiceName
 from rlscaler_core.api.behavior import Behavior
+from rlscaler_core.api.capacity import Capacity
+from rlscaler_core.api.kafka import Source
 from rlscaler_core.api.metrics import Metrics
 from rlscaler_core.api.spec_rules import SPEC_RULES
 from rlscaler_core.api.targets import Targets
+from rlscaler_core.decision.units import SignalName
 
 Percent = Annotated[int, Field(ge=1, le=100)]
 
@@ -20,11 +23,24 @@ class SLO(Model):
 
     latency_milliseconds: Annotated[int, Field(ge=1, le=600_000)]
     """Milliseconds within which a request counts as answered well."""
+    signal: SignalName = "endToEnd"
+    """Which latency that is: `endToEnd`, from the arrival of a request to its whole answer; `ttft`, to the first token
+    (presets `vllm`, `sglang`, `epp`); `tpot`, for each token after the first (presets `vllm`, `sglang`, `tgi`). A model
+    of `policy` acts only for the latencies that its envelope names, the bundled network for `endToEnd`."""
     objective: Annotated[float, Field(ge=50, lt=100)] = 99
-    """% of the requests that should be answered within `latencyMilliseconds`: what training for this service and the
-    verdicts of `promotion` go by. A model decides for the objective that it was trained for: 99 the bundled one."""
+    """% of the requests that should be answered within `latencyMilliseconds`, over 30 days: what the forecast rule,
+    training for this service and the verdicts of `promotion` go by. A model decides for the objective that it was
+    trained for: 99 the bundled one."""
+    error_budget: Literal["Steer", "Observe"] = "Steer"
+    """`Steer`: what a late request is worth to the forecast rule follows what is left of the late requests that
+    `objective` allows over 30 days, within bounds and slowly; `Observe`: it is shown only, and the price stays."""
     percentile: Annotated[float, Field(ge=50, lt=100)] = 95
     """Percentile of the latency that `status.latency` shows. Decisions go by the 95th whatever is shown."""
+
+    @property
+    def steers(self) -> bool:
+        """The error budget steers the price of late requests."""
+        return self.error_budget == "Steer"
 
 
 class ConfigMapKey(Model):
@@ -38,11 +54,11 @@ class ConfigMapKey(Model):
 
 
 class PolicySource(Model):
-    """Where the actor comes from; `bundled: ppo` where nothing is set."""
+    """Where the actor comes from; `bundled: rule` where nothing is set."""
 
     bundled: Literal["ppo", "rule"] | None = None
-    """An actor that comes with the operator: `ppo`, the trained network, or `rule`, the forecast rule without a
-    network; default where neither `configMap` nor `path` is set: `ppo`."""
+    """An actor that comes with the operator: `rule`, the forecast rule without a network, or `ppo`, the trained
+    network; default where neither `configMap` nor `path` is set: `rule`."""
     config_map: ConfigMapKey | None = None
     """A model in a ConfigMap of the policy's namespace."""
     path: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^/].*$")] | None = None
@@ -67,7 +83,7 @@ class PolicySource(Model):
     @property
     def bundled_name(self) -> str | None:
         """The bundled actor in use; None where the actor comes from a ConfigMap or a file."""
-        return self.bundled or ("ppo" if self.config_map is None and self.path is None else None)
+        return self.bundled or ("rule" if self.config_map is None and self.path is None else None)
 
 
 class HTTPRouteRef(Model):
@@ -108,11 +124,16 @@ class PoolReplicas(Model):
 
 
 class Fallback(Model):
-    """What happens when a required signal stays unknown or the actor fails."""
+    """What acts where a required signal stays unknown, the actor fails, or the service is outside the envelope that the
+    model was trained for."""
 
-    behavior: Literal["currentReplicas", "currentReplicasIfHigher", "static", "hpaFormula"] = "currentReplicas"
-    """`currentReplicas` keeps them; `currentReplicasIfHigher` keeps them or raises them to `replicas`; `static` sets
-    `replicas`; `hpaFormula` scales by utilization as a HorizontalPodAutoscaler would, where utilization is known."""
+    behavior: Literal["forecastRule", "hpaFormula", "currentReplicas", "currentReplicasIfHigher", "static"] = (
+        "forecastRule"
+    )
+    """`forecastRule` sizes the pools for the load that is expected, as `policy: {bundled: rule}` does; `hpaFormula`
+    scales by utilization as a HorizontalPodAutoscaler would, where utilization is known; both lower replicas as well,
+    unless a required signal is unknown. `currentReplicas` keeps them; `currentReplicasIfHigher` keeps them or raises
+    them to `replicas`; `static` sets `replicas`."""
     failure_threshold: Annotated[int, Field(ge=1, le=100)] = 3
     """Action intervals in a row with an unknown or a failure before the fallback acts; until then replicas are held."""
     replicas: PoolReplicas | None = None
@@ -155,12 +176,20 @@ class Guards(Model):
 
     reactive_floor: bool = True
     """Raise replicas at once when the arrivals of the last sensing window need more than is desired."""
+    ceiling: bool = True
+    """Take back replicas that no load of the last `ceilingSeconds` would have needed, but for one. Nothing is taken
+    back where the load was not known all that time, below the forecast or `minReplicas`, or faster than `behavior`
+    allows."""
+    ceiling_seconds: Annotated[int, Field(ge=60, le=86_400)] = 600
+    """Seconds of measured load that the ceiling goes by."""
     target_utilization: TargetUtilization = TargetUtilization()
-    """Utilization that the reactive floor and the fallback `hpaFormula` aim at."""
+    """Utilization that the reactive floor, the ceiling and the fallbacks aim at. The floor keeps it up to three
+    replicas of load; beyond, spare capacity grows with the square root of the load, to a quarter of its share at least
+    (80 becomes 95 from 48 replicas of load on)."""
     budget_per_hour: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = None
     """The most that both pools may cost, in currency units per hour; `minReplicas` wins over it; default: no limit."""
     pending_seconds: Annotated[int, Field(ge=1, le=7200)] | None = None
-    """Seconds that pods may be pending before their pool grows no further and the other pool takes the need;
+    """Seconds that a pod may be pending before it counts as stuck and the other pool takes what it would have carried;
     default: twice the cold start."""
 
 
@@ -186,19 +215,26 @@ class Spec(Model):
     move."""
     targets: Targets
     """The GPU and the CPU Deployment; one of the two may be left out."""
+    capacity: Capacity = Capacity()
+    """What the load is counted in, and how much of it one replica carries; default: requests per second, as
+    `targets.*.requestsPerSecond` says or as is learned."""
     slo: SLO
     """The service-level objective that replicas are bought for."""
     policy: PolicySource = PolicySource()
-    """Where the actor comes from; default: the bundled `ppo`."""
+    """Where the actor comes from; default: the bundled `rule`."""
     metrics: Metrics = Metrics()
     """Where the measurements come from and when they are too old to act on."""
+    signal: Source | None = None
+    """Consumers of a stream: production is the load, and how long messages wait is the latency; default: the load and
+    the latency of requests, as `metrics` says."""
     placement: PlacementTarget = PlacementTarget()
     """Where the traffic split is applied."""
     behavior: Behavior | None = None
     """Limits on how fast replicas may change, in the fields of HorizontalPodAutoscaler v2; default: no window and no
     limit beyond two steps an action."""
     fallback: Fallback = Fallback()
-    """What happens when a required signal stays unknown or the actor fails."""
+    """What acts where a required signal stays unknown, the actor fails, or the service is outside the model's
+    envelope."""
     guards: Guards = Guards()
     """Limits around the actor that hold whatever it asks for."""
     promotion: Promotion = Promotion()
@@ -208,9 +244,23 @@ class Spec(Model):
 
     rules = SPEC_RULES
 
+    def per_replica(self, pool: str) -> float | None:
+        """What a replica of the pool `gpu` or `cpu` carries, in the unit of `capacity`; None: it is to be learned."""
+        target = self.targets.pool(pool)
+        if target is None:
+            return None
+        own: float | None = getattr(self.capacity.per_replica, pool, None)
+        return own if own is not None else target.requests_per_second
+
+    def per_replica_field(self, pool: str) -> str:
+        """The field that says it, below `spec`."""
+        if self.capacity.unit == "requests" and self.capacity.per_replica is None:
+            return f"targets.{pool}.requestsPerSecond"
+        return f"capacity.perReplica.{pool}"
+
     def backend(self, pool: str) -> str | None:
         """The Service that stands for the pool `gpu` or `cpu` in the HTTPRoute; None without route or target."""
         route, target = self.placement.http_route, self.targets.pool(pool)
         if route is None or target is None:
             return None
-        return {"gpu": route.gpu_backend, "cpu": route.cpu_backend}[pool] or target.deployment
+        return {"gpu": route.gpu_backend, "cpu": route.cpu_backend}[pool] or target.object_name

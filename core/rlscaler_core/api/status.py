@@ -12,6 +12,7 @@ from pydantic.config import JsonDict
 
 from rlscaler_core.api.base import Reported, Text, Time, Word
 from rlscaler_core.api.promotion import PromotionStatus
+from rlscaler_core.decision.units import SignalName, UnitName
 
 MAP_BY_TYPE: JsonDict = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
@@ -103,7 +104,7 @@ class ObservationStatus(Reported):
     p95_latency: Signal | None = None
     """95th percentile of the latency in milliseconds."""
     throughput: Signal | None = None
-    """Requests that arrive, rejected ones included, in % of what both pools answer at `maxReplicas`."""
+    """The load that arrives, rejected requests included, in % of what both pools carry at `maxReplicas`."""
     gpu_replicas: Signal | None = None
     """`spec.replicas` of the GPU Deployment."""
     cpu_replicas: Signal | None = None
@@ -112,7 +113,7 @@ class ObservationStatus(Reported):
     """Forecast of the arrivals against now, -1 to 1."""
     load_variance: Signal | None = None
     """Coefficient of variation of the arrivals over the last minute, 0 to 1."""
-    time_in_episode: Signal | None = None
+    forecast_utilization: Signal | None = None
     """Constant on a live cluster."""
 
 
@@ -182,6 +183,31 @@ class Latency(Reported):
     """Absent while it is not known."""
 
 
+class SLOStatus(Reported):
+    """The error budget: the late requests that `slo.objective` allows over about 30 days, and how many there were."""
+
+    objective: Annotated[float, Field(ge=0, le=100)]
+    """`slo.objective`, which the budget is of."""
+    budget_left: float | None = None
+    """% of the budget that is left, below 0 where it is overspent; absent where the objective allows fewer than five
+    late requests of those counted."""
+    late_price: Annotated[float, Field(ge=0)] | None = None
+    """Replicas of the dearer pool that one percent of late requests is worth now; absent for a model that does not go
+    by it."""
+    price_factor: Annotated[float, Field(gt=0)]
+    """What the error budget has made of the price: 1 is as it is set."""
+    requests: Annotated[float, Field(ge=0)]
+    """Requests counted; after 15 days one counts for a third."""
+    late: Annotated[float, Field(ge=0)]
+    """Those of them that were not answered within `latencyMilliseconds`."""
+    latency_milliseconds: Annotated[float, Field(gt=0)]
+    """`slo.latencyMilliseconds` when they were counted; after an edit counting begins anew."""
+    signal: SignalName = "endToEnd"
+    """`slo.signal` when they were counted; after an edit counting begins anew."""
+    time: Time
+    """When the newest of them were counted."""
+
+
 class ModelStatus(Reported):
     """The actor that decides."""
 
@@ -196,6 +222,8 @@ class PlacementStatus(Reported):
 
     preference: PlacementName
     """Which pool is preferred."""
+    factor: Annotated[float, Field(ge=1, le=4)] | None = None
+    """What it gets for each unit of its capacity, where the other gets 1; absent: 4."""
     weights: Weights
     """Shares of the traffic, per mille."""
     http_route: Word | None = None
@@ -206,11 +234,28 @@ class LearnedPool(Reported):
     """What was learned about one pool where the spec leaves it open."""
 
     requests_per_second: Annotated[float, Field(gt=0)] | None = None
-    """Requests per second that one replica answers: lower confidence bound."""
+    """Requests per second that one replica answers, for the unit `requests`: lower confidence bound."""
+    tokens_per_second: Annotated[float, Field(gt=0)] | None = None
+    """The same in tokens, for the unit `tokens`."""
+    concurrency: Annotated[float, Field(gt=0)] | None = None
+    """Requests that one replica serves at the same time, for the unit `concurrency`."""
     cold_start_seconds: Annotated[float, Field(gt=0)] | None = None
     """Seconds from a pod's creation until it is ready."""
     samples: Annotated[int, Field(ge=0)] | None = None
     """Observations behind it."""
+
+    def carried(self, unit: UnitName) -> float | None:
+        """What a replica carries, in a unit; None where that was not learned."""
+        found: float | None = getattr(self, LEARNED_IN[unit])
+        return found
+
+
+LEARNED_IN: dict[UnitName, str] = {
+    "requests": "requests_per_second",
+    "tokens": "tokens_per_second",
+    "concurrency": "concurrency",
+}
+"""Where `LearnedPool` has the capacity of each unit."""
 
 
 class Learned(Reported):
@@ -220,6 +265,17 @@ class Learned(Reported):
     """About the GPU pool."""
     cpu: LearnedPool | None = None
     """About the CPU pool."""
+
+
+class CapacityStatus(Reported):
+    """What one replica carries, as it is decided by."""
+
+    unit: UnitName
+    """`capacity.unit`."""
+    gpu: Annotated[float, Field(gt=0)] | None = None
+    """Of a replica of the GPU pool, set or learned; absent while it is not known."""
+    cpu: Annotated[float, Field(gt=0)] | None = None
+    """Of a replica of the CPU pool."""
 
 
 class Originals(Reported):
@@ -264,6 +320,21 @@ class Stabilization(Reported):
     """`guards.budgetPerHour` that the running replicas were last within; only a lower one lowers them."""
 
 
+class BudgetMembership(Reported):
+    """What the operator that shares a budget is told of this policy by the one that acts for it."""
+
+    name: Word
+    """The RLScalingBudget."""
+    asked: Count | None = None
+    """Replicas that the policy asks for; absent where that is not known."""
+    held: Count
+    """Replicas that run, were ordered or may be ordered by the last grant that was seen: so many it may have still."""
+    round: Count | None = None
+    """`status.round` of the budget when its grant was read last; absent where none was read yet."""
+    acts: bool
+    """Whether the policy keeps to its grant; one that does not act takes what runs."""
+
+
 class Status(Reported):
     """What the operator found and did; written by the operator only."""
 
@@ -285,6 +356,8 @@ class Status(Reported):
     """The newest decision, with what each guard did to it."""
     history: list[DecisionStatus] = Field(default_factory=list, max_length=HISTORY)
     """The last decisions that changed something, newest first."""
+    capacity: CapacityStatus | None = None
+    """What the load is counted in, and what one replica carries of it."""
     learned: Learned | None = None
     """What was learned about the pools where the spec leaves it open."""
     promotion: PromotionStatus | None = None
@@ -293,5 +366,11 @@ class Status(Reported):
     """The traffic split in force."""
     originals: Originals | None = None
     """What was found before the first change."""
+    forecaster: Annotated[str, Field(max_length=16_384)] | None = None
+    """What the forecaster learned of the load, in base64; it outlives the operator, and is renewed every 15 minutes."""
+    slo: SLOStatus | None = None
+    """What is left of the error budget, and what a late request is worth for it; renewed every 15 minutes."""
     stabilization: Stabilization | None = None
     """What `behavior` remembers across restarts of the operator."""
+    budget: BudgetMembership | None = None
+    """What the policy asks of an RLScalingBudget that another shard shares; absent where one operator does both."""

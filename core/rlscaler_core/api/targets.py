@@ -1,8 +1,8 @@
-"""The two Deployments of a policy: `spec.targets`."""
+"""The two objects that a policy scales: `spec.targets`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,15 +14,36 @@ StepSize = Annotated[int, Field(ge=1, le=10_000, json_schema_extra={"format": "i
 Cost = Annotated[float, Field(gt=0, le=1_000_000)]
 Capacity = Annotated[float, Field(gt=0, le=1_000_000)]
 ColdStart = Annotated[float, Field(gt=0, le=3600)]
+Kind = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$")]
+ApiVersion = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^([-a-z0-9.]+/)?v[a-z0-9]+$")]
+
+DEPLOYMENT = ("apps/v1", "Deployment")
+"""API version and kind of what `deployment` names."""
+
+
+def reference(api_version: str, kind: str, name: str) -> str:
+    """Return what stands for an object among those of all kinds: a Deployment's name, and `kind.group/name` of others.
+
+    kubectl takes it as a resource, but for a Deployment, which is `deployment/name` there.
+    """
+    group = api_version.rpartition("/")[0]
+    if (group, kind) == ("apps", "Deployment"):
+        return name
+    return f"{kind.lower()}{'.' if group else ''}{group}/{name}"
 
 
 class Target(Model):
-    """A Deployment and the range in which its replicas may move."""
+    """An object with replicas, and the range in which they may move."""
 
-    kind: Literal["Deployment"] = "Deployment"
-    """Kind of the scaled object; only `Deployment` so far."""
-    deployment: ObjectName
-    """Name of the Deployment in the policy's namespace."""
+    kind: Kind = "Deployment"
+    """Kind of the scaled object, such as `StatefulSet` or `Rollout`: any that has a scale subresource and that the
+    operator's administrator has enabled (`targetKinds` of the chart)."""
+    api_version: ApiVersion = "apps/v1"
+    """API version of the kind, such as `argoproj.io/v1alpha1`."""
+    deployment: ObjectName | None = None
+    """Name of the Deployment in the policy's namespace; either this or `name`."""
+    name: ObjectName | None = None
+    """Name of the object of `kind` in the policy's namespace; either this or `deployment`."""
     min_replicas: MinReplicas = 1
     """The fewest replicas; 0 only where the other pool keeps at least 1."""
     max_replicas: MaxReplicas
@@ -32,12 +53,25 @@ class Target(Model):
     `maxReplicas` / 10, rounded up."""
     requests_per_second: Capacity | None = None
     """Requests per second that one ready replica can answer; default: learned while utilization is 50 % or more.
-    Set it: until it is known, nothing is scaled down and the reactive floor goes by utilization."""
+    Set it: until it is known, nothing is scaled down and the reactive floor goes by utilization. It is `perReplica` of
+    `capacity: {unit: requests}`; of the two one may be set."""
     cold_start_seconds: ColdStart | None = None
     """Seconds from the creation of a pod until it is ready; default: learned from the pods that were seen to
     start."""
 
     rules = (
+        Rule(
+            cel="has(self.deployment) != has(self.name)",
+            holds=lambda target: (target.deployment is None) != (target.name is None),
+            message="a target is named once: set deployment, or kind, apiVersion and name",
+            field="",
+        ),
+        Rule(
+            cel="!has(self.deployment) || (self.kind == 'Deployment' && self.apiVersion == 'apps/v1')",
+            holds=lambda target: target.deployment is None or (target.api_version, target.kind) == DEPLOYMENT,
+            message="deployment names a Deployment: for an object of another kind set name in its place",
+            field="deployment",
+        ),
         Rule(
             cel="self.minReplicas <= self.maxReplicas",
             holds=lambda target: target.min_replicas <= target.max_replicas,
@@ -53,32 +87,49 @@ class Target(Model):
     )
 
     @property
+    def object_name(self) -> str:
+        """Name of the object, whatever its kind."""
+        return self.deployment or self.name or ""
+
+    @property
+    def reference(self) -> str:
+        """What stands for the object among those of all kinds; see the function `reference`."""
+        return reference(self.api_version, self.kind, self.object_name)
+
+    @property
     def step(self) -> int:
         """Replicas an action step: `stepSize`, or a tenth of `maxReplicas` rounded up."""
         return self.step_size if self.step_size is not None else -(-self.max_replicas // 10)
 
 
 class GPUTarget(Target):
-    """The Deployment whose pods serve on GPUs."""
+    """The object whose pods serve on GPUs, or on the dearer one of two kinds of GPUs."""
 
     cost_per_hour: Cost = 2.5
     """Cost of one replica, in currency units per hour."""
 
 
 class CPUTarget(Target):
-    """The Deployment whose pods serve on CPUs."""
+    """The object whose pods serve on CPUs, or on the cheaper one of two kinds of GPUs."""
 
     cost_per_hour: Cost = 0.625
     """Cost of one replica, in currency units per hour."""
 
 
+_NAMED = (
+    "self.{pool}.kind + '/' + (has(self.{pool}.deployment) ? self.{pool}.deployment : "
+    "has(self.{pool}.name) ? self.{pool}.name : '')"
+)
+"""CEL of what tells a target apart."""
+
+
 class Targets(Model):
-    """The Deployments that serve the same requests; one of the two may be left out."""
+    """The objects that serve the same requests; one of the two may be left out."""
 
     gpu: GPUTarget | None = None
-    """The Deployment whose pods serve on GPUs."""
+    """The object whose pods serve on GPUs, or on the dearer one of two kinds of GPUs."""
     cpu: CPUTarget | None = None
-    """The Deployment whose pods serve on CPUs."""
+    """The object whose pods serve on CPUs, or on the cheaper one of two kinds of GPUs."""
 
     rules = (
         Rule(
@@ -88,12 +139,15 @@ class Targets(Model):
             field="",
         ),
         Rule(
-            cel="!has(self.gpu) || !has(self.cpu) || self.gpu.deployment != self.cpu.deployment",
+            cel=f"!has(self.gpu) || !has(self.cpu) || {_NAMED.format(pool='gpu')} != {_NAMED.format(pool='cpu')}",
             holds=lambda targets: (
-                targets.gpu is None or targets.cpu is None or targets.gpu.deployment != targets.cpu.deployment
+                targets.gpu is None
+                or targets.cpu is None
+                or (targets.gpu.kind, targets.gpu.object_name) != (targets.cpu.kind, targets.cpu.object_name)
             ),
-            message="gpu.deployment and cpu.deployment name the same Deployment: name two, or leave one target out",
-            field="cpu.deployment",
+            message="gpu and cpu name the same Deployment or the same object of another kind: name two, or leave one "
+            "target out",
+            field="cpu",
         ),
         Rule(
             cel="!has(self.gpu) || self.gpu.minReplicas >= 1 || (has(self.cpu) && self.cpu.minReplicas >= 1)",

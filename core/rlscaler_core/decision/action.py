@@ -67,16 +67,20 @@ PREFERENCE = np.array([[4.0, 1.0], [1.0, 1.0], [1.0, 4.0]])
 WHOLE = 1000
 
 
-def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int) -> Int:
+def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int, preference: Float | None = None) -> Int:
     """Split the traffic: (N, 2) per mille, summing to 1000, in proportion to ready * rps * preference of each pool.
 
-    `ready` (N, 2) are replicas, `rps` (N, 2) the requests/s that one of them answers, `placement` is (N,). A pool with
-    no ready pod gets 0 and one with a ready pod at least 1; with none ready at all, `last` (N, 2) stays. Where the
+    `ready` (N, 2) are replicas, `rps` (N, 2) the requests/s that one of them answers, `placement` is (N,), `preference`
+    (N,) what the pool that it prefers gets for each unit of its capacity; None = as in `PREFERENCE`. A pool with no
+    ready pod gets 0 and one with a ready pod at least 1; with none ready at all, `last` (N, 2) stays. Where the
     capacity of a pool is not known (NaN), every pod counts the same.
     """
     unknown = np.isnan(rps)
     capacity = np.where(either(unknown)[:, None], 1.0, rps) if unknown.any() else rps
-    share = np.maximum(ready, 0) * capacity * PREFERENCE[placement]
+    factors = PREFERENCE[placement]
+    if preference is not None:
+        factors = np.where(factors > 1, preference[:, None], 1.0)
+    share = np.maximum(ready, 0) * capacity * factors
     total = share[:, 0] + share[:, 1]
     served = total > 0
     gpu = np.rint(WHOLE * share[:, 0] / np.where(served, total, 1.0)).astype(np.int32)

@@ -23,8 +23,12 @@ log = logging.getLogger("rlscaler.decisions")
 
 Table = TypeVar("Table", bound=Rows)
 
-JOINED_ROWS = 4096
-"""Rows of joined tables that are remembered: some 20 MB of states."""
+JOINED_ROWS, JOINED_TABLES = 4096, 32
+"""Joined tables that are remembered, the newest ones, and their rows in all: at most some 70 MB of states.
+
+A few policies are in many small tables, of which only the newest is ever asked for again; thousands are in some large
+ones.
+"""
 
 
 @dataclass(slots=True)
@@ -50,6 +54,10 @@ class Outcome:
     observation: Observation | None = None
     outside: str = ""
     """Why the actor's envelope does not cover the policy; empty where it does."""
+    granted: str = ""
+    """What a shared budget grants and why it is not more; empty where none limits the decision."""
+    sharing: str = ""
+    """ID of the record of how that budget was shared; empty without one."""
     error: Exception | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds that each stage before the writes took; stages of a batch took the whole batch so long."""
@@ -80,6 +88,7 @@ class Joins(Generic[Table]):
     def note(self, parts: list[Table], table: Table) -> None:
         """Remember that `parts` are the rows of `table`, in order."""
         self._known.insert(0, (parts, table))
+        del self._known[JOINED_TABLES:]
         while len(self._known) > 1 and sum(len(known) for known, _ in self._known) > JOINED_ROWS:
             self._known.pop()
 

@@ -39,7 +39,7 @@ def apply_behavior(now: Situation, asked: Int) -> Int:
         return asked
     now.state = note_writes(params, now.state, samples)
     highest = scale_up_limit(params, now.state, samples)
-    now.limit = np.minimum(highest, params.max_replicas)
+    now.limit = np.minimum(highest, now.limit)
     if now.doubt is None:
         now.recommendation = Recommendation(asked, np.zeros(asked.shape, np.bool_))
         return asked

@@ -14,6 +14,7 @@ from rlscaler_core.decision.guards import GUARDS, Guard
 from rlscaler_core.decision.observation import ObservationContract, observe, stacked_input
 from rlscaler_core.decision.rule import rule_under
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
+from rlscaler_core.decision.situation import Capacity
 from rlscaler_core.decision.types import Bool, Decision, Float32, Observation, Params, Samples, State
 
 Kind = Literal["action", "floor"]
@@ -21,13 +22,19 @@ Kind = Literal["action", "floor"]
 
 
 def decide(
-    params: Params, state: State, samples: Samples, actor: ActorLike | None, *, guards: Sequence[Guard] = GUARDS
+    params: Params,
+    state: State,
+    samples: Samples,
+    actor: ActorLike | None,
+    *,
+    capacity: Capacity | None = None,
+    guards: Sequence[Guard] = GUARDS,
 ) -> tuple[Decision, Observation, State]:
     """Observe, ask the actor and shield its answer, N rows at once. Call it once an action interval, after `sense`.
 
     Nothing that is passed in is changed. The actor's most likely action counts, "no change" for a pool that is not
     there. Rows where the actor fails or gives NaN are held, rows outside its envelope fall back at once. Without an
-    actor every row is held, and falls back in time.
+    actor every row is held, and falls back in time. `capacity` is `capacity_of(params)`, for a caller that keeps it.
     Raises ContractMismatchError where `state` was made for another stack size.
     """
     if actor is None:
@@ -40,7 +47,7 @@ def decide(
         probabilities = mask_absent(probabilities, params.present)
         outside = actor.manifest.mask(params, samples.age_seconds[:, 0], observation)
         proposal = Proposal(most_likely(probabilities), usable, probabilities, rule_under(actor), outside)
-    decision, state = act(params, state, samples, observation, proposal, guards=guards)
+    decision, state = act(params, state, samples, observation, proposal, capacity=capacity, guards=guards)
     return decision, observation, state
 
 

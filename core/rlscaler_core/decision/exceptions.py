@@ -17,3 +17,7 @@ class ModelError(DecisionError):
 
 class ContractMismatchError(ModelError):
     """The artefact was made for another observation contract, or the state was made for another stack."""
+
+
+class ForecasterStateError(DecisionError):
+    """What was stored of a forecaster cannot be read; the service is learned again, and the plain forecast serves."""

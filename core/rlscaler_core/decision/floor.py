@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.behavior import steady_arrivals
+from rlscaler_core.decision.partitions import drain, to_partitions
+from rlscaler_core.decision.pooling import eased
 from rlscaler_core.decision.situation import Capacity, Recommendation, Situation
 from rlscaler_core.decision.tables import arrivals_known, known
 from rlscaler_core.decision.types import Bool, Float, Int, Samples, total
@@ -26,27 +28,32 @@ MANY = 1_000_000
 
 
 def raise_to_load(now: Situation, asked: Int) -> Int:
-    """The guard: `asked` (N, 2) raised to what the load needs now.
+    """The guard: `asked` (N, 2) raised to what the load needs now, at the pooled target utilization.
 
-    What it adds is held until so many replicas were ready once. A hold also ends when `spec_replicas` is below it: then
-    it was never written, or the user took it back. A pool that is stuck gets nothing more, and only what is ready of it
-    counts.
+    What it adds is held until so many replicas were ready once, less those that are stuck. A hold also ends when
+    `spec_replicas` is below it: then it was never written, or the user took it back. What pods that are stuck would
+    have carried, the other pool takes.
     """
-    params, samples, capacity, base = now.params, now.samples, now.capacity, now.base
-    unreliable, limit = capacity.slower, now.limit
-    if now.stuck is not None:
-        unreliable = unreliable | now.stuck
-        limit = np.where(now.stuck, np.minimum(limit, base), limit)
+    params, samples, capacity, base, limit = now.params, now.samples, now.capacity, now.base, now.limit
     hold = now.state.floor_hold
-    held = np.where((samples.ready_replicas >= hold) | (base < hold), 0, hold)
+    up = samples.ready_replicas if now.stuck is None else samples.ready_replicas + now.stuck
+    held = np.where((up >= hold) | (base < hold), 0, hold)
     follows = arrivals_known(params, samples) & params.reactive_floor
     unmeasured = bool(capacity.unmeasured.any())
     if unmeasured:
         follows &= ~capacity.unmeasured
-    arrivals = np.where(follows, samples.arrival_rate, np.nan)
+    arrivals = np.where(follows, samples.arrival_rate + drain(params, samples), np.nan)
     arrivals = steady_arrivals(params, now.state, samples, arrivals)
+    arrivals = np.where(params.stream, arrivals, eased(params, arrivals))
     wanted = floor_replicas(arrivals, np.maximum(asked, held), capacity, limit, base)
-    serving = np.where(unreliable, np.minimum(wanted, samples.ready_replicas), wanted)
+    if params.stream.any():
+        useful = to_partitions(params, samples, arrivals, capacity.requests_per_second, wanted, limit)
+        wanted = np.maximum(useful, np.maximum(asked, held))
+    serving = np.where(capacity.slower, np.minimum(wanted, samples.ready_replicas), wanted)
+    if now.stuck is not None:
+        # A smaller target removes pods that are not ready first.
+        staying = np.maximum(now.stuck - np.maximum(base - wanted, 0), 0)
+        serving = np.minimum(serving, wanted - staying)
     starting = serving < wanted
     if starting.any():
         bridged = floor_replicas(arrivals, serving, capacity, np.where(starting, serving, limit), base)

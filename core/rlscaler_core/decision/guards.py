@@ -16,7 +16,11 @@ import numpy as np
 
 from rlscaler_core.decision.behavior import apply_behavior, remember_decision
 from rlscaler_core.decision.budget import keep_budget
+from rlscaler_core.decision.ceiling import lower_to_load
 from rlscaler_core.decision.floor import hpa_formula, pool_utilization, raise_to_load, whole_replicas
+from rlscaler_core.decision.grant import keep_grant, note_grant
+from rlscaler_core.decision.partitions import keep_partitions
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS, rule_replicas
 from rlscaler_core.decision.situation import Situation, within_limits
 from rlscaler_core.decision.tables import capacity_unknown, known
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Flag, Int, both, either
@@ -57,39 +61,52 @@ def hold_unknown(now: Situation, asked: Int) -> Int:
 
 
 def _fallback(now: Situation, required_unknown: Bool) -> Int:
-    """Give the replicas (N, 2) wanted when the actor cannot decide; only `static` lowers them on unknown data."""
+    """Give the replicas (N, 2) wanted when the actor cannot decide; only `static` lowers them on unknown data.
+
+    The forecast rule needs the capacity of a replica; where that is not known, the HPA formula may raise replicas.
+    """
     params, samples, base = now.params, now.samples, now.base
     kind = params.fallback[:, None]
     utilization = pool_utilization(samples, known(params, samples))
     formula = hpa_formula(samples.ready_replicas, base, utilization, params.target_utilization)
     formula = np.where(required_unknown[:, None], np.maximum(formula, base), formula)
     choice = np.where(kind == FallbackBehavior.HPA_FORMULA, formula, base)
+    by_rule = params.fallback == FallbackBehavior.FORECAST_RULE
+    if by_rule.any():
+        rule = rule_replicas(params, now.state, samples, DEFAULT_SETTINGS)
+        rule = np.where(required_unknown[:, None], np.maximum(rule, base), rule)
+        rule = np.where(now.capacity.unmeasured[:, None], np.maximum(formula, base), rule)
+        choice = np.where(by_rule[:, None], rule, choice)
     higher = np.maximum(base, params.fallback_replicas)
     choice = np.where(kind == FallbackBehavior.CURRENT_REPLICAS_IF_HIGHER, higher, choice)
     choice = np.where(kind == FallbackBehavior.STATIC, params.fallback_replicas, choice)
-    return np.where(params.present, choice, 0).astype(np.int32)
+    return np.asarray(np.where(params.present, choice, 0), np.int32)
 
 
 def spill_pending(now: Situation, asked: Int) -> Int:
-    """Turn the growth of a pool whose pods stay pending into as much capacity of the other pool.
+    """Turn the growth of a pool, as far as its stuck pods go, into as much capacity of the other pool.
 
-    One replica for one replica where the capacity of either is not known. Where both pools are stuck, neither grows.
-    What a stuck pool was asked for already and does not serve is left to the reactive floor.
+    Stuck are pods that are pending for too long, not their pool: what is asked for beyond their number is tried. One
+    replica for one replica where the capacity of either is not known. Where pods of both pools are stuck, neither takes
+    over. What a pool was asked for already and does not serve is left to the reactive floor.
     """
-    stuck = now.samples.pending_seconds > now.params.pending_seconds
+    samples = now.samples
+    unready = np.maximum(now.base - samples.ready_replicas, 0)
+    counted = np.where(samples.stuck_replicas >= 0, np.minimum(samples.stuck_replicas, unready), unready)
+    stuck = np.where(samples.pending_seconds > now.params.pending_seconds, counted, 0).astype(np.int32, copy=False)
     if not stuck.any():
         return asked
     now.stuck = stuck
-    now.set_flag(Flag.PENDING, either(stuck))
-    growth = np.where(stuck, np.maximum(asked - now.base, 0), 0)
+    now.set_flag(Flag.PENDING, either(stuck > 0))
+    growth = np.minimum(np.maximum(asked - now.base, 0), stuck)
     if not growth.any():
         return asked
     unit = now.capacity.requests_per_second
     measured = both(unit > 0)[:, None]
     ratio = np.where(measured, unit / np.where(measured, unit[:, ::-1], 1.0), 1.0)
     taken = whole_replicas(growth * ratio)[:, ::-1]
-    taking = now.params.present & ~stuck
-    return (asked - growth + np.where(taking, taken, 0)).astype(np.int32)
+    taking = now.params.present & (stuck == 0)
+    return np.asarray(asked - growth + np.where(taking, taken, 0), np.int32)
 
 
 def keep_limits(now: Situation, asked: Int) -> Int:
@@ -119,8 +136,23 @@ GUARDS = (
     Guard(
         "pending",
         spill_pending,
-        "Lets a pool grow no further while its pods do not come up; the other pool takes the need.",
+        "Gives what the pods that do not come up would have carried to the other pool; their own pool is not frozen.",
         holds=Flag.PENDING,
+    ),
+    Guard(
+        "ceiling",
+        lower_to_load,
+        "The ceiling: takes back what no load of the last `guards.ceilingSeconds` would have needed, "
+        "but for one replica.",
+        changes=Flag.CEILING,
+    ),
+    Guard(
+        "grant",
+        keep_grant,
+        "Keeps to what an `RLScalingBudget` grants: no later guard grows a pool beyond it, and what runs beyond it is "
+        "scaled down through `behavior`.",
+        holds=Flag.GRANT_LIMITED,
+        settle=note_grant,
     ),
     Guard(
         "behavior",
@@ -135,6 +167,13 @@ GUARDS = (
         "The reactive floor: raises the replicas to what the arrivals of this moment need at "
         "`guards.targetUtilization`.",
         changes=Flag.FLOOR,
+    ),
+    Guard(
+        "partitions",
+        keep_partitions,
+        "For consumers of a stream: no more than partitions have messages, of equally fast numbers the smallest, one "
+        "rebalance after the other, and fewer only where the rest carries production and lag.",
+        changes=Flag.PARTITIONS,
     ),
     Guard(
         "budget",

@@ -11,9 +11,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS
-from rlscaler_core.decision.observation import CONTRACT_VERSION, NEUTRAL, ObservationContract
+from rlscaler_core.decision.observation import CONTRACT_VERSION, NEUTRAL, RETRAIN, ObservationContract
+from rlscaler_core.decision.readiness import Prices
 from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import CPU, GPU, OBSERVATIONS, Bool, Float, Observation, Params
+from rlscaler_core.decision.units import LOADS, SIGNALS, UNITS, SignalName, UnitName
 
 
 def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
@@ -29,8 +31,8 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ColdStart(_Model):
-    """Seconds from a pod's creation until it is ready."""
+class PoolRanges(_Model):
+    """One range for each pool."""
 
     gpu: Range
     cpu: Range
@@ -40,7 +42,10 @@ class Envelope(_Model):
     """The conditions the actor was trained under; outside them it is not asked."""
 
     slo_ms: Range
-    cold_start_seconds: ColdStart
+    cold_start_seconds: PoolRanges
+    """Seconds from a pod's creation until it is ready."""
+    max_replicas: PoolRanges
+    """How large the pools may become: `targets.*.maxReplicas`."""
     price_ratio: Range
     """Cost per hour of a GPU replica over that of a CPU replica; checked where both pools are there."""
     interval_seconds: Range
@@ -48,6 +53,11 @@ class Envelope(_Model):
     """Capacity of a GPU replica over that of a CPU replica; checked where both are there and known."""
     lag_seconds: Range
     """Age of the newest arrival sample when the actor acts; only the upper end counts, as fresher is no harm."""
+    units: dict[UnitName, Range | None] = Field(default={"requests": None}, min_length=1)
+    """What loads were counted in, as `capacity.unit` names it, each with the range of what a replica carried of it;
+    null = any, as the actor is fed loads as shares of the capacity."""
+    signals: tuple[SignalName, ...] = Field(default=("endToEnd",), min_length=1)
+    """The latencies that `slo_ms` was of, as `slo.signal` names them."""
     observation: TrainingDistribution | None = None
     """The distribution of the observations in training; None = not measured, and none is out of distribution."""
 
@@ -58,6 +68,7 @@ class Envelope(_Model):
         """
         values, bounds = self._measured(params, lag_seconds)
         outside: Bool = np.any((values < bounds[:, 0]) | (values > bounds[:, 1]), axis=1)
+        outside |= ~self._trained(params)
         if self.observation is not None and observation is not None:
             outside |= self.observation.mask(observation)
         return outside
@@ -76,7 +87,38 @@ class Envelope(_Model):
                 for what, value, (low, high) in zip(_MEASURED, values[row], bounds, strict=True)
                 if value < low or value > high
             )
+        for row in np.flatnonzero(~self._trained(params)):
+            said = [reasons[row]] if outside_bounds[row] else []
+            reasons[row] = "; ".join([*self._untrained(params, int(row)), *said])
         return outside, reasons
+
+    def _trained(self, params: Params) -> Bool:
+        """Say where (N,) the load is counted and the latency is taken as in training."""
+        trained = np.zeros(len(params), np.bool_)
+        for name, bounds in self.units.items():
+            here = params.unit == UNITS.index(name)
+            if bounds is not None:
+                carried = params.requests_per_second
+                within = (carried >= bounds[0]) & (carried <= bounds[1])
+                here = here & (within | np.isnan(carried) | ~params.present).all(axis=1)
+            trained |= here
+        return trained & np.isin(params.slo_signal, [SIGNALS.index(name) for name in self.signals])
+
+    def _untrained(self, params: Params, row: int) -> list[str]:
+        """Give what a row counts or takes otherwise than in training, in words."""
+        unit, signal = UNITS[params.unit[row]], SIGNALS[params.slo_signal[row]]
+        said = []
+        if unit not in self.units:
+            said.append(f"capacity.unit is {unit} and the model was trained for {' and '.join(self.units)}")
+        elif (bounds := self.units[unit]) is not None:
+            there = params.requests_per_second[row][params.present[row]]
+            outside = [f"{value:g}" for value in there if value < bounds[0] or value > bounds[1]]
+            if outside:
+                carries = f"a replica carries {' and '.join(outside)} {LOADS[unit]}"
+                said.append(f"{carries}, which is outside {bounds[0]:g}..{bounds[1]:g}")
+        if signal not in self.signals:
+            said.append(f"slo.signal is {signal} and the model was trained for {' and '.join(self.signals)}")
+        return said
 
     def _measured(self, params: Params, lag_seconds: Float | None) -> tuple[Float, Float]:
         """Give the measured values (N, len(_MEASURED)) and their bounds (len(_MEASURED), 2)."""
@@ -90,8 +132,10 @@ class Envelope(_Model):
             values[:, 4] = np.where(both, cost[:, GPU] / cost[:, CPU], np.nan)
             values[:, 5] = np.where(both, rps[:, GPU] / rps[:, CPU], np.nan)
         values[:, 6] = np.nan if lag_seconds is None else np.where(np.isfinite(lag_seconds), lag_seconds, np.nan)
-        cold, lag = self.cold_start_seconds, (-np.inf, self.lag_seconds[1])
+        values[:, 7:9] = np.where(params.present, params.max_replicas, np.nan)
+        cold, lag, size = self.cold_start_seconds, (-np.inf, self.lag_seconds[1]), self.max_replicas
         ranges = [self.slo_ms, self.interval_seconds, cold.gpu, cold.cpu, self.price_ratio, self.rps_ratio, lag]
+        ranges += [size.gpu, size.cpu]
         return values, np.array(ranges)
 
 
@@ -105,7 +149,16 @@ _MEASURED = (
     "costPerHour gpu/cpu",
     "requestsPerSecond gpu/cpu",
     "age of the arrival rate",
+    "targets.gpu.maxReplicas",
+    "targets.cpu.maxReplicas",
 )
+
+
+_OF_EARLIER_RELEASES = {
+    "envelope.max_replicas": "a model of an earlier release does not say for how large pools it was trained: export it "
+    'again, or state the range yourself, such as {"gpu": [5, 20], "cpu": [5, 20]} for one that began as the bundled one'
+}
+"""What to do about a field that earlier releases did not write."""
 
 
 class Training(_Model):
@@ -126,10 +179,8 @@ class Normalisation(_Model):
 
     utilization_scale: float = Field(default=100.0, gt=0)
     latency_log_scale: float = Field(default=20.0, gt=0)
-    throughput_scale: float = Field(default=100.0, gt=0)
     replicas_scale: float = Field(default=10.0, gt=0)
     clip: float = Field(default=3.0, gt=0)
-    sees_time: bool = False
 
 
 class RuleGains(_Model):
@@ -145,6 +196,16 @@ class RuleGains(_Model):
     peak_seconds: float = Field(default=MEMORY_LIMIT_SECONDS, gt=0, le=MEMORY_LIMIT_SECONDS)
 
 
+class LearnedPrices(_Model):
+    """What the rule beneath pays for what it learned of a service; names and meanings as in `rule.RuleSettings`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    late_price: float = Field(gt=0)
+    caution: float = Field(gt=0)
+    jump_caution: float = Field(gt=0)
+
+
 class Manifest(_Model):
     """What `decide` must know of an actor. `envelope` None means: act everywhere (simulation, rules, controls)."""
 
@@ -155,6 +216,10 @@ class Manifest(_Model):
     """The action is added to the forecast rule's replicas, not to `spec.replicas`."""
     rule: RuleGains = RuleGains()
     """The gains of the rule that the action is added to."""
+    learned: LearnedPrices | None = None
+    """The rule that the action is added to learns its service and splits the traffic by the load, and the network is
+    shown that rule's forecast; None = both know the last three minutes, and the traffic is balanced, as in manifests of
+    earlier releases."""
     neutral: tuple[float, ...] = Field(default=NEUTRAL, min_length=len(OBSERVATIONS), max_length=len(OBSERVATIONS))
     normalisation: Normalisation = Normalisation()
     digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
@@ -164,7 +229,11 @@ class Manifest(_Model):
 
     @property
     def contract(self) -> ObservationContract:
-        return ObservationContract(stack_size=self.stack_size, neutral=self.neutral, **self.normalisation.model_dump())
+        prices = None
+        if self.learned is not None:
+            prices = Prices(self.learned.late_price, self.learned.caution, self.learned.jump_caution)
+        constants = self.normalisation.model_dump()
+        return ObservationContract(stack_size=self.stack_size, neutral=self.neutral, prices=prices, **constants)
 
     def mask(self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None) -> Bool:
         """Say where (N,) a row is outside the envelope; none is where the actor has no envelope."""
@@ -185,20 +254,21 @@ class Manifest(_Model):
         """Read JSON. Raises ContractMismatchError for another contract version, ModelError for anything malformed."""
         try:
             body = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ModelError(f"{source}: not JSON ({error}); export the actor again") from error
         version = body.get("contract_version") if isinstance(body, dict) else None
         if version != CONTRACT_VERSION:
             raise ContractMismatchError(
                 f"{source}: contract_version is {version!r} and this release reads {CONTRACT_VERSION!r}; "
-                "use an actor trained with this release, or the release the actor was trained with"
+                f"{RETRAIN}, or use the release the actor was trained with"
             )
         try:
             return cls.model_validate(body)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise ModelError(f"{source}: {field}: {first['msg']}; export the actor again") from error
+            remedy = _OF_EARLIER_RELEASES.get(field, "export the actor again")
+            raise ModelError(f"{source}: {field}: {first['msg']}; {remedy}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

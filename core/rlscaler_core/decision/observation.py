@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision import forecast
+from rlscaler_core.decision.error_budget import count
 from rlscaler_core.decision.exceptions import ContractMismatchError
+from rlscaler_core.decision.forecaster.learn import learn
+from rlscaler_core.decision.forecaster.memory import is_kept
+from rlscaler_core.decision.peaks import note_rates
+from rlscaler_core.decision.readiness import Prices, prepared_rate
 from rlscaler_core.decision.tables import arrivals_known, capacity_unknown, known
 from rlscaler_core.decision.types import (
     CPU,
@@ -27,10 +32,14 @@ from rlscaler_core.decision.types import (
     either,
     total,
 )
+from rlscaler_core.decision.units import about_a_request
 
-CONTRACT_VERSION = "rlscaler.io/observation/v2"
+CONTRACT_VERSION = "rlscaler.io/observation/v3"
 
-NEUTRAL = (0.5, 0.5, 0.5, 0.1, 0.3, 0.0, 0.0, 0.0, 0.1, 0.0)
+RETRAIN = "train it again with `rlscaler train`, or with `rlscaler train --for` where it was trained for one service"
+"""What an error says of a network that was trained under another contract."""
+
+NEUTRAL = (0.5, 0.5, 0.5, 0.1, 0.5, 0.0, 0.0, 0.0, 0.1, 0.8)
 """The values that are fed where an observation is not known or does not apply: those of a middling service at rest."""
 
 
@@ -43,32 +52,42 @@ class ObservationContract:
     utilization_scale: float = 100.0
     latency_log_scale: float = 20.0
     """p95 is fed as log1p(p95 / SLO) / log1p(latency_log_scale): 1 at twenty times the SLO."""
-    throughput_scale: float = 100.0
     replicas_scale: float = 10.0
     clip: float = 3.0
     """Nothing is fed above this, so that one absurd sample does not leave the trained range."""
-    sees_time: bool = False
-    """Feed time_in_episode; off by default, since it means nothing in production."""
+    prices: Prices | None = None
+    """The forecast is of the load that capacity is held for at these prices, where something was learned of the
+    service; None = it knows the last three minutes."""
 
 
 _SAME_SAMPLE_SECONDS = 1e-3
 
-_AGE_OF = np.array([1, 2, 3, 4, 0, 5, 5, 0, 0])
-"""The column of `Samples.age_seconds` behind each of the first nine observations."""
+_AGE_OF = np.array([1, 2, 3, 4, 0, 5, 5, 0, 0, 0])
+"""The column of `Samples.age_seconds` behind each of the observations."""
 
 
 def sense(params: Params, state: State, samples: Samples) -> State:
-    """Remember the arrival rate where it is known and its raw sample is newer than the last one remembered.
+    """Remember the arrival rate where it is known and its raw sample is newer than the last one, and learn of it.
+
+    Late requests that were counted since the last tick go to the error budget.
 
     Call it at every sensing tick, before `observe` or `floor_tick`. A row's history shifts only when it grows.
     """
+    state = count(params, state, samples)
     taken = samples.time - samples.age_seconds[:, 0]
     fresh = arrivals_known(params, samples) & ~(taken <= state.rate_time[:, -1] + _SAME_SAMPLE_SECONDS)
     stale = np.flatnonzero(~fresh)
     if len(stale) == len(fresh):
         return state
+    state = note_rates(params, state, samples.arrival_rate, taken, fresh)
+    recent, calendar = state.load_recent, state.load_calendar
+    if is_kept(recent):
+        requests = samples.arrival_rate / about_a_request(params.unit)
+        recent, calendar = learn(params, recent, calendar, taken, requests, fresh)
     return replace(
         state,
+        load_recent=recent,
+        load_calendar=calendar,
         rate_time=_shifted(state.rate_time, taken, stale),
         rate_value=_shifted(state.rate_value, samples.arrival_rate, stale),
     )
@@ -98,7 +117,7 @@ def observe(params: Params, state: State, samples: Samples, contract: Observatio
         )
     signal_known = known(params, samples)
     status = _status(params, samples, signal_known)
-    values = _values(params, state, samples)
+    values = _values(params, state, samples, contract.prices)
     values[status != SignalState.KNOWN] = np.nan
     fed = _fed(params, samples, values, contract)
     observation = Observation(
@@ -119,9 +138,11 @@ def stacked_input(state: State) -> Float32:
 def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
     """Give the SignalState (N, 10) of each observation."""
     status = np.empty((len(samples.time), len(OBSERVATIONS)), np.int32)
-    status[:, :9] = np.where(signal_known[:, _AGE_OF], SignalState.KNOWN, SignalState.UNKNOWN)
-    status[:, 9] = SignalState.KNOWN
+    status[...] = np.where(signal_known[:, _AGE_OF], SignalState.KNOWN, SignalState.UNKNOWN)
+    status[~signal_known[:, 5], 9] = SignalState.UNKNOWN
     status[either(capacity_unknown(params)), 4] = SignalState.UNKNOWN
+    status[either(capacity_unknown(params)), 9] = SignalState.UNKNOWN
+    status[~either(params.present & (samples.spec_replicas > 0)), 9] = SignalState.NOT_APPLICABLE
     serving = params.present & ((samples.ready_replicas > 0) | ~signal_known[:, 5:6])
     status[~serving[:, CPU], 0] = SignalState.NOT_APPLICABLE
     status[~either(serving), 1] = SignalState.NOT_APPLICABLE
@@ -139,7 +160,7 @@ def _required_unknown(params: Params, samples: Samples, signal_known: Bool, stat
     return ~(both(informed) & signal_known[:, 0] & signal_known[:, 5])
 
 
-def _values(params: Params, state: State, samples: Samples) -> Float:
+def _values(params: Params, state: State, samples: Samples, prices: Prices | None) -> Float:
     """Give the observations (N, 10) in the units people read; the caller overwrites what is not known."""
     values = np.empty((len(samples.time), len(OBSERVATIONS)))
     values[:, 0] = samples.cpu_utilization
@@ -151,12 +172,22 @@ def _values(params: Params, state: State, samples: Samples) -> Float:
     values[:, 5:7] = samples.spec_replicas
     history = forecast.recent(state.rate_time, state.rate_value, samples.time)
     upper = forecast.upper_of(history, horizon_seconds(params))
+    if prices is not None:
+        upper = prepared_rate(params, state, samples, upper, prices)
+    request = about_a_request(params.unit)
     with np.errstate(invalid="ignore"):
-        trend = forecast.load_trend(upper, samples.arrival_rate)
+        trend = forecast.load_trend(upper / request, samples.arrival_rate / request)
     values[:, 7] = np.where(np.isnan(trend), 0.0, trend)
     values[:, 8] = forecast.variance_of(history)
-    values[:, 9] = samples.time_in_episode
+    ordered = total(capacity_of_replicas(params, samples.spec_replicas))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values[:, 9] = 100 * np.fmax(upper, samples.arrival_rate) / ordered
     return values
+
+
+def capacity_of_replicas(params: Params, replicas: Int) -> Float:
+    """Give the requests/s (N, 2) that `replicas` (N, 2) answer; 0 for a pool that is not there."""
+    return np.where(params.present, replicas * params.requests_per_second, 0.0)
 
 
 def horizon_seconds(params: Params) -> Float:
@@ -170,18 +201,17 @@ def _fed(params: Params, samples: Samples, values: Float, contract: ObservationC
     fed = values.copy()
     fed[:, :3] /= contract.utilization_scale
     fed[:, 3] = np.log1p(fed[:, 3] / params.slo_ms) / np.log1p(contract.latency_log_scale)
-    fed[:, 4] /= contract.throughput_scale
+    with np.errstate(invalid="ignore", divide="ignore"):
+        load = samples.arrival_rate / total(capacity_of_replicas(params, samples.ready_replicas))
+    fed[:, 4] = np.where(np.isnan(values[:, 4]), np.nan, np.where(samples.arrival_rate > 0, load, 0.0))
     fed[:, 5:7] /= params.step_size * contract.replicas_scale
-    if not contract.sees_time:
-        fed[:, 9] = contract.neutral[9]
+    fed[:, 9] /= contract.utilization_scale
     np.clip(fed, -contract.clip, contract.clip, out=fed)
     return np.where(np.isnan(fed), contract.neutral, fed).astype(np.float32)
 
 
 def _ages(samples: Samples) -> Float:
-    ages = np.zeros((len(samples.time), len(OBSERVATIONS)))
-    ages[:, :9] = samples.age_seconds[:, _AGE_OF]
-    return ages
+    return samples.age_seconds[:, _AGE_OF]
 
 
 def _stacked(state: State, fed: Float32, contract: ObservationContract) -> State:

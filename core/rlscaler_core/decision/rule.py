@@ -6,19 +6,28 @@ It needs no network, and it is what the residual mode adds its action to.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import one_hot
 from rlscaler_core.decision.floor import MANY, ROUNDING, whole_replicas
 from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, upper_forecast
+from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.partitions import drain, to_partitions
+from rlscaler_core.decision.pooling import pooled
+from rlscaler_core.decision.readiness import Prices, prepared_rate
 from rlscaler_core.decision.spec import SpecSettings
-from rlscaler_core.decision.types import Float, Float32, Int, Params, Placement, Samples, State, either
+from rlscaler_core.decision.split import by_load
+from rlscaler_core.decision.types import Bool, Float, Float32, Int, Params, Placement, Samples, State, either
 
 if TYPE_CHECKING:
     from rlscaler_core.decision.actor import ActorLike
+
+BY_LOAD = -1
+"""The traffic is split by `split.by_load`."""
 
 Value = Float | float
 """A setting: one value for all rows, or (N,) of them."""
@@ -41,14 +50,31 @@ class RuleSettings:
     peak_seconds: Value = MEMORY_LIMIT_SECONDS
     """These four are as in `forecast.Gains`."""
 
-    placement: Int | int = Placement.BALANCED
-    """How traffic is split."""
+    late_price: Value = 0.5
+    """Replicas of the dearer pool that one percent of late requests is worth, before the error budget
+    steers it (`error_budget`); 0: nothing that was learned is used."""
+
+    caution: Value = 0.2
+    """Share of a moment's requests that an unforeseen rise is taken to make late where capacity is missing."""
+
+    jump_caution: Value = 0.15
+    """The same of a jump that the calendar knows."""
+
+    placement: Int | int = BY_LOAD
+    """How traffic is split: a `Placement`, or `BY_LOAD`."""
 
     spec: SpecSettings = field(default_factory=SpecSettings)
     """What is set of the policy's spec; `loading` is relative to its target utilization."""
 
 
 DEFAULT_SETTINGS = RuleSettings()
+
+
+class Plan(NamedTuple):
+    """What the rule asks for."""
+
+    replicas: Int  # (N, 2) not yet within limits
+    load: Float  # (N,) what they are for, in the unit of the capacity; NaN where it is not known
 
 
 class Rule:
@@ -65,7 +91,8 @@ class Rule:
     def probabilities(self, stacked: Float32) -> Float32:
         """Give one-hot probabilities (N, 13): pools as the rule says, traffic as its settings say."""
         action = np.zeros((len(stacked), 3), np.int32)
-        action[:, 2] = self.settings.placement
+        placement = np.asarray(self.settings.placement)
+        action[:, 2] = np.where(placement == BY_LOAD, Placement.BALANCED, placement)
         return one_hot(action)
 
     @property
@@ -76,7 +103,12 @@ class Rule:
 
 def rule_of(manifest: Manifest) -> RuleSettings | None:
     """Give the rule that a network's action is added to; None where it is added to the present replicas."""
-    return RuleSettings(**manifest.rule.model_dump()) if manifest.residual else None
+    if not manifest.residual:
+        return None
+    gains = manifest.rule.model_dump()
+    if manifest.learned is None:
+        return RuleSettings(**gains, late_price=0.0, placement=Placement.BALANCED)
+    return RuleSettings(**gains, **manifest.learned.model_dump())
 
 
 def rule_under(actor: ActorLike) -> RuleSettings | None:
@@ -85,19 +117,48 @@ def rule_under(actor: ActorLike) -> RuleSettings | None:
 
 
 def rule_replicas(params: Params, state: State, samples: Samples, settings: RuleSettings) -> Int:
-    """Give the rule's replicas (N, 2), not yet within limits; `spec_replicas` where load or capacity are not known.
+    """Give the replicas (N, 2) of `rule_plan`."""
+    return rule_plan(params, state, samples, settings).replicas
+
+
+def rule_split(
+    params: Params, state: State, samples: Samples, ready: Int, plan: Plan, settings: RuleSettings, asked: Int
+) -> tuple[Bool, Int, Float]:
+    """Say where (N,) the rule splits the traffic by the load of its plan, and give placement and preference (N,).
+
+    `ready` (N, 2) are the replicas that answer, those that are about to go left out. `asked` (N,) is the Placement of
+    the action that is added to the rule: balanced leaves the split to the rule, and preferring a pool overrides it.
+    """
+    left = asked == Placement.BALANCED
+    splits = params.split_by_load & (np.asarray(settings.placement) == BY_LOAD) & left
+    if not splits.any():
+        return splits, state.placement, state.preference
+    return splits, *by_load(params, state.placement, state.preference, ready, samples.arrival_rate, plan.load)
+
+
+def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSettings) -> Plan:
+    """Give the rule's replicas, and the load that they are for; `spec_replicas` where load or capacity are not known.
 
     The pool with the cheaper capacity (the base) carries whole replicas' worth of the forecast, the other the
-    remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet.
+    remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet. For consumers
+    of a stream the load has what drains their lag, and the replicas are those whose busiest one carries its partitions.
     """
-    utilization = np.minimum(_per_row(settings.loading) * params.target_utilization, 1.0)
-    capacity = np.where(params.present, params.requests_per_second * utilization, 0.0)
+    learned = (np.asarray(settings.late_price) > 0) & is_kept(state.load_recent)
     cold = np.where(params.present, params.cold_start_seconds, 0.0)
     ahead = settings.horizon * np.maximum(cold[:, 0], cold[:, 1])
     gains = Gains(settings.trend, settings.residual, settings.peak, settings.peak_seconds)
     slow = upper_forecast(state.rate_time, state.rate_value, samples.time, ahead, gains)
-    load = np.maximum(slow, samples.arrival_rate)
+    if learned.any():
+        prices = Prices(settings.late_price, settings.caution, settings.jump_caution)
+        slow = prepared_rate(params, state, samples, slow, prices)
+    load = np.maximum(slow, samples.arrival_rate) + drain(params, samples)
+    utilization = np.minimum(_per_row(settings.loading) * params.target_utilization, 1.0)
+    # Consumers of a stream have a queue each, so many of them can be no fuller than few.
+    pools = _per_row(learned & ~params.stream)
+    utilization = np.where(pools, pooled(utilization, load, params.requests_per_second), utilization)
+    capacity = np.where(params.present, params.requests_per_second * utilization, 0.0)
     sized = np.isfinite(load) & ~either(np.isnan(capacity))
+    planned = np.where(sized, load, np.nan)
     load, capacity = np.where(sized, load, 0.0), np.nan_to_num(capacity)
     usable = capacity > 0
     unit_price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)
@@ -107,12 +168,13 @@ def rule_replicas(params: Params, state: State, samples: Samples, settings: Rule
     replicas = np.empty_like(samples.spec_replicas)
     replicas[rows, base] = base_replicas
     replicas[rows, 1 - base] = rest_replicas
-    return np.where(sized[:, None], replicas, samples.spec_replicas)
+    replicas = to_partitions(params, samples, planned, capacity, replicas, params.max_replicas)
+    return Plan(np.where(sized[:, None], replicas, samples.spec_replicas), planned)
 
 
-def _per_row(value: Value) -> Float:
+def _per_row(value: Value | Bool) -> NDArray[Any]:
     """Shape a setting so that it broadcasts with an (N, 2) array: () or (N, 1)."""
-    column = np.asarray(value, np.float64)
+    column = np.asarray(value)
     return column[:, None] if column.ndim else column
 
 

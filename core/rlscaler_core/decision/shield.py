@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlscaler_core.decision.action import LOGITS, traffic_weights
+from rlscaler_core.decision.action import LOGITS, PREFERENCE, traffic_weights
 from rlscaler_core.decision.guards import GUARDS, Guard
-from rlscaler_core.decision.rule import RuleSettings, rule_replicas
+from rlscaler_core.decision.rule import Plan, RuleSettings, rule_plan, rule_split
 from rlscaler_core.decision.situation import Capacity, Doubt, Situation, capacity_of
 from rlscaler_core.decision.types import (
     Bool,
@@ -71,30 +71,38 @@ def act(
     outside = np.zeros(len(proposal.usable), np.bool_) if proposal.outside is None else proposal.outside
     ran = proposal.usable & ~outside
     base = _base(params, samples)
-    start = base if proposal.rule is None else rule_replicas(params, state, samples, proposal.rule)
+    plan = None if proposal.rule is None else rule_plan(params, state, samples, proposal.rule)
+    start = base if plan is None else plan.replicas
     moved = np.maximum(start + proposal.action[:, :2] * params.step_size, 0)
     asked = np.where(ran[:, None] & params.present, moved, base)
 
     failed = observation.required_unknown | ~ran
     intervals = np.where(failed, state.unknown_intervals + 1, 0).astype(np.int32)
     doubt = Doubt(observation.required_unknown, failed, outside | (failed & (intervals >= params.failure_threshold)))
-    placement = np.where(failed | samples.paused, state.placement, proposal.action[:, 2]).astype(np.int32)
-    state = replace(state, unknown_intervals=intervals, placement=placement)
+    state = replace(state, unknown_intervals=intervals)
     now = _situation(params, state, samples, base, capacity, doubt)
     now.set_flag(Flag.OUT_OF_ENVELOPE, outside)
     trail = _run(guards, now, asked)
+    _place(now, trail[-1], proposal, plan, failed | samples.paused)
+    _weigh(now, trail[-1])
     taken = np.where(ran[:, None], proposal.action, NO_ACTION).astype(np.int32)
     return _decision(guards, now, trail, taken, proposal.probabilities), now.state
 
 
 def floor_tick(
-    params: Params, state: State, samples: Samples, *, guards: Sequence[Guard] = GUARDS
+    params: Params,
+    state: State,
+    samples: Samples,
+    *,
+    capacity: Capacity | None = None,
+    guards: Sequence[Guard] = GUARDS,
 ) -> tuple[Decision, State]:
     """Decide between two action intervals, N rows at once.
 
-    Only floor, budget, limits and pause may move replicas; the traffic weights follow readiness.
+    Only floor, budget, limits and pause may move replicas; the traffic weights follow readiness. `capacity` is as in
+    `act`.
     """
-    now, trail = _tick(guards, params, state, samples, capacity_of(params))
+    now, trail = _tick(guards, params, state, samples, capacity or capacity_of(params))
     nothing = np.broadcast_to(NO_ACTION, (len(samples.time), 3))
     return _decision(guards, now, trail, nothing, None), now.state
 
@@ -110,12 +118,32 @@ def unexplained_floor_tick(
     return trail[-1], now.state.weights, now.state
 
 
+def _place(now: Situation, desired: Int, proposal: Proposal, plan: Plan | None, stays: Bool) -> None:
+    """Say in the state which pool the traffic prefers, and how much; as before where it `stays` (N,)."""
+    state, placement, preference = now.state, proposal.action[:, 2], np.full(len(stays), PREFERENCE.max())
+    if plan is not None and proposal.rule is not None:
+        staying = np.minimum(now.samples.ready_replicas, desired)
+        splits, pool, more = rule_split(now.params, state, now.samples, staying, plan, proposal.rule, placement)
+        placement, preference = np.where(splits, pool, placement), np.where(splits, more, preference)
+    state.placement = np.where(stays, state.placement, placement).astype(np.int32)
+    state.preference = np.where(stays, state.preference, preference)
+
+
+def _weigh(now: Situation, desired: Int) -> None:
+    """Turn the placement in force into weights."""
+    state, staying = now.state, np.minimum(now.samples.ready_replicas, desired)
+    rps = now.params.requests_per_second
+    state.weights = traffic_weights(staying, rps, state.placement, state.weights, state.preference)
+
+
 def _tick(
     guards: Sequence[Guard], params: Params, state: State, samples: Samples, capacity: Capacity
 ) -> tuple[Situation, list[Int]]:
     base = _base(params, samples)
     now = _situation(params, replace(state), samples, base, capacity, None)
-    return now, _run(guards, now, base)
+    trail = _run(guards, now, base)
+    _weigh(now, trail[-1])
+    return now, trail
 
 
 def _situation(
@@ -131,7 +159,7 @@ def _base(params: Params, samples: Samples) -> Int:
 
 
 def _run(guards: Sequence[Guard], now: Situation, asked: Int) -> list[Int]:
-    """Give the replicas (N, 2) as asked for and after each guard, and turn the placement in force into weights."""
+    """Give the replicas (N, 2) as asked for and after each guard."""
     trail = [asked]
     for guard in guards:
         trail.append(guard.apply(now, trail[-1]))
@@ -139,8 +167,6 @@ def _run(guards: Sequence[Guard], now: Situation, asked: Int) -> list[Int]:
     for guard in guards:
         if guard.settle is not None:
             guard.settle(now, desired)
-    state, staying = now.state, np.minimum(now.samples.ready_replicas, desired)
-    state.weights = traffic_weights(staying, now.params.requests_per_second, state.placement, state.weights)
     return trail
 
 

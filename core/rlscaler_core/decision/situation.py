@@ -76,7 +76,7 @@ class Situation:
     state: State  # a table of its own: a guard may assign a column, and changes no array in place
     flags: Int  # (N,) Flag bits that are set already
     limit: Int  # (N, 2) the most replicas that the floor may raise to
-    stuck: Bool | None = None  # (N, 2) pods of the pool stay pending; None = in no row
+    stuck: Int | None = None  # (N, 2) pods that are pending for too long; None = none in any row
     recommendation: Recommendation | None = None  # None = no row has a `behavior`
 
     def set_flag(self, flag: Flag, where: Bool) -> None:

@@ -22,6 +22,8 @@ class SpecSettings:
     """Utilization of both pools that the floor keeps, as a fraction."""
     scale_up_window_seconds: Float | float | None = None
     scale_down_window_seconds: Float | float | None = None
+    objective: Float | float | None = None
+    """Share of the requests to be in time, which steers the price of lateness."""
 
 
 UNCHANGED = SpecSettings()
@@ -46,6 +48,8 @@ def with_spec(params: Params, chosen: SpecSettings) -> Params:
     if chosen.min_replicas is not None:
         raised = np.maximum(params.min_replicas, np.asarray(chosen.min_replicas, np.int32))
         changed.min_replicas[:] = np.minimum(raised, params.max_replicas)
+    if chosen.objective is not None:
+        changed.objective[:] = chosen.objective
     for direction, window in enumerate((chosen.scale_up_window_seconds, chosen.scale_down_window_seconds)):
         if window is not None:
             changed.stabilization_seconds[:, direction] = window

@@ -11,11 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.action import PREFERENCE
 from rlscaler_core.decision.exceptions import ColumnError
+from rlscaler_core.decision.forecaster.memory import nothing_learned
 from rlscaler_core.decision.types import (
     BEHAVIOR_RULES,
     EVENTS,
     OBSERVATIONS,
+    PEAKS,
     RATE_HISTORY,
     SIGNALS,
     Bool,
@@ -25,6 +28,7 @@ from rlscaler_core.decision.types import (
     Samples,
     State,
 )
+from rlscaler_core.decision.units import LatencySignal, LoadUnit
 
 
 class Column(NamedTuple):
@@ -67,17 +71,24 @@ _PARAMS = {
     "max_replicas": Column((2,), np.int32, 10),
     "step_size": Column((2,), np.int32, 0),
     "cost_per_hour": Column((2,), np.float64, (2.5, 0.625)),
+    "unit": Column((), np.int32, LoadUnit.REQUESTS),
+    "stream": Column((), np.bool_, False),
     "requests_per_second": Column((2,), np.float64, np.nan),
     "cold_start_seconds": Column((2,), np.float64, (45.0, 8.0)),
     "slo_ms": Column((), np.float64, 1000.0),
+    "slo_signal": Column((), np.int32, LatencySignal.END_TO_END),
+    "objective": Column((), np.float64, 0.99),
     "interval_seconds": Column((), np.float64, 30.0),
     "sense_seconds": Column((), np.float64, 5.0),
     "max_age_seconds": Column((), np.float64, 60.0),
     "target_utilization": Column((2,), np.float64, 0.8),
     "reactive_floor": Column((), np.bool_, True),
+    "ceiling": Column((), np.bool_, True),
+    "ceiling_seconds": Column((), np.float64, 600.0),
     "pending_seconds": Column((2,), np.float64, np.nan),
+    "split_by_load": Column((), np.bool_, True),
     "budget_per_hour": Column((), np.float64, np.inf),
-    "fallback": Column((), np.int32, FallbackBehavior.CURRENT_REPLICAS),
+    "fallback": Column((), np.int32, FallbackBehavior.FORECAST_RULE),
     "fallback_replicas": Column((2,), np.int32, -1),
     "failure_threshold": Column((), np.int32, 3),
     "has_behavior": Column((), np.bool_, False),
@@ -134,10 +145,16 @@ _SAMPLES = {
     "spec_replicas": Column((2,), np.int32, None),
     "ready_replicas": Column((2,), np.int32, None),
     "pending_seconds": Column((2,), np.float64, 0.0),
-    "time_in_episode": Column((), np.float64, 0.0),
+    "stuck_replicas": Column((2,), np.int32, -1),
     "paused": Column((), np.bool_, False),
     "paused_replicas": Column((2,), np.int32, -1),
     "paused_scale_down": Column((), np.bool_, False),
+    "granted_replicas": Column((2,), np.int32, -1),
+    "counted_requests": Column((), np.float64, np.nan),
+    "counted_late": Column((), np.float64, np.nan),
+    "lag_messages": Column((), np.float64, np.nan),
+    "partitions": Column((), np.int32, 0),
+    "settling": Column((), np.bool_, False),
 }
 
 
@@ -169,16 +186,24 @@ def arrivals_known(params: Params, samples: Samples) -> Bool:
     return (rate >= 0) & (rate < np.inf) & (samples.age_seconds[:, 0] <= params.max_age_seconds)
 
 
-def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY) -> State:
-    """Make N rows that remember nothing; `stack_size` is the k of the actor's manifest, `history` the rates kept."""
+def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY, *, forecaster: bool = True) -> State:
+    """Make N rows that remember nothing; `stack_size` is the k of the actor's manifest, `history` the rates kept.
+
+    Without `forecaster` nothing is learned of the load, which is quicker where nothing asks for it.
+    """
     none = (n, 2, EVENTS)
+    recent, calendar = nothing_learned(n)
+    kept = slice(None) if forecaster else slice(0)
     return State(
         rate_time=np.full((n, history), np.nan),
         rate_value=np.full((n, history), np.nan),
+        peak_time=np.full((n, PEAKS), np.nan),
+        peak_value=np.full((n, PEAKS), np.nan),
         stack=np.zeros((n, stack_size, len(OBSERVATIONS)), np.float32),
         stacked=np.zeros(n, np.int32),
         unknown_intervals=np.zeros(n, np.int32),
         placement=np.full(n, Placement.BALANCED, np.int32),
+        preference=np.full(n, PREFERENCE.max()),
         weights=np.full((n, 2), 500, np.int32),
         budget_kept=np.full(n, np.inf),
         floor_hold=np.zeros((n, 2), np.int32),
@@ -189,4 +214,11 @@ def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY) -> State
         write_time=np.full((n, 2), np.nan),
         write_base=np.zeros((n, 2), np.int32),
         write_desired=np.zeros((n, 2), np.int32),
+        load_recent=recent[:, kept],
+        load_calendar=calendar[:, kept],
+        counted_requests=np.zeros(n),
+        counted_late=np.zeros(n),
+        counted_time=np.full(n, np.nan),
+        counted_slo_ms=np.full(n, np.nan),
+        price_factor=np.ones(n),
     )

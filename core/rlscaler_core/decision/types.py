@@ -35,7 +35,7 @@ OBSERVATIONS = (
     "cpu_replicas",
     "load_trend",
     "load_variance",
-    "time_in_episode",
+    "forecast_utilization",
 )
 
 SIGNALS = ("arrival_rate", "cpu_utilization", "memory_utilization", "gpu_utilization", "p95_latency", "replicas")
@@ -43,6 +43,9 @@ SIGNALS = ("arrival_rate", "cpu_utilization", "memory_utilization", "gpu_utiliza
 
 RATE_HISTORY = 128
 """Arrival-rate samples kept per policy: more than ten minutes at the default sensing tick of 5 s."""
+
+PEAKS = 12
+"""Buckets of arrival rates kept for the ceiling."""
 
 EVENTS = 32
 """Scale events and recommendations kept per pool for the HPA v2 `behavior` rules."""
@@ -70,6 +73,7 @@ class FallbackBehavior(IntEnum):
     CURRENT_REPLICAS_IF_HIGHER = 1
     STATIC = 2
     HPA_FORMULA = 3
+    FORECAST_RULE = 4
 
 
 class Flag(IntFlag):
@@ -86,6 +90,9 @@ class Flag(IntFlag):
     OUT_OF_ENVELOPE = 128
     PENDING = 256
     BUDGET_LIMITED = 512
+    CEILING = 1024
+    GRANT_LIMITED = 2048
+    PARTITIONS = 4096
 
 
 @cache
@@ -143,15 +150,22 @@ class Params(Rows):
     max_replicas: Int  # (N, 2)
     step_size: Int  # (N, 2) replicas an action step
     cost_per_hour: Float  # (N, 2) currency units an hour and replica
-    requests_per_second: Float  # (N, 2) capacity of one replica; NaN = not known yet
+    unit: Int  # (N,) LoadUnit: what the arrivals and the capacity below are in
+    stream: Bool  # (N,) the replicas are consumers of a stream's partitions: arrivals are messages, latency their wait
+    requests_per_second: Float  # (N, 2) capacity of one replica, in requests/s or else in `unit`; NaN = not known yet
     cold_start_seconds: Float  # (N, 2)
     slo_ms: Float  # (N,)
+    slo_signal: Int  # (N,) LatencySignal: the latency that `slo_ms` bounds and `Samples.p95_ms` is of
+    objective: Float  # (N,) share of the requests to be within it, steers the price of lateness; NaN = it is fixed
     interval_seconds: Float  # (N,)
     sense_seconds: Float  # (N,)
     max_age_seconds: Float  # (N,)
     target_utilization: Float  # (N, 2) fraction 0-1, for the reactive floor and the HPA formula
     reactive_floor: Bool  # (N,)
-    pending_seconds: Float  # (N, 2) a pool whose pods are pending for longer grows no further
+    split_by_load: Bool  # (N,) the forecast rule splits the traffic by the load; False in records of older releases
+    ceiling: Bool  # (N,)
+    ceiling_seconds: Float  # (N,) the stretch of measured load that the ceiling goes by
+    pending_seconds: Float  # (N, 2) a pod that is pending for longer is stuck
     budget_per_hour: Float  # (N,) currency units that both pools may cost together; inf = any
     fallback: Int  # (N,) FallbackBehavior
     fallback_replicas: Int  # (N, 2) for STATIC and CURRENT_REPLICAS_IF_HIGHER
@@ -167,7 +181,7 @@ class Samples(Rows):
     """What one sensing tick measured, and what the user's annotations ask for at that moment."""
 
     time: Float  # (N,) seconds, any epoch, never falling
-    arrival_rate: Float  # (N,) requests/s received (rejected included) over the rate window
+    arrival_rate: Float  # (N,) requests/s received (rejected included) over the rate window, or else in `Params.unit`
     cpu_utilization: Float  # (N,) % of the CPU requests of the CPU pool's ready replicas
     memory_utilization: Float  # (N,) % of the memory requests of all ready replicas
     gpu_utilization: Float  # (N,) % mean over the GPU pool's ready replicas
@@ -176,10 +190,16 @@ class Samples(Rows):
     spec_replicas: Int  # (N, 2) spec.replicas as last read; the base of every action
     ready_replicas: Int  # (N, 2)
     pending_seconds: Float  # (N, 2) since the oldest pod that was never ready exists; 0 = there is none
-    time_in_episode: Float  # (N,) 0-1; constant 0 live
+    stuck_replicas: Int  # (N, 2) pods pending for longer than `Params.pending_seconds`; -1 = they were not counted
     paused: Bool  # (N,)
     paused_replicas: Int  # (N, 2) -1 = keep the base
     paused_scale_down: Bool  # (N,)
+    granted_replicas: Int  # (N, 2) that a shared budget grants; -1 = no budget limits the pool
+    counted_requests: Float  # (N,) that arrived in the windows counted since the last tick; NaN = none was counted
+    counted_late: Float  # (N,) those of them not answered within `Params.slo_ms`
+    lag_messages: Float  # (N,) messages of a stream that wait, without those of stuck partitions; NaN = not known
+    partitions: Int  # (N,) partitions of a stream that have messages; 0 = none, or not known
+    settling: Bool  # (N,) the consumer group rebalances, or newcomers have not committed yet
 
 
 @dataclass(slots=True)
@@ -188,10 +208,13 @@ class State(Rows):
 
     rate_time: Float  # (N, RATE_HISTORY) oldest first; NaN = empty slot
     rate_value: Float  # (N, RATE_HISTORY) requests/s
+    peak_time: Float  # (N, PEAKS) when each bucket begins, oldest first; NaN = empty
+    peak_value: Float  # (N, PEAKS) the highest requests/s in it
     stack: Float32  # (N, k, 10) the last k fed observations, oldest first
     stacked: Int  # (N,) how many of the k are real
     unknown_intervals: Int  # (N,) consecutive action intervals with a required unknown or a failed actor
     placement: Int  # (N,) Placement in force
+    preference: Float  # (N,) what the pool that it prefers gets for each unit of its capacity; the other gets 1
     weights: Int  # (N, 2) traffic weights in force, per mille
     budget_kept: Float  # (N,) the budget that the running replicas were last within; inf = none yet
     floor_hold: Int  # (N, 2) replicas that the floor asked for and that were not ready yet; 0 = none
@@ -202,6 +225,13 @@ class State(Rows):
     write_time: Float  # (N, 2) when the decision below was taken; NaN = none. Kept only where there is a `behavior`
     write_base: Int  # (N, 2)
     write_desired: Int  # (N, 2) becomes a scale event once `spec_replicas` is seen to equal it
+    load_recent: Float32  # (N, forecaster.memory.RECENT_SIZE) or (N, 0): no forecaster is kept
+    load_calendar: Float32  # (N, forecaster.memory.CALENDAR_SIZE) or (N, 0)
+    counted_requests: Float  # (N,) of about 30 days; this and the following as in `error_budget`
+    counted_late: Float  # (N,)
+    counted_time: Float  # (N,) of the newest count; NaN = none yet
+    counted_slo_ms: Float  # (N,) the latency beyond which they are late; NaN = none was counted
+    price_factor: Float  # (N,) on the price of lateness
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from rlscaler_core.decision.action import traffic_weights
 from rlscaler_core.decision.types import Bool, Float, Int, Params, Placement, Rows, total
 from rlscaler_core.queueing.histogram import quantile
-from rlscaler_core.queueing.latency import relaxation_rate, slower_behind, slower_than
+from rlscaler_core.queueing.latency import USUAL_SPREAD, relaxation_rate, slower_behind, slower_than
 
 BATCHES = 16
 """Scale-ups per pool that may be starting at a time; further ones join the newest."""
@@ -151,30 +151,57 @@ def initial_meter(n: int) -> Meter:
 
 
 def advance(
-    params: Params, meter: Meter, now: Running, arrival_rate: Float, seconds: Float, window_seconds: Float
+    params: Params,
+    meter: Meter,
+    now: Running,
+    arrival_rate: Float,
+    seconds: Float,
+    window_seconds: Float,
+    at_once: Float | None = None,
+    spread: Float | None = None,
 ) -> Meter:
     """Let `seconds` (N,) pass under `arrival_rate` (N,) requests/s; rows of 0 seconds stay as they are.
 
     In the other rows `requests_per_second` of the pools that are there and `arrival_rate` have to be known.
-    `window_seconds` (N,) is how long a request counts as recent.
+    `window_seconds` (N,) is how long a request counts as recent. `at_once` (N, 2), 1 or more, is how many requests a
+    replica works on at a time, by default one: with its capacity as it is, each then takes so many times as long.
+    `spread` (N, 2), above 0, is the standard deviation of the logarithm of how long, by default `USUAL_SPREAD`.
     """
+    at_once = np.ones_like(params.requests_per_second) if at_once is None else at_once
+    spread = np.full_like(params.requests_per_second, USUAL_SPREAD) if spread is None else spread
     steps = np.clip(np.ceil(seconds / STEP_SECONDS), 0, MOST_STEPS).astype(np.int64)
     dt = seconds / np.maximum(steps, 1)
     if not steps.any():
         return meter
     if (steps == 1).all():
-        return _step(params, meter, now, arrival_rate, dt, window_seconds)
+        return _step(params, meter, now, arrival_rate, dt, window_seconds, at_once, spread)
     meter = meter.copy()
     for number in range(int(steps.max())):
         rows = np.flatnonzero(steps > number)
         part = _step(
-            params.take(rows), meter.take(rows), now.take(rows), arrival_rate[rows], dt[rows], window_seconds[rows]
+            params.take(rows),
+            meter.take(rows),
+            now.take(rows),
+            arrival_rate[rows],
+            dt[rows],
+            window_seconds[rows],
+            at_once[rows],
+            spread[rows],
         )
         meter.put(rows, part)
     return meter
 
 
-def _step(params: Params, meter: Meter, now: Running, rate: Float, dt: Float, window: Float) -> Meter:
+def _step(
+    params: Params,
+    meter: Meter,
+    now: Running,
+    rate: Float,
+    dt: Float,
+    window: Float,
+    at_once: Float,
+    spread: Float,
+) -> Meter:
     rps = np.where(params.present, params.requests_per_second, 0.0)
     ready = now.ready.astype(np.float64) * params.present
     bounds = params.slo_ms[:, None] / 1000 * RELATIVE_BOUNDS
@@ -189,14 +216,15 @@ def _step(params: Params, meter: Meter, now: Running, rate: Float, dt: Float, wi
     given_up = np.maximum(left - room, 0.0)
     left -= given_up
     backlog = np.divide(0.5 * (meter.queue + left), capacity, out=np.zeros_like(left), where=served)
-    steady = slower_than(bounds, rps, ready, load)
+    steady = slower_than(bounds, rps, ready, load, at_once, spread)
     pace = 1.0 - np.exp(-relaxation_rate(params.slo_ms / 1000, rps, ready, load) * dt[:, None])
     slow = meter.slow + (steady - meter.slow) * pace[..., None]
     worst = slow
     jammed = np.flatnonzero(backlog.any(axis=1))
     if jammed.size:
         worst = slow.copy()
-        worst[jammed] = np.maximum(slow[jammed], slower_behind(bounds[jammed], rps[jammed], backlog[jammed]))
+        behind = slower_behind(bounds[jammed], rps[jammed], backlog[jammed], at_once[jammed], spread[jammed])
+        worst[jammed] = np.maximum(slow[jammed], behind)
     within = (through[..., None] * (1.0 - worst)).sum(axis=1)
     count = total(through)
     counted = np.concatenate([within, count[:, None]], axis=1)

@@ -1,0 +1,34 @@
+"""What the load of a service is counted in, and how much of it one replica carries: `spec.capacity`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from rlscaler_core.api.base import Model
+from rlscaler_core.decision.units import UnitName
+
+Carried = Annotated[float, Field(gt=0, le=1_000_000)]
+
+
+class PerReplica(Model):
+    """What one ready replica of each pool carries."""
+
+    gpu: Carried | None = None
+    """Of the GPU pool; default: learned while utilization is 50 % or more."""
+    cpu: Carried | None = None
+    """Of the CPU pool; default: learned while utilization is 50 % or more."""
+
+
+class Capacity(Model):
+    """What the load is counted in, and how much of it one replica carries."""
+
+    unit: UnitName = "requests"
+    """`requests`: requests/s. `tokens`: tokens/s, of prompts and answers together, for requests that differ much in
+    length; vLLM, SGLang and TGI count them. `concurrency`: requests that run or wait at the same time. A model of
+    `policy` acts only for the units that its envelope names, the bundled network for requests."""
+    per_replica: PerReplica | None = None
+    """What one ready replica carries, in requests/s, tokens/s or concurrent requests. Where it is left out it is
+    learned, and until then nothing is scaled down. It excludes `targets.*.requestsPerSecond`, which is the same for the
+    unit `requests`."""

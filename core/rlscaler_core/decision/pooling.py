@@ -1,0 +1,40 @@
+"""How full many replicas may be together: spare capacity has to grow with the square root of the load only.
+
+Source: Halfin and Whitt, "Heavy-traffic limits for queues with many exponential servers", 1981.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlscaler_core.decision.types import Float, Params
+
+SMALL_POOL = 3.0
+"""Replicas up to which a utilization holds as it is."""
+
+LEAST_SPARE = 0.25
+"""Part of the spare capacity that is always kept: the law is one of chance alone, and real loads also wander, and are
+not spread evenly over the replicas."""
+
+
+def pooled(utilization: Float, load: Float, unit: Float) -> Float:
+    """Give the utilization (N, 2) that many replicas bear as well as `SMALL_POOL` of them bear the one given (N, 2).
+
+    `load` (N,) is in requests/s, `unit` (N, 2) what one replica carries of it.
+    """
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        share = np.sqrt(np.clip(SMALL_POOL * unit / load[:, None], LEAST_SPARE**2, 1.0))
+    return np.asarray(1 - (1 - utilization) * np.where(np.isnan(share), 1.0, share), np.float64)
+
+
+def eased(params: Params, arrivals: Float) -> Float:
+    """Give rates (N,) whose replicas at `target_utilization` are those of `arrivals` (N,) at the pooled utilization.
+
+    The pool of the larger replicas counts, which is the fewer replicas. Never less than the arrivals need at full
+    capacity, and NaN where they are not known.
+    """
+    unit = np.where(params.present, np.nan_to_num(params.requests_per_second), 0.0)
+    largest = np.repeat(unit.max(axis=1, keepdims=True), 2, axis=1)
+    target = np.where(params.present, params.target_utilization, 1.0)
+    ratio = target / pooled(target, arrivals, largest)
+    return np.asarray(arrivals * np.where(params.present, ratio, 0.0).max(axis=1), np.float64)

@@ -1,0 +1,1 @@
+"""Where pods belong: scores of nodes as pure functions of arrays, in the simulator, in replays and on a cluster."""

@@ -1,0 +1,130 @@
+"""Hand-written rules that score nodes for a pod: higher is better, and only the order counts.
+
+Each is a pure function of arrays. A rule that looks at all nodes (`spread`) has to be given all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rlscaler_core.placement.fragmentation import DEFAULT_TYPICAL, TypicalPods, descent, published_score
+from rlscaler_core.placement.mask import above_hard
+from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Nodes, Pods
+
+Rule = Callable[[Nodes, Pods], Float]
+
+LARGEST_CPU_MILLI = 128_000.0
+"""What best fit weighs free CPU against, as published: the largest node of the trace."""
+
+BEST_FIT_WEIGHT = 3.0
+"""Weight of best fit beside the fragmentation score, which has 100 points."""
+
+UNKNOWN_LIFETIME_S = 1800.0
+"""Stands in for a lifetime or a node's last end that is not known."""
+
+
+def used_share(nodes: Nodes) -> Float:
+    """(..., N, 2) share of CPU and memory that is requested; 1 where a node has none to give."""
+    has = nodes.allocatable > 0
+    share: Float = np.where(has, nodes.requested / np.where(has, nodes.allocatable, 1.0), 1.0)
+    return share
+
+
+def _relative_size(nodes: Nodes) -> Float:
+    cpu = nodes.allocatable[..., 0]
+    size: Float = cpu / np.maximum(cpu.max(-1, keepdims=True), 1.0)
+    return size
+
+
+def best_fit(nodes: Nodes, pods: Pods) -> Float:
+    """Least left over, CPU and GPU weighed alike; 1 where nothing would be left."""
+    cpu = (nodes.allocatable - nodes.requested)[..., 0] - pods.requests[..., None, 0]
+    gpu = nodes.gpu_free.sum(-1) - (pods.gpus * pods.gpu_milli)[..., None]
+    left: Float = 1.0 - 0.5 * cpu / LARGEST_CPU_MILLI - 0.5 * gpu / (MOST_GPUS * WHOLE_GPU)
+    return left
+
+
+def pack(nodes: Nodes, pods: Pods) -> Float:
+    """Nodes in use first, the larger and then the fuller; where one must be opened, the biggest."""
+    del pods
+    used, size = nodes.pods > 0, _relative_size(nodes)
+    score: Float = np.where(used, 10.0 + size + 0.5 * used_share(nodes).mean(-1), size)
+    return score
+
+
+def most_allocated(nodes: Nodes, pods: Pods) -> Float:
+    """The fullest node, as kube-scheduler's MostAllocated."""
+    del pods
+    full: Float = used_share(nodes).mean(-1)
+    return full
+
+
+def spread(nodes: Nodes, pods: Pods) -> Float:
+    """The node that makes the shares of requested CPU differ least over all nodes: an exact look at one step."""
+    share = used_share(nodes)[..., 0]
+    cpu = nodes.allocatable[..., 0]
+    added = pods.requests[..., None, 0] / np.maximum(cpu, 1.0)
+    count = share.shape[-1]
+    total, squares = share.sum(-1, keepdims=True), (share**2).sum(-1, keepdims=True)
+    variance: Float = (squares + 2 * share * added + added**2) / count - ((total + added) / count) ** 2
+    return -variance
+
+
+def least_allocated(nodes: Nodes, pods: Pods) -> Float:
+    """The emptiest node, as kube-scheduler's LeastAllocated."""
+    return -most_allocated(nodes, pods)
+
+
+def _latency_class(nodes: Nodes, pods: Pods) -> Float:
+    """(..., N) 2 below the soft limit, 1 below the hard one, 0 above it or not measured; without limits 2."""
+    soft = np.isnan(pods.soft_ms)[..., None] | (nodes.latency_ms <= pods.soft_ms[..., None])
+    return 2.0 * (soft & ~above_hard(nodes, pods)) + 1.0 * (~soft & ~above_hard(nodes, pods))
+
+
+def latency_first(nodes: Nodes, pods: Pods) -> Float:
+    """The best class of latency (below soft, below hard, above), then the lowest latency."""
+    return 10.0 * _latency_class(nodes, pods) - np.nan_to_num(nodes.latency_ms, nan=1e4) / 1e4
+
+
+def latency_then_pack(nodes: Nodes, pods: Pods) -> Float:
+    """The best class of latency, then `pack`."""
+    return 20.0 * _latency_class(nodes, pods) + pack(nodes, pods)
+
+
+def least_extension(nodes: Nodes, pods: Pods) -> Float:
+    """The node that the pod keeps in use for the least time beyond its last pod, then `pack`.
+
+    Node-hours grow by just this. A lifetime that is not known counts as UNKNOWN_LIFETIME_S.
+    """
+    lifetime = np.where(np.isnan(pods.lifetime_s), UNKNOWN_LIFETIME_S, pods.lifetime_s)[..., None]
+    left = np.where(np.isnan(nodes.empty_in_s), UNKNOWN_LIFETIME_S, nodes.empty_in_s)
+    longer = np.maximum(lifetime - left, 0.0)
+    score: Float = -longer + 1e-3 * pack(nodes, pods)
+    return score
+
+
+def fragmentation_rule(kinds: TypicalPods = DEFAULT_TYPICAL) -> Rule:
+    """A rule that lets fragmentation of GPUs grow least for pods of these kinds, with best fit as second term."""
+
+    def fragmentation(nodes: Nodes, pods: Pods) -> Float:
+        """Least growth of the GPU thousandths that typical pods cannot use (FGD, ATC'23), then best fit."""
+        fall, _ = descent(nodes, pods, kinds)
+        return published_score(fall) + BEST_FIT_WEIGHT * best_fit(nodes, pods)
+
+    return fragmentation
+
+
+RULES: dict[str, Rule] = {
+    "pack": pack,
+    "most-allocated": most_allocated,
+    "best-fit": best_fit,
+    "spread": spread,
+    "least-allocated": least_allocated,
+    "latency-first": latency_first,
+    "latency-then-pack": latency_then_pack,
+    "least-extension": least_extension,
+    "fragmentation": fragmentation_rule(),
+}
+"""Every rule by its name."""

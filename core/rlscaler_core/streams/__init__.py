@@ -1,0 +1,6 @@
+"""What the offsets of a Kafka topic and of a consumer group say: production, service rate and lag. NumPy only."""
+
+from rlscaler_core.streams.measure import Measured, measure
+from rlscaler_core.streams.tables import Look, Memory, initial_memory, with_partitions
+
+__all__ = ["Look", "Measured", "Memory", "initial_memory", "measure", "with_partitions"]
