@@ -32,6 +32,12 @@ class ModelUnavailableError(OperatorError):
     reason = "ModelInvalid"
 
 
+class SpecInvalidError(OperatorError):
+    """The policy's spec cannot be used, perhaps since a moment ago."""
+
+    reason = "InvalidSpec"
+
+
 class KubeError(OperatorError):
     """The API server refused a request or did not answer.
 

@@ -19,6 +19,13 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Folder that the kubelet puts a pod's own credentials and namespace into."""
 
 
+LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+"""Name of a label in Prometheus."""
+
+NamespaceName = Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)$")]
+"""Name of a namespace; `*` = all."""
+
+
 class Settings(BaseSettings):
     """Settings of one operator process. Durations are in seconds."""
 
@@ -46,8 +53,43 @@ class Settings(BaseSettings):
     minimum_window_seconds: float = Field(default=10.0, ge=1)
     """Shortest rate window, however often Prometheus scrapes."""
 
+    replica_labels: Annotated[tuple[LabelName, ...], NoDecode] = ("prometheus_replica",)
+    """External labels that tell replicas of one Prometheus apart (an HA pair), comma-separated in the environment: what
+    differs by them only counts once. Name `replica` where yours is called so; until then it makes a rate ambiguous."""
+
+    exporter_namespaces: Annotated[tuple[NamespaceName, ...], NoDecode] = ("*",)
+    """Namespaces whose targets are believed when they say (`exported_namespace`) of which namespace a series is: those
+    of gateways, dcgm-exporter and kube-state-metrics scraped without `honor_labels`; `*` = all, empty = none."""
+
     prometheus_timeout_seconds: float = Field(default=4.0, gt=0)
     """Longest wait for one query; a Prometheus that misses it counts as unreachable until the next tick."""
+
+    answer_bytes: int = Field(default=16 * 2**20, ge=64 * 2**10)
+    """Largest answer to a query that policies share; more is not read. It takes about seven times that in memory. A
+    policy's own query, which must give one sample, may answer with 64 KiB."""
+
+    answer_series: int = Field(default=50_000, ge=100)
+    """Most series in such an answer: 6 for each policy, and where a Prometheus serves more than 200 policies, for each
+    service and Deployment that it knows. It is sent as `limit`."""
+
+    allow_own_queries: bool = True
+    """Whether policies may bring queries of their own (`spec.metrics.queries`)."""
+
+    own_query_url: str = Field(default="", pattern=r"^(https?://[^\s/]+.*)?$")
+    """Where own queries go in place of `prometheus_url`: a proxy that keeps them to one namespace, such as
+    prom-label-proxy or the tenancy port of OpenShift's Thanos."""
+
+    own_query_parameter: str = Field(default="", pattern=r"^([^\s=&]+=[^\s&]*\{namespace\}[^\s&]*)?$")
+    """What tells that server the policy's namespace, for `{namespace}`: `namespace={namespace}` for prom-label-proxy,
+    `extra_label=namespace={namespace}` for VictoriaMetrics. With it, policies that name a Prometheus of their own may
+    bring no queries. Without it an own query may read all that Prometheus holds."""
+
+    allowed_kafka_servers: Annotated[tuple[str, ...], NoDecode] = ()
+    """Brokers, `host:port`, that policies may name in `spec.signal.kafka.bootstrapServers`; `*` allows any. Policies
+    make the operator connect and send credentials there, so the default allows none."""
+
+    kafka_timeout_seconds: float = Field(default=4.0, ge=1)
+    """Longest wait for an answer of a broker; one that misses it counts as unreachable until the next tick."""
 
     gather_seconds: float = Field(default=0.05, ge=0)
     """Policies that fall due within this time of one another are sensed and decided in one batch."""
@@ -75,8 +117,16 @@ class Settings(BaseSettings):
     """Port of the external scaler for KEDA (gRPC; needs the extra `keda`); default: not served."""
 
     external_scaler_tls_dir: Path | None = None
-    """Folder with `tls.crt` and `tls.key` of the external scaler, and with `ca.crt` where clients have to show a
-    certificate; default: no TLS."""
+    """Folder with `tls.crt` and `tls.key` of the external scaler, and with the `ca.crt` of its clients' certificates;
+    default: no TLS."""
+
+    external_scaler_anonymous: bool = False
+    """Answer clients of other machines that show no certificate. Without it, an address other than the loopback needs a
+    `ca.crt` in `external_scaler_tls_dir`."""
+
+    external_scaler_max_calls: int = Field(default=1024, ge=8, le=65536)
+    """Calls of the external scaler under way at the same time; further ones are refused. An `external-push` trigger
+    holds one open for as long as its ScaledObject exists, and such streams get three quarters of them at most."""
 
     audit_log: Path | None = None
     """File of one JSON line per decision; default: none."""
@@ -98,8 +148,8 @@ class Settings(BaseSettings):
     most 1.2 times that after it died."""
 
     shards: int = Field(default=1, ge=1, le=64)
-    """Parts into which the policies are split by consistent hash, each acted for by one operator at a time. Every
-    operator of a Lease needs the same number; run as many operators."""
+    """Parts into which the policies are split by consistent hash, each acted for by one operator at a time; run as many
+    operators. Operators with another number stand by until the last one of the old number has ended."""
 
     identity: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
     """Name of this process in the Lease."""
@@ -107,8 +157,21 @@ class Settings(BaseSettings):
     write_timeout_seconds: float = Field(default=5.0, gt=0)
     """Longest wait for one write to the API server; shorter when the lease runs out before."""
 
+    drain_seconds: float = Field(default=5.0, ge=0, le=600)
+    """How long after a change of an HTTPRoute's weights the old ones may still be in use: until then, and for one
+    sensing tick at least, a pool keeps the replicas that its old share needs."""
+
     write_concurrency: int = Field(default=16, ge=1, le=256)
     """Requests under way at the same time. Replicas go before statuses and Events."""
+
+    budgets: bool = False
+    """Let RLScalingBudgets bound the policies that they select. Needs their CustomResourceDefinition, the right to list
+    and watch them and to patch their status (`rbac-optional.yaml`)."""
+
+    target_kinds: Annotated[tuple[str, ...], NoDecode] = ()
+    """Kinds of objects that may be scaled besides Deployments, separated by commas, each as apiVersion/plural/Kind:
+    `apps/v1/statefulsets/StatefulSet`. The operator needs the right to get, list and watch them, and to get and patch
+    their scale (`targetKinds` of the chart)."""
 
     pod_deletion_cost: bool = False
     """Mark the idlest pods with `controller.kubernetes.io/pod-deletion-cost` before a pool shrinks, so that they go
@@ -124,7 +187,15 @@ class Settings(BaseSettings):
     verbose: bool = False
     """Log every tick."""
 
-    @field_validator("namespaces", "allowed_prometheus_urls", mode="before")
+    @field_validator(
+        "namespaces",
+        "allowed_prometheus_urls",
+        "allowed_kafka_servers",
+        "replica_labels",
+        "exporter_namespaces",
+        "target_kinds",
+        mode="before",
+    )
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -144,6 +215,10 @@ class Settings(BaseSettings):
         """Return True where a policy may name the Prometheus at this URL."""
         allowed = (self.prometheus_url, *self.allowed_prometheus_urls)
         return "*" in allowed or any(_within(url, prefix) for prefix in allowed)
+
+    def may_read_kafka(self, server: str) -> bool:
+        """Return True where a policy may name the broker at this `host:port`."""
+        return bool({"*", server} & set(self.allowed_kafka_servers))
 
 
 def _within(url: str, prefix: str) -> bool:

@@ -43,20 +43,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* Names of the Leases, as the operator makes them: one, or one for each shard. A JSON list. */}}
-{{- define "rlscaler.leases" -}}
-{{- $name := include "rlscaler.fullname" . }}
-{{- $names := list }}
-{{- if gt (int .Values.operator.shards) 1 }}
-{{- range until (int .Values.operator.shards) }}
-{{- $names = append $names (printf "%s-%d" $name .) }}
-{{- end }}
-{{- else }}
-{{- $names = list $name }}
-{{- end }}
-{{- toJson $names }}
-{{- end }}
-
 {{/* What every container of the image needs to know: where it acts, and under which Lease. */}}
 {{- define "rlscaler.scopeEnv" -}}
 - name: RLSCALER_LEASE_NAME
@@ -134,6 +120,19 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 {{- required (printf "files/rbac*.yaml have no %s %s" $kind $name) $found }}
+{{- end }}
+
+{{/* The rights to the kinds of targets besides Deployments. */}}
+{{- define "rlscaler.targetRules" -}}
+{{- range . }}
+{{- $group := trimSuffix "/" (regexReplaceAll "[^/]*$" .apiVersion "") }}
+- apiGroups: [{{ $group | quote }}]
+  resources: [{{ .resource }}]
+  verbs: [get, list, watch]
+- apiGroups: [{{ $group | quote }}]
+  resources: [{{ .resource }}/scale]
+  verbs: [get, patch]
+{{- end }}
 {{- end }}
 
 {{/* What is left out because the cluster lacks an API, a line each. */}}

@@ -8,10 +8,24 @@
   value: {{ .Values.prometheus.scrapeIntervalSeconds | quote }}
 - name: RLSCALER_RELOAD_SECONDS
   value: {{ .Values.operator.reloadSeconds | quote }}
+- name: RLSCALER_DRAIN_SECONDS
+  value: {{ .Values.operator.drainSeconds | quote }}
 - name: RLSCALER_STATUS_INTERVAL_SECONDS
   value: {{ .Values.operator.statusIntervalSeconds | quote }}
+{{- with .Values.targetKinds }}
+{{- $kinds := list }}
+{{- range . }}
+{{- $kinds = append $kinds (printf "%s/%s/%s" .apiVersion .resource .kind) }}
+{{- end }}
+- name: RLSCALER_TARGET_KINDS
+  value: {{ join "," $kinds | quote }}
+{{- end }}
 {{- if .Values.operator.podDeletionCost }}
 - name: RLSCALER_POD_DELETION_COST
+  value: "true"
+{{- end }}
+{{- if .Values.operator.budgets }}
+- name: RLSCALER_BUDGETS
   value: "true"
 {{- end }}
 - name: RLSCALER_VERBOSE
@@ -20,8 +34,30 @@
 - name: RLSCALER_ALLOWED_PROMETHEUS_URLS
   value: {{ join "," . | quote }}
 {{- end }}
+{{- with .Values.kafka.allowedServers }}
+- name: RLSCALER_ALLOWED_KAFKA_SERVERS
+  value: {{ join "," . | quote }}
+{{- end }}
 {{- with .Values.prometheus.resourceScrapeIntervalSeconds }}
 - name: RLSCALER_RESOURCE_SCRAPE_INTERVAL_SECONDS
+  value: {{ . | quote }}
+{{- end }}
+- name: RLSCALER_REPLICA_LABELS
+  value: {{ join "," .Values.prometheus.replicaLabels | quote }}
+- name: RLSCALER_EXPORTER_NAMESPACES
+  value: {{ join "," .Values.prometheus.exporterNamespaces | quote }}
+- name: RLSCALER_ANSWER_BYTES
+  value: {{ int64 .Values.prometheus.answerBytes | quote }}
+- name: RLSCALER_ANSWER_SERIES
+  value: {{ int64 .Values.prometheus.answerSeries | quote }}
+- name: RLSCALER_ALLOW_OWN_QUERIES
+  value: {{ .Values.prometheus.ownQueries.allowed | quote }}
+{{- with .Values.prometheus.ownQueries.url }}
+- name: RLSCALER_OWN_QUERY_URL
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.prometheus.ownQueries.parameter }}
+- name: RLSCALER_OWN_QUERY_PARAMETER
   value: {{ . | quote }}
 {{- end }}
 {{- if include "rlscaler.policyFiles" . }}
@@ -50,6 +86,12 @@
 - name: RLSCALER_EXTERNAL_SCALER_TLS_DIR
   value: /scaler-tls
 {{- end }}
+{{- if .Values.externalScaler.anonymous }}
+- name: RLSCALER_EXTERNAL_SCALER_ANONYMOUS
+  value: "true"
+{{- end }}
+- name: RLSCALER_EXTERNAL_SCALER_MAX_CALLS
+  value: {{ int .Values.externalScaler.maxCalls | quote }}
 {{- end }}
 {{- end }}
 
@@ -72,10 +114,19 @@
 {{- range .Values.networkPolicy.prometheusPorts }}
 {{- $ports = append $ports (int .) }}
 {{- end }}
-{{- range prepend .Values.prometheus.allowedUrls .Values.prometheus.url }}
+{{- range compact (concat (list .Values.prometheus.url .Values.prometheus.ownQueries.url) .Values.prometheus.allowedUrls) }}
 {{- $url := urlParse . }}
 {{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" }}
 {{- $ports = append $ports (default (ternary 443 80 (eq $url.scheme "https")) (int $port)) }}
+{{- end }}
+{{- $ports | uniq | toJson }}
+{{- end }}
+
+{{/* The ports of the brokers that policies may name, as JSON. */}}
+{{- define "rlscaler.kafkaPorts" -}}
+{{- $ports := list }}
+{{- range .Values.kafka.allowedServers }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" . | trimPrefix ":" | int) }}
 {{- end }}
 {{- $ports | uniq | toJson }}
 {{- end }}
@@ -93,5 +144,8 @@
 {{- end }}
 {{- if and .Values.externalScaler.enabled (eq (int .Values.externalScaler.port) (int .Values.metrics.port)) }}
 {{- fail (printf "externalScaler.port and metrics.port are both %d: choose two" (int .Values.metrics.port)) }}
+{{- end }}
+{{- if and .Values.externalScaler.enabled (not .Values.externalScaler.tlsSecret) (not .Values.externalScaler.anonymous) }}
+{{- fail "externalScaler.enabled is true, but externalScaler.tlsSecret is empty: name a Secret with tls.crt, tls.key and ca.crt, or let every client ask with externalScaler.anonymous" }}
 {{- end }}
 {{- end }}

@@ -12,17 +12,11 @@ from functools import partial
 from rlscaler_core.api import PLURAL
 from rlscaler_core.api.status import Originals, PoolCounts
 from rlscaler_core.decision.types import POOLS, Decision
+from rlscaler_operator.actuation.backends import Weights
+from rlscaler_operator.actuation.drain import Need
 from rlscaler_operator.actuation.idle import IdlePods
+from rlscaler_operator.actuation.place import Placer
 from rlscaler_operator.actuation.restore import FINALIZER, write_finalizer
-from rlscaler_operator.actuation.routes import (
-    Placed,
-    Weights,
-    annotate,
-    current_weights,
-    format_weights,
-    route_patch,
-    write_weights,
-)
 from rlscaler_operator.actuation.scale import Write, write_replicas
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
@@ -31,7 +25,6 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.findings import Problem
-from rlscaler_operator.state.observed import WEIGHTS_ANNOTATION
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.status import merge_patch
 
@@ -43,6 +36,10 @@ class Applied:
     writes: dict[str, Write] = field(default_factory=dict)
     """Writes by pool, of the pools whose replicas had to change."""
     placement_problem: Problem | None = None
+    warnings: list[Problem] = field(default_factory=list)
+    """Problems that are worth an Event each and no condition."""
+    weights: Weights | None = None
+    """The traffic weights that were asked for."""
 
     @property
     def failed(self) -> bool:
@@ -72,21 +69,23 @@ class Actuator:
         """`idle` marks the pods that should go; without it their ReplicaSet chooses."""
         self._kube, self._shards, self._limiter, self._cache, self._idle = kube, shards, limiter, cache, idle
         self._timeout = settings.write_timeout_seconds
+        self.placer = Placer(kube, shards, limiter, cache, settings)
 
-    async def apply(self, policy: Policy, decision: Decision) -> Applied:
-        """Weights move before a pool shrinks: by then it has handed its traffic over.
+    async def apply(self, policy: Policy, decision: Decision, need: Need) -> Applied:
+        """Weights move before a pool shrinks, and it keeps what the traffic needs that may still be sent to it.
 
-        Where that could not be done, or the originals are not recorded yet, shrinking waits; growing never does.
-        Without `restoreOnDelete` the originals are recorded with the next status.
+        What it may not give back yet is in `policy.traffic.pending`, for the next sensing tick. Shrinking also waits
+        until the originals are recorded; growing never waits. Without `restoreOnDelete` the originals are recorded with
+        the next status.
         """
-        applied = Applied()
         changes = {
             pool: (int(decision.base[0, i]), int(decision.desired[0, i]))
             for i, pool in enumerate(POOLS)
             if policy.deployments[i] and decision.base[0, i] != decision.desired[0, i]
         }
         weights = (int(decision.weights[0, 0]), int(decision.weights[0, 1]))
-        if policy.ownership.originals is None and (changes or self._moves(policy, weights)):
+        applied = Applied(weights=weights)
+        if policy.ownership.originals is None and (changes or self.placer.moves(policy, weights)):
             policy.ownership.originals = self.picture(policy)
         growing = {pool: change for pool, change in changes.items() if change[1] > change[0]}
         shrinking = {pool: change for pool, change in changes.items() if pool not in growing}
@@ -96,14 +95,29 @@ class Actuator:
         applied.writes = await self._scale_all(policy, growing)
         if not restores and shrinking:
             problem = await self._record_before_changes(policy)
-        placed = await self._place(policy, weights)
+        placed, applied.warnings = await self.placer.place(policy, weights)
         applied.placement_problem = placed.problem or problem
+        running = (int(decision.base[0, 0]), int(decision.base[0, 1]))
+        kept = running
         if placed.went_through and problem is None:
-            applied.writes |= await self._scale_all(policy, shrinking)
-        else:
-            waiting = Write("Conflict", "not scaled down before originals and traffic weights are in force")
-            applied.writes |= dict.fromkeys(shrinking, waiting)
+            kept = self.placer.fewest(policy, need, placed.in_force, running)
+            emptied = [i for i, pool in enumerate(POOLS) if shrinking.get(pool, (0, 1))[1] == 0]
+            applied.placement_problem = placed.problem or self.placer.still_sent_to(policy, emptied)
+        await self._shrink(policy, shrinking, dict(zip(POOLS, kept, strict=True)), applied)
         return applied
+
+    async def _shrink(
+        self, policy: Policy, wanted: Mapping[str, tuple[int, int]], kept: Mapping[str, int], applied: Applied
+    ) -> None:
+        """Shrink pools as `wanted`, from and to, but not below what is `kept`; the rest is pending."""
+        waiting = Write("Waiting", "not scaled down before originals are recorded and its traffic has gone elsewhere")
+        now = {pool: (base, max(desired, kept[pool])) for pool, (base, desired) in wanted.items()}
+        applied.writes |= dict.fromkeys((pool for pool, (base, least) in now.items() if least >= base), waiting)
+        applied.writes |= await self._scale_all(
+            policy, {pool: (base, least) for pool, (base, least) in now.items() if least < base}
+        )
+        left = {pool: desired for pool, (_, desired) in wanted.items() if kept[pool] > desired}
+        policy.traffic.pending, policy.traffic.generation = left, policy.observed.generation
 
     async def _scale_all(self, policy: Policy, changes: Mapping[str, tuple[int, int]]) -> dict[str, Write]:
         writes = await asyncio.gather(*(self._scale(policy, pool, *change) for pool, change in changes.items()))
@@ -124,18 +138,13 @@ class Actuator:
             return Problem("PolicyNotWritten", f"finalizer or status.originals: {error}")
         return None
 
-    def _moves(self, policy: Policy, weights: Weights) -> bool:
-        backends = policy.facts.backends
-        route = self._cache.routes.get(backends[0]) if backends else None
-        return bool(backends and route and route_patch(route, backends[1], weights))
-
     def picture(self, policy: Policy) -> Originals:
         """Replicas and weights as they are now, before anything is changed."""
-        found = policy.found(self._cache)
+        found, weights = policy.found(self._cache), self.placer.original(policy)
         return Originals(
             time=datetime.now(UTC),
             replicas=PoolCounts(**{pool: d.replicas for pool, d in found.items() if d is not None}),
-            weights=self._original_weights(policy),
+            weights=PoolCounts(gpu=weights[0], cpu=weights[1]) if weights else None,
         )
 
     async def _record_originals(self, policy: Policy, originals: Originals) -> None:
@@ -146,34 +155,6 @@ class Actuator:
             timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
             await self._kube.patch(path, body, timeout_seconds=timeout)
         policy.outbox.wrote_originals(originals.to_dict())
-
-    def _original_weights(self, policy: Policy) -> PoolCounts | None:
-        backends = policy.facts.backends
-        if backends is None:
-            return None
-        route = self._cache.routes.get(backends[0])
-        weights = current_weights(route, backends[1]) if route else None
-        return PoolCounts(gpu=weights[0], cpu=weights[1]) if weights else None
-
-    async def _place(self, policy: Policy, weights: tuple[int, int]) -> Placed:
-        backends = policy.facts.backends
-        lease = self._shards.of(policy.key)
-        if backends is not None:
-            write = write_weights(self._kube, lease, self._cache, *backends, weights, self._timeout)
-            if not self._moves(policy, weights):
-                return await write
-            async with self._limiter.slot(Priority.SCALE):
-                return await write
-        published = policy.observed.annotations.get(WEIGHTS_ANNOTATION) == format_weights(weights)
-        if policy.spec.placement.http_route is None and all(policy.deployments) and not published:
-            try:
-                async with self._limiter.slot(Priority.REPORT):
-                    await annotate(self._kube, lease, policy.key, weights, self._timeout)
-            except (KubeError, LeaseLostError) as error:
-                problem = Problem("PolicyNotWritten", f"annotation {WEIGHTS_ANNOTATION}: {error}")
-                return Placed(problem, went_through=False)
-            policy.observed.wrote_weights(format_weights(weights))
-        return Placed()
 
     async def _scale(self, policy: Policy, pool: str, base: int, desired: int) -> Write:
         name = policy.deployments[POOLS.index(pool)]

@@ -14,11 +14,15 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from rlscaler_operator.cluster.cache import DELETION_COST, IDLE, Key, WatchCache
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.cache import DELETION_COST, IDLE, WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
+from rlscaler_operator.cluster.kinds import is_other
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.exceptions import KubeError, MetricsError
-from rlscaler_operator.sensing.queries import busy_pods
+from rlscaler_operator.sensing.labels import Labels
+from rlscaler_operator.sensing.pod_names import told_apart
+from rlscaler_operator.sensing.queries import DEFAULT_LABELS, busy_pods
 from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.idle")
@@ -36,25 +40,36 @@ class IdlePods:
     """Marks pods for deletion."""
 
     def __init__(
-        self, kube: Kube, limiter: ConcurrencyLimiter, cache: WatchCache, ask: Ask, timeout_seconds: float
+        self,
+        kube: Kube,
+        limiter: ConcurrencyLimiter,
+        cache: WatchCache,
+        ask: Ask,
+        timeout_seconds: float,
+        labels: Labels = DEFAULT_LABELS,
     ) -> None:
         """`ask` sends PromQL to a policy's Prometheus; raises MetricsError."""
+        self._labels = labels
         self._kube, self._limiter, self._cache, self._ask = kube, limiter, cache, ask
         self._timeout = timeout_seconds
 
     async def mark(self, policy: Policy, deployment: str, fewer: int) -> None:
-        """Mark the `fewer` idlest pods of a Deployment. Never raises for what a server answers."""
+        """Mark the `fewer` idlest pods of a Deployment; other kinds go by other rules.
+
+        Never raises for what a server answers.
+        """
         key = (policy.key[0], deployment)
         pods = self._cache.pods.get(key, {})
-        if not 0 < fewer < len(pods):
+        if not 0 < fewer < len(pods) or is_other(deployment) or not told_apart(deployment):
             return
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                series = await self._ask(policy, busy_pods(*key))
+                series = await self._ask(policy, busy_pods(deployment, self._labels, policy.subject.preset))
         except (MetricsError, TimeoutError) as error:
             log.warning("%s/%s: idle pods are not known: %s", *key, str(error) or "Prometheus takes too long")
             return
-        chosen = idlest(pods, series, fewer)
+        here = [one for one in series if one.get("metric", {}).get("namespace") == key[0]]
+        chosen = idlest(pods, here, fewer)
         changes = {name: name in chosen for name, marked in pods.items() if marked != (name in chosen)}
         await asyncio.gather(*(self._write(key, name, marked) for name, marked in changes.items()))
 

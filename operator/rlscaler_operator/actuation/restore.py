@@ -14,9 +14,11 @@ from rlscaler_core.api.conditions import CONFLICTED
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.types import POOLS
-from rlscaler_operator.actuation.routes import write_weights
+from rlscaler_operator.actuation.drain import Need
+from rlscaler_operator.actuation.place import Placer
 from rlscaler_operator.actuation.scale import write_replicas
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.events import Events
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
@@ -25,6 +27,8 @@ from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.sensing.measure import samples_of, samples_row
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.state.traffic import CONFIRM_SECONDS
 
 log = logging.getLogger("rlscaler.restore")
 
@@ -36,9 +40,19 @@ RETRY_SECONDS = 2.0
 class Deletion:
     """Restores the originals of policies with our finalizer."""
 
-    def __init__(self, kube: Kube, shards: Shards, cache: WatchCache, events: Events, settings: Settings) -> None:
-        self._kube, self._shards, self._cache, self._events = kube, shards, cache, events
-        self._timeout = settings.write_timeout_seconds
+    def __init__(
+        self,
+        kube: Kube,
+        shards: Shards,
+        limiter: ConcurrencyLimiter,
+        cache: WatchCache,
+        registry: Registry,
+        events: Events,
+        settings: Settings,
+    ) -> None:
+        self._kube, self._shards, self._cache, self._registry, self._events = kube, shards, cache, registry, events
+        self._timeout, self._patience = settings.write_timeout_seconds, settings.drain_seconds + CONFIRM_SECONDS
+        self._placer = Placer(kube, shards, limiter, cache, settings)
         self._epoch = time.time() - time.monotonic()
 
     async def run(self, policy: Policy) -> None:
@@ -48,15 +62,12 @@ class Deletion:
             return
         lease = self._shards.of(policy.key)
         try:
-            if is_true(policy.report.conditions, CONFLICTED):
-                text = "somebody else scales the targets: the replicas were left as they are"
+            if self._held(policy):
+                text = "something else scales the targets: the replicas were left as they are"
                 await self._events.post(policy.reference, "Warning", "NotRestored", text)
-            elif policy.observed.parsed and policy.ownership.originals is not None and policy.spec.restore_on_delete:
-                replicas = self._replicas(policy)
-                done = await restore(self._kube, lease, self._cache, policy, replicas, self._timeout)
-                await self._events.post(
-                    policy.reference, "Normal", "Restored", "; ".join(done) or "nothing had changed"
-                )
+            elif self._restores(policy) and not await self._restored(policy):
+                await asyncio.sleep(RETRY_SECONDS)
+                return
             await write_finalizer(self._kube, lease, policy, False, self._timeout)
         except (KubeError, LeaseLostError) as error:
             log.warning("%s/%s: not restored yet: %s", *policy.key, error)
@@ -65,14 +76,39 @@ class Deletion:
             log.exception("%s/%s: restoring failed", *policy.key)
             await asyncio.sleep(RETRY_SECONDS)
 
-    def _replicas(self, policy: Policy) -> dict[str, int]:
-        """The originals, raised to what the floor asks for while the load is known."""
+    def _held(self, policy: Policy) -> bool:
+        """Does something else scale the targets, now or (a foreign writer) when that was last looked for?"""
+        known = policy.observed.parsed is not None and self._registry.conflict(policy, self._cache) is not None
+        return known or is_true(policy.report.conditions, CONFLICTED)
+
+    def _restores(self, policy: Policy) -> bool:
+        known = policy.observed.parsed is not None and policy.ownership.originals is not None
+        return known and policy.spec.restore_on_delete
+
+    async def _restored(self, policy: Policy) -> bool:
+        """Put weights and replicas back; False where a pool waits for its traffic to go, for a bounded time."""
+        replicas, need = self._replicas(policy)
+        now, traffic = time.monotonic(), policy.traffic
+        traffic.restoring_since = now if traffic.restoring_since is None else traffic.restoring_since
+        patient = now - traffic.restoring_since < self._patience
+        lease = self._shards.of(policy.key)
+        kube, cache, timeout = self._kube, self._cache, self._timeout
+        done, left = await restore(
+            kube, lease, self._placer, cache, policy, replicas, need if patient else None, timeout
+        )
+        if done or not left:
+            text = "; ".join(done) or "nothing had changed"
+            await self._events.post(policy.reference, "Normal", "Restored", text)
+        return not left
+
+    def _replicas(self, policy: Policy) -> tuple[dict[str, int], Need]:
+        """The originals, raised to what the floor asks for while the load is known; and what the traffic needs."""
         assert policy.ownership.originals is not None
         original = policy.ownership.originals.replicas
         wanted = {pool: n for pool in POOLS if (n := getattr(original, pool)) is not None}
         found = policy.found(self._cache)
         if policy.decision.state is None or any(deployment is None for deployment in found.values()):
-            return wanted
+            return wanted, Need.unknown()
         now = time.monotonic()
         ready = [d.ready if (d := found.get(pool)) else 0 for pool in POOLS]
         row = samples_row(
@@ -84,9 +120,11 @@ class Deletion:
             {},
         )
         params = policy.params()
-        decision, _ = floor_tick(params, policy.decision.state, samples_of([row]))
+        samples = samples_of([row])
+        decision, _ = floor_tick(params, policy.decision.state, samples)
         floor = np.minimum(decision.trail[0, STAGES.index("floor")], params.max_replicas[0])
-        return {pool: max(n, int(floor[POOLS.index(pool)])) for pool, n in wanted.items()}
+        raised = {pool: max(n, int(floor[POOLS.index(pool)])) for pool, n in wanted.items()}
+        return raised, Need.of(params, samples)
 
 
 async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool, timeout_seconds: float) -> None:
@@ -111,28 +149,48 @@ async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool
 async def restore(
     kube: Kube,
     lease: Lease,
+    placer: Placer,
     cache: WatchCache,
     policy: Policy,
     replicas: dict[str, int],
+    need: Need | None,
     timeout_seconds: float,
-) -> list[str]:
-    """Set weights and `replicas` by pool; what was done in words. Raises KubeError where it should be tried again."""
+) -> tuple[list[str], bool]:
+    """Set weights and `replicas` by pool; what was done in words, and whether anything is left for later.
+
+    The weights go back first. A pool keeps what the traffic needs that may still be sent to it, by `need`; with None
+    nothing waits for that. Raises KubeError where it should be tried again.
+    """
     done = []
-    weights = policy.ownership.originals.weights if policy.ownership.originals else None
-    backends = policy.facts.backends
-    if weights is not None and backends is not None and weights.gpu is not None and weights.cpu is not None:
-        placed = await write_weights(kube, lease, cache, *backends, (weights.gpu, weights.cpu), timeout_seconds)
+    originals = policy.ownership.originals
+    found = policy.found(cache)
+    running = tuple(d.replicas if (d := found.get(pool)) else 0 for pool in POOLS)
+    kept = (0, 0)
+    weights = originals.weights if originals else None
+    if (
+        weights is not None
+        and weights.gpu is not None
+        and weights.cpu is not None
+        and policy.facts.backends is not None
+    ):
+        placed, _ = await placer.place(policy, (weights.gpu, weights.cpu))
         if placed.changed:
-            done.append(f"HTTPRoute {backends[0][1]}: weights {weights.gpu} and {weights.cpu}")
+            done.append(f"HTTPRoute {policy.facts.backends[0][1]}: weights {weights.gpu} and {weights.cpu}")
+        if need is not None:
+            kept = placer.fewest(policy, need, placed.in_force, (running[0], running[1]))
+    left = False
     for pool, wanted in replicas.items():
         name = policy.deployments[POOLS.index(pool)]
         deployment = cache.deployments.get((policy.key[0], name or ""))
-        if name is None or deployment is None or deployment.replicas == wanted:
+        least = max(wanted, kept[POOLS.index(pool)])
+        left |= least > wanted
+        if name is None or deployment is None or deployment.replicas == least:
             continue
         key = (policy.key[0], name)
-        write = await write_replicas(kube, lease, cache, key, deployment.replicas, wanted, timeout_seconds)
+        write = await write_replicas(kube, lease, cache, key, deployment.replicas, least, timeout_seconds)
         if not write.applied and write.outcome != "Missing":
             raise KubeError(0, write.message)
         done.append(write.message)
-    log.info("%s/%s: restored: %s", *policy.key, "; ".join(done) or "nothing had changed")
-    return done
+    if not left:
+        log.info("%s/%s: restored: %s", *policy.key, "; ".join(done) or "nothing had changed")
+    return done, left

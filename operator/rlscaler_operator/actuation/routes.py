@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rlscaler_core.api import PLURAL
-from rlscaler_operator.cluster.cache import Key, WatchCache
+from rlscaler_operator.actuation.backends import AmbiguousBackendError, Split, Weights, find_splits, route_patch
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
@@ -14,9 +16,6 @@ from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.observed import WEIGHTS_ANNOTATION
 
 API_VERSION = "gateway.networking.k8s.io/v1"
-
-Weights = tuple[int, int]
-"""Shares of the GPU and the CPU backend, per mille."""
 
 
 class Placed(NamedTuple):
@@ -27,45 +26,25 @@ class Placed(NamedTuple):
     went_through: bool = True
     """False where a write was tried and failed: no pool should shrink before the next tick."""
     changed: bool = False
+    in_force: bool = True
+    """False where the route does not say what it should."""
 
 
-def find_backends(route: dict[str, Any], backends: tuple[str, str]) -> list[tuple[int, tuple[int, int]]]:
-    """(rule, (GPU backendRef, CPU backendRef)) of every rule that splits between the two Services."""
-    found = []
-    for i, rule in enumerate(route.get("spec", {}).get("rules") or ()):
-        names = {
-            ref.get("name"): j
-            for j, ref in enumerate(rule.get("backendRefs") or ())
-            if ref.get("kind", "Service") == "Service"
-        }
-        if backends[0] in names and backends[1] in names:
-            found.append((i, (names[backends[0]], names[backends[1]])))
-    return found
-
-
-def current_weights(route: dict[str, Any], backends: tuple[str, str]) -> Weights | None:
-    """What the first rule says; None where no rule names both backends."""
-    for i, refs in find_backends(route, backends):
-        listed = route["spec"]["rules"][i]["backendRefs"]
-        return listed[refs[0]].get("weight", 1), listed[refs[1]].get("weight", 1)
-    return None
-
-
-def route_patch(route: dict[str, Any], backends: tuple[str, str], weights: Weights) -> list[dict[str, Any]]:
-    """A JSON patch that sets the weights where name and weight still are as read; empty where they are right."""
-    patch: list[dict[str, Any]] = []
-    for i, refs in find_backends(route, backends):
-        listed = route["spec"]["rules"][i]["backendRefs"]
-        for name, j, weight in zip(backends, refs, weights, strict=True):
-            before = listed[j].get("weight", 1)
-            if before == weight:
-                continue
-            path = f"/spec/rules/{i}/backendRefs/{j}"
-            patch.append({"op": "test", "path": f"{path}/name", "value": name})
-            if "weight" in listed[j]:
-                patch.append({"op": "test", "path": f"{path}/weight", "value": before})
-            patch.append({"op": "add", "path": f"{path}/weight", "value": weight})
-    return patch
+def read_splits(cache: WatchCache, key: Key, backends: tuple[str, str]) -> tuple[list[Split], Problem | None]:
+    """The rules of a route that name a backend, and why its weights cannot be set; None where they can."""
+    namespace, name = key
+    route = cache.routes.get(key)
+    if route is None:
+        text = f"HTTPRoute {name} does not exist: create it, or remove placement.httpRoute"
+        return [], Problem("HTTPRouteMissing", text)
+    try:
+        splits = find_splits(route, namespace, backends)
+    except AmbiguousBackendError as error:
+        return [], Problem("BackendAmbiguous", f"HTTPRoute {name}: {error}")
+    if not any(split.both for split in splits):
+        text = f"no rule of HTTPRoute {name} has both backends {backends[0]} and {backends[1]}: correct either"
+        return splits, Problem("BackendMissing", text)
+    return splits, None
 
 
 async def write_weights(
@@ -79,24 +58,27 @@ async def write_weights(
 ) -> Placed:
     """Set the weights on every rule that splits between the two backends; never repeated after a conflict."""
     namespace, name = key
-    route = cache.routes.get(key)
-    if route is None:
-        text = f"HTTPRoute {name} does not exist: create it, or remove placement.httpRoute"
-        return Placed(Problem("HTTPRouteMissing", text))
-    if not find_backends(route, backends):
-        text = f"no rule of HTTPRoute {name} has both backends {backends[0]} and {backends[1]}: correct either"
-        return Placed(Problem("BackendMissing", text))
-    patch = route_patch(route, backends, weights)
+    splits, problem = read_splits(cache, key, backends)
+    if problem is not None:
+        return Placed(problem, in_force=False)
+    coarse = next((split for split in splits if split.coarse), None)
+    if coarse is not None:
+        problem = Problem(
+            "WeightsTooCoarse",
+            f"rule {coarse.rule} of HTTPRoute {name} gives {backends[0]} and {backends[1]} a small weight beside other "
+            "backends, whose share stays: multiply all weights of the rule, so that the two have 100 or more",
+        )
+    patch = route_patch(cache.routes[key], splits, weights)
     if not patch:
-        return Placed()
+        return Placed(problem)
     path = object_path(API_VERSION, "httproutes", namespace, name)
     try:
         cache.put_route(await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds)))
-        return Placed(changed=True)
+        return Placed(problem, changed=True)
     except LeaseLostError as error:
-        return Placed(Problem(error.reason, str(error)), went_through=False)
+        return Placed(Problem(error.reason, str(error)), went_through=False, in_force=False)
     except KubeError as error:
-        return Placed(await _failed(kube, cache, key, path, error), went_through=False)
+        return Placed(await _failed(kube, cache, key, path, error), went_through=False, in_force=False)
 
 
 async def _failed(kube: Kube, cache: WatchCache, key: Key, path: str, error: KubeError) -> Problem | None:

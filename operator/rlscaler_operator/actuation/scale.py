@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from rlscaler_operator.cluster.cache import Key, WatchCache
-from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.kinds import titled
+from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.lease import Lease
+from rlscaler_operator.cluster.targets import read_target
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 
-WriteResult = Literal["Applied", "Conflict", "Missing", "LeaseLost", "Failed"]
+WriteResult = Literal["Applied", "Waiting", "Conflict", "Missing", "LeaseLost", "Failed"]
 
 CONFLICTS = (409, 422)
 """HTTP statuses of a JSON patch whose `test` failed, or that met another write."""
@@ -45,30 +48,32 @@ def scale_patch(base: int, desired: int) -> list[dict[str, Any]]:
 async def write_replicas(
     kube: Kube, lease: Lease, cache: WatchCache, key: Key, base: int, desired: int, timeout_seconds: float
 ) -> Write:
-    """One write, never repeated: after a conflict the Deployment is read again and the next tick decides anew."""
-    namespace, name = key
-    path = object_path("apps/v1", "deployments", namespace, name)
+    """One write, never repeated: after a conflict the target is read again and the next tick decides anew."""
+    try:
+        path = cache.kinds.path(key)
+    except KeyError:
+        return Write("Missing", f"{key[1]}: its kind is not enabled: ask the administrator for targetKinds")
     try:
         timeout = partial(lease.write_timeout, timeout_seconds)
         scale = await kube.patch(f"{path}/scale", scale_patch(base, desired), timeout_seconds=timeout)
     except LeaseLostError as error:
         return Write("LeaseLost", str(error))
     except KubeError as error:
-        return await _failed(kube, cache, key, path, base, error)
+        return await _failed(kube, cache, key, base, error)
     version = scale.get("metadata", {}).get("resourceVersion", "")
     cache.wrote_replicas(key, desired, version)
-    return Write("Applied", f"{name}: {base} -> {desired}")
+    return Write("Applied", f"{key[1]}: {base} -> {desired}")
 
 
-async def _failed(kube: Kube, cache: WatchCache, key: Key, path: str, base: int, error: KubeError) -> Write:
+async def _failed(kube: Kube, cache: WatchCache, key: Key, base: int, error: KubeError) -> Write:
     if error.status == 404:
-        cache.deployments.pop(key, None)
-        return Write("Missing", f"Deployment {key[1]} does not exist: create it, or correct spec.targets")
+        cache.drop_target(key)
+        return Write("Missing", f"{titled(key[1])} does not exist: create it, or correct spec.targets")
     try:
-        cache.put_deployment(await kube.get(path))
+        await read_target(kube, cache, key)
     except KubeError as second:
         if second.status == 404:
-            cache.deployments.pop(key, None)
+            cache.drop_target(key)
     if error.status in CONFLICTS:
         return Write("Conflict", f"{key[1]}: replicas are not {base} any more; decided again at the next tick")
     return Write("Failed", f"{key[1]}: {error}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import contextlib
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from rlscaler_operator.cluster.kube import Json, Kube
+    from rlscaler_operator.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -48,45 +50,71 @@ def cluster_options(command: F) -> F:
     return command
 
 
+def output_option(command: F) -> F:
+    """Give a command the option `-o` as all commands for users have it: for people, or JSON for programs."""
+    kinds = click.Choice(["text", "json"])
+    return click.option("-o", "--output", type=kinds, default="text", show_default=True, help="json: for programs.")(
+        command
+    )
+
+
 def policy_argument(command: F) -> F:
     """Give a command the argument NAME, which the shell completes from the cluster."""
     return click.argument("name", shell_complete=complete_names)(command)
 
 
-def within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]]) -> T:
-    """Run `work` with the policies of the target and return its result.
+@contextlib.contextmanager
+def settings_errors() -> Iterator[None]:
+    """Turn the errors of a `Settings` into a UsageError: one line, each with its option and its variable."""
+    from pydantic import ValidationError
+
+    try:
+        yield
+    except ValidationError as error:
+        troubles = []
+        for one in error.errors():
+            name = str(one["loc"][0]) if one["loc"] else ""
+            where = f"{name} (RLSCALER_{name.upper()} in the environment)" if name else "settings"
+            troubles.append(f"{where}: {one['msg']}")
+        raise click.UsageError("; ".join(troubles)) from error
+
+
+def within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]], read_only: bool = False) -> T:
+    """Run `work` with the policies of the target and return its result; with `read_only` nothing can be changed.
 
     Raises ClickException with what the API server says.
     """
     from rlscaler_operator.exceptions import OperatorError
 
     try:
-        return asyncio.run(_within(target, work))
+        return asyncio.run(_within(target, work, read_only))
     except OperatorError as error:
         raise click.ClickException(str(error)) from error
 
 
-async def _within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]]) -> T:
-    from rlscaler_operator.cluster.kube import Kube, load_configuration
+async def _within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]], read_only: bool) -> T:
+    from rlscaler_operator.cluster.kube import Kube, ReadOnly, load_configuration
     from rlscaler_operator.settings import Settings
 
-    settings = Settings(kubeconfig=target.kubeconfig) if target.kubeconfig else Settings()
-    kube = Kube(await load_configuration(settings, target.context), timeout_seconds=30.0)
+    with settings_errors():
+        settings = Settings(kubeconfig=target.kubeconfig) if target.kubeconfig else Settings()
+    kind = ReadOnly if read_only else Kube
+    kube = kind(await load_configuration(settings, target.context), timeout_seconds=30.0)
     try:
-        return await work(Policies(kube, target.namespace or _namespace(target, settings.kubeconfig)))
+        return await work(Policies(kube, target.namespace or _namespace(target, settings.kubeconfig), settings))
     finally:
         await kube.close()
 
 
 def _namespace(target: Target, kubeconfig: Path | None) -> str:
     """Return the namespace of the context that is used."""
-    from kubernetes.aio.config import ConfigException, list_kube_config_contexts
+    from kubernetes.aio.config import list_kube_config_contexts
 
     from rlscaler_operator.settings import own_namespace
 
     try:
         contexts, current = list_kube_config_contexts(None if kubeconfig is None else str(kubeconfig))
-    except (ConfigException, OSError, TypeError):
+    except Exception:  # in a pod there is no kubeconfig, and nothing is wrong with that
         return own_namespace()
     named = {context["name"]: context for context in contexts}
     found = named.get(target.context or "", current) or {}
@@ -96,8 +124,8 @@ def _namespace(target: Target, kubeconfig: Path | None) -> str:
 class Policies:
     """RLScalingPolicies of one cluster as the API server gives them. All methods raise OperatorError."""
 
-    def __init__(self, kube: Kube, namespace: str) -> None:
-        self._kube, self.namespace = kube, namespace
+    def __init__(self, kube: Kube, namespace: str, settings: Settings) -> None:
+        self.kube, self.namespace, self.settings = kube, namespace, settings
 
     async def all(self, everywhere: bool) -> list[Json]:
         """Return the policies of the namespace, or of all namespaces, ordered by namespace and name."""
@@ -105,7 +133,7 @@ class Policies:
         from rlscaler_operator.cluster.kube import listed
 
         namespaces = [] if everywhere else [self.namespace]
-        found = [body async for body in listed(self._kube, namespaces, f"{GROUP}/{VERSION}", PLURAL)]
+        found = [body async for body in listed(self.kube, namespaces, f"{GROUP}/{VERSION}", PLURAL)]
         return sorted(found, key=lambda body: (body["metadata"]["namespace"], body["metadata"]["name"]))
 
     async def get(self, name: str) -> Json:
@@ -113,7 +141,7 @@ class Policies:
         from rlscaler_operator.exceptions import KubeError, OperatorError
 
         try:
-            return await self._kube.get(self._path(name))
+            return await self.kube.get(self._path(name))
         except KubeError as error:
             if error.status != 404:
                 raise
@@ -145,11 +173,11 @@ class Policies:
             if (await self.get(name))["metadata"]["generation"] == generation:
                 raise
             raise OperatorError(
-                f"the spec of {name} was changed by somebody else meanwhile: look at it again"
+                f"the spec of {name} was changed by another client meanwhile: look at it again"
             ) from error
 
     async def _patch(self, name: str, change: Any, kind: str) -> None:
-        await self._kube.request("PATCH", self._path(name), change, content_type=kind, fieldManager=FIELD_MANAGER)
+        await self.kube.request("PATCH", self._path(name), change, content_type=kind, fieldManager=FIELD_MANAGER)
 
     def _path(self, name: str) -> str:
         from rlscaler_core.api import GROUP, PLURAL, VERSION

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import click
-from pydantic import ValidationError
 
+from rlscaler_operator.cli.cluster import output_option, settings_errors
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.settings import Settings
 
@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FLAGS = {
     "namespaces": "--namespace",
     "allowed_prometheus_urls": "--allow-prometheus-url",
+    "allowed_kafka_servers": "--allow-kafka-server",
     "scrape_interval_seconds": "--scrape-interval",
 }
 """Flags that are not called as their field of `Settings` is."""
@@ -35,17 +36,21 @@ RUN = {
     "namespaces": "Serve only this namespace (repeatable); default: all.",
     "prometheus_url": "Prometheus of policies that name none.",
     "allowed_prometheus_urls": "URL that policies may name.",
+    "allowed_kafka_servers": "Broker, host:port, that policies may name (repeatable).",
     "scrape_interval_seconds": "Seconds between two scrapes.",
     "metrics_port": "Serve /metrics, /healthz and /readyz on this port.",
     "metrics_host": "Address of that port.",
     "external_scaler_port": "Serve KEDA's external scaler protocol on this port.",
     "external_scaler_host": "Address of the external scaler.",
-    "external_scaler_tls_dir": "Folder of its tls.crt, tls.key and, where clients have to show a certificate, ca.crt.",
+    "external_scaler_tls_dir": "Folder of its tls.crt and tls.key, and of the ca.crt of its clients' certificates.",
+    "external_scaler_anonymous": "Answer clients of other machines that show no certificate.",
     "audit_log": "Write a JSON line per decision.",
     "lease_namespace": "Namespace of the Lease.",
     "lease_name": "Name of the Lease.",
     "lease_seconds": "How long a silent holder keeps the Lease.",
     "shards": "Parts that the policies are split into, one operator each.",
+    "budgets": "Let RLScalingBudgets bound the policies that they select.",
+    "target_kinds": "Kind that may be scaled besides Deployments: apiVersion/plural/Kind (repeatable).",
     "pod_deletion_cost": "Mark idle pods before a pool shrinks.",
     "model_dir": "Folder of ppo.onnx and ppo.json.",
     "policy_dir": "Folder of spec.policy.path.",
@@ -91,8 +96,9 @@ def _option_type(name: str) -> dict[str, Any]:
 
 
 def _settings(options: Mapping[str, Any]) -> Settings:
-    """Make settings of the options that were given; the others come from the environment. Raises ValidationError."""
-    return Settings(**{name: value for name, value in options.items() if value not in (None, ())})
+    """Make settings of the options that were given; the others come from the environment. Raises UsageError."""
+    with settings_errors():
+        return Settings(**{name: value for name, value in options.items() if value not in (None, ())})
 
 
 @click.group()
@@ -109,11 +115,7 @@ def run(**options: Any) -> None:
     """
     from rlscaler_operator.run.main import run as run_operator
 
-    try:
-        settings = _settings(options)
-    except ValidationError as error:
-        troubles = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise click.UsageError("; ".join(troubles)) from error
+    settings = _settings(options)
     _log(settings.verbose)
     try:
         asyncio.run(run_operator(settings))
@@ -136,23 +138,34 @@ def _log(verbose: bool) -> None:
 @operator.command()
 @settings_options(INSTALLATION | {"prometheus_url": RUN["prometheus_url"]})
 @click.option("--url", help="Address of the operator's metrics port; its readiness is asked for there.")
-def verify(url: str | None, **options: Any) -> None:
+@click.option(
+    "--patience-seconds",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="How long to ask again for what comes up by itself: API, Lease, Prometheus, operator.",
+)
+@output_option
+def verify(url: str | None, patience_seconds: float, output: str, **options: Any) -> None:
     """Check an installation: API, permissions, Lease, Prometheus, readiness. Exit code 1 where something is wrong.
 
     Run it under the operator's account: what that may not do, or may do beyond its needs, is found so.
     """
+    from rlscaler_operator.cli.findings import Finding, as_json, show
     from rlscaler_operator.cli.verify import verify as findings
 
-    async def work(kube: Kube, settings: Settings) -> bool:
-        good = True
-        async for finding in findings(kube, settings, url):
-            good = good and not finding.trouble
-            click.echo(f"{'FAIL' if finding.trouble else 'ok  '} {finding.what}")
-            if finding.trouble:
-                click.echo(f"     {finding.trouble}")
-        return good
+    async def work(kube: Kube, settings: Settings) -> list[Finding]:
+        found = []
+        async for finding in findings(kube, settings, url, patience_seconds):
+            found.append(finding)
+            if output != "json":
+                show(finding)
+        return found
 
-    sys.exit(0 if _connected(work, options) else 1)
+    found = _connected(work, options)
+    if output == "json":
+        click.echo(as_json(found))
+    sys.exit(1 if any(finding.failed for finding in found) else 0)
 
 
 @operator.command()
@@ -161,7 +174,7 @@ def release(**options: Any) -> None:
     """Let go of all policies before the operator is uninstalled.
 
     Takes the operators' Lease, so that none acts for 90 s, and removes the finalizers of policies with restoreOnDelete:
-    nobody would remove them later. Replicas and weights stay as they are.
+    no operator would remove them later. Replicas and weights stay as they are.
     """
     from rlscaler_operator.run.release import release as release_policies
 
@@ -184,5 +197,5 @@ def _connected(work: Callable[[Kube, Settings], Awaitable[Any]], options: Mappin
 
     try:
         return asyncio.run(connected())
-    except (OperatorError, ValidationError) as error:
+    except OperatorError as error:
         raise click.ClickException(str(error)) from error

@@ -13,6 +13,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rlscaler_core.decision.units import LOADS
+
 POOLS = ("gpu", "cpu")
 UNKNOWN = "-"
 BAD_WHEN_TRUE = ("Fallback", "Paused", "Conflicted", "CapacityUnknown", "ModelOutdated")
@@ -51,6 +53,7 @@ def detail(body: Body) -> RenderableType:
             facts.add_row(pool.upper(), _target(target))
     facts.add_row("Traffic", _placement(body) + _weights(body))
     facts.add_row("Latency", _latency(body))
+    facts.add_row("Capacity", _capacity(body))
     facts.add_row("Cost", f"{_number(body, 'costPerHour')} an hour")
     if model := status.get("model"):
         facts.add_row("Model", f"{model.get('name')} {str(model.get('digest') or '')[:12]}".strip())
@@ -156,7 +159,17 @@ def _latency(body: Body) -> str:
     latency = (body.get("status") or {}).get("latency") or {}
     value = latency.get("milliseconds")
     percentile = f"p{latency['percentile']:g} " if "percentile" in latency else ""
-    return f"{percentile}{UNKNOWN if value is None else f'{value:.0f}'}/{slo} ms"
+    signal = ((body.get("spec") or {}).get("slo") or {}).get("signal", "endToEnd")
+    of_tokens = "" if signal == "endToEnd" else f" ({signal})"
+    return f"{percentile}{UNKNOWN if value is None else f'{value:.0f}'}/{slo} ms{of_tokens}"
+
+
+def _capacity(body: Body) -> str:
+    """Return what a replica carries as `gpu 20, cpu 4 requests/s a replica`; unknown where it is."""
+    found = (body.get("status") or {}).get("capacity") or {}
+    unit = found.get("unit") or ((body.get("spec") or {}).get("capacity") or {}).get("unit", "requests")
+    pools = {pool: f"{found[pool]:g}" for pool in POOLS if found.get(pool) is not None}
+    return f"{counts(pools) or UNKNOWN} {LOADS.get(unit, unit)} a replica"
 
 
 def _number(body: Body, name: str) -> str:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_operator.cli.cluster import Policies, Target, cluster_options, complete_names, policy_argument, within
+from rlscaler_operator.cli.cluster import (
+    Policies,
+    Target,
+    cluster_options,
+    complete_names,
+    output_option,
+    policy_argument,
+    within,
+)
 
 if TYPE_CHECKING:
     from rlscaler_operator.cluster.kube import Json
@@ -21,7 +30,7 @@ MOST_REPLICAS = 10_000
 @click.argument("name", required=False, shell_complete=complete_names)
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="json: the whole objects.")
+@output_option
 def status(
     name: str | None,
     kubeconfig: Path | None,
@@ -61,6 +70,7 @@ def status(
 @click.option("--scale-down", is_flag=True, help="Forbid scaling down only; it goes on growing.")
 @click.option("--gpu", type=click.IntRange(0, MOST_REPLICAS), help="Set the GPU replicas to this number and keep them.")
 @click.option("--cpu", type=click.IntRange(0, MOST_REPLICAS), help="Set the CPU replicas to this number and keep them.")
+@output_option
 def pause(
     name: str,
     kubeconfig: Path | None,
@@ -69,6 +79,7 @@ def pause(
     scale_down: bool,
     gpu: int | None,
     cpu: int | None,
+    output: str,
 ) -> None:
     """Hold the replicas of policy NAME as they are, or at a number. It goes on deciding and recording.
 
@@ -80,7 +91,7 @@ def pause(
     if scale_down and numbers:
         raise click.UsageError("--scale-down and a number of replicas exclude each other: the number holds both ways")
 
-    async def work(policies: Policies) -> str:
+    async def work(policies: Policies) -> list[str]:
         body = await policies.get(name)
         targets = (body.get("spec") or {}).get("targets") or {}
         if absent := [pool for pool in numbers if pool not in targets]:
@@ -91,38 +102,44 @@ def pause(
         held = "is not scaled down" if scale_down else "keeps its replicas"
         if numbers:
             held = f"is held at {', '.join(f'{pool} {number}' for pool, number in numbers.items())}"
-        return f"{policies.namespace}/{name} {held} until `rlscaler resume {name} -n {policies.namespace}`"
+        return [f"{policies.namespace}/{name} {held} until `rlscaler resume {name} -n {policies.namespace}`"]
 
-    click.echo(within(Target(kubeconfig, context, namespace), work))
+    _change(Target(kubeconfig, context, namespace), name, work, output)
 
 
 @click.command()
 @policy_argument
 @cluster_options
-def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: str | None) -> None:
+@output_option
+def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: str | None, output: str) -> None:
     """Let policy NAME scale again: takes every pause annotation away."""
     from rlscaler_operator.sensing.measure import PAUSES
 
-    async def work(policies: Policies) -> str:
+    async def work(policies: Policies) -> list[str]:
         body = await policies.get(name)
         found = [key for key in PAUSES if key in (body["metadata"].get("annotations") or {})]
         if not found:
-            return f"{policies.namespace}/{name} is not paused"
+            return [f"{policies.namespace}/{name} is not paused"]
         await policies.annotate(name, dict.fromkeys(found))
-        return f"{policies.namespace}/{name} scales again ({', '.join(found)} removed)"
+        return [f"{policies.namespace}/{name} scales again ({', '.join(found)} removed)"]
 
-    click.echo(within(Target(kubeconfig, context, namespace), work))
+    _change(Target(kubeconfig, context, namespace), name, work, output)
 
 
 @click.command()
 @policy_argument
 @cluster_options
-@click.option("--force", is_flag=True, help="Although it is not Ready, or somebody else scales its targets.")
-def promote(name: str, kubeconfig: Path | None, context: str | None, namespace: str | None, force: bool) -> None:
+@click.option(
+    "--force", is_flag=True, help="Although it is not Ready, or another autoscaler or person scales its targets."
+)
+@output_option
+def promote(
+    name: str, kubeconfig: Path | None, context: str | None, namespace: str | None, force: bool, output: str
+) -> None:
     """Switch policy NAME from Shadow to Auto, and say what the evidence says.
 
-    Refused while the policy is not Ready, and while somebody else scales its targets. With `promotion.require:
-    Evidence` it acts in Auto once it was measurably better than what ran before, not earlier.
+    Refused while the policy is not Ready, and while another autoscaler or person scales its targets. With
+    `promotion.require: Evidence` it acts in Auto once it was measurably better than what ran before, not earlier.
     """
     from rlscaler_operator.cli.pages import evidence, mode_of
 
@@ -137,8 +154,20 @@ def promote(name: str, kubeconfig: Path | None, context: str | None, namespace: 
         await policies.switch(body, "Auto")
         return [f"{called} is in mode Auto: {_what_follows(body, promotion)}", *said]
 
-    for line in within(Target(kubeconfig, context, namespace), work):
-        click.echo(line)
+    _change(Target(kubeconfig, context, namespace), name, work, output)
+
+
+def _change(target: Target, name: str, work: Callable[[Policies], Coroutine[Any, Any, list[str]]], output: str) -> None:
+    """Change a policy and print the sentences of `work`; as JSON the policy as it is then, and they go to stderr."""
+
+    async def changed(policies: Policies) -> tuple[list[str], Json]:
+        return await work(policies), await policies.get(name)
+
+    said, body = within(target, changed)
+    for line in said:
+        click.echo(line, err=output == "json")
+    if output == "json":
+        click.echo(json.dumps(body, indent=2))
 
 
 def _obstacle(body: Json) -> str:
@@ -146,7 +175,7 @@ def _obstacle(body: Json) -> str:
     from rlscaler_operator.cli.pages import condition
 
     conflicted, ready = condition(body, "Conflicted"), condition(body, "Ready")
-    if conflicted.get("status") == "True":
+    if conflicted.get("status") == "True" or conflicted.get("reason") == "NotActing":
         return conflicted.get("message", "Conflicted")
     if not ready:
         return "no operator has looked at it yet"

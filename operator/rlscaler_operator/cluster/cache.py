@@ -1,4 +1,4 @@
-"""Cache of what the watch streams say about the objects around the policies: Deployments, pods, scalers and routes.
+"""Cache of what the watch streams say about the objects around the policies: targets, pods, scalers and routes.
 
 It keeps plain dictionaries with a few numbers per object: an index in kopf or whole bodies would cost seconds and
 hundreds of MiB in a large cluster.
@@ -10,15 +10,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import count
 from statistics import median
 from typing import Any
 
+from rlscaler_core.api.targets import reference
+from rlscaler_operator.cluster.bodies import (
+    Deployment,
+    Key,
+    deployment_of_pod,
+    field_manager,
+    is_ready,
+    is_replaced,
+    key_of,
+    older,
+    parse_deployment,
+    selector_of,
+    start_seconds,
+    was_ready,
+)
+from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.cluster.kube import FIELD_MANAGER
-
-Key = tuple[str, str]
-"""(namespace, name)."""
+from rlscaler_operator.cluster.selectors import Selector, selects
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of pods: a ReplicaSet deletes ready pods with a lower number first; a pod without it counts as 0."""
@@ -29,28 +42,9 @@ IDLE = "-1000"
 COLD_STARTS_KEPT = 20
 """Cold starts of a Deployment that are kept: the newest ones."""
 
-NEVER_READY_SECONDS = 5.0
-"""A pod that turned un-ready later than this after it was scheduled was ready before."""
 
 COLD_STARTS_NEEDED = 3
 """Pods that must have started before their cold start counts as learned."""
-
-
-@dataclass(slots=True)
-class Deployment:
-    """The parts of a Deployment that the operator reads."""
-
-    uid: str
-    resource_version: str
-    replicas: int
-    ready: int
-    manager: str
-    """Field manager that set `spec.replicas`; empty = not known."""
-    deleting: bool = False
-    rolling: bool = False
-    """True while a new version of its pods is rolled out."""
-    revision: int = field(default=0, compare=False)
-    """A number of the cache's own that changes with everything above but `resource_version`."""
 
 
 @dataclass(slots=True)
@@ -60,7 +54,7 @@ class Autoscaler:
     kind: str
     name: str
     target: str
-    """Name of the Deployment that it scales."""
+    """What it scales: the name of a Deployment, or a reference to an object of another kind."""
     revision: int = field(default=0, compare=False)
     """A number like that of a Deployment."""
 
@@ -71,7 +65,8 @@ class WatchCache:
 
     deployments: dict[Key, Deployment] = field(default_factory=dict)
     routes: dict[Key, dict[str, Any]] = field(default_factory=dict)
-    """HTTPRoutes: `{"metadata": {"resourceVersion", "annotations"}, "spec": {"rules"}}`."""
+    """HTTPRoutes: `{"metadata": {"resourceVersion", "generation"}, "spec": {"rules", "parentRefs"},
+    "status": {"parents"}, "manager": the field manager that set the rules}`."""
     _autoscalers: dict[tuple[str, str, str], Autoscaler] = field(default_factory=dict)
     """Scalers by (kind, namespace, name)."""
     _scaled: dict[Key, list[Autoscaler]] = field(default_factory=dict)
@@ -84,6 +79,12 @@ class WatchCache:
     """Pods of each Deployment that were never ready: their uids and the times by `clock` when they were first seen."""
     pods: dict[Key, dict[str, bool]] = field(default_factory=dict)
     """Pods of each Deployment: their names, and whether each carries the operator's deletion cost."""
+    kinds: TargetKinds = field(default_factory=TargetKinds)
+    """Kinds of targets besides Deployments."""
+    _selectors: dict[Key, Selector] = field(default_factory=dict)
+    """Which pods are those of each target that is no Deployment."""
+    _ready: dict[Key, set[str]] = field(default_factory=dict)
+    """Ready pods of each of them, by name."""
     clock: Callable[[], float] = time.monotonic
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     """Revisions that were not used yet."""
@@ -95,8 +96,9 @@ class WatchCache:
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
         """Take in a Deployment; return False where nothing changed that a policy reacts to."""
-        key = key_of(body)
-        new = parse_deployment(body)
+        return self._put(key_of(body), parse_deployment(body))
+
+    def _put(self, key: Key, new: Deployment) -> bool:
         old = self.deployments.get(key)
         if old is not None and old.uid == new.uid and older(new.resource_version, old.resource_version):
             return False
@@ -104,6 +106,37 @@ class WatchCache:
         new.revision = old.revision if old is not None and same else next(self._numbers)
         self.deployments[key] = new
         return old is None or _relevant(old) != _relevant(new)
+
+    def put_scaled(self, key: Key, body: Mapping[str, Any], scale: Mapping[str, Any]) -> bool:
+        """Take in an object that is no Deployment, with its scale; return False where nothing changed.
+
+        Its pods have to be read once more where it is new or selects others: `selects_anew` says so before.
+        """
+        selector = selector_of(scale)
+        if self._selectors.get(key) != selector:
+            self._ready.pop(key, None)
+            self.pods.pop(key, None)
+            self._selectors.pop(key, None)
+            if selector is not None:
+                self._selectors[key] = selector
+        new = parse_deployment(body)
+        new.replicas = int(scale.get("spec", {}).get("replicas") or 0)
+        new.ready = len(self._ready.get(key, ()))
+        new.rolling = is_replaced(body.get("status", {}))
+        return self._put(key, new)
+
+    def selects_anew(self, key: Key, scale: Mapping[str, Any]) -> bool:
+        """Return True where a scale selects other pods than are known."""
+        return selector_of(scale) is not None and self._selectors.get(key) != selector_of(scale)
+
+    def drop_target(self, key: Key) -> None:
+        for found in (self.deployments, self._selectors, self._ready):
+            found.pop(key, None)
+
+    def drop_targets(self, prefix: str) -> None:
+        """Forget all targets of a kind."""
+        for key in [key for key in self.deployments if key[1].startswith(prefix)]:
+            self.drop_target(key)
 
     def wrote_replicas(self, key: Key, replicas: int, resource_version: str) -> None:
         """Remember a write of the operator before the watch reports it."""
@@ -119,12 +152,12 @@ class WatchCache:
         key = key_of(body)
         old = self._autoscalers.get((kind, *key))
         self.drop_autoscaler(kind, key)
-        reference = body.get("spec", {}).get("scaleTargetRef", {})
-        if (reference.get("kind") or "Deployment") == "Deployment":
-            autoscaler = Autoscaler(kind, key[1], reference.get("name", ""))
-            autoscaler.revision = old.revision if old is not None and old == autoscaler else next(self._numbers)
-            self._autoscalers[kind, *key] = autoscaler
-            self._scaled.setdefault((key[0], autoscaler.target), []).append(autoscaler)
+        scaled = body.get("spec", {}).get("scaleTargetRef", {})
+        api_version, scaled_kind = scaled.get("apiVersion") or "apps/v1", scaled.get("kind") or "Deployment"
+        autoscaler = Autoscaler(kind, key[1], reference(api_version, scaled_kind, scaled.get("name", "")))
+        autoscaler.revision = old.revision if old is not None and old == autoscaler else next(self._numbers)
+        self._autoscalers[kind, *key] = autoscaler
+        self._scaled.setdefault((key[0], autoscaler.target), []).append(autoscaler)
 
     def drop_autoscaler(self, kind: str, key: Key) -> None:
         autoscaler = self._autoscalers.pop((kind, *key), None)
@@ -138,8 +171,12 @@ class WatchCache:
                 self.drop_autoscaler(kind, (key[0], key[1]))
 
     def autoscaler_of(self, namespace: str, deployment: str) -> Autoscaler | None:
-        """Return the HorizontalPodAutoscaler or ScaledObject that scales a Deployment; None where there is none."""
-        return next(iter(self._scaled.get((namespace, deployment), ())), None)
+        """Return the HorizontalPodAutoscaler or ScaledObject that scales a target; None where there is none.
+
+        A ScaledObject goes first: the HorizontalPodAutoscaler beside it is KEDA's, which would make it again.
+        """
+        found = self._scaled.get((namespace, deployment), ())
+        return next((one for one in found if one.kind == "ScaledObject"), next(iter(found), None))
 
     def put_route(self, body: Mapping[str, Any]) -> None:
         metadata = body.get("metadata", {})
@@ -148,28 +185,54 @@ class WatchCache:
         version = metadata.get("resourceVersion", "")
         if old is not None and older(version, old["metadata"]["resourceVersion"]):
             return
+        spec, status = body.get("spec", {}), body.get("status", {})
         self.routes[key] = {
-            "metadata": {"resourceVersion": version},
-            "spec": {"rules": [dict(rule) for rule in body.get("spec", {}).get("rules", [])]},
+            "metadata": {"resourceVersion": version, "generation": int(metadata.get("generation") or 0)},
+            "spec": {
+                "rules": [dict(rule) for rule in spec.get("rules") or ()],
+                "parentRefs": [dict(ref) for ref in spec.get("parentRefs") or ()],
+            },
+            "status": {"parents": [dict(parent) for parent in status.get("parents") or ()]},
+            "manager": field_manager(metadata.get("managedFields") or (), "f:rules"),
         }
 
-    def put_pod(self, body: Mapping[str, Any]) -> None:
-        """Take in a pod; when it becomes ready, learn how long that took from being scheduled.
+    def put_pod(self, body: Mapping[str, Any]) -> Key | None:
+        """Take in a pod; when it becomes ready, learn how long that took from its creation.
 
-        Nothing is learned from a pod that is first seen ready, or un-ready after it was ready: it is not starting.
+        Return the target whose ready pods have changed by it, where they are counted by pods. Nothing is learned from
+        a pod that is first seen ready, or un-ready after it was ready: it is not starting.
         """
-        uid, deployment = body["metadata"].get("uid", ""), deployment_of_pod(body)
+        uid, deployment = body["metadata"].get("uid", ""), self.target_of_pod(body)
         seconds = start_seconds(body)
         if deployment is None:
-            return
+            return None
         annotations = body["metadata"].get("annotations") or {}
         self.pods.setdefault(deployment, {})[body["metadata"]["name"]] = annotations.get(DELETION_COST) == IDLE
         before = self._was_ready.get(uid)
-        self._was_ready[uid] = (was_ready(body) if before is None else before) or seconds is not None
+        self._was_ready[uid] = (was_ready(body) if before is None else before) or is_ready(body)
         self._note_starting(deployment, uid, body)
         starting = before is False
         if starting and seconds is not None:
             self._starts.setdefault(deployment, deque(maxlen=COLD_STARTS_KEPT)).append(seconds)
+        return self._count_ready(deployment, body["metadata"]["name"], is_ready(body))
+
+    def target_of_pod(self, body: Mapping[str, Any]) -> Key | None:
+        """Return the target that a pod is of: by the selectors of scales, and else the Deployment that made it."""
+        metadata = body.get("metadata", {})
+        namespace, labels = metadata.get("namespace", ""), metadata.get("labels") or {}
+        found = (key for key, one in self._selectors.items() if key[0] == namespace and selects(one, labels))
+        return next(found, None) or deployment_of_pod(body)
+
+    def _count_ready(self, key: Key, pod: str, ready: bool) -> Key | None:
+        """Note whether a pod of a target is ready that counts by pods; return it where their number has changed."""
+        if key not in self._selectors:
+            return None
+        pods, target = self._ready.setdefault(key, set()), self.deployments.get(key)
+        (pods.add if ready else pods.discard)(pod)
+        if target is None or target.ready == len(pods):
+            return None
+        target.ready, target.revision = len(pods), next(self._numbers)
+        return key
 
     def _note_starting(self, deployment: Key, uid: str, body: Mapping[str, Any]) -> None:
         over = "deletionTimestamp" in body["metadata"] or body.get("status", {}).get("phase") in ("Succeeded", "Failed")
@@ -178,13 +241,15 @@ class WatchCache:
         else:
             self._starting.setdefault(deployment, {}).setdefault(uid, self.clock())
 
-    def drop_pod(self, body: Mapping[str, Any]) -> None:
-        uid, deployment = body["metadata"].get("uid", ""), deployment_of_pod(body)
+    def drop_pod(self, body: Mapping[str, Any]) -> Key | None:
+        """Forget a pod; return the target whose ready pods have changed by it, where they are counted by pods."""
+        uid, deployment = body["metadata"].get("uid", ""), self.target_of_pod(body)
         self._was_ready.pop(uid, None)
         if deployment is not None:
             self.pods.get(deployment, {}).pop(body["metadata"]["name"], None)
         if deployment in self._starting:
             self._starting[deployment].pop(uid, None)
+        return None if deployment is None else self._count_ready(deployment, body["metadata"]["name"], ready=False)
 
     def pending_seconds(self, key: Key) -> float:
         """Return how many seconds the oldest pod that was never ready has been seen for; 0 where there is none.
@@ -200,25 +265,21 @@ class WatchCache:
             return 0.0
         return max(0.0, self.clock() - min(starting.values()))
 
+    def stuck_pods(self, key: Key, limit_seconds: float) -> int:
+        """Return how many pods that were never ready have been seen for more than `limit_seconds`.
+
+        Ask `pending_seconds` first, which forgets what an interrupted watch has missed.
+        """
+        began = self.clock() - limit_seconds
+        return sum(since < began for since in self._starting.get(key, {}).values())
+
     def cold_start_seconds(self, key: Key) -> float | None:
-        """Return the median seconds from scheduled to ready of the newest pods; None before enough were seen."""
+        """Return the median seconds from creation to ready of the newest pods; None before enough were seen.
+
+        The time until there is a node for a pod is part of it: capacity that is ordered now serves after both.
+        """
         starts = self._starts.get(key, ())
         return float(median(starts)) if len(starts) >= COLD_STARTS_NEEDED else None
-
-
-def parse_deployment(body: Mapping[str, Any]) -> Deployment:
-    """Read the parts of a Deployment object that the operator uses."""
-    metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
-    replicas = spec.get("replicas")
-    return Deployment(
-        uid=metadata.get("uid", ""),
-        resource_version=metadata.get("resourceVersion", ""),
-        replicas=1 if replicas is None else int(replicas),
-        ready=int(status.get("readyReplicas") or 0),
-        manager=replicas_manager(metadata.get("managedFields") or ()),
-        deleting="deletionTimestamp" in metadata,
-        rolling=_is_rolling(status),
-    )
 
 
 def _relevant(deployment: Deployment) -> tuple[object, ...]:
@@ -229,81 +290,3 @@ def _relevant(deployment: Deployment) -> tuple[object, ...]:
 def _reported(deployment: Deployment) -> tuple[object, ...]:
     """What a report depends on: also who set the replicas, and whether the Deployment is being deleted."""
     return *_relevant(deployment), deployment.manager, deployment.deleting
-
-
-def _is_rolling(status: Mapping[str, Any]) -> bool:
-    """Return True while there are pods of an older template and the Deployment's controller makes progress.
-
-    A rollout that is paused, or stuck for longer than its progressDeadlineSeconds, must not hold a policy for ever.
-    """
-    conditions: list[Mapping[str, Any]] = list(status.get("conditions") or ())
-    progress: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Progressing"), {})
-    moving = progress.get("status") == "True" and progress.get("reason") != "NewReplicaSetAvailable"
-    return moving and int(status.get("updatedReplicas") or 0) < int(status.get("replicas") or 0)
-
-
-def replicas_manager(managed_fields: Any) -> str:
-    """Return the field manager that owns `spec.replicas`; empty where none is recorded.
-
-    A manager that sets another value takes the field over. Several managers may own the same value; if the operator is
-    among them, it is returned. Entries of the scale subresource carry no time.
-    """
-    owners = [
-        entry.get("manager", "")
-        for entry in managed_fields
-        if "f:replicas" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
-    ]
-    return FIELD_MANAGER if FIELD_MANAGER in owners else next(reversed(owners), "")
-
-
-def deployment_of_pod(body: Mapping[str, Any]) -> Key | None:
-    """Return the Deployment of a pod by the name of its ReplicaSet; None where it has none."""
-    metadata = body.get("metadata", {})
-    template = (metadata.get("labels") or {}).get("pod-template-hash")
-    for owner in metadata.get("ownerReferences") or ():
-        name = owner.get("name", "")
-        if owner.get("kind") == "ReplicaSet" and template and name.endswith(f"-{template}"):
-            return metadata.get("namespace", ""), name[: -len(template) - 1]
-    return None
-
-
-def start_seconds(body: Mapping[str, Any]) -> float | None:
-    """Return the seconds from scheduled to ready; None where the pod is not ready or was restarted since."""
-    conditions = {c.get("type"): c for c in body.get("status", {}).get("conditions") or ()}
-    ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
-    if ready.get("status") != "True":
-        return None
-    if any(c.get("restartCount") for c in body.get("status", {}).get("containerStatuses") or ()):
-        return None
-    begin = unix(scheduled.get("lastTransitionTime")) or unix(body["metadata"].get("creationTimestamp"))
-    end = unix(ready.get("lastTransitionTime"))
-    return max(0.0, end - begin) if begin and end else None
-
-
-def was_ready(body: Mapping[str, Any]) -> bool:
-    """Return True where the conditions of a pod say that it is ready or was ready before."""
-    conditions = {c.get("type"): c for c in body.get("status", {}).get("conditions") or ()}
-    ready = conditions.get("Ready")
-    if ready is None:
-        return False
-    if ready.get("status") == "True":
-        return True
-    scheduled = conditions.get("PodScheduled", {})
-    begin = unix(scheduled.get("lastTransitionTime")) or unix(body["metadata"].get("creationTimestamp"))
-    return unix(ready.get("lastTransitionTime")) - begin > NEVER_READY_SECONDS if begin else False
-
-
-def older(version: str, than: str) -> bool:
-    """Return True where a resourceVersion is older than another; one of an unknown format never is."""
-    return version.isdigit() and than.isdigit() and int(version) < int(than)
-
-
-def unix(text: str | None) -> float:
-    """Return the unix seconds of an RFC 3339 time; 0 for none."""
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
-
-
-def key_of(body: Mapping[str, Any]) -> Key:
-    """Return the namespace and the name of an object; the namespace is empty where the object has none."""
-    metadata = body["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]

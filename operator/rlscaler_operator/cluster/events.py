@@ -55,11 +55,13 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The policy that an Event is about."""
+    """The policy, or the budget, that an Event is about."""
 
     namespace: str
+    """Empty for an object of the whole cluster, whose Events are in namespace `default`."""
     name: str
     uid: str
+    kind: str = KIND
 
 
 class Events:
@@ -99,7 +101,7 @@ class Events:
         about = event["involvedObject"]
         try:
             async with self._limiter.slot(Priority.REPORT):
-                await self._kube.create(object_path("v1", "events", about["namespace"]), event)
+                await self._kube.create(object_path("v1", "events", event["metadata"]["namespace"]), event)
         except KubeError as error:
             name = f"{about['namespace']}/{about['name']}"
             log.warning("Event %s for %s was not posted: %s", event["reason"], name, error)
@@ -109,10 +111,10 @@ class Events:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{about.name[:230]}.{uuid4().hex[:16]}", "namespace": about.namespace},
+            "metadata": {"name": f"{about.name[:230]}.{uuid4().hex[:16]}", "namespace": about.namespace or "default"},
             "involvedObject": {
                 "apiVersion": f"{GROUP}/{VERSION}",
-                "kind": KIND,
+                "kind": about.kind,
                 "namespace": about.namespace,
                 "name": about.name,
                 "uid": about.uid,

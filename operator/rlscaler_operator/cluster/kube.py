@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -44,8 +44,13 @@ CONFLICT_ATTEMPTS = 5
 RENEW_SECONDS = 5.0
 """Least time between two attempts to read refused credentials anew."""
 
+REVIEWS = "/apis/authorization.k8s.io/v1"
+"""Reviews of permissions are created below it, and nothing is kept of them."""
+
 PAGE = 500
 """Objects in a page of a list."""
+
+NO_SELECTORS: Mapping[str, str] = {}
 
 Json = dict[str, Any]
 
@@ -70,10 +75,11 @@ async def load_configuration(settings: Settings, context: str | None = None) -> 
                 await load_kube_config(client_configuration=configuration)
         else:
             await load_kube_config(config_file=str(settings.kubeconfig), client_configuration=configuration)
-    except (ConfigException, OSError, TypeError) as error:
+    except Exception as error:  # the client library raises whatever a malformed file leads to
         source = settings.kubeconfig or "service account, $KUBECONFIG or ~/.kube/config"
+        said = " ".join(str(error).split())
         raise OperatorError(
-            f"cannot find a cluster in {source}: {error}; name a kubeconfig with --kubeconfig"
+            f"cannot find a cluster in {source}: {said}; correct it, or name a kubeconfig with --kubeconfig"
         ) from error
     configuration.connection_pool_maxsize = 2 * settings.write_concurrency + 4
     return configuration
@@ -204,6 +210,15 @@ class Kube:
         return await self.request("PUT", path, body, timeout_seconds=timeout_seconds, fieldManager=FIELD_MANAGER)
 
 
+class ReadOnly(Kube):
+    """A client that cannot change anything: it reads, asks for reviews, and sends what is marked as a dry run."""
+
+    async def request(self, method: str, path: str, body: Any = None, **options: Any) -> Json:
+        if method != "GET" and options.get("dryRun") != "All" and not path.startswith(REVIEWS):
+            raise KubeError(0, f"{method} {path}: this command changes nothing")
+        return await super().request(method, path, body, **options)
+
+
 async def listed(
     kube: Kube,
     namespaces: Iterable[str],
@@ -212,15 +227,17 @@ async def listed(
     *,
     optional: bool = False,
     metadata_only: bool = False,
+    selectors: Mapping[str, str] = NO_SELECTORS,
 ) -> AsyncIterator[Json]:
     """Yield all objects of a kind in the namespaces, or in the whole cluster where none is named.
 
-    An `optional` kind may not be installed; then there are none. Raises OperatorError.
+    An `optional` kind may not be installed; then there are none. `selectors` are further parameters
+    of the list, such as `labelSelector`. Raises OperatorError.
     """
     accept = METADATA_LIST if metadata_only else "application/json"
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
     for path in [f"{root}/namespaces/{n}/{plural}" for n in namespaces] or [f"{root}/{plural}"]:
-        query = {"limit": str(PAGE)}
+        query = {"limit": str(PAGE), **selectors}
         while True:
             try:
                 page = await kube.request("GET", path, accept=accept, timeout_seconds=30.0, **query)

@@ -1,8 +1,10 @@
 """A coordination.k8s.io Lease: of several operators one acts, and it knows until when it may.
 
 The algorithm is client-go's: a lease is free when its record was not seen to change for its duration, by the observer's
-own monotonic clock. There are two additions: the holder keeps a deadline against which every write is checked right
-before it is sent, and it hands the lease back on shutdown.
+own monotonic clock. There are three additions: the holder keeps a deadline against which every write is checked right
+before it is sent; it hands the lease back on shutdown; and a Lease that does not exist is no free lease. It may have
+been deleted a moment ago while its holder acts until its own deadline, so a process that has never seen it makes it
+`VACANT`, and all wait for that record to expire as for any other.
 """
 
 from __future__ import annotations
@@ -21,8 +23,17 @@ from rlscaler_operator.settings import Settings
 log = logging.getLogger("rlscaler.lease")
 
 API_VERSION = "coordination.k8s.io/v1"
+FORBIDDEN = 403
 MARGIN = 0.2
 """Share of the lease's duration that the holder leaves unused: clocks may run at different speeds."""
+
+VACANT = "vacant"
+"""Holder of a Lease that was made for want of one. It never renews, so that the first true holder comes after a whole
+duration, and a former one, who finds it in place of its own, ends before."""
+
+
+class _ConflictError(Exception):
+    """Another process wrote the Lease first."""
 
 
 class Lease:
@@ -35,9 +46,16 @@ class Lease:
         clock: Callable[[], float] = time.monotonic,
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
+        above: Lease | None = None,
+        own: bool = False,
     ) -> None:
-        """`name` replaces the settings' name of the Lease; `labels` are given to an object that is created."""
+        """`name` replaces the settings' name of the Lease; `labels` are given to an object that is created.
+
+        Nothing is written under this lease while the one `above` it is not held. No other process ever takes a lease
+        that is the process's `own`.
+        """
         self._kube, self._clock, self._labels = kube, clock, dict(labels or {})
+        self._above, self._own = above, own
         self.identity = settings.identity
         self.seconds = settings.lease_seconds
         self._collection = object_path(API_VERSION, "leases", settings.lease_namespace)
@@ -48,17 +66,25 @@ class Lease:
         self.term = 0
         """Number of times that this process became the holder. A missed deadline alone does not end a term."""
         self._duration = self.seconds
+        self.trouble = ""
+        """Why it can be neither held nor watched, where waiting alone does not help; empty = it can."""
         self._held: Json | None = None
         """The object as this process last wrote it; None = this process is not the holder."""
 
     @property
     def held(self) -> bool:
         """True while this process may act."""
-        return self._clock() < self._deadline
+        return self.remaining_seconds() > 0
+
+    @property
+    def holder(self) -> str:
+        """Name in the record as it was last seen; empty = none, or none was seen yet."""
+        return str(self._seen[0] or "") if self._seen is not None else ""
 
     def remaining_seconds(self) -> float:
         """Return the seconds left to act; 0 or less where the lease is not held."""
-        return self._deadline - self._clock()
+        remaining = self._deadline - self._clock()
+        return remaining if self._above is None else min(remaining, self._above.remaining_seconds())
 
     def write_timeout(self, at_most: float) -> float:
         """Return the timeout of a write that is about to be sent: it ends before the lease may pass to another process.
@@ -82,13 +108,19 @@ class Lease:
         """Do a `step` and log its failure: the next step is the retry."""
         try:
             await self.step(take)
+            self.trouble = ""
         except KubeError as error:
-            log.warning("lease %s/%s: %s", self._namespace, self._name, error)
+            hint = "; grant what docs/operator-permissions.md lists" if error.status == FORBIDDEN else ""
+            self.trouble = f"lease {self._namespace}/{self._name}: {error}{hint}" if hint else ""
+            log.warning("lease %s/%s: %s%s", self._namespace, self._name, error, hint)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            log.error("lease %s/%s: not a Lease: %r; delete it", self._namespace, self._name, error)
+            self.trouble = f"lease {self._namespace}/{self._name}: not a Lease: {error!r}; delete it"
+            log.error("%s", self.trouble)
 
     async def step(self, take: bool = True) -> None:
         """Read the lease; renew it where this process is the holder, and `take` it where it is free.
+
+        A Lease that does not exist is made, whether it is to be taken or not.
 
         Raises KubeError; ValueError, TypeError, KeyError or AttributeError where the object is not a Lease.
         """
@@ -98,17 +130,12 @@ class Lease:
         except KubeError as error:
             if error.status != 404:
                 raise
-            ours, self._held = self.held, None
-            self.stop()
-            # A Lease may have been deleted whose holder goes on until its own deadline.
-            if take and (ours or self._seen is None or self.expires_in() <= 0):
-                await self._write("POST", self._collection, self._body({}))
+            await self._make(take)
             return
         spec = lease.get("spec") or {}
-        record = (spec.get("holderIdentity"), spec.get("renewTime"), lease["metadata"].get("resourceVersion"))
-        holder = spec.get("holderIdentity")
+        holder, record = spec.get("holderIdentity"), _record(lease)
         if record != self._seen:
-            if holder not in (self.identity, "", None) and (self._seen is None or self._seen[0] != holder):
+            if holder not in (self.identity, "", None) and self.holder != holder:
                 log.info("standing by: %s holds the lease %s/%s", holder, self._namespace, self._name)
             self._seen, self._seen_at = record, self._clock()
         self._duration = float(spec.get("leaseDurationSeconds") or self.seconds)
@@ -117,34 +144,60 @@ class Lease:
             self.stop()
             self._held = None
         if holder == self.identity or (take and (holder in ("", None) or expired)):
-            await self._write("PUT", path, self._body(lease))
+            await self._write("PUT", path, self._body(lease, self.identity))
 
-    def _body(self, lease: Json) -> Json:
+    async def _make(self, take: bool) -> None:
+        """Make the Lease that is missing: in the own name where no other process can be acting by it."""
+        ours, self._held = self.held, None
+        self.stop()
+        if self._own or (take and (ours or self.expires_in() <= 0)):
+            await self._write("POST", self._collection, self._body({}, self.identity))
+        elif self._seen is None:
+            body = self._body({}, VACANT)
+            with contextlib.suppress(_ConflictError):
+                made = await self._send("POST", self._collection, body)
+                self._seen, self._seen_at = _record(made), self._clock()
+                what = "the lease %s/%s was not there and is made: it is taken in %g s"
+                log.info(what, self._namespace, self._name, self.seconds)
+
+    def _body(self, lease: Json, holder: str) -> Json:
         spec = dict(lease.get("spec") or {})
         now = _micro_time()
-        if spec.get("holderIdentity") != self.identity:
+        if spec.get("holderIdentity") != holder:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if lease else 0)
-        spec |= {"holderIdentity": self.identity, "leaseDurationSeconds": round(self.seconds), "renewTime": now}
+        spec |= {"holderIdentity": holder, "leaseDurationSeconds": round(self.seconds), "renewTime": now}
         metadata = lease.get("metadata") or {"name": self._name, "namespace": self._namespace, "labels": self._labels}
         return {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
 
-    async def _write(self, method: str, path: str, body: Json) -> None:
-        """Send the record. A PUT carries the resourceVersion that was read: one of two candidates gets a conflict."""
+    async def _write(self, method: str, path: str, body: Json) -> bool:
+        """Send the record; return False where another process came first.
+
+        A PUT carries the resourceVersion that was read, so one of two candidates gets a conflict.
+        """
         sent, new = self._clock(), self._held is None
         try:
-            self._held = await self._kube.request(
+            self._held = await self._send(method, path, body)
+        except _ConflictError:
+            self._held = None
+            return False
+        self._seen, self._seen_at = _record(self._held), self._clock()
+        if self._clock() >= self._deadline:
+            log.info("%s holds the lease %s/%s", self.identity, self._namespace, self._name)
+        self.term += new
+        self._deadline = sent + self.seconds * (1 - MARGIN)
+        return True
+
+    async def _send(self, method: str, path: str, body: Json) -> Json:
+        """Raises _ConflictError where another process wrote before, and KubeError."""
+        try:
+            return await self._kube.request(
                 method, path, body, timeout_seconds=self.seconds / 3, fieldManager=FIELD_MANAGER
             )
         except KubeError as error:
             if error.status == 409:
-                self._held = None
-                return
+                raise _ConflictError from error
             raise
-        if not self.held:
-            log.info("%s holds the lease %s/%s", self.identity, self._namespace, self._name)
-        self.term += new
-        self._deadline = sent + self.seconds * (1 - MARGIN)
 
     async def release(self) -> None:
         """Hand the lease back; nothing is written under it from now on."""
@@ -157,6 +210,52 @@ class Lease:
             await self._kube.request("PUT", path, body, timeout_seconds=2.0, fieldManager=FIELD_MANAGER)
             log.info("handed the lease %s/%s back", self._namespace, self._name)
         self._held = None
+
+
+class SharedLease(Lease):
+    """A Lease that several processes hold together, under one name: each renews it, and others stand by."""
+
+    def __init__(
+        self, kube: Kube, settings: Settings, holders: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`holders` is the name that all of them have."""
+        super().__init__(kube, settings, clock)
+        self.identity = holders
+        self._asked_at = float("-inf")
+
+    @property
+    def taken(self) -> bool:
+        """True where others hold the Lease, as far as was seen last."""
+        return self.holder not in (self.identity, VACANT, "")
+
+    async def step(self, take: bool = True) -> None:
+        self._asked_at = self._clock()
+        await super().step(take)
+
+    async def _write(self, method: str, path: str, body: Json) -> bool:
+        """Send the record; a renewal by another holder that came first is as good.
+
+        It is later than our own look at the record before, so nothing else may take the Lease earlier than a duration
+        after that look.
+        """
+        if await super()._write(method, path, body):
+            return True
+        if await self.refresh():
+            self._deadline = max(self._deadline, self._asked_at + self.seconds * (1 - MARGIN))
+        return False
+
+    async def refresh(self) -> bool:
+        """Read the record that any of its holders wrote last, as what `release` hands back; return False where it is
+        another's.
+
+        Raises KubeError.
+        """
+        lease = await self._kube.request("GET", f"{self._collection}/{self._name}", timeout_seconds=self.seconds / 3)
+        if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
+            self._held = None
+            return False
+        self._held, self._seen, self._seen_at = lease, _record(lease), self._clock()
+        return True
 
 
 async def seize(kube: Kube, settings: Settings, name: str, seconds: int) -> None:
@@ -182,6 +281,12 @@ async def seize(kube: Kube, settings: Settings, name: str, seconds: int) -> None
             log.info("took the Lease %s/%s for %d s", settings.lease_namespace, name, seconds)
             return
     raise OperatorError(f"Lease {settings.lease_namespace}/{name} changes faster than it can be taken: try again")
+
+
+def _record(lease: Json) -> tuple[Any, ...]:
+    """What changes with every renewal; the holder comes first."""
+    spec = lease.get("spec") or {}
+    return spec.get("holderIdentity"), spec.get("renewTime"), lease["metadata"].get("resourceVersion")
 
 
 def _micro_time() -> str:

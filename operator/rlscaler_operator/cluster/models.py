@@ -8,6 +8,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,18 @@ from weakref import WeakValueDictionary
 
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
+from rlscaler_core.decision.graph import MOST_BYTES
+from rlscaler_core.decision.limit import TimeLimit
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_operator.cluster.references import Name, Source
+from rlscaler_operator.cluster.trial import try_out
 from rlscaler_operator.exceptions import ModelUnavailableError
 
 LOOK_AGAIN_SECONDS = 1.0
 """Least time between two looks at the times of a file, however many policies use it."""
 
-MOST_BYTES = 64 * 2**20
-"""The largest size of a file; a larger one is no policy network."""
+MOST_RUN_SECONDS = 0.5
+"""The longest time that a run of a model may take when it decides: ten times what it may take when it is tried out."""
 
 Stamp = tuple[object, ...]
 """Paths of a model's files with the time, size and inode of each."""
@@ -33,17 +37,20 @@ _shared: WeakValueDictionary[str, Actor] = WeakValueDictionary()
 
 
 def load_model(manifest_text: str | bytes, graphs: Iterable[bytes], source: str) -> Actor:
-    """Load the actor of a manifest, with the graph among `graphs` that has its digest.
+    """Load the actor of a manifest, with the graph among `graphs` that has its digest, after trying it out.
 
-    `source` names the origin in messages. Raises ModelUnavailableError.
+    It takes a second or more, so it has no place in the event loop. `source` names the origin in messages.
+    Raises ModelUnavailableError.
     """
     try:
         manifest = Manifest.parse(manifest_text, source)
         if manifest.envelope is None:
-            raise ModelError(f"{source}: states no envelope, so nobody knows where it may act; export the actor again")
+            raise ModelError(
+                f"{source}: states no envelope, so it is not known where it may act; export the actor again"
+            )
         for graph in graphs:
             if hashlib.sha256(graph).hexdigest() == manifest.digest:
-                return _share(manifest, graph)
+                return _share(manifest, graph, source)
     except ContractMismatchError as error:
         raise ModelUnavailableError(str(error), "ModelContractMismatch") from error
     except ModelError as error:
@@ -55,11 +62,12 @@ def load_model(manifest_text: str | bytes, graphs: Iterable[bytes], source: str)
     )
 
 
-def _share(manifest: Manifest, graph: bytes) -> Actor:
+def _share(manifest: Manifest, graph: bytes, source: str) -> Actor:
     key = hashlib.sha256(manifest.model_dump_json().encode()).hexdigest() + manifest.digest
     actor = _shared.get(key)
     if actor is None:
-        actor = _shared[key] = Actor.load(graph, manifest)
+        try_out(manifest, graph, source)
+        actor = _shared[key] = Actor.load(graph, manifest, TimeLimit(MOST_RUN_SECONDS))
     return actor
 
 
@@ -99,32 +107,48 @@ class ModelFile:
 
     folder: Path
     relative: str
+    threads: Executor
+    """Where models are loaded and tried out, so that nothing else waits for it."""
     actor: Actor | None = None
     """The last actor that could be loaded."""
     error: ModelUnavailableError | None = None
     """Why the files as they are now cannot be loaded; None = they can."""
+    loading: Future[Actor] | None = None
+    """The load that is under way or was not looked at yet."""
     _stamp: Stamp | None = None
     _looked_at: float = float("-inf")
 
+    @property
+    def pending(self) -> bool:
+        """Is it being loaded for the first time?"""
+        return self.actor is None and self.error is None
+
     def refresh(self) -> None:
-        """Load the model anew where its files have changed; failures are kept in `error`."""
-        now = time.monotonic()
-        if now - self._looked_at < LOOK_AGAIN_SECONDS:
-            return
-        self._looked_at = now
+        """Begin to load the model anew where its files have changed, and take what was loaded; never waits."""
         try:
-            path = self._resolved()
-            stamp = tuple((str(one), stamp_of(one)) for one in (path, *_graphs(path)))
-            if stamp == self._stamp:
-                return
-            self._stamp = stamp
-            self.actor, self.error = load_model(_read(path), map(_read, _graphs(path)), str(path)), None
+            if self.loading is not None:
+                if not self.loading.done():
+                    return
+                loading, self.loading = self.loading, None
+                self.actor, self.error = loading.result(), None
+            self._look()
         except ModelUnavailableError as error:
             self.error = error
         except OSError as error:
             self._stamp = None
             text = f"{self.folder / self.relative}: {error.strerror}: correct spec.policy.path, or copy the model there"
             self.error = ModelUnavailableError(text, "ModelMissing")
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_AGAIN_SECONDS:
+            return
+        self._looked_at = now
+        path = self._resolved()
+        stamp = tuple((str(one), stamp_of(one)) for one in (path, *_graphs(path)))
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self.loading = self.threads.submit(_load_files, path)
 
     def _resolved(self) -> Path:
         """Return the path of the manifest. Raises ModelUnavailableError where a link leads out of the folder."""
@@ -133,6 +157,10 @@ class ModelFile:
             text = f"spec.policy.path {self.relative} leads out of the operator's --policy-dir: copy the model into it"
             raise ModelUnavailableError(text, "ModelMissing")
         return path
+
+
+def _load_files(path: Path) -> Actor:
+    return load_model(_read(path), map(_read, _graphs(path)), str(path))
 
 
 def _graphs(manifest: Path) -> list[Path]:

@@ -25,8 +25,13 @@ RETRY_SECONDS = 5.0
 FORGET_SECONDS = 900.0
 """Time without a request after which an object is forgotten: more than two of the longest intervals."""
 
-LOAD_SECONDS = 20.0
-"""Longest time that loading an object may take: a model may be an endless computation."""
+LOAD_SECONDS = 60.0
+"""Longest time that loading an object is waited for: a model is tried out, which may have to wait for other models. A
+thread cannot be ended, so a load that is late goes on, and what it comes to is taken later; no second load of the same
+version begins meanwhile."""
+
+LONGEST_RETRY_SECONDS = 300.0
+"""Longest pause before an object is read again whose loading failed in an unforeseen way; each one doubles it."""
 
 CONCURRENCY = 4
 """Objects of a kind that are read at the same time."""
@@ -35,6 +40,9 @@ _ACCOUNT = re.compile(r'"system:serviceaccount:(?P<namespace>[^:"]+):(?P<name>[^
 """Pattern of the refused account in the API server's message."""
 
 T = TypeVar("T")
+
+Version = tuple[str, str]
+"""uid and resourceVersion."""
 
 
 class Name(NamedTuple):
@@ -53,10 +61,16 @@ class Held(Generic[T]):
     """The last value that could be loaded."""
     error: OperatorError | None = None
     """Why the object as it is now cannot be used; a value beside it is an older one."""
-    version: tuple[str, str] = ("", "")
-    """uid and resourceVersion of the object that was last read."""
+    version: Version = ("", "")
+    """The version of the object that was last loaded, or found to be of no use."""
+    loading: tuple[Version, asyncio.Task[T]] | None = None
+    """The version whose load has not come to an end in time."""
+    retry_seconds: float = 0.0
+    """Pause before it is read again; 0 = the usual one."""
     looked_at: float = float("-inf")
     wanted_at: float = float("-inf")
+    looking: bool = False
+    """It is being read."""
 
     @property
     def pending(self) -> bool:
@@ -100,57 +114,86 @@ class References(Generic[T]):
         return held
 
     async def run(self) -> None:
-        """Read what is due again and again until cancelled."""
-        while True:
-            self._wake.clear()
-            await self.refresh()
-            try:
-                async with asyncio.timeout(self._pause()):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        """Read what is due again and again until cancelled; an object that takes long to load delays no other."""
+        async with asyncio.TaskGroup() as looks:
+            while True:
+                self._wake.clear()
+                for name, held in self._begin():
+                    looks.create_task(self._look(name, held))
+                try:
+                    async with asyncio.timeout(self._pause()):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
 
     async def refresh(self) -> None:
         """Read everything that is due once."""
+        await asyncio.gather(*(self._look(name, held) for name, held in self._begin()))
+
+    def _begin(self) -> list[tuple[Name, Held[T]]]:
+        """Mark what is due as being read, and return it."""
         now = time.monotonic()
         self._held = {name: held for name, held in self._held.items() if now - held.wanted_at < FORGET_SECONDS}
-        due = [(name, held) for name, held in self._held.items() if self._due(held) <= now]
-        await asyncio.gather(*(self._look(name, held) for name, held in due))
+        due = [(name, held) for name, held in self._held.items() if not held.looking and self._due(held) <= now]
+        for _, held in due:
+            held.looking = True
+        return due
 
     def _due(self, held: Held[T]) -> float:
-        return held.looked_at + (RETRY_SECONDS if held.error is not None else self._reload_seconds)
+        retry = max(RETRY_SECONDS, held.retry_seconds)
+        return held.looked_at + (retry if held.error is not None else self._reload_seconds)
 
     def _pause(self) -> float:
-        soonest = min((self._due(held) for held in self._held.values()), default=float("inf"))
+        soonest = min((self._due(held) for held in self._held.values() if not held.looking), default=float("inf"))
         return min(max(0.1, soonest - time.monotonic()), self._reload_seconds)
 
     async def _look(self, name: Name, held: Held[T]) -> None:
         before = held.value, str(held.error or "")
-        async with self._slots:
-            try:
-                await self._read(name, held)
-            except OperatorError as error:
-                self._refuse(name, held, error)
-            except Exception as error:
-                log.exception("%s %s/%s could not be read", self._source.kind, name.namespace, name.name)
-                self._refuse(name, held, self._source.error(f"{self._called(name)}: {error!r}"))
-        held.looked_at = time.monotonic()
+        try:
+            await self._read(name, held)
+            held.retry_seconds = 0.0
+        except OperatorError as error:
+            held.retry_seconds = 0.0
+            self._refuse(name, held, error)
+        except Exception as error:
+            held.retry_seconds = min(LONGEST_RETRY_SECONDS, 2 * max(RETRY_SECONDS, held.retry_seconds))
+            log.exception("%s %s/%s could not be read", self._source.kind, name.namespace, name.name)
+            self._refuse(name, held, self._source.error(f"{self._called(name)}: {error!r}"))
+        held.looked_at, held.looking = time.monotonic(), False
+        self._wake.set()
         if (held.value, str(held.error or "")) != before:
             self._changed()
 
     async def _read(self, name: Name, held: Held[T]) -> None:
+        """Raises OperatorError, and whatever loading raises."""
         path = object_path("v1", self._source.plural, name.namespace, name.name)
-        if held.version != ("", "") and _version(await self._kube.get_metadata(path)) == held.version:
-            return
-        body = await self._kube.get(path)
-        held.version = _version(body.get("metadata") or {})
-        try:
-            async with asyncio.timeout(LOAD_SECONDS):
-                held.value = await asyncio.to_thread(self._source.load, name, body)
-        except TimeoutError:
+        begun = held.loading
+        body: dict[str, Any] = {}
+        async with self._slots:
+            if held.version != ("", "") or begun is not None:
+                version = _version(await self._kube.get_metadata(path))
+                if begun is None and version == held.version:
+                    return
+                if begun is not None and version != begun[0]:
+                    begun = None
+            if begun is None:
+                body = await self._kube.get(path)
+        if begun is None:
+            load = asyncio.create_task(asyncio.to_thread(self._source.load, name, body))
+            load.add_done_callback(lambda done: done.cancelled() or done.exception())  # also where it is given up
+            begun = held.loading = _version(body.get("metadata") or {}), load
+            await asyncio.wait({load}, timeout=LOAD_SECONDS)
+        version, load = begun
+        if not load.done():
             text = f"{self._called(name)} could not be loaded within {LOAD_SECONDS:g} s: {self._source.remedy}"
-            raise self._source.error(text) from None
-        held.error = None
+            raise self._source.error(text)
+        held.loading = None
+        try:
+            held.value = load.result()
+        except OperatorError:
+            held.version = version  # it is of no use before it changes
+            raise
+        held.version, held.error = version, None
 
     def _refuse(self, name: Name, held: Held[T], error: OperatorError) -> None:
         if isinstance(error, KubeError):
@@ -189,5 +232,5 @@ class References(Generic[T]):
         return f"{self._source.kind} {name.namespace}/{name.name}"
 
 
-def _version(metadata: Mapping[str, Any]) -> tuple[str, str]:
+def _version(metadata: Mapping[str, Any]) -> Version:
     return metadata.get("uid", ""), metadata.get("resourceVersion", "")

@@ -6,6 +6,12 @@ rules as for a single Lease.
 
 Each operator also keeps a member Lease. The operators whose member Lease is renewed are alive, and none holds more than
 its fair share of the shards: one that holds more hands a shard back, one that holds fewer takes free shards.
+
+Another number of shards splits the policies otherwise. So that two splits never act at the same time, while a rollout
+replaces the operators of one by those of the other, the plain Lease says which split acts: the operators of one number
+hold it together, as `SharedLease`, and nothing is written under a shard's Lease without it. With one shard it is the
+only Lease, and its one holder is in the way of all operators with more. The others stand by until the last operator of
+the old number has handed it back, or has not renewed it for its duration.
 """
 
 from __future__ import annotations
@@ -18,9 +24,9 @@ import math
 import time
 from collections.abc import Callable
 
-from rlscaler_operator.cluster.cache import Key
+from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.kube import Kube, object_path
-from rlscaler_operator.cluster.lease import API_VERSION, Lease
+from rlscaler_operator.cluster.lease import API_VERSION, Lease, SharedLease
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.settings import Settings
 
@@ -29,6 +35,9 @@ log = logging.getLogger("rlscaler.shards")
 MEMBER_LABEL = "rlscaler.io/member-of"
 """Label of an operator's member Lease; its value is the name of the shards' Lease."""
 
+SHARDS_LABEL = "rlscaler.io/shards"
+"""Label of an operator's member Lease: into how many shards it splits the policies."""
+
 SHORTEST_SECONDS = 0.2
 """Shortest time between two reads of a lease that is about to expire."""
 
@@ -36,11 +45,16 @@ FORGET_AFTER = 10.0
 """Lease durations after which the Lease of a member that died is deleted."""
 
 
-def lease_names(settings: Settings) -> list[str]:
+def shard_names(settings: Settings) -> list[str]:
     """Return the name of each shard's Lease; with one shard the Lease has the plain name."""
     if settings.shards == 1:
         return [settings.lease_name]
     return [f"{settings.lease_name}-{i}" for i in range(settings.shards)]
+
+
+def lease_names(settings: Settings) -> list[str]:
+    """Return the names of all Leases without which nothing is written."""
+    return list(dict.fromkeys([settings.lease_name, *shard_names(settings)]))
 
 
 def shard_of(key: Key, shards: int) -> int:
@@ -55,19 +69,32 @@ class Members:
 
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube, self._clock, self._seconds = kube, clock, settings.lease_seconds
-        self._label = settings.lease_name
+        self._label, self._shards = settings.lease_name, str(settings.shards)
         self._collection = object_path(API_VERSION, "leases", settings.lease_namespace)
         self._seen: dict[str, tuple[str, float]] = {}
+        self.registered = False
+        """True once the own member Lease is there."""
         digest = hashlib.blake2b(settings.identity.encode(), digest_size=6).hexdigest()
         self._name = f"{settings.lease_name}-member-{digest}"
-        self._own = Lease(kube, settings, clock, name=self._name, labels={MEMBER_LABEL: settings.lease_name})
+        labels = {MEMBER_LABEL: settings.lease_name, SHARDS_LABEL: self._shards}
+        self._own = Lease(kube, settings, clock, name=self._name, labels=labels, own=True)
 
     async def count(self) -> int:
         """Renew the own member Lease, then count those whose record changed within a lease's duration.
 
-        The time is measured by the own clock. Leases of members that died long ago are deleted. Raises KubeError.
+        Operators with another number of shards do not count. The time is measured by the own clock. Leases of members
+        that died long ago are deleted. Raises KubeError.
         """
         await self._own.step()
+        self.registered = True
+        return await self._living()
+
+    async def others(self) -> int:
+        """Delete the own member Lease, then count the others. Raises KubeError."""
+        await self._delete(self._name)
+        return await self._living()
+
+    async def _living(self) -> int:
         query = {"labelSelector": f"{MEMBER_LABEL}={self._label}"}
         listed = await self._kube.request("GET", self._collection, timeout_seconds=self._seconds / 3, **query)
         now, living = self._clock(), 0
@@ -78,15 +105,12 @@ class Members:
             if self._seen.get(name, ("", 0.0))[0] != version:
                 self._seen[name] = version, now
             age = now - self._seen[name][1]
-            living += age < self._seconds and bool((item.get("spec") or {}).get("holderIdentity"))
+            same = (item["metadata"].get("labels") or {}).get(SHARDS_LABEL) == self._shards
+            living += same and age < self._seconds and bool((item.get("spec") or {}).get("holderIdentity"))
             if age > FORGET_AFTER * self._seconds:
                 await self._delete(name)
         self._seen = {name: seen for name, seen in self._seen.items() if name in present}
-        return max(1, living)
-
-    async def leave(self) -> None:
-        """Delete the own member Lease."""
-        await self._delete(self._name)
+        return living
 
     async def _delete(self, name: str) -> None:
         with contextlib.suppress(KubeError):
@@ -94,11 +118,13 @@ class Members:
 
 
 class Shards:
-    """The Leases of all shards as one operator sees them. With one shard, no members are counted."""
+    """The Leases of all shards as one operator sees them. With one shard there is one Lease, and no members."""
 
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.number, self._seconds = settings.shards, settings.lease_seconds
-        self.leases = [Lease(kube, settings, clock, name=name) for name in lease_names(settings)]
+        self._split = SharedLease(kube, settings, f"{self.number} shards", clock) if self.number > 1 else None
+        """The Lease of all operators with this number of shards; None with one shard."""
+        self.leases = [Lease(kube, settings, clock, name=name, above=self._split) for name in shard_names(settings)]
         self._members = Members(kube, settings, clock) if self.number > 1 else None
         self._shard_of: dict[Key, int] = {}
         self._leaving: dict[Lease, asyncio.Task[None]] = {}
@@ -108,6 +134,10 @@ class Shards:
     def held(self) -> bool:
         """True while this process may act for any policy."""
         return any(lease.held for lease in self.leases)
+
+    def trouble(self) -> str:
+        """Return why a Lease can be neither held nor watched; empty = nothing is wrong."""
+        return next((lease.trouble for lease in (self._split, *self.leases) if lease and lease.trouble), "")
 
     def holds(self) -> dict[int, int]:
         """Return the shards that this process may act for now, each with the term of its Lease."""
@@ -142,24 +172,32 @@ class Shards:
 
     def _pause(self) -> float:
         """Return the seconds until the next step: a fifth of a lease, or less where another's lease expires before."""
-        waits = [lease.expires_in() for lease in self.leases if not lease.held]
-        return min([self._seconds / 5, *(max(SHORTEST_SECONDS, wait) for wait in waits if wait > 0)])
+        leases = [*self.leases, *([self._split] if self._split is not None else ())]
+        waits = [lease.expires_in() for lease in leases if not lease.held]
+        soon = [max(SHORTEST_SECONDS, wait) for wait in waits if wait > 0]
+        return min(self._seconds / 5, min(soon, default=math.inf))
 
     async def _step(self) -> None:
         """Renew the held Leases first; then hand back those beyond the fair share, or take free ones."""
-        held = [lease for lease in self.leases if lease.held]
-        await asyncio.gather(*(lease.attempt() for lease in held))
-        if self._members is None:
-            if not held:
-                await self.leases[0].attempt()
+        if self._split is None or self._members is None:
+            await self.leases[0].attempt()
             return
-        fair = math.ceil(self.number / await self._members.count())
+        if not self._members.registered:
+            # Before it joins the others: the last of them to leave must see that it is there.
+            await self._members.count()
+        await self._split.attempt()
+        held = [lease for lease in self.leases if lease.held]
+        if self._split.taken:
+            await asyncio.gather(*(lease.release() for lease in self.leases))
+        await asyncio.gather(*(lease.attempt() for lease in held))
+        fair = math.ceil(self.number / max(1, await self._members.count()))
         for lease in held[fair:]:
             self._hand_back(lease)
         for lease in self.leases:
             if lease not in held and lease not in self._leaving:
                 # The Leases of other holders are read as well: that is how it is known when they expire.
-                await lease.attempt(take=sum(lease.held for lease in self.leases) < fair)
+                few = sum(lease.held for lease in self.leases) < fair
+                await lease.attempt(take=self._split.held and few)
 
     def _hand_back(self, lease: Lease) -> None:
         """Stop writing under a Lease at once, and release it when every write that is under way has ended."""
@@ -173,8 +211,18 @@ class Shards:
         task.add_done_callback(lambda _: self._leaving.pop(lease, None))
 
     async def _leave(self) -> None:
+        """Hand all Leases back; that of the split only as the last operator that holds it.
+
+        The record is read before the others are counted: an operator that joins in between renews it, and what was read
+        can then not be handed back.
+        """
         for task in list(self._leaving.values()):
             task.cancel()
         await asyncio.gather(*(lease.release() for lease in self.leases))
-        if self._members is not None:
-            await self._members.leave()
+        if self._split is not None and self._members is not None:
+            with contextlib.suppress(KubeError, ValueError, TypeError, KeyError, AttributeError):
+                ours = False
+                with contextlib.suppress(KubeError):
+                    ours = await self._split.refresh()
+                if await self._members.others() == 0 and ours:
+                    await self._split.release()

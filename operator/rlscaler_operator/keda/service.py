@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -21,7 +22,7 @@ from rlscaler_operator.keda.recommendation import (
     recommended,
     target_of,
 )
-from rlscaler_operator.keda.tls import server_credentials
+from rlscaler_operator.keda.tls import CLIENT_CA, server_credentials
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
 
@@ -35,6 +36,22 @@ STREAM_SECONDS = 1.0
 
 STOP_SECONDS = 1.0
 
+STREAM_SHARE = 0.75
+"""Part of the calls that open streams may take: the other calls are answered at once and always find room."""
+
+LIMITS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_allowed_incoming_connections", 256),
+    ("grpc.max_receive_message_length", 64 * 2**10),
+    ("grpc.max_metadata_size", 8 * 2**10),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+"""Options of the server. KEDA's operator and its metrics server hold one connection each; a request has some 200 bytes.
+Connections that do nothing are closed, and so are those whose client no longer answers."""
+
 Context = Any
 """grpc.aio.ServicerContext; grpc comes without types."""
 
@@ -42,8 +59,9 @@ Context = Any
 class ExternalScaler(stubs.ExternalScalerServicer):
     """Answers with the replicas that policies recommend. Unknown is an error, never 0."""
 
-    def __init__(self, registry: Registry, status_interval_seconds: float) -> None:
+    def __init__(self, registry: Registry, status_interval_seconds: float, max_streams: int) -> None:
         self._registry, self._status_interval_seconds = registry, status_interval_seconds
+        self._free_streams = max_streams
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:  # noqa: N802
         """False only where no replicas at all are recommended, for a pool whose minReplicas is 0."""
@@ -53,6 +71,17 @@ class ExternalScaler(stubs.ExternalScalerServicer):
         self, request: pb.ScaledObjectRef, context: Context
     ) -> AsyncIterator[pb.IsActiveResponse]:
         """Answer at once and at every change that is known, for triggers of the type external-push."""
+        if not self._free_streams:
+            text = "too many streams are open: raise external_scaler_max_calls, or use triggers of the type external"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        self._free_streams -= 1
+        try:
+            async for active in self._changes(request, context):
+                yield pb.IsActiveResponse(result=active)
+        finally:
+            self._free_streams += 1
+
+    async def _changes(self, request: pb.ScaledObjectRef, context: Context) -> AsyncIterator[bool]:
         said: bool | None = None
         while True:
             try:
@@ -63,7 +92,7 @@ class ExternalScaler(stubs.ExternalScalerServicer):
                 active = said
             if active is not None and active != said:
                 said = active
-                yield pb.IsActiveResponse(result=active)
+                yield active
             await asyncio.sleep(STREAM_SECONDS)
 
     async def GetMetricSpec(  # noqa: N802
@@ -105,12 +134,38 @@ async def _refuse(context: Context, error: Exception) -> NoReturn:
     raise AssertionError("abort raises")
 
 
+def _check_clients(settings: Settings) -> None:
+    folder = settings.external_scaler_tls_dir
+    known = folder is not None and (folder / CLIENT_CA).exists()
+    if known or settings.external_scaler_anonymous or _is_loopback(settings.external_scaler_host):
+        return
+    raise OperatorError(
+        f"the external scaler at {settings.external_scaler_host} would answer every client: put tls.crt, tls.key and "
+        f"{CLIENT_CA}, the authority of its clients' certificates, into a folder and name it with "
+        "--external-scaler-tls-dir, or let all clients ask with --external-scaler-anonymous"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 async def serve(settings: Settings, registry: Registry, stack: AsyncExitStack) -> int:
-    """Start the service; `stack` stops it. Returns the port. Raises OperatorError where it cannot listen."""
-    server: Any = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    scaler = ExternalScaler(registry, settings.status_interval_seconds)
+    """Start the service; `stack` stops it. Returns the port.
+
+    Raises OperatorError where it cannot listen, and where it would answer clients of other machines that show no
+    certificate.
+    """
+    _check_clients(settings)
+    most = settings.external_scaler_max_calls
+    server: Any = grpc.aio.server(options=LIMITS, maximum_concurrent_rpcs=most)
+    scaler = ExternalScaler(registry, settings.status_interval_seconds, int(STREAM_SHARE * most))
     stubs.add_ExternalScalerServicer_to_server(scaler, server)  # type: ignore[no-untyped-call]
-    address = f"{settings.external_scaler_host}:{settings.external_scaler_port}"
+    host = settings.external_scaler_host
+    address = f"[{host}]:{settings.external_scaler_port}" if ":" in host else f"{host}:{settings.external_scaler_port}"
     try:
         if settings.external_scaler_tls_dir is None:
             port: int = server.add_insecure_port(address)

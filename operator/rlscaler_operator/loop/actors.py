@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -44,7 +45,7 @@ class _File:
 
 
 class Actors:
-    """The actors in use. `get` costs a few calls of stat at most."""
+    """The actors in use. `get` costs a few calls of stat at most: models are loaded in threads."""
 
     def __init__(self, settings: Settings, config_maps: References[Actor]) -> None:
         folder = settings.model_dir or _bundled_folder()
@@ -52,6 +53,7 @@ class Actors:
         self._rule: ActorLike = Rule()
         self._policy_dir = settings.policy_dir
         self._files: dict[str, ModelFile] = {}
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="model-files")
         self._config_maps = config_maps
 
     def get(self, policy: Policy) -> NamedActor:
@@ -66,8 +68,12 @@ class Actors:
 
     def pending(self, policy: Policy) -> bool:
         """Is its source being read for the first time?"""
-        name = _config_map(policy)
-        return name is not None and policy.decision.actor is None and self._config_maps.get(name).pending
+        if policy.decision.actor is not None:
+            return False
+        if (name := _config_map(policy)) is not None:
+            return self._config_maps.get(name).pending
+        path = policy.spec.policy.path
+        return path is not None and self._policy_dir is not None and self._file(self._policy_dir, path).pending
 
     def _named(self, policy: Policy) -> NamedActor:
         source = policy.spec.policy
@@ -88,11 +94,15 @@ class Actors:
                 "spec.policy.path needs an operator with --policy-dir: ask its administrator, or use policy.configMap"
             )
             return None, ModelUnavailableError(text, "ModelMissing")
-        if path not in self._files:
-            self._files[path] = ModelFile(self._policy_dir, path)
-        file = self._files[path]
-        file.refresh()
+        file = self._file(self._policy_dir, path)
         return file.actor, file.error
+
+    def _file(self, folder: Path, path: str) -> ModelFile:
+        """The model of this path as it is now."""
+        if path not in self._files:
+            self._files[path] = ModelFile(folder, path, self._threads)
+        self._files[path].refresh()
+        return self._files[path]
 
 
 def _config_map(policy: Policy) -> Name | None:

@@ -7,15 +7,17 @@ import logging
 import time
 
 from rlscaler_core.decision.batch import Outcome
-from rlscaler_operator.actuation.apply import Actuator
+from rlscaler_operator.actuation.apply import Actuator, Applied
+from rlscaler_operator.actuation.drain import Need, resumed
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.exceptions import SpecInvalidError
 from rlscaler_operator.loop.diagnose import Diagnostician
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.report import Reporter
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.verdict import writes
-from rlscaler_operator.state.findings import Problem
+from rlscaler_operator.state.findings import Findings, Problem
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
@@ -45,7 +47,15 @@ class Reconciler:
         A thousand quiet policies are then a few array operations. Actions always take the whole way.
         """
         last = policy.report.made_from
-        if last is None or outcome.decision is None or outcome.entry.kind == "action" or outcome.moves:
+        if (
+            last is None
+            or not policy.running
+            or outcome.decision is None
+            or outcome.entry.kind == "action"
+            or outcome.moves
+        ):
+            return False
+        if policy.traffic.pending:
             return False
         if time.monotonic() - policy.outbox.written_at >= self._settings.status_interval_seconds:
             return False
@@ -61,6 +71,9 @@ class Reconciler:
         try:
             async with asyncio.timeout(self._settings.policy_deadline_seconds):
                 fine = await self._apply_and_report(policy, outcome, error)
+        except SpecInvalidError:
+            await self.report_idle(policy)
+            fine = True
         except TimeoutError:
             log.error("%s/%s: not done within policyDeadlineSeconds", *policy.key)
             fine = False
@@ -77,6 +90,8 @@ class Reconciler:
     async def _apply_and_report(self, policy: Policy, outcome: Outcome | None, error: Exception | None) -> bool:
         """False where something failed that is not the user's to correct."""
         error = error or (outcome.error if outcome is not None else None)
+        if policy.observed.parsed is None or isinstance(error, SpecInvalidError):
+            raise SpecInvalidError(policy.observed.invalid)
         with self._metrics.stage("judge"):
             findings = await self._diagnostician.diagnose(policy, outcome)
         applied = made_from = None
@@ -87,18 +102,34 @@ class Reconciler:
             # Before the writes: what they change is reported again at the next tick.
             made_from = self._registry.revisions(policy, self._cache)
             policy.decision.state = outcome.state
-            may = writes(policy.spec.mode, policy.promotion.status) and findings.conflict is None
+            # A promotion that came during the diagnosis waits for the next one: that one looks for conflicts.
+            may = findings.acts and writes(policy.spec.mode, policy.promotion.status) and findings.other is None
             if may and self._still_wanted(policy, outcome):
                 with self._metrics.stage("write"):
-                    applied = await self._actuator.apply(policy, outcome.decision)
+                    applied = await self._apply(policy, outcome, findings)
                 findings.placement_problem = applied.placement_problem
-            policy.decision.keep_desired(outcome, acts=policy.spec.mode == "Auto")
+                findings.warnings += applied.warnings
+            else:
+                policy.traffic.pending = {}
+            policy.decision.keep_desired(outcome, acts=policy.spec.mode == "Auto", pending=policy.traffic.pending)
         in_force = applied is None or (applied.complete and applied.placement_problem is None)
         if not in_force or findings.conflict is not None:
             made_from = None
         with self._metrics.stage("report"):
             self._reporter.report(policy, findings, outcome, applied, policy.found(self._cache), made_from)
         return error is None and not (applied is not None and applied.failed)
+
+    async def _apply(self, policy: Policy, outcome: Outcome, findings: Findings) -> Applied:
+        """Write what was decided; between two actions also what an earlier decision had to leave for later.
+
+        An action decides anew, and so does an edit; what is pending does not go on while a signal is unknown.
+        """
+        decision, traffic = outcome.decision, policy.traffic
+        assert decision is not None
+        if traffic.pending and outcome.entry.kind == "floor" and not findings.problems:
+            same = traffic.generation == policy.observed.generation
+            decision = (resumed(outcome, traffic.pending) if same else None) or decision
+        return await self._actuator.apply(policy, decision, Need.of(outcome.entry.params, outcome.entry.samples))
 
     def _still_wanted(self, policy: Policy, outcome: Outcome) -> bool:
         """Is this still the policy that was decided for? It may have been edited or deleted during the tick."""

@@ -6,27 +6,17 @@ import time
 
 import numpy as np
 
-from rlscaler_core.api import is_true
-from rlscaler_core.api.conditions import CONFLICTED
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import POOLS, Flag
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.kinds import for_kubectl, is_other, titled
 from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.sensing.measure import missing_signals, pauses
 from rlscaler_operator.sensing.results import Reading
-from rlscaler_operator.shadow.verdict import demoted
+from rlscaler_operator.shadow.verdict import demoted, writes
 from rlscaler_operator.state.findings import Findings, Problem
-from rlscaler_operator.state.ownership import (
-    NOT_ACTING,
-    Conflict,
-    ForeignWrites,
-    declared,
-    find_conflict,
-    remedy,
-    tool_of,
-    who,
-)
+from rlscaler_operator.state.ownership import Conflict, ForeignWrites, declared, remedy, tool_of, who
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
@@ -55,13 +45,17 @@ class Diagnostician:
         if not policy.running:
             return findings
         findings.problems = self._problems(policy)
-        findings.conflict = await self._conflict(policy, findings)
+        findings.acts = acts(policy)
+        findings.other = await self._other(policy, findings)
         findings.declared = declared(policy.facts.claim, self._cache)
         findings.paused = pauses(policy.observed.annotations)[3]
         findings.promotion = policy.promotion.status
         if outcome is not None:
             self._diagnose_outcome(policy, outcome, findings)
+        findings.off, findings.all_off = _off(policy), len(policy.decision.off) == len(policy.facts.targets)
         findings.limits += self._rollouts(policy)
+        if policy.decision.stream is not None:
+            findings.limits += [Problem(*note) for note in policy.decision.stream.notes]
         if policy.decision.actor is not None and policy.decision.actor_error is not None:
             text = f"{policy.decision.actor_error}; the model that was loaded before goes on"
             findings.model = Problem(policy.decision.actor_error.reason, text)
@@ -70,55 +64,69 @@ class Diagnostician:
     def _problems(self, policy: Policy) -> list[Problem]:
         found = policy.found(self._cache)
         problems = [
-            Problem(
-                "DeploymentMissing",
-                f"Deployment {policy.deployments[POOLS.index(pool)]} (spec.targets.{pool}.deployment) does not exist: "
-                "create it, or correct the name",
-            )
+            self._missing(str(policy.deployments[POOLS.index(pool)]), pool)
             for pool, deployment in found.items()
             if deployment is None
         ]
         if problems:
             return problems
+        if len(policy.decision.off) == len(found):
+            return problems
         if policy.decision.actor is None and policy.decision.actor_error is not None:
             problems.append(Problem(policy.decision.actor_error.reason, str(policy.decision.actor_error)))
-        present = (found.get("gpu") is not None, found.get("cpu") is not None)
+        off = policy.decision.off
+        present = (
+            found.get("gpu") is not None and "gpu" not in off,
+            found.get("cpu") is not None and "cpu" not in off,
+        )
         replicas = tuple(d.replicas if (d := found.get(pool)) else 0 for pool in POOLS)
         missing = missing_signals(
             policy.decision.readings, present, (replicas[0], replicas[1]), policy.spec.metrics.max_age_seconds
         )
         return problems + _unknown(missing)
 
+    def _missing(self, target: str, pool: str) -> Problem:
+        if self._cache.kinds.of(target) is None:
+            text = (
+                f"{target} (spec.targets.{pool}) is of a kind that the operator does not watch: ask its administrator "
+                "for targetKinds of the chart"
+            )
+            return Problem("TargetKindNotEnabled", text)
+        field = f"spec.targets.{pool}.{'name' if is_other(target) else 'deployment'}"
+        reason = "TargetMissing" if is_other(target) else "DeploymentMissing"
+        return Problem(reason, f"{titled(target)} ({field}) does not exist: create it, or correct the name")
+
     def _rollouts(self, policy: Policy) -> list[Problem]:
         found = policy.found(self._cache)
         return [
             Problem(
                 "RolloutInProgress",
-                f"Deployment {name} is being rolled out: nothing is scaled down until its old pods are gone; see "
-                f"kubectl -n {policy.key[0]} rollout status deployment/{name}",
+                f"{titled(name)} is being rolled out: nothing is scaled down until its old pods are gone; see "
+                f"kubectl -n {policy.key[0]} rollout status {for_kubectl(name)}",
             )
             for name, deployment in zip(filter(None, policy.deployments), found.values(), strict=True)
             if deployment is not None and deployment.rolling
         ]
 
-    async def _conflict(self, policy: Policy, findings: Findings) -> Conflict | None:
-        conflict = self._holder(policy)
-        if conflict is not None and self._may_ask(policy) and await self._is_gone(policy.key[0], conflict):
-            conflict = self._holder(policy)
-        return conflict or self._foreign(policy, findings)
+    async def _other(self, policy: Policy, findings: Findings) -> Conflict | None:
+        """What else scales the targets. Foreign writers are looked for where there is something that they overwrite."""
+        ownership, conflict = policy.ownership, self._registry.conflict(policy, self._cache)
+        if conflict is not None and self._may_ask(policy, conflict) and await self._is_gone(policy.key[0], conflict):
+            conflict = self._registry.conflict(policy, self._cache)
+        ownership.holder = None if conflict is None else conflict.holder
+        if conflict is None and findings.acts:
+            return self._foreign(policy, findings)
+        for name, foreign in ownership.foreign.items():
+            if (deployment := self._cache.deployments.get((policy.key[0], name))) is not None:
+                foreign.adopt(deployment)
+        return conflict
 
-    def _holder(self, policy: Policy) -> Conflict | None:
-        claim = policy.facts.claim
-        if policy.spec.mode != "Auto":
-            claim = claim._replace(created=NOT_ACTING)
-        return find_conflict(claim, self._registry.claims(key for _, key in policy.facts.targets), self._cache)
-
-    def _may_ask(self, policy: Policy) -> bool:
+    def _may_ask(self, policy: Policy, conflict: Conflict) -> bool:
         """A new conflict is asked about at once, a known one now and then: its end may be missed as well."""
-        now = time.monotonic()
-        if is_true(policy.report.conditions, CONFLICTED) and now - policy.ownership.holder_asked_at < ASK_AGAIN_SECONDS:
+        now, ownership = time.monotonic(), policy.ownership
+        if ownership.holder == conflict.holder and now - ownership.holder_asked_at < ASK_AGAIN_SECONDS:
             return False
-        policy.ownership.holder_asked_at = now
+        ownership.holder_asked_at = now
         return True
 
     async def _is_gone(self, namespace: str, conflict: Conflict) -> bool:
@@ -140,17 +148,17 @@ class Diagnostician:
 
     def _foreign(self, policy: Policy, findings: Findings) -> Conflict | None:
         now = time.time()
-        for name in filter(None, policy.deployments) if policy.spec.mode == "Auto" else ():
+        for name in filter(None, policy.deployments):
             deployment = self._cache.deployments.get((policy.key[0], name))
             if deployment is None:
                 continue
-            writes = policy.ownership.foreign.setdefault(name, ForeignWrites(deployment.replicas))
-            manager = writes.look(deployment, FIELD_MANAGER, policy.spec.interval_seconds, now)
+            foreign = policy.ownership.foreign.setdefault(name, ForeignWrites(deployment.replicas))
+            manager = foreign.look(deployment, FIELD_MANAGER, policy.spec.interval_seconds, now)
             if manager is not None:
-                text = f"{who(manager)} set {deployment.replicas} replicas of Deployment {name}: taken as the new base"
+                text = f"{who(manager)} set {deployment.replicas} replicas of {titled(name)}: taken as the new base"
                 text += f"; so that it does not happen again: {remedy(manager)}" if tool_of(manager) else ""
                 findings.warnings.append(Problem("ReplicasAdopted", text))
-            if (conflict := writes.conflict(name, now)) is not None:
+            if (conflict := foreign.conflict(name, now)) is not None:
                 return conflict
         return None
 
@@ -158,6 +166,8 @@ class Diagnostician:
         params = outcome.entry.params
         unknown = np.isnan(params.requests_per_second[0]) & params.present[0]
         findings.capacity_unknown = tuple(pool for i, pool in enumerate(POOLS) if unknown[i])
+        findings.capacity_fields = tuple(policy.spec.per_replica_field(pool) for pool in findings.capacity_unknown)
+        findings.unit = policy.spec.capacity.unit
         if outcome.decision is not None:
             findings.limits = _limits(policy, outcome, policy.decision.action_flags | int(outcome.decision.flags[0]))
         if policy.decision.action_flags & Flag.FALLBACK:
@@ -178,6 +188,13 @@ class Diagnostician:
         return Problem("ActorFailed", f"fallback {behavior}: until the next action")
 
 
+def acts(policy: Policy) -> bool:
+    """Are decisions to be written, as far as mode and promotion go? Before the first decision the spec says so."""
+    if policy.promotion.status is None:
+        return policy.spec.mode == "Auto" and policy.spec.promotion.require == "None"
+    return writes(policy.spec.mode, policy.promotion.status)
+
+
 def _unknown(missing: list[tuple[str, Reading]]) -> list[Problem]:
     """Signals that are unknown for one reason are one problem: its remedy is said once."""
     signals: dict[Problem, list[str]] = {}
@@ -189,18 +206,41 @@ def _unknown(missing: list[tuple[str, Reading]]) -> list[Problem]:
     ]
 
 
+def _off(policy: Policy) -> list[Problem]:
+    """The pools that are turned off, and how to turn each on."""
+    return [
+        Problem(
+            "ScalingDisabled",
+            f"{titled(key[1])} has 0 replicas that rlscaler did not set: the {pool} pool is off; turn it on with "
+            f"kubectl -n {key[0]} scale {for_kubectl(key[1])} --replicas=1",
+        )
+        for pool, key in policy.facts.targets
+        if pool in policy.decision.off
+    ]
+
+
 def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:
     """What keeps the pools from what was asked for, at this tick or at the last action."""
-    limits = []
+    limits, budgets = [], policy.decision.budgets
+    if len(budgets) > 1:
+        names = ", ".join(budgets)
+        text = f"RLScalingBudgets {names} select this policy, so none acts on it: take it out of all but one"
+        limits.append(Problem("InSeveralBudgets", text))
+    if flags & Flag.GRANT_LIMITED and len(budgets) == 1:
+        text = f"RLScalingBudget {budgets[0]} grants no more: kubectl get rlsb {budgets[0]} -o yaml says why"
+        limits.append(Problem("GrantLimited", text))
     if flags & Flag.BUDGET_LIMITED:
         text = "guards.budgetPerHour refuses what was asked for: raise it, or lower targets.*.minReplicas"
         limits.append(Problem("BudgetLimited", text))
     if flags & Flag.PENDING:
         stuck = outcome.entry.samples.pending_seconds[0] > outcome.entry.params.pending_seconds[0]
+        other = (
+            "the other pool takes what they would have carried" if all(policy.deployments) else "nothing replaces them"
+        )
         for name in [name for name, is_stuck in zip(policy.deployments, stuck, strict=True) if name and is_stuck]:
             text = (
-                f"pods of Deployment {name} do not come up within guards.pendingSeconds: it grows no further and the "
-                f"other pool takes the need; see kubectl -n {policy.key[0]} get pods"
+                f"pods of {titled(name)} do not come up within guards.pendingSeconds: {other}; see "
+                f"kubectl -n {policy.key[0]} get pods"
             )
             limits.append(Problem("PodsPending", text))
     return limits

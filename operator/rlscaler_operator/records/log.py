@@ -19,11 +19,13 @@ NAME = "audit.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a log: a record, or the problem for which it is none."""
+    """One line of a log: a decision, a sharing, or the problem for which it is neither."""
 
     file: Path
     number: int
     record: dict[str, Any] | None = None
+    sharing: dict[str, Any] | None = None
+    """Where the line is no decision, but how a budget was shared."""
     problem: str = ""
     torn: bool = False
     """The line was cut short by kill -9 or a full disk; nothing was lost but this decision."""
@@ -66,6 +68,8 @@ def _parse(file: Path, number: int, text: bytes) -> Line:
     except ValueError as error:
         torn = text.startswith(b"{") and not text.rstrip().endswith(b"}")
         return Line(file, number, problem=f"not JSON: {error}", torn=torn)
+    if isinstance(record, dict) and "sharing_id" in record:
+        return Line(file, number, sharing=record)
     if not isinstance(record, dict) or "decision_id" not in record:
         return Line(file, number, problem="not a decision: it has no decision_id")
     return Line(file, number, record)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry, Outcome
+from rlscaler_core.decision.error_budget import budget_left
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Observation, SignalState
@@ -18,6 +21,7 @@ from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.rows import Json, decode_params, decode_samples, decode_state, encode, encode_state
 from rlscaler_operator.records.rows import plain as exact
+from rlscaler_operator.state.error_budget import late_price
 from rlscaler_operator.state.status import PLACEMENTS, flag_names
 
 SCHEMA = "rlscaler.io/decision/v2"
@@ -69,6 +73,9 @@ def line(
         "state": encode_state(entry.state),
         "samples": encode(entry.samples),
         "observation": None if outcome.observation is None else observation_record(outcome.observation),
+        "error_budget": error_budget(outcome),
+        "grant": outcome.granted or None,
+        "sharing": outcome.sharing or None,
         "unknown_required": list(unknown_required),
         **result(outcome, outcome.decision),
         "conflict": conflict,
@@ -85,13 +92,23 @@ def result(outcome: Outcome, decision: Decision) -> Json:
         "probabilities": exact(decision.probabilities[0]) if ran else None,
         "action": exact(decision.action[0]) if ran else None,
         "base": by_pool(decision.base[0]),
-        "guards": guards_record(decision.base[0], decision.trail[0]),
+        "guards": guards_record(decision.base[0], decision.trail[0], without=_idle_guards(outcome)),
         "flags": flag_names(int(decision.flags[0])),
         "outside_envelope": outcome.outside,
         "desired": by_pool(decision.desired[0]),
         "placement": PLACEMENTS[int(decision.placement[0])],
         "weights": by_pool(decision.weights[0]),
     }
+
+
+def error_budget(outcome: Outcome) -> Json:
+    """Give the share of the error budget that is left, and the replicas that a percent of late requests is worth.
+
+    Both as the decision went by them; null where the budget is not known, and for an actor that has no such price.
+    """
+    params, state = outcome.entry.params, outcome.state
+    left = budget_left(state.counted_requests, state.counted_late, params.objective)
+    return {"left": exact(left[0]), "late_price": exact(np.float64(late_price(params, state, outcome.entry.actor)))}
 
 
 def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
@@ -162,15 +179,29 @@ def observation_record(observation: Observation, index: int = 0) -> Json:
     }
 
 
-def guards_record(base: Any, trail: Any) -> list[Json]:
-    """Give the replicas before and after each stage of the shield."""
+def guards_record(base: Any, trail: Any, *, without: Collection[str] = ()) -> list[Json]:
+    """Give the replicas before and after each stage of the shield, those of `without` left out."""
     before = by_pool(base)
     steps = []
     for name, after_pools in zip(STAGES, trail, strict=True):
+        if name in without:
+            continue
         after = by_pool(after_pools)
         steps.append({"guard": name, "before": before, "after": after})
         before = after
     return steps
+
+
+def _idle_guards(outcome: Outcome) -> set[str]:
+    """Give the guards that have nothing to do with a policy: one without a budget, or whose replicas are no consumers.
+
+    So its records are those of releases that knew no such guard.
+    """
+    idle = {
+        "grant": not (outcome.entry.samples.granted_replicas >= 0).any(),
+        "partitions": not outcome.entry.params.stream[0],
+    }
+    return {name for name, nothing in idle.items() if nothing}
 
 
 def by_pool(values: Any) -> Json:

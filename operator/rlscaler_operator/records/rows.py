@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.decision.exceptions import ForecasterStateError
+from rlscaler_core.decision.forecaster.memory import is_kept
+from rlscaler_core.decision.forecaster.storage import from_text, to_text
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Params, Rows, Samples, State
 from rlscaler_operator.exceptions import RecordError
@@ -23,6 +26,9 @@ Table = TypeVar("Table", bound=Rows)
 
 SERIES = ("rate_time", "rate_value")
 """Columns of `State` that fill from the end; what is empty at their front is left out."""
+
+FORECASTER = ("load_recent", "load_calendar")
+"""Columns of `State` that are recorded together, as bytes."""
 
 SLOTS = {
     "event_time": "event_time",
@@ -39,10 +45,16 @@ def encode(table: Params | Samples, index: int = 0) -> Json:
 
 
 def encode_state(state: State, index: int = 0) -> Json:
-    """Give one row without the empty slots of its histories; `rate_slots` is the length of the rates' history."""
-    row: Json = {"rate_slots": state.rate_time.shape[1]}
+    """Give one row without the empty slots of its histories; `rate_slots` is the length of the rates' history.
+
+    What was learned of the load stands under `forecaster` as text; null where nothing is kept.
+    """
+    learned = to_text(state.load_recent[index], state.load_calendar[index]) if is_kept(state.load_recent) else None
+    row: Json = {"rate_slots": state.rate_time.shape[1], "forecaster": learned}
     empty = int(np.isnan(state.rate_time[index]).sum())
     for field in fields(state):
+        if field.name in FORECASTER:
+            continue
         values = getattr(state, field.name)[index]
         if field.name in SERIES:
             values = values[empty:]
@@ -54,8 +66,8 @@ def encode_state(state: State, index: int = 0) -> Json:
 
 
 def decode_params(row: Mapping[str, Any]) -> Params:
-    """Read parameters; a column that a record of an older release lacks gets its default. Raises RecordError."""
-    return _made(Params, row, lambda columns: make_params(1, **columns))
+    """Read parameters; a column that a record lacks is as releases before the column decided. Raises RecordError."""
+    return _made(Params, row, lambda columns: make_params(1, **{"split_by_load": False, **columns}))
 
 
 def decode_samples(row: Mapping[str, Any]) -> Samples:
@@ -66,10 +78,15 @@ def decode_samples(row: Mapping[str, Any]) -> Samples:
 def decode_state(row: Mapping[str, Any]) -> State:
     """Read a state; what the record does not have was never there. Raises RecordError."""
     try:
-        state = initial_state(1, len(row["stack"]), int(row["rate_slots"]))
+        state = initial_state(1, len(row["stack"]), int(row["rate_slots"]), forecaster=False)
+        if row.get("forecaster") is not None:
+            recent, calendar = from_text(row["forecaster"])
+            state = replace(state, load_recent=recent, load_calendar=calendar)
+    except ForecasterStateError as error:
+        raise RecordError(f"state.{error}: replay it with the release that wrote it") from error
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"state: {error!r} is missing or malformed") from error
-    _refuse_unknown(State, row, {"rate_slots"})
+    _refuse_unknown(State, row, {"rate_slots", "forecaster"})
     for field in fields(state):
         if field.name not in row:
             continue

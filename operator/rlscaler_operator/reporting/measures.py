@@ -12,15 +12,18 @@ from rlscaler_core.api import conditions as types
 from rlscaler_core.api.promotion import RegretInterval
 from rlscaler_core.decision.action import HEADS, REACH
 from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.forecaster import rises
+from rlscaler_core.decision.forecaster.memory import LEVELS, is_kept, recent_of
 from rlscaler_core.decision.guards import GUARDS
 from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.scale import WriteResult
-from rlscaler_operator.cluster.cache import Deployment
+from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.series import Series
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.verdict import PromotionStage
+from rlscaler_operator.state.error_budget import late_price, left
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.status import PLACEMENTS
 
@@ -120,6 +123,8 @@ def _decided(metrics: Metrics, of: Series, policy: Policy, outcome: Outcome, dec
             of.put(metrics.pending, float(samples.pending_seconds[0, i]), pool)
             of.put(metrics.cost, float(samples.spec_replicas[0, i] * params.cost_per_hour[0, i]), pool)
             of.put(metrics.weight, int(decision.weights[0, i]), pool)
+    of.put(metrics.slo_budget_left, left(outcome.state, policy.spec.slo.objective))
+    of.put(metrics.late_price, late_price(params, outcome.state, policy.decision.actor))
     for guard, intervened in interventions(decision).items():
         of.add(metrics.guards, intervened, guard)
 
@@ -142,6 +147,19 @@ def _acted(metrics: Metrics, of: Series, outcome: Outcome, decision: Decision) -
     if outcome.observation is not None:
         for name, value in zip(OBSERVATIONS, outcome.observation.values[0].tolist(), strict=True):
             of.put(metrics.observation, value, name)
+    if is_kept(outcome.state.load_recent):
+        _forecasts(metrics, of, outcome)
+
+
+def _forecasts(metrics: Metrics, of: Series, outcome: Outcome) -> None:
+    """How often forecasts of the load held, and how many that is of."""
+    recent = recent_of(outcome.state.load_recent)
+    held, judged = rises.coverage(recent)[0].tolist(), recent.judged[0].tolist()
+    for i, pool in enumerate(POOLS):
+        if outcome.entry.params.present[0, i]:
+            of.put(metrics.forecasts_judged, judged[i], pool)
+            for level, share in zip(LEVELS, held[i], strict=True):
+                of.put(metrics.forecast_held, share, pool, f"{level:g}")
 
 
 def entropy_ratio(chances: np.ndarray[Any, np.dtype[np.float64]]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -32,6 +32,7 @@ class Metrics:
         self._series = PolicySeries()
         ProcessCollector(registry=self.registry)
         self._of_the_process()
+        self._of_budgets()
         self._of_what_is_seen()
         self._of_decisions()
         self._of_what_follows()
@@ -72,6 +73,21 @@ class Metrics:
         self.window = gauge("rlscaler_rate_window_seconds", "Rate window of the service's metrics.")
         self.audit_lost = counter("rlscaler_audit_records_lost", "Decisions that are missing in the audit log.")
 
+    def _of_budgets(self) -> None:
+        gauge, _, _ = self._kinds()
+        self._budgets: dict[str, Mapping[tuple[str, str, str], float]] = {}
+        self.budget_units = gauge(
+            "rlscaler_budget_units",
+            "Units of an RLScalingBudget by state: amount, granted, borrowed (beyond guarantees), idle.",
+            ("budget", "state"),
+        )
+        self.budget_replicas = gauge(
+            "rlscaler_budget_replicas",
+            "Replicas of a policy that shares an RLScalingBudget by state: asked (NaN = unknown), granted, borrowed "
+            "(granted beyond its guarantee), guaranteed (those of its guarantee that it asks for), running.",
+            ("budget", "namespace", "policy", "state"),
+        )
+
     def _of_what_is_seen(self) -> None:
         gauge, counter, _ = self._kinds()
         self.info = gauge(
@@ -91,8 +107,8 @@ class Metrics:
         )
         self.signal = gauge(
             "rlscaler_signal",
-            "What was measured last: arrival_rate in requests/s, p95_latency in milliseconds, *_utilization in %; NaN "
-            "= unknown.",
+            "What was measured last: arrival_rate in requests/s, or else in the unit of spec.capacity with "
+            "request_rate in requests/s beside it; p95_latency in milliseconds, *_utilization in %; NaN = unknown.",
             (*LABELS, "signal"),
         )
         self.age = gauge(
@@ -178,6 +194,29 @@ class Metrics:
             "bounds of the histogram, half of what lies there counts.",
             LABELS,
         )
+        self.slo_budget_left = gauge(
+            "rlscaler_slo_budget_left_ratio",
+            "Share of the late requests that the objective allows over about 30 days which is left; below 0 it is "
+            "overspent; NaN where too few requests were counted to say.",
+            LABELS,
+        )
+        self.late_price = gauge(
+            "rlscaler_late_price_replicas",
+            "Replicas of the dearer pool that one percent of late requests is worth to the forecast rule now; NaN for "
+            "an actor that does not go by it.",
+            LABELS,
+        )
+        self.forecast_held = gauge(
+            "rlscaler_forecast_held_ratio",
+            "Share (0-1) of the forecasts of the load that were not exceeded, by pool and by the share that should not "
+            "be: of late, some days at most; NaN before the first forecast was over.",
+            (*LABELS, "pool", "quantile"),
+        )
+        self.forecasts_judged = gauge(
+            "rlscaler_forecasts_judged",
+            "Forecasts of the load that are over and count in rlscaler_forecast_held_ratio.",
+            (*LABELS, "pool"),
+        )
         self.promotion = gauge(
             "rlscaler_promotion",
             "1 for the state that status.promotion is in: NotRequired, Collecting, Ready, Promoted or Demoted.",
@@ -232,6 +271,25 @@ class Metrics:
     def render(self, names: Sequence[str] = ()) -> bytes:
         """The text format, of all metrics or of the named series. May be called in a thread."""
         return generate_latest(self.registry.restricted_registry(names) if names else self.registry)
+
+    def put_budget(
+        self, name: str, amounts: Mapping[str, float], replicas: Mapping[tuple[str, str, str], float]
+    ) -> None:
+        """Set the series of one budget: units by state, and replicas by namespace, policy and state."""
+        for state, value in amounts.items():
+            self.budget_units.labels(name, state).set(value)
+        for gone in self._budgets.get(name, {}).keys() - replicas.keys():
+            self.budget_replicas.remove(name, *gone)
+        for labels, value in replicas.items():
+            self.budget_replicas.labels(name, *labels).set(value)
+        self._budgets[name] = replicas
+
+    def forget_budget(self, name: str) -> None:
+        """Remove every series of a budget."""
+        if name in self._budgets:
+            self.put_budget(name, {}, {})
+            self.budget_units.remove_by_labels({"budget": name})
+            del self._budgets[name]
 
     def of(self, namespace: str, policy: str) -> Series:
         """The policy's own series."""

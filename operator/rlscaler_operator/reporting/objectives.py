@@ -1,4 +1,4 @@
-"""Counting late requests for the alerts on the error budget, once a rate window, from the service's histogram."""
+"""Counting late requests once a rate window, from the service's histogram: for the alerts, and for the error budget."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.sensing.access import Access
-from rlscaler_operator.sensing.prometheus import Sources
+from rlscaler_operator.sensing.labels import Labels
+from rlscaler_operator.sensing.sources import Sources
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
+from rlscaler_operator.shadow.calibration import Histogram, histogram_of, histograms, promql
 from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.objectives")
@@ -21,16 +22,22 @@ AT_ONCE = 100
 
 
 class Objectives:
-    """Counts requests and late requests of each policy's service. Nothing is asked where no metrics are served."""
+    """Counts requests and late requests of each policy's service.
+
+    Where no metrics are served, it asks for those only whose price of lateness the error budget steers.
+    """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._served = settings.metrics_port is not None
         self._window_seconds, self._metrics = settings.window_seconds, metrics
+        self._labels = Labels.of(settings)
 
     def due(self, policies: Sequence[Policy], now: float) -> list[Policy]:
         """Those whose window is over; a new one begins for them. `now` on the monotonic clock."""
         due: list[Policy] = []
-        for policy in policies if self._served else ():
+        for policy in policies:
+            if not (self._served or policy.spec.slo.steers):
+                continue
             if policy.late.asked_at is None:
                 # Not all at the same time: what was taken over together would be asked for together for ever.
                 policy.late.asked_at = now - random.uniform(0, self._window_seconds)
@@ -41,15 +48,18 @@ class Objectives:
 
     async def count(self, sources: Sources, access: Access, policies: Sequence[Policy]) -> None:
         """Ask for the window that has just ended, and count. A Prometheus that does not answer leaves a gap."""
-        query = promql([policy.subject for policy in policies], self._window_seconds)
+        subjects = [policy.subject for policy in policies if policy.running]
+        query = promql(subjects, self._window_seconds, self._labels)
         try:
             measured = histograms(await sources.instant(access, query))
         except MetricsError as error:
             log.debug("late requests are not known: %s", error)
             return
         for policy in policies:
-            histogram = measured.get((policy.subject.namespace, policy.subject.service))
-            if policy.running and histogram is not None:
+            if not policy.running:
+                continue
+            histogram = histogram_of(measured, policy.subject)
+            if histogram is not None:
                 self._add(policy, histogram)
 
     def _add(self, policy: Policy, histogram: Histogram) -> None:
@@ -58,11 +68,13 @@ class Objectives:
         A request that arrives at the end of a window and is answered in time in the next one counts as late at first;
         there it is one more in time than arrived, which is carried until it is made up for.
         """
-        in_time = histogram.in_time(policy.spec.slo.latency_milliseconds / 1000)
+        latency = policy.spec.slo.latency_milliseconds
+        in_time = histogram.in_time(latency / 1000)
         if in_time is None:
             return
         late = histogram.received - sum(in_time) / 2 + policy.late.carried
         policy.late.carried = min(0.0, late)
+        policy.late.windows.append((histogram.received, max(0.0, late), latency))
         of = self._metrics.of(*policy.key)
         of.add(self._metrics.slo_requests, histogram.received)
         of.add(self._metrics.slo_late, max(0.0, late))

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from rlscaler_core.api import PLURAL
-from rlscaler_operator.cluster.cache import Key
+from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.events import Event, Events
 from rlscaler_operator.cluster.kube import Kube, object_path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,10 +13,14 @@ from typing import Any
 import numpy as np
 
 from rlscaler_core.api import Condition, Status
+from rlscaler_core.api.status import SLOStatus
 from rlscaler_core.decision.batch import Outcome
-from rlscaler_core.decision.types import POOLS, Decision
+from rlscaler_core.decision.forecaster.memory import is_kept
+from rlscaler_core.decision.forecaster.storage import to_text
+from rlscaler_core.decision.types import POOLS, Decision, Params, State
+from rlscaler_core.decision.units import UNITS
 from rlscaler_operator.actuation.apply import Applied
-from rlscaler_operator.cluster.cache import Deployment
+from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.cluster.events import Event, Events
 from rlscaler_operator.records import audit, record
 from rlscaler_operator.reporting import measures
@@ -25,6 +30,7 @@ from rlscaler_operator.reporting.stabilization import to_status
 from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import findings, status
+from rlscaler_operator.state.error_budget import slo_status
 from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.report import Revisions
@@ -35,10 +41,13 @@ Deployments = Mapping[str, Deployment | None]
 
 RETRY_SECONDS = 5.0
 
+FORECASTER_SECONDS = 900.0
+"""What was learned of the load, and the error budget, are put into the status this often: a restart loses no more."""
+
 GOOD_WHEN_TRUE = {"Ready", "Active"}
 """Other conditions are bad news when True."""
 
-QUIET_REASONS = {"ModeShadow", "ModeOff", "NotNeeded", "NotPaused", "NoConflict", "Holding"}
+QUIET_REASONS = {"ModeShadow", "ModeOff", "NotNeeded", "NotPaused", "NoConflict", "NotActing", "Holding"}
 """Reasons that are no news by themselves."""
 
 
@@ -47,10 +56,10 @@ class Reporter:
 
     def __init__(self, settings: Settings, events: Events, metrics: Metrics, publisher: Publisher) -> None:
         self._events, self._metrics, self._publisher = events, metrics, publisher
-        self._audit = audit.AuditLog(settings, metrics.audit_lost.inc)
+        self.audit = audit.AuditLog(settings, metrics.audit_lost.inc)
 
     def close(self) -> None:
-        self._audit.close()
+        self.audit.close()
 
     def stale(self, policy: Policy, now: float) -> bool:
         """Does a policy that is not running need a report? Not more than one in `RETRY_SECONDS`."""
@@ -83,7 +92,8 @@ class Reporter:
         measures.measure(self._metrics, policy, outcome, missing, deployments)
         if applied is not None:
             measures.written(self._metrics, policy, applied)
-        status = self._build(policy, outcome, deployments, now.timestamp())
+        weights = applied.weights if applied is not None else None
+        status = self._build(policy, outcome, deployments, weights, now.timestamp())
         self._publisher.publish(policy, status, self._news(policy, found, before, changed, applied))
         policy.report.made_from = made_from
 
@@ -96,11 +106,12 @@ class Reporter:
         applied: Applied | None,
         now: float,
     ) -> None:
-        """Keep and log every action, and what the floor changed between actions."""
+        """Keep and log every action, and between actions what the floor changed and what was written only then."""
         kind, changes = outcome.entry.kind, bool((decision.desired != decision.base).any())
         if outcome.observation is not None:
             policy.report.observation = status.observation_status(outcome.observation, now)
-        if kind != "action" and not changes:
+        wrote = applied is not None and any(write.applied for write in applied.writes.values())
+        if kind != "action" and not changes and not wrote:
             return
         decision_id = audit.uuid7(now)
         in_force = applied is not None and applied.complete
@@ -129,12 +140,12 @@ class Reporter:
         finished: bool = True,
     ) -> None:
         outcome.recorded = True
-        if not self._audit.enabled:
+        if not self.audit.enabled:
             return
         promotion = None if policy.promotion.status is None else policy.promotion.status.state
         subject = record.Subject(*policy.key, policy.uid, policy.observed.generation, policy.spec.mode, promotion)
         missing = [signal for signal, _ in self._missing(policy, outcome)]
-        self._audit.write(
+        self.audit.write(
             partial(record.line, decision_id, now, subject, outcome, missing, conflict, applied, finished=finished)
         )
 
@@ -183,7 +194,15 @@ class Reporter:
                 news.append(self._events.admit(about, "Warning", "ScaleFailed", f"{pool} {write.message}"))
         return [event for event in news if event is not None]
 
-    def _build(self, policy: Policy, outcome: Outcome | None, deployments: Deployments, now: float) -> dict[str, Any]:
+    def _build(
+        self,
+        policy: Policy,
+        outcome: Outcome | None,
+        deployments: Deployments,
+        weights: tuple[int, int] | None,
+        now: float,
+    ) -> dict[str, Any]:
+        """The status; `weights` are those that were asked for, where they are not the decision's own."""
         parts: dict[str, Any] = {
             "observed_generation": policy.observed.generation,
             "conditions": policy.report.conditions,
@@ -197,6 +216,7 @@ class Reporter:
             "originals": policy.ownership.originals,
             "learned": policy.decision.learned,
             "promotion": policy.promotion.status,
+            "budget": policy.decision.membership,
         }
         if policy.observed.parsed is not None:
             parts |= status.measured(policy.spec.slo.percentile, policy.decision.latency, policy.decision.actor)
@@ -211,13 +231,46 @@ class Reporter:
             route = policy.spec.placement.http_route
             parts["cost_per_hour"] = round(float(current @ params.cost_per_hour[0]), 4)
             parts["placement"] = status.placement_status(
-                int(decision.placement[0]), decision.weights[0], route.name if route else None
+                int(decision.placement[0]),
+                float(outcome.state.preference[0]),
+                weights or decision.weights[0],
+                route.name if route else None,
             )
+            parts["capacity"] = status.capacity_status(params)
+            parts["forecaster"] = _kept_forecaster(policy, params, outcome.state, now)
+            parts["slo"] = _kept_slo(policy, outcome, now)
             parts["stabilization"] = to_status(
                 outcome.state, params, now, {pool: d.replicas for pool, d in deployments.items() if d is not None}
             )
         built = Status(**{name: value for name, value in parts.items() if value is not None}).to_dict()
-        for name in ("costPerHour", "placement", "stabilization", "targets"):
+        for name in ("capacity", "costPerHour", "forecaster", "placement", "slo", "stabilization", "targets"):
             if outcome is None and name in policy.outbox.status and name not in built:
                 built[name] = policy.outbox.status[name]
         return built
+
+
+def _kept_forecaster(policy: Policy, params: Params, state: State, now: float) -> str | None:
+    """Give what the forecaster has learned, as it was at most `FORECASTER_SECONDS` before `now` (Unix time)."""
+    report, unit, written = policy.report, UNITS[params.unit[0]], policy.outbox.status
+    if report.forecaster_unit != unit:
+        report.forecaster = written.get("forecaster") if status.unit_of(written) == unit else None
+        report.forecaster_unit, report.forecaster_at = unit, -math.inf
+    if now - report.forecaster_at >= FORECASTER_SECONDS and is_kept(state.load_recent):
+        report.forecaster, report.forecaster_at = to_text(state.load_recent[0], state.load_calendar[0]), now
+    return report.forecaster
+
+
+def _kept_slo(policy: Policy, outcome: Outcome, now: float) -> SLOStatus | None:
+    """Give what is left of the error budget as it was at most `FORECASTER_SECONDS` before `now` (Unix time).
+
+    An edited objective, or one on another latency, shows at once.
+    """
+    report = policy.report
+    slo, kept = policy.spec.slo, report.slo
+    edited = kept is not None and (kept.objective, kept.signal) != (slo.objective, slo.signal)
+    if report.slo is None or edited or now - report.slo_at >= FORECASTER_SECONDS:
+        report.slo, report.slo_at = (
+            slo_status(outcome.entry.params, outcome.state, policy.decision.actor, policy.spec),
+            now,
+        )
+    return report.slo

@@ -1,4 +1,4 @@
-"""What `behavior` and the floor remember across restarts: between decision state and status. Pure."""
+"""What `behavior`, the floor and the forecaster remember across restarts: between decision state and status. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rlscaler_core.api.status import EXPIRIES, Expiry, PlacementStatus, Stabilization, StabilizationPool
+from rlscaler_core.decision.forecaster.storage import from_text
 from rlscaler_core.decision.types import EVENTS, POOLS, Float, Int, Params, State
 from rlscaler_operator.state.status import PLACEMENTS
 
@@ -62,7 +63,15 @@ def restore_placement(state: State, placement: PlacementStatus | None) -> None:
     """The preference and the weights in force, in place: a restart moves no traffic."""
     if placement is not None:
         state.placement[0] = PLACEMENTS.index(placement.preference)
+        if placement.factor is not None:
+            state.preference[0] = placement.factor
         state.weights[0] = placement.weights.gpu, placement.weights.cpu
+
+
+def restore_forecaster(state: State, kept: str | None) -> None:
+    """What a former process learned of the load, in place. Raises ForecasterStateError where it cannot be read."""
+    if kept:
+        state.load_recent, state.load_calendar = from_text(kept)
 
 
 def _expiries(times: Float, values: Int, keep_seconds: float, now: float) -> list[Expiry]:

@@ -14,14 +14,16 @@ from typing import Any, Protocol, Self
 import kopf
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
-from rlscaler_operator.cluster.cache import key_of
+from rlscaler_operator.cluster.bodies import Key, key_of
+from rlscaler_operator.cluster.kinds import TargetKind, is_other
 from rlscaler_operator.cluster.kube import Kube, listed, load_configuration
 from rlscaler_operator.cluster.shards import Shards
-from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.cluster.targets import read_target
+from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.loop.engine import Engine
 from rlscaler_operator.run.health import Health, serve
 from rlscaler_operator.run.release import release_if_namespace_ends
-from rlscaler_operator.run.watches import HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, MissedDeletions, OptionalApis
+from rlscaler_operator.run.watches import BUDGETS, HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, MissedDeletions, OptionalApis
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler")
@@ -53,9 +55,14 @@ class Context:
         self.shards = Shards(kube, settings)
         self.synced = False
         """True while kopf runs, after everything that is watched has been read."""
-        self.health = Health({"watches": self._watches, "policy": lambda: self.engine.bundled_trouble()})
+        parts: dict[str, Callable[[], str]] = {
+            "watches": self._watches,
+            "lease": self.shards.trouble,
+            "policy": lambda: self.engine.bundled_trouble(),
+        }
+        self.health = Health(parts)
         self.engine = Engine(settings, kube, self.shards, self.health.turn)
-        self.apis = OptionalApis(kube, self.read_optional, self.drop_optional)
+        self.apis = OptionalApis(kube, self._optional(), self.read_optional, self.drop_optional)
         self.stop = asyncio.Event()
         """Set when a part of the operator has failed; everything ends then."""
         self.failure: BaseException | None = None
@@ -73,18 +80,53 @@ class Context:
         else:
             self.engine.take_in(body)
 
+    def put_budget(self, body: Body, deleted: bool) -> None:
+        if deleted:
+            self.engine.forget_budget(body["metadata"]["name"])
+        else:
+            self.engine.take_in_budget(body)
+
     def put_deployment(self, body: Body, deleted: bool) -> None:
         if deleted:
-            self.engine.cache.deployments.pop(key_of(body), None)
+            self.engine.cache.drop_target(key_of(body))
             self.engine.wake(key_of(body))
         elif self.engine.cache.put_deployment(body):
             self.engine.wake(key_of(body))
 
-    def put_pod(self, body: Body, deleted: bool) -> None:
+    async def put_target(self, kind: TargetKind, body: Body, deleted: bool) -> None:
+        """Take in an object of a kind besides Deployments; only that of a policy is read."""
+        key = kind.key(body)
         if deleted:
-            self.engine.cache.drop_pod(body)
-        else:
-            self.engine.cache.put_pod(body)
+            self.engine.cache.drop_target(key)
+            self.engine.wake(key)
+        elif self.engine.registry.of_deployment(key):
+            await self.read_target(key)
+
+    async def read_targets(self, policy: Body) -> None:
+        """Read the targets of a policy that no watch of Deployments shows."""
+        found = self.engine.registry.get(key_of(policy))
+        if found is not None and found.observed.facts is not None:
+            for _, key in found.facts.targets:
+                if is_other(key[1]) and key not in self.engine.cache.deployments:
+                    await self.read_target(key)
+
+    async def read_target(self, key: Key) -> None:
+        """Read a target; one that is not there, or of a kind that is not enabled, is missing."""
+        try:
+            if await read_target(self.kube, self.engine.cache, key):
+                self.engine.wake(key)
+        except KeyError:
+            return
+        except KubeError as error:
+            if error.status == 404:
+                self.engine.cache.drop_target(key)
+            else:
+                log.warning("%s/%s cannot be read: %s", *key, error)
+
+    def put_pod(self, body: Body, deleted: bool) -> None:
+        cache = self.engine.cache
+        if (target := cache.drop_pod(body) if deleted else cache.put_pod(body)) is not None:
+            self.engine.wake(target)
 
     def put_autoscaler(self, kind: str, body: Body, deleted: bool) -> None:
         if deleted:
@@ -108,26 +150,46 @@ class Context:
             self.put_deployment(body, deleted=False)
         async for body in listed(self.kube, namespaces, "autoscaling/v2", "horizontalpodautoscalers"):
             self.put_autoscaler("HorizontalPodAutoscaler", body, deleted=False)
-        for resource in OPTIONAL:
+        for resource in self._watched_at_will():
             await self.read_optional(resource)
         async for body in listed(self.kube, namespaces, f"{GROUP}/{VERSION}", PLURAL):
             self.put_policy(body, deleted=False)
+            await self.read_targets(body)
 
     async def read_optional(self, resource: kopf.Resource) -> None:
         """Read all objects of an optional API; there are none where it is not installed. Raises OperatorError."""
         version = f"{resource.group}/{resource.version}"
-        async for body in listed(self.kube, self.settings.namespaces, version, resource.plural, optional=True):
-            if resource == SCALED_OBJECTS:
+        namespaces = self.settings.namespaces if resource.namespaced else ()
+        async for body in listed(self.kube, namespaces, version, resource.plural, optional=True):
+            if resource == BUDGETS:
+                self.put_budget(body, deleted=False)
+            elif resource == SCALED_OBJECTS:
                 self.put_autoscaler("ScaledObject", body, deleted=False)
-            else:
+            elif resource == HTTP_ROUTES:
                 self.put_route(body, deleted=False)
+            else:
+                await self.put_target(self._kind(resource), body, deleted=False)
+
+    def _optional(self) -> tuple[kopf.Resource, ...]:
+        return (*self._watched_at_will(), *(kind.resource for kind in self.engine.cache.kinds.others))
+
+    def _watched_at_will(self) -> tuple[kopf.Resource, ...]:
+        """The APIs that are read before anything is decided, where they are installed."""
+        return (*OPTIONAL, BUDGETS) if self.settings.budgets else OPTIONAL
+
+    def _kind(self, resource: kopf.Resource) -> TargetKind:
+        return next(kind for kind in self.engine.cache.kinds.others if kind.resource == resource)
 
     def drop_optional(self, resource: kopf.Resource) -> None:
         """Forget all objects of an optional API that was removed."""
-        if resource == HTTP_ROUTES:
+        if resource == BUDGETS:
+            self.engine.forget_budgets()
+        elif resource == HTTP_ROUTES:
             self.engine.cache.routes.clear()
-        else:
+        elif resource == SCALED_OBJECTS:
             self.engine.cache.drop_autoscalers("ScaledObject")
+        else:
+            self.engine.cache.drop_targets(self._kind(resource).prefix)
         self.engine.wake()
 
     def _watches(self) -> str:
@@ -174,6 +236,8 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
             "lease": context.shards,
             "engine": engine,
         }
+        if settings.budgets:
+            parts["counter"] = engine.counter
         for name, part in parts.items():
             task = asyncio.create_task(part.run(), name=name)
             context.watch(task)
@@ -188,7 +252,8 @@ async def _serve_keda(settings: Settings, engine: Engine, stack: contextlib.Asyn
     try:
         from rlscaler_operator.keda.service import serve as serve_keda
     except ModuleNotFoundError as error:
-        text = f"--external-scaler-port needs the package {error.name!r}: pip install 'rlscaler[keda]'"
+        remedy = "`make install` in a clone, or `pip install '.[keda]'` there"
+        text = f"--external-scaler-port needs the package {error.name!r}: {remedy}"
         raise OperatorError(text) from error
     await serve_keda(settings, engine.registry, stack)
 

@@ -3,8 +3,8 @@
 Alive: the engine's loop turns. The probe is answered by the same event loop, so an event loop that is stuck answers
 nothing; an engine's loop that waits for something that never comes is recognized by the time of its last turn.
 
-Ready: everything that is watched was read and is followed, and the bundled policy is loaded. It does not matter which
-process holds the Lease: a standby is as ready to act as the holder.
+Ready: everything that is watched was read and is followed, the Lease can be read and made, and the bundled policy is
+loaded. It does not matter which process holds the Lease: a standby is as ready to act as the holder.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from typing import Any, cast
 import kopf
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
+from rlscaler_core.api.budget import BUDGET_PLURAL
+from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.cluster.kube import connection
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.run.context import Context, running
@@ -22,6 +24,12 @@ from rlscaler_operator.settings import Settings
 SERVER_TIMEOUT_SECONDS = 270
 CLIENT_TIMEOUT_SECONDS = 300
 """A watch ends and is renewed within this time, even when a proxy has silently dropped it."""
+
+CHUNK = 200
+"""Objects in a page of a list: kopf holds a page, or two, as parsed JSON, and a pod takes some 60 KiB of it."""
+
+IDLE_SECONDS = 0.2
+"""Time for which kopf keeps the newest state of an object after it was handled."""
 
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, *(4.0,) * 14)
 """Pauses between attempts at a watch. After a minute of them the operator ends, and its Deployment starts it again."""
@@ -48,6 +56,8 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.watching.server_timeout = SERVER_TIMEOUT_SECONDS
     settings.watching.client_timeout = CLIENT_TIMEOUT_SECONDS
     settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = CHUNK
+    settings.queueing.idle_timeout = IDLE_SECONDS
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = BACKOFF_SECONDS
     settings.scanning.disabled = True
@@ -59,7 +69,9 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 @kopf.on.event(GROUP, VERSION, PLURAL)
 async def policy(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-    _context(memo).put_policy(body, type == "DELETED")
+    context = _context(memo)
+    context.put_policy(body, type == "DELETED")
+    await context.read_targets(body)
 
 
 @kopf.on.event("apps", "v1", "deployments")
@@ -87,9 +99,30 @@ async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
     _context(memo).put_route(body, type == "DELETED")
 
 
+def watch_targets(kinds: TargetKinds) -> None:
+    """Declare handlers of the kinds besides Deployments; kopf watches those whose APIs are there."""
+    for kind in kinds.others:
+        resource = kind.resource
+
+        @kopf.on.event(resource.group, resource.version, resource.plural, id=f"target-{resource.plural}", param=kind)
+        async def target(body: kopf.Body, type: str | None, memo: Any, param: Any = None, **_: Any) -> None:
+            await _context(memo).put_target(param, body, type == "DELETED")
+
+
+def watch_budgets() -> None:
+    """Declare the handler of RLScalingBudgets."""
+
+    @kopf.on.event(GROUP, VERSION, BUDGET_PLURAL)
+    async def budget(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+        _context(memo).put_budget(body, type == "DELETED")
+
+
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises OperatorError where it cannot start or go on."""
     async with running(settings) as context:
+        watch_targets(context.engine.cache.kinds)
+        if settings.budgets:
+            watch_budgets()
         # kopf takes the signals over; until then they must not cut a start short that already holds the lease.
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, context.stop.set)

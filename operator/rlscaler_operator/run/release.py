@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.actuation.restore import FINALIZER
-from rlscaler_operator.cluster.cache import key_of
+from rlscaler_operator.cluster.bodies import key_of
 from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, Json, Kube, listed, object_path
 from rlscaler_operator.cluster.lease import seize
 from rlscaler_operator.cluster.shards import lease_names

@@ -14,7 +14,8 @@ from typing import Any, Protocol, get_args, get_type_hints
 import kopf
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
-from rlscaler_operator.cluster.cache import Key, key_of
+from rlscaler_core.api.budget import BUDGET_KIND, BUDGET_PLURAL
+from rlscaler_operator.cluster.bodies import Key, key_of
 from rlscaler_operator.cluster.kube import Kube, listed
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.state.registry import Registry
@@ -36,6 +37,8 @@ SCALED_OBJECTS = kopf.Resource(
 HTTP_ROUTES = kopf.Resource(
     "gateway.networking.k8s.io", "v1", "httproutes", kind="HTTPRoute", namespaced=True, verbs=VERBS
 )
+BUDGETS = kopf.Resource(GROUP, VERSION, BUDGET_PLURAL, kind=BUDGET_KIND, namespaced=False, verbs=VERBS)
+"""Watched with `--budgets` only."""
 OPTIONAL = (SCALED_OBJECTS, HTTP_ROUTES)
 """APIs that may be installed while the operator runs, and removed again: KEDA's and the Gateway API."""
 
@@ -66,11 +69,12 @@ class OptionalApis:
     def __init__(
         self,
         kube: Kube,
+        optional: tuple[kopf.Resource, ...],
         come: Callable[[kopf.Resource], Awaitable[None]],
         gone: Callable[[kopf.Resource], None],
     ) -> None:
-        """`come` reads all objects of a new API before its watch begins; `gone` forgets them."""
-        self._kube, self._come, self._gone = kube, come, gone
+        """`come` reads all objects of a new API among `optional` before its watch begins; `gone` forgets them."""
+        self._kube, self._optional, self._come, self._gone = kube, optional, come, gone
         self.insights = new_insights()
 
     async def run(self) -> None:
@@ -82,7 +86,7 @@ class OptionalApis:
 
     async def look(self) -> None:
         """Compare once what is served with what is watched. Raises OperatorError where a new API may not be read."""
-        for resource in OPTIONAL:
+        for resource in self._optional:
             try:
                 served = await self._served(resource)
             except KubeError as error:

@@ -10,15 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlscaler_core.api.metrics import Metrics, PrometheusAuth, SecretKey
-from rlscaler_operator.cluster.cache import Key
+from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.references import Name, References, Source
 from rlscaler_operator.exceptions import CredentialError
 from rlscaler_operator.settings import Settings
 
 Secret = Mapping[str, bytes]
+
+FIELD = "spec.metrics.prometheus.auth"
+
+NAMESPACE = "{namespace}"
+"""What stands for the policy's namespace in the parameter of own queries."""
 
 _TOKEN = re.compile(r"[!-~]+")
 """Pattern of a bearer token that may stand in a header: visible ASCII without a space."""
@@ -35,7 +40,7 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A Prometheus and the credential it is asked with; policies with equal access share their queries."""
+    """A Prometheus and the credential it is asked with; policies with equal access share a client and their queries."""
 
     url: str
     bearer_token: str = field(default="", repr=False)
@@ -43,8 +48,6 @@ class Access:
     certificates: Certificates | None = None
     refused: tuple[str, str] | None = None
     """Reason and message if this Prometheus must not be asked; None = it may be."""
-    alone: str = ""
-    """Name of the policy that has a client of its own, because its own queries may be slow; empty = a shared client."""
 
 
 def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: References[Secret]) -> Access | None:
@@ -52,13 +55,6 @@ def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: Reference
 
     The result is None while a Secret is read for the first time. No credential is sent to a URL that is not allowed.
     """
-    access = _shared_access(metrics, key[0], settings, secrets)
-    if access is None or not metrics.queries:
-        return access
-    return replace(access, alone="/".join(key))
-
-
-def _shared_access(metrics: Metrics, namespace: str, settings: Settings, secrets: References[Secret]) -> Access | None:
     prometheus = metrics.prometheus
     url = prometheus.url or settings.prometheus_url
     if not settings.may_query(url):
@@ -67,9 +63,40 @@ def _shared_access(metrics: Metrics, namespace: str, settings: Settings, secrets
     if prometheus.auth is None:
         return Access(url)
     try:
-        return _with_credentials(url, prometheus.auth, namespace, secrets)
+        return _with_credentials(url, prometheus.auth, key[0], secrets)
     except CredentialError as error:
         return Access(url, refused=(error.reason, str(error)))
+
+
+class OwnAccess(NamedTuple):
+    """How a policy's own queries are asked."""
+
+    access: Access
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Names and values that are sent with each query."""
+
+
+def own_access(access: Access, metrics: Metrics, namespace: str, settings: Settings) -> OwnAccess:
+    """Return how the own queries of a policy in `namespace` are asked, whose other queries are asked by `access`."""
+    if not settings.allow_own_queries:
+        text = "the operator's administrator has forbidden spec.metrics.queries (RLSCALER_ALLOW_OWN_QUERIES): remove it"
+        return OwnAccess(replace(access, refused=("OwnQueriesForbidden", text)))
+    if access.refused is not None or not settings.own_query_parameter:
+        return OwnAccess(_at(access, metrics, settings))
+    if metrics.prometheus.url is not None:
+        text = (
+            "queries of its own are kept to their namespace by the operator's Prometheus only "
+            "(RLSCALER_OWN_QUERY_PARAMETER): remove spec.metrics.queries or spec.metrics.prometheus.url"
+        )
+        return OwnAccess(replace(access, refused=("OwnQueriesForbidden", text)))
+    name, _, value = settings.own_query_parameter.partition("=")
+    return OwnAccess(_at(access, metrics, settings), ((name, value.replace(NAMESPACE, namespace)),))
+
+
+def _at(access: Access, metrics: Metrics, settings: Settings) -> Access:
+    if metrics.prometheus.url is not None or not settings.own_query_url:
+        return access
+    return replace(access, url=settings.own_query_url)
 
 
 def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: References[Secret]) -> Access | None:
@@ -83,24 +110,27 @@ def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: R
     waiting = False
     for what, reference in named.items():
         if reference is not None:
-            text = _value(reference, namespace, secrets)
+            text = secret_text(reference, namespace, secrets, FIELD)
             waiting |= text is None
             found[what] = text or ""
     if waiting:
         return None
     token = found.get("token", "").strip()
     if auth.bearer_token is not None and not _TOKEN.fullmatch(token):
-        raise _unusable(auth.bearer_token, namespace, "is not a bearer token: one line without spaces")
+        raise _unusable(auth.bearer_token, namespace, FIELD, "is not a bearer token: one line without spaces")
     basic = (found["username"].strip("\r\n"), found["password"].strip("\r\n")) if auth.basic is not None else None
     certificates = None
     if auth.tls is not None:
         certificates = Certificates(found.get("ca", ""), found.get("certificate", ""), found.get("private_key", ""))
-        _check(certificates, namespace)
+        checked_certificates(certificates, namespace, f"{FIELD}.tls")
     return Access(url, token, basic, certificates)
 
 
-def _value(reference: SecretKey, namespace: str, secrets: References[Secret]) -> str | None:
-    """Return the text under one key of a Secret; None while it is read for the first time. Raises CredentialError."""
+def secret_text(reference: SecretKey, namespace: str, secrets: References[Secret], field: str) -> str | None:
+    """Return the text under one key of a Secret that `field` of a policy names; None while it is read the first time.
+
+    Raises CredentialError.
+    """
     held = secrets.get(Name(namespace, reference.name))
     if held.value is None:
         if held.error is not None:
@@ -108,15 +138,15 @@ def _value(reference: SecretKey, namespace: str, secrets: References[Secret]) ->
         return None
     if reference.key not in held.value:
         there = ", ".join(sorted(held.value)) or "none"
-        raise _unusable(reference, namespace, f"does not exist (there are: {there})")
+        raise _unusable(reference, namespace, field, f"does not exist (there are: {there})")
     try:
         return held.value[reference.key].decode()
     except UnicodeDecodeError as error:
-        raise _unusable(reference, namespace, "is not text") from error
+        raise _unusable(reference, namespace, field, "is not text") from error
 
 
-def _unusable(reference: SecretKey, namespace: str, what: str) -> CredentialError:
-    text = f"key {reference.key!r} of Secret {namespace}/{reference.name} (spec.metrics.prometheus.auth) {what}"
+def _unusable(reference: SecretKey, namespace: str, field: str, what: str) -> CredentialError:
+    text = f"key {reference.key!r} of Secret {namespace}/{reference.name} ({field}) {what}"
     return CredentialError(text, "SecretInvalid")
 
 
@@ -130,11 +160,11 @@ def _certificate_trouble(certificates: Certificates) -> str:
     return ""
 
 
-def _check(certificates: Certificates, namespace: str) -> None:
-    """Raise CredentialError where the certificates cannot be used."""
+def checked_certificates(certificates: Certificates, namespace: str, field: str) -> Certificates:
+    """Return the certificates that `field` of a policy names. Raises CredentialError where they cannot be used."""
     if trouble := _certificate_trouble(certificates):
-        text = f"spec.metrics.prometheus.auth.tls: its Secrets in {namespace} hold no usable PEM: {trouble}"
-        raise CredentialError(text, "SecretInvalid")
+        raise CredentialError(f"{field}: its Secrets in {namespace} hold no usable PEM: {trouble}", "SecretInvalid")
+    return certificates
 
 
 def tls_context(certificates: Certificates) -> ssl.SSLContext:
@@ -167,5 +197,5 @@ SECRETS = Source(
     load=_decoded,
     keeps_last_good=False,
     error=CredentialError,
-    remedy="create it, or correct spec.metrics.prometheus.auth",
+    remedy="create it, or correct spec.metrics.prometheus.auth or spec.signal.kafka",
 )

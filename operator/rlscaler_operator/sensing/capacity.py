@@ -1,30 +1,71 @@
-"""The capacity of one replica, learned from intervals under load. Pure: times are passed in."""
+"""The capacity of one replica, learned from intervals under load. Pure: times are passed in.
+
+What a replica answers is only a lower bound of what it could answer. Divided by its utilization it is an estimate,
+where the utilization follows the load. That of a GPU under continuous batching may not: it is near 100 % whenever
+anything runs, and the same division then gives less with every replica that is added. So
+
+- a utilization that does not follow the load teaches nothing, nor does one of a GPU that is high and was not seen to,
+- what was learned is lowered only where replicas were overloaded, never because they answer less,
+- and never below what a replica was seen to answer, unless more arrives than is answered.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from statistics import mean, stdev
+from statistics import covariance, mean, median, stdev, variance
+from typing import NamedTuple
 
 LOADED_PERCENT = 50.0
 """Utilization below which the requests that a replica answers say little about how many it could answer."""
+
+SUSPECT_PERCENT = 85.0
+"""Utilization of a GPU from which on it counts only if it was seen to follow the load."""
 
 KEPT = 60
 """Samples that are kept: the newest ones."""
 
 NEEDED = 8
-"""Samples that must be there before a value is published."""
+"""Samples that must be there before a value is published, and those of one block."""
 
-DEVIATIONS = 2.4
-"""Standard errors between the mean and its lower bound: one-sided 97.5 % for `NEEDED` samples by Student's
-distribution, and a higher confidence for more samples."""
+BLOCKS_KEPT = 24
+"""Blocks that are kept: the newest ones, of three hours or more."""
+
+SPREAD = 1.4
+"""How many times the load per replica of one block must be that of another to say whether utilization follows it."""
+
+FOLLOWS, IGNORES = 0.6, 0.3
+"""Percent by which utilization grows with each percent of load: it follows from the first on, and up to the second it
+does not. Between the two the last verdict stands."""
+
+SUSTAINED = 3
+"""Windows in a row in which a replica must have answered a rate before it counts as proven, or as overflowing."""
+
+OVERFLOW = 1.05
+"""Requests that arrive for each one answered from which on a queue grows, or requests are refused."""
+
+DEVIATIONS = 3.0
+"""Standard errors between the mean and its lower bound: one-sided 99 % for `NEEDED` samples by Student's distribution,
+and a higher confidence for more samples. As the value is not lowered by later samples, the highest bound counts."""
 
 MOVE_PER_HOUR = 0.10
-"""The largest change of the published value in an hour, as a share of it: no load test and no outage upsets it."""
+"""The largest rise of the published value in an hour, as a share of it: no load test upsets it."""
+
+MOVE_PER_WINDOW = 0.10
+"""The largest fall in one window of overload, as a share of the value."""
 
 DIGITS = 3
 """Significant digits of the published value."""
+
+
+class Sample(NamedTuple):
+    """One rate window, for each replica."""
+
+    answered: float
+    """Requests/s."""
+    utilization: float
+    """From 0.5 on; 1 is all that the replica requested."""
 
 
 @dataclass(slots=True)
@@ -32,44 +73,97 @@ class Capacity:
     """The learned capacity of each replica of one pool, in requests/s."""
 
     value: float | None = None
-    """Lower confidence bound, as far as it was allowed to move; None before enough was seen."""
+    """Lower confidence bound, as far as it was allowed to move; None before enough was seen.
+
+    It stays while it is not published, so that what is published next begins there.
+    """
     moved_at: float = 0.0
-    samples: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    may_saturate: bool = True
+    """The utilization may be high whenever anything runs: that of a GPU. CPU time used always grows with the work."""
+    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT))
+    follows: bool | None = None
+    """Does the utilization follow the load? None = it has not been seen at loads that differ enough."""
+    proven: float = 0.0
+    """The highest rate that a replica was seen to answer for `SUSTAINED` windows."""
+    _blocks: deque[Sample] = field(default_factory=lambda: deque(maxlen=BLOCKS_KEPT))
+    _block: list[Sample] = field(default_factory=list)
+    _overflows: int = 0
     _taken_at: float = float("-inf")
     _ready: int = -1
     _steady_since: float = float("-inf")
 
     def look(
-        self, now: float, window_seconds: float, answered: float, ready: int, replicas: int, utilization: float
+        self,
+        now: float,
+        window_seconds: float,
+        answered: float,
+        ready: int,
+        replicas: int,
+        utilization: float,
+        arrived: float = math.nan,
+        late: bool = False,
     ) -> None:
         """Take in one interval: `answered` requests/s by `ready` of `replicas` at `utilization` %; NaN = not known.
 
-        `now` is a time in seconds. Only a rate window in which the replicas stayed the same counts, and each window
-        counts once.
+        `now` is a time in seconds; `arrived` requests/s came in, and `late` says that the latency was above the SLO.
+        Only a rate window in which the replicas stayed the same counts, and each window counts once.
         """
         if ready != self._ready:
             self._ready, self._steady_since = ready, now
+            self._block.clear()
         if now - self._steady_since < window_seconds or now - self._taken_at < window_seconds:
             return
         if ready <= 0 or ready != replicas or not (answered > 0 and LOADED_PERCENT <= utilization < math.inf):
             return
         self._taken_at = now
-        self.samples.append(answered / ready / (utilization / 100))
+        self.samples.append(Sample(answered / ready, utilization / 100))
+        self._judge()
+        self._overflows = self._overflows + 1 if late and arrived > OVERFLOW * answered else 0
+        newest = min(sample.answered for sample in list(self.samples)[-SUSTAINED:])
+        if len(self.samples) >= SUSTAINED:
+            self.proven = newest if self._overflows >= SUSTAINED else max(self.proven, newest)
+        if late and self.value is not None and self.proven > 0:
+            self.value = min(self.value, max(self.proven, (1 - MOVE_PER_WINDOW) * self.value))
         self._publish(now)
 
+    def _judge(self) -> None:
+        """Say whether the utilization follows the load, from blocks of windows with the same replicas each."""
+        self._block.append(self.samples[-1])
+        if len(self._block) < NEEDED:
+            return
+        self._blocks.append(Sample(median(s.answered for s in self._block), median(s.utilization for s in self._block)))
+        self._block.clear()
+        loads = [math.log(block.answered) for block in self._blocks]
+        if len(loads) < 2 or max(loads) - min(loads) < math.log(SPREAD):
+            return
+        slope = covariance(loads, [math.log(block.utilization) for block in self._blocks]) / variance(loads)
+        if slope >= FOLLOWS or slope <= IGNORES:
+            self.follows = slope >= FOLLOWS
+
     def _publish(self, now: float) -> None:
-        count = len(self.samples)
-        if count < NEEDED:
+        if self.follows is False:
             return
-        bound = mean(self.samples) - DEVIATIONS * stdev(self.samples) / math.sqrt(count)
-        if bound <= 0:
-            return
-        if self.value is not None:
+        bound = self._bound()
+        if self.value is None:
+            self.value, self.moved_at = bound, now
+        elif bound is not None and bound > self.value:
             reach = MOVE_PER_HOUR * self.value * min(1.0, (now - self.moved_at) / 3600)
-            bound = min(max(bound, self.value - reach), self.value + reach)
-        self.value, self.moved_at = bound, now
+            self.value, self.moved_at = min(bound, self.value + reach), now
+
+    def _bound(self) -> float | None:
+        """What a replica can answer, by the samples; None where they do not say."""
+        if len(self.samples) < NEEDED:
+            return None
+        high = 100 * mean(sample.utilization for sample in self.samples) > SUSPECT_PERCENT
+        if self.may_saturate and self.follows is None and high:
+            return None
+        estimates = [sample.answered / sample.utilization for sample in self.samples]
+        bound = mean(estimates) - DEVIATIONS * stdev(estimates) / math.sqrt(len(estimates))
+        return bound if bound > 0 else None
 
     @property
     def published(self) -> float | None:
         """The value as it is shown and used: rounded, so that it does not change with every interval."""
-        return None if self.value is None else float(f"{self.value:.{DIGITS}g}")
+        if self.value is None or self.follows is False:
+            return None
+        return float(f"{self.value:.{DIGITS}g}")

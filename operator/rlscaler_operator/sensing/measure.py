@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
 
+from rlscaler_core.api.metrics import ServerName
 from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
-from rlscaler_operator.sensing.queries import REPLACES, Subject, latency_name, own_name
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing.pod_names import LONGEST, told_apart
+from rlscaler_operator.sensing.presets import PRESETS, ByPods
+from rlscaler_operator.sensing.queries import REPLACES, buckets_name, latency_name, named, own_name
+from rlscaler_operator.sensing.requests import MEAN_SECONDS
 from rlscaler_operator.sensing.results import (
     NOTHING,
     Answers,
+    Key,
     Reading,
     absent,
     arrivals,
     per_replica,
+    percentile_of,
     pick,
     ratio,
+    total,
     unknown,
 )
+from rlscaler_operator.sensing.subject import SHOWN_PERCENTILE, WHOLE, Subject
 
 Readings = dict[str, Reading]
 """Readings by the names of `SIGNALS`, without replicas."""
@@ -41,6 +50,9 @@ UTILIZATIONS = ("gpu_utilization", "cpu_utilization")
 
 MEASURED = tuple(signal for signal in SIGNALS if signal != "replicas")
 
+REQUEST_RATE = "request_rate"
+"""Reading of the requests that arrive each second, beside a load that is counted in another unit."""
+
 SamplesRow = tuple[Any, ...]
 
 ROW = (
@@ -50,47 +62,153 @@ ROW = (
     "spec_replicas",
     "ready_replicas",
     "pending_seconds",
+    "stuck_replicas",
     "paused",
     "paused_replicas",
     "paused_scale_down",
+    "counted_requests",
+    "counted_late",
+    "lag_messages",
+    "partitions",
+    "settling",
 )
 """Columns of `Samples` in the order of a `SamplesRow`."""
 
+NOTHING_COUNTED = (math.nan, math.nan)
+"""Requests and late ones where no window was counted since the last tick."""
+
+NO_STREAM = (math.nan, 0, False)
+"""Lag, partitions and rebalance where the replicas are no consumers."""
+
 NO_POOL = absent("a pool that is not there")
+
+TOO_LONG = (
+    f"the names of its pods do not hold its whole name, which has more than {LONGEST} characters: shorten it, or "
+    "replace the query in spec.metrics.queries"
+)
 
 
 def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readings:
     """Return the readings of one policy; `ready` are the ready replicas of the GPU and the CPU pool."""
     namespace, names = subject.namespace, subject.deployments
-    service = (namespace, subject.service)
 
     def of(query: str, pool: int) -> Reading:
         name = names[pool]
-        return pick(answers.get(query, {}), (namespace, name)) if name else NO_POOL
+        if name is None:
+            return NO_POOL
+        if _cut(name, subject):
+            return unknown("NameTooLong", f"Deployment {name}: {TOO_LONG}")
+        return pick(answers.get(query, {}), (namespace, name))
 
     pools = [pool for pool in (GPU, CPU) if names[pool]]
     here = [ready[pool] for pool in pools]
-    received = pick(answers.get("arrival_rate", {}), service)
+    exported = subject.server.utilization
+    utilization = named(subject.preset, "utilization")
+
+    def used(pool: int, builtin: Callable[[], Reading]) -> Reading:
+        if exported is None or POOLS[pool] not in exported.pools:
+            return builtin()
+        return per_replica(of(utilization, pool), ready[pool])
+
+    ready_pools = {POOLS[pool]: ready[pool] for pool in pools}
     readings = {
-        "arrival_rate": arrivals(received, {POOLS[pool]: ready[pool] for pool in pools}),
-        "cpu_utilization": ratio([of("cpu_usage", CPU)], [of("cpu_request", CPU)], [ready[CPU]]),
+        "arrival_rate": arrivals(
+            rate_of(answers, "arrival_rate", subject, subject.requests.counts_arrivals), ready_pools
+        ),
+        "cpu_utilization": used(CPU, lambda: ratio([of("cpu_usage", CPU)], [of("cpu_request", CPU)], [ready[CPU]])),
         "memory_utilization": ratio(
             [of("memory_usage", pool) for pool in pools], [of("memory_request", pool) for pool in pools], here
         ),
-        "gpu_utilization": per_replica(of("gpu_utilization", GPU), ready[GPU]),
-        "p95_latency": pick(answers.get("p95_ms", {}), service),
+        "gpu_utilization": used(GPU, lambda: per_replica(of("gpu_utilization", GPU), ready[GPU])),
+        "p95_latency": latency_of(answers, SHOWN_PERCENTILE, subject),
     }
     for name, promql in subject.queries:
-        readings[REPLACES[name][0]] = pick(answers[own_name(name, promql)], NOTHING)
+        readings[REPLACES[name]] = pick(answers[own_name(name, promql)], NOTHING)
+    if subject.unit != "requests":
+        load = readings.pop("load", None) or arrivals(load_of(answers, "load", subject), ready_pools)
+        load = _told_why(load, subject)
+        readings = readings | {REQUEST_RATE: readings["arrival_rate"], "arrival_rate": load}
     return readings
+
+
+def load_of(answers: Answers, name: str, subject: Subject) -> Reading:
+    """Return the load in the unit of a subject, with that of its pools, or the part of it that is done.
+
+    `name` is `load` or `done`; of requests these are the ones that arrive and the ones that are answered.
+    """
+    if subject.unit == "requests":
+        return rate_of(answers, {"load": "arrival_rate", "done": "answer_rate"}[name], subject)
+    if not subject.counts_load:
+        text = f"the preset {subject.preset or 'in use'} does not count {subject.unit}: set spec.metrics.queries.load"
+        return unknown("NotExported", text)
+    return _found(answers.get(named(subject.preset, f"{name} {subject.unit}"), {}), subject, subject.preset)
+
+
+def _told_why(load: Reading, subject: Subject) -> Reading:
+    """Return the load itself; where tokens are not known because none are known of a request, the message says so."""
+    if load.reason != "WindowEmpty" or subject.unit != "tokens":
+        return load
+    text = f"{load.message}, or requests wait and none was over in {MEAN_SECONDS} s: their tokens are not known"
+    return load._replace(message=text)
+
+
+def rate_of(answers: Answers, name: str, subject: Subject, exported: bool = True) -> Reading:
+    """Return the rate of the requests of a service, with those of its pools; unknown where it is not `exported`."""
+    if not exported:
+        return not_exported(subject, "arrivals", "arrivalRate")
+    answer = answers.get(named(subject.counted_by, name), {})
+    return _found(answer, subject, subject.counted_by)
+
+
+def latency_of(answers: Answers, percentile: float, subject: Subject) -> Reading:
+    """Return a percentile of the latency, in milliseconds."""
+    histogram = subject.histogram
+    if histogram is None:
+        return not_exported(subject, "latency", "p95Latency")
+    of = subject.timed_by
+    if not subject.sums_pools:
+        return _found(answers.get(named(of, latency_name(percentile, subject.signal)), {}), subject, of)
+    answer = answers.get(named(of, buckets_name(subject.signal)), {})
+    found = subject.found_by(of)
+    return percentile_of([pick(answer, key) for key in found.values()], percentile, 1000 / histogram.per_second)
+
+
+def not_exported(subject: Subject, what: str, query: str) -> Reading:
+    """Make the reading of what a preset has no series of."""
+    beside = "spec.metrics.frontDoor or " if not subject.front_door and subject.preset in get_args(ServerName) else ""
+    text = f"{subject.requests.title} exports no series for it: set {beside}spec.metrics.queries.{query}"
+    return unknown("NotExported", f"the preset {subject.counted_by} has no {what}: {text}")
+
+
+def _found(answer: Mapping[Key, Reading] | MetricsError, subject: Subject, preset: str) -> Reading:
+    """Return the sum of the readings that a subject's series of a preset are found by; those of its pools stay beside.
+
+    Unknown where none is.
+    """
+    found = subject.found_by(preset)
+    parts = {pool: _of_target(answer, key, subject, preset) for pool, key in found.items()}
+    if WHOLE in parts:
+        return parts[WHOLE]
+    there = {pool: reading for pool, reading in parts.items() if reading.known or math.isfinite(reading.age_seconds)}
+    return total(there) if there else next(iter(parts.values()))
+
+
+def _cut(name: str, subject: Subject) -> bool:
+    """Return True where the names of a target's pods do not hold its whole name."""
+    return name not in subject.others and not told_apart(name)
+
+
+def _of_target(answer: Mapping[Key, Reading] | MetricsError, key: Key, subject: Subject, preset: str) -> Reading:
+    if key[1] in subject.deployments and isinstance(PRESETS[preset].found_by, ByPods) and _cut(key[1], subject):
+        return unknown("NameTooLong", f"Deployment {key[1]}: {TOO_LONG}")
+    return pick(answer, key)
 
 
 def shown_latency(answers: Answers, subject: Subject, readings: Readings) -> Reading:
     """Return the reading of the latency percentile that is displayed, in milliseconds."""
-    name = latency_name(subject.percentile)
-    if name == "p95_ms":
+    if subject.percentile == SHOWN_PERCENTILE:
         return readings["p95_latency"]
-    return pick(answers.get(name, {}), (subject.namespace, subject.service))
+    return latency_of(answers, subject.percentile, subject)
 
 
 def nothing_measured() -> Readings:
@@ -106,12 +224,16 @@ def samples_row(
     ready: tuple[int, int],
     annotations: Mapping[str, str],
     pending_seconds: tuple[float, float] = (0.0, 0.0),
+    stuck_replicas: tuple[int, int] = (0, 0),
     may_lower: bool = True,
+    counted: tuple[float, float] = NOTHING_COUNTED,
+    consumed: tuple[float, int, bool] = NO_STREAM,
 ) -> SamplesRow:
     """Return the columns `ROW` of one policy. The `elapsed_seconds` since the readings are added to their ages.
 
-    `time` is in unix seconds; `replicas`, `ready` and `pending_seconds` are of the GPU and the CPU pool. Without
-    `may_lower` nothing is scaled down, as if the annotations forbade it.
+    `time` is in unix seconds; what is a pair is of the GPU and the CPU pool. Without `may_lower` nothing is scaled
+    down, as if the annotations forbade it. `counted` are requests since the last tick, and how many of them were late;
+    `consumed` are messages that wait, partitions that have some, and whether the consumer group comes to rest.
     """
     paused, paused_replicas, paused_scale_down, _ = pauses(annotations)
     measured = [readings[signal] for signal in MEASURED]
@@ -122,15 +244,19 @@ def samples_row(
         replicas,
         ready,
         pending_seconds,
+        stuck_replicas,
         paused,
         paused_replicas,
         paused_scale_down or not may_lower,
+        *counted,
+        *consumed,
     )
 
 
 def may_lower(readings: Readings, max_age_seconds: float) -> bool:
     """Return True where these readings allow to scale down. A reading that is too old is unknown and has no say."""
-    return all(reading.may_lower or reading.age_seconds > max_age_seconds for reading in readings.values())
+    used = [readings[signal] for signal in MEASURED]
+    return all(reading.may_lower or reading.age_seconds > max_age_seconds for reading in used)
 
 
 def samples_of(rows: Sequence[SamplesRow]) -> Samples:

@@ -1,97 +1,132 @@
-"""Clients of Prometheus: prometheus-api-client in a thread for each, with timeouts and without retries."""
+"""Client of one Prometheus: POST with bounded answers, timeouts and no retries."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
+import os
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
-import requests
-from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
-from requests.adapters import HTTPAdapter
-from urllib3.util.retry import Retry
+import aiohttp
+from aiohttp import ClientError, ClientTimeout
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.sensing.access import Access, Certificates, tls_context
-from rlscaler_operator.sensing.queries import Query
-from rlscaler_operator.sensing.results import Answers, HeldRates, group
-
-log = logging.getLogger("rlscaler.prometheus")
-
-IDLE_SECONDS = 900.0
-"""Time without a query after which a client is closed: its policy is gone or its credential was replaced."""
+from rlscaler_operator.sensing.access import Access, tls_context
+from rlscaler_operator.sensing.answer import OWN, SHARED, Bounds, refusal, series_of, shorten, too_large
+from rlscaler_operator.sensing.queries import NUMBER, Query, together
+from rlscaler_operator.sensing.results import Answers, Asked, HeldRates, Key, Reading, group
 
 BUSY_SECONDS = 2.0
 """Longest time that a policy waits to share the next batch. A healthy Prometheus answers for a thousand policies in
 less; behind a slow one a policy must not wait before it counts as blind."""
 
-_STATUS = re.compile(r"HTTP Status Code (\d+)")
+OWN_AT_ONCE = 8
+"""Requests with own queries of one namespace that are under way at the same time; what is asked apart has as many
+places."""
+
+ERROR_BYTES = 16 * 2**10
+"""Bytes of a refusal that are read."""
+
+THREAD_BYTES = 64 * 2**10
+"""Size above which an answer is read in a thread: all else would wait for it."""
+
+POST_REFUSED = (405, 501)
+"""HTTP statuses of a server that takes queries by GET only."""
+
+WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
+"""Parameters of Thanos and of VictoriaMetrics that ask for an error in place of a part; Prometheus ignores them."""
 
 
-class _Certified(HTTPAdapter):
-    """TLS with certificates from Secrets. Where authorities are named, no others are trusted."""
+ONE_IS_THE_REASON = ("PrometheusError", "AnswerTooLarge")
+"""Reasons of an answer to several own queries for which only one of them may be to blame."""
 
-    def __init__(self, certificates: Certificates, retry: Retry) -> None:
-        self._context = tls_context(certificates)
-        super().__init__(max_retries=retry)
+Parameters = tuple[tuple[str, str], ...]
+"""Names and values in a URL."""
 
-    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, ssl_context=self._context, **options)
-
-    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Do nothing: the TLS context verifies."""
+T = TypeVar("T")
 
 
 class Prometheus:
     """Client of one Prometheus. It never retries a query: the next tick asks again."""
 
-    def __init__(self, access: Access, timeout_seconds: float) -> None:
-        session = requests.Session()
-        session.trust_env = False
-        # The URL was allowed; the target of a redirect was not.
-        session.max_redirects = 0
-        retry = Retry(total=0, redirect=0)
-        self._client = PrometheusConnect(
-            url=access.url.rstrip("/"),
-            headers={"Authorization": f"Bearer {access.bearer_token}"} if access.bearer_token else None,
-            auth=access.basic,
-            retry=retry,
-            session=session,
-        )
-        if access.certificates is not None:
-            session.mount(self._client.url, _Certified(access.certificates, retry))
+    def __init__(self, access: Access, timeout_seconds: float, bounds: Bounds = SHARED) -> None:
+        self._url, self._bounds = access.url.rstrip("/") + "/api/v1/query", bounds
+        self._headers = {"Accept-Encoding": "identity"}
+        if access.bearer_token:
+            self._headers["Authorization"] = f"Bearer {access.bearer_token}"
+        self._auth = aiohttp.BasicAuth(*access.basic, encoding="utf-8") if access.basic is not None else None
+        self._ssl = tls_context(access.certificates) if access.certificates is not None else True
         self._timeout_seconds = timeout_seconds
+        self._method = "POST"
+        self._opened: aiohttp.ClientSession | None = None
         self._rates: dict[str, HeldRates] = {}
         self._lock, self._asked_at = asyncio.Lock(), float("-inf")
-        # Each client has a thread of its own: a few that hang would fill a pool that all share.
-        self._thread = ThreadPoolExecutor(1, "prometheus")
+        self._places: dict[tuple[str, bool], asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OWN_AT_ONCE))
 
-    def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._client.close()
+    async def close(self) -> None:
+        if self._opened is not None:
+            await self._opened.close()
 
     async def ask(self, queries: list[Query]) -> Answers:
         """Return all answers, or why there are none, within a few timeouts of one query; never raises.
 
-        The client asks one batch at a time: while its thread hangs, no further batch is started.
+        The client asks one batch at a time.
         """
-        deadline = 2 * self._timeout_seconds
-        error = MetricsError(f"Prometheus did not answer within {deadline:g} s")
-        late: Answers = dict.fromkeys((query.name for query in queries), error)
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(2 * self._timeout_seconds):
                 await self._lock.acquire()
         except TimeoutError:
-            return late
+            error = MetricsError(f"Prometheus did not answer within {2 * self._timeout_seconds:g} s")
+            return dict.fromkeys((query.name for query in queries), error)
         self._asked_at = time.monotonic()
-        thread = asyncio.get_running_loop().run_in_executor(self._thread, self._ask_all, queries)
-        thread.add_done_callback(lambda _: self._lock.release())
-        done, _ = await asyncio.wait({thread}, timeout=deadline)
-        return thread.result() if done else late
+        try:
+            return await self._ask_all(queries)
+        finally:
+            self._lock.release()
+
+    async def ask_own(
+        self, namespace: str, queries: Sequence[Query], parameters: Parameters, apart: bool = False
+    ) -> Asked:
+        """Return the answers to own queries of policies of one namespace, or why there are none; never raises.
+
+        They are sent as one, and one by one where that is refused or too large: one of them is the reason. A namespace
+        has a few places, so that its queries delay no other namespace's, and as many for what is asked `apart`.
+        `parameters` are sent with each query.
+        """
+        async with self._places[namespace, apart]:
+            began = time.monotonic()
+            answers = await self._own_answers(queries, parameters)
+            return Asked(answers, time.monotonic() - began)
+
+    async def _own_answers(self, queries: Sequence[Query], parameters: Parameters) -> Answers:
+        if len(queries) > 1:
+            try:
+                return await self._together(queries, parameters)
+            except Exception as error:
+                if (reason := _reason(error)).reason not in ONE_IS_THE_REASON:
+                    return dict.fromkeys((query.name for query in queries), reason)
+        given = await asyncio.gather(*(self._own(query, parameters) for query in queries))
+        return {query.name: answer for query, answer in zip(queries, given, strict=True)}
+
+    async def _own(self, query: Query, parameters: Parameters) -> dict[Key, Reading] | MetricsError:
+        try:
+            return await self._readings(query, OWN, parameters)
+        except Exception as error:
+            return _reason(error)
+
+    async def _together(self, queries: Sequence[Query], parameters: Parameters) -> Answers:
+        """Send several own queries as one. Raises whatever is wrong with it."""
+        bounds = Bounds(OWN.size * len(queries), OWN.series * len(queries))
+        body = await self._answer(together(queries), bounds, parameters)
+        series = await _worked_out(len(body), lambda: series_of(body, bounds))
+        parts: list[list[dict[str, Any]]] = [[] for _ in queries]
+        for one in series:
+            parts[int(one["metric"][NUMBER])].append(one)
+        return {query.name: group(part, query.by) for query, part in zip(queries, parts, strict=True)}
 
     @property
     def busy(self) -> bool:
@@ -101,36 +136,29 @@ class Prometheus:
     async def instant(self, promql: str) -> list[dict[str, Any]]:
         """Return the series of one query as Prometheus gives them. Raises MetricsError."""
         async with self._lock:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._instant, promql)
+            try:
+                body = await self._answer(promql, self._bounds)
+                return await _worked_out(len(body), lambda: series_of(body, self._bounds))
+            except Exception as error:
+                raise _reason(error) from error
 
-    def _instant(self, promql: str) -> list[dict[str, Any]]:
-        try:
-            return list(self._ask(promql))
-        except requests.RequestException as error:
-            raise MetricsError(f"Prometheus cannot be reached: {_shorten(error)}") from error
-
-    def _ask_all(self, queries: list[Query]) -> Answers:
+    async def _ask_all(self, queries: list[Query]) -> Answers:
         answers: Answers = {}
         unreachable: MetricsError | None = None
         deadline = time.monotonic() + self._timeout_seconds
         for query in queries:
             if unreachable is None and time.monotonic() > deadline:
                 unreachable = MetricsError("Prometheus takes too long: the rest of the batch was left out")
-            if unreachable is None:
-                try:
-                    answers[query.name] = group(self._ask(query.promql), query.by, self._rates_of(query))
-                    continue
-                except requests.TooManyRedirects:
-                    unreachable = MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
-                except requests.RequestException as error:
-                    unreachable = MetricsError(f"Prometheus cannot be reached: {_shorten(error)}")
-                except MetricsError as error:
-                    answers[query.name] = error
-                    continue
-                except Exception as error:
-                    answers[query.name] = MetricsError(f"odd answer: {_shorten(error)}", "PrometheusError")
-                    continue
-            answers[query.name] = unreachable
+            if unreachable is not None:
+                answers[query.name] = unreachable
+                continue
+            try:
+                answers[query.name] = await self._readings(query, self._bounds)
+            except Exception as error:
+                answers[query.name] = reason = _reason(error)
+                if reason.reason == MetricsError.reason:
+                    unreachable = reason
+            await asyncio.sleep(0)
         return answers
 
     def _rates_of(self, query: Query) -> HeldRates | None:
@@ -139,77 +167,76 @@ class Prometheus:
             return None
         return self._rates.setdefault(query.name, HeldRates(query.window))
 
-    def _ask(self, promql: str) -> Any:
-        parameters = {"timeout": f"{math.ceil(self._timeout_seconds)}s"}
-        try:
-            result = self._client.custom_query(promql, parameters, timeout=self._timeout_seconds)
-        except PrometheusApiClientException as error:
-            raise _refusal(error) from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise MetricsError("the answer is not Prometheus's: check the URL", "PrometheusError") from error
-        return result
+    async def _readings(self, query: Query, bounds: Bounds, parameters: Parameters = ()) -> dict[Key, Reading]:
+        """Return the readings of one query. Raises whatever is wrong with it."""
+        body = await self._answer(query.promql, bounds, parameters)
+        rates = self._rates_of(query)
+        return await _worked_out(len(body), lambda: group(series_of(body, bounds), query.by, rates))
+
+    async def _answer(self, promql: str, bounds: Bounds, parameters: Parameters = ()) -> bytes:
+        limits = {"timeout": f"{math.ceil(self._timeout_seconds)}s", "limit": str(bounds.series)}
+        form = {"query": promql} | limits | WHOLE
+        status, body = await self._send(form, parameters, bounds)
+        if status in POST_REFUSED and self._method == "POST":
+            self._method = "GET"
+            status, body = await self._send(form, parameters, bounds)
+        if status != 200:
+            raise refusal(status, body)
+        return body
+
+    async def _send(self, form: Mapping[str, str], parameters: Parameters, bounds: Bounds) -> tuple[int, bytes]:
+        """Send a query. The `parameters` go into the URL, where a proxy looks for them whatever the method is."""
+        post = self._method == "POST"
+        sent: dict[str, Any] = {
+            "data": form if post else None,
+            "params": {**({} if post else form), **dict(parameters)},
+        }
+        async with self._session().request(self._method, self._url, allow_redirects=False, **sent) as answer:
+            limit = bounds.size if answer.status == 200 else ERROR_BYTES
+            body = bytearray()
+            async for chunk in answer.content.iter_any():
+                body += chunk
+                if len(body) > limit:
+                    # The rest is not read: the connection goes with it.
+                    answer.close()
+                    if answer.status == 200:
+                        raise too_large(bounds, bounds.size_in_words)
+                    break
+            return answer.status, bytes(body)
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(ssl=self._ssl, limit=0),
+                timeout=ClientTimeout(total=self._timeout_seconds),
+                headers=self._headers,
+                auth=self._auth,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # What is bounded is what is held: an answer that is compressed nevertheless is not unpacked.
+                auto_decompress=False,
+            )
+        return self._opened
 
 
-class Sources:
-    """One client for each access, made when it is first asked."""
-
-    def __init__(self, timeout_seconds: float) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._clients: dict[Access, Prometheus] = {}
-        self._asked: dict[Access, float] = {}
-        self._complaints: set[str] = set()
-
-    async def ask(self, access: Access, queries: list[Query]) -> Answers:
-        """Ask as `Prometheus.ask` does. Any failure is the answer to every query and is logged once; never raises."""
-        if access.refused is not None:
-            reason, text = access.refused
-            return dict.fromkeys((query.name for query in queries), MetricsError(text, reason))
-        self._asked[access] = time.monotonic()
-        try:
-            if access not in self._clients:
-                self._close_idle()
-                self._clients[access] = Prometheus(access, self._timeout_seconds)
-            return await self._clients[access].ask(queries)
-        except Exception as error:
-            text = f"{access.url} cannot be asked: {_shorten(error)}; correct the URL"
-            if text not in self._complaints:
-                self._complaints.add(text)
-                log.error("%s", text, exc_info=error)
-            return dict.fromkeys((query.name for query in queries), MetricsError(text))
-
-    def busy(self, access: Access) -> bool:
-        """Return True where a batch would have to wait for the answers to another."""
-        client = self._clients.get(access)
-        return client is not None and client.busy
-
-    async def instant(self, access: Access, promql: str) -> list[dict[str, Any]]:
-        """Return the series of one query to a Prometheus that `ask` has asked before. Raises MetricsError."""
-        client = self._clients.get(access)
-        if client is None:
-            raise MetricsError(f"{access.url} was not reached before")
-        return await client.instant(promql)
-
-    def _close_idle(self) -> None:
-        now = time.monotonic()
-        for access in [access for access, at in self._asked.items() if now - at > IDLE_SECONDS]:
-            del self._asked[access]
-            if (client := self._clients.pop(access, None)) is not None:
-                client.close()
-
-    def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
+async def _worked_out(size: int, work: Callable[[], T]) -> T:
+    """Return what `work` makes of an answer of `size` bytes; of a large one in a thread."""
+    return await asyncio.to_thread(work) if size > THREAD_BYTES else work()
 
 
-def _refusal(error: PrometheusApiClientException) -> MetricsError:
-    status = _STATUS.match(str(error))
-    if status is not None and status[1] in ("401", "403"):
-        text = f"Prometheus refused the credential (HTTP {status[1]}): check spec.metrics.prometheus.auth"
-        return MetricsError(text, "PrometheusUnauthorized")
-    return MetricsError(f"Prometheus refused the query: {_shorten(error)}", "PrometheusError")
+def _reason(error: Exception) -> MetricsError:
+    """Say why there is no answer."""
+    if isinstance(error, MetricsError):
+        return error
+    if isinstance(error, TimeoutError):
+        return MetricsError("Prometheus cannot be reached: it did not answer in time")
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+        text = f"Prometheus cannot be reached: {error.host}:{error.port}: {os.strerror(error.os_error.errno)}"
+        return MetricsError(text)
+    if isinstance(error, (ClientError, OSError)):
+        return MetricsError(f"Prometheus cannot be reached: {_without_addresses(error)}")
+    return MetricsError(f"odd answer: {_without_addresses(error)}", "PrometheusError")
 
 
-def _shorten(error: Exception) -> str:
+def _without_addresses(error: Exception) -> str:
     """Return the error's text without addresses in memory, which differ each time and would make each message new."""
-    text = re.sub(r"<[^<>]* object at 0x[0-9a-f]+>:? ?", "", " ".join(str(error).split()))
-    return text if len(text) <= 300 else text[:299] + "…"
+    return shorten(re.sub(r"<[^<>]* object at 0x[0-9a-f]+>:? ?", "", str(error)))

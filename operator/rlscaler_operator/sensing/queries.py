@@ -1,62 +1,51 @@
-"""PromQL: one query per signal, for all policies that share a Prometheus.
+"""PromQL: one query per signal and preset, for all policies that share a Prometheus.
 
 Every query returns series with the label `_`: `v` for the value, `t` for the time (unix seconds) of the newest raw
-sample behind it, and for usage `n` for the number of pods behind it. Without the time, an instant query answers for
-minutes with what a dead exporter said last; without the number, pods whose series vanished would count as idle. For the
-same reason usage is a mean over pods, and arrivals carry the label `pool`.
+sample behind it, for usage `n` for the number of pods behind it, and for counters `d` where series are there several
+times. Without the time, an instant query answers for minutes with what a dead exporter said last; without the number,
+pods whose series vanished would count as idle. For the same reason usage is a mean over pods, and arrivals carry the
+label `pool`.
 
 Utilization covers the ready pods, by `kube_pod_status_ready`, and all pods in namespaces that have no such series.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from rlscaler_core.decision.units import SignalName
+from rlscaler_operator.sensing.labels import Labels
+from rlscaler_operator.sensing.presets import PRESETS
+from rlscaler_operator.sensing.requests import Selection
+from rlscaler_operator.sensing.selection import Pods, added, labelled
+from rlscaler_operator.sensing.subject import SHOWN_PERCENTILE, Subject
 from rlscaler_operator.settings import Settings
 
-By = Literal["service", "pool", "deployment", "nothing"]
-"""The label that a query's results are grouped by; `nothing` stands for one value, no matter which labels it has."""
-
-SHOWN_PERCENTILE = 95.0
-"""The latency percentile that is always measured, because it is an input of the actor."""
+By = Literal["service", "pool", "deployment", "service, le", "deployment, le", "nothing"]
+"""The labels that a query's results are grouped by; `pool` stands for a service and the pools that are added up for
+it, `nothing` for one value, no matter which labels it has."""
 
 REPLACES = {
-    "arrivalRate": ("arrival_rate", ("arrival_rate",)),
-    "cpuUtilization": ("cpu_utilization", ("cpu_usage", "cpu_request")),
-    "memoryUtilization": ("memory_utilization", ("memory_usage", "memory_request")),
-    "gpuUtilization": ("gpu_utilization", ("gpu_utilization",)),
-    "p95Latency": ("p95_latency", ("p95_ms",)),
+    "arrivalRate": "arrival_rate",
+    "load": "load",
+    "cpuUtilization": "cpu_utilization",
+    "memoryUtilization": "memory_utilization",
+    "gpuUtilization": "gpu_utilization",
+    "p95Latency": "p95_latency",
 }
-"""Names in `spec.metrics.queries`, each with the signal that it gives and the built-in queries that it replaces."""
-
-MATCHED_NAMES = 200
-"""Number of names above which a query selects everything and its answer is filtered: a longer URL costs more."""
+"""Names in `spec.metrics.queries`, each with the signal that it gives."""
 
 BUSY_SECONDS = 60
 """Rate window of the CPU usage by which pods are ordered: the order counts, not the value."""
 
-POD_SUFFIX = "-[a-z0-9]+-[a-z0-9]{5}"
-"""Pattern of what follows the Deployment's name in the names of its pods: the hash of the ReplicaSet and a suffix."""
+CPU_USAGE = "container_cpu_usage_seconds_total"
+MEMORY_USAGE = "container_memory_working_set_bytes"
 
-POD_OF_DEPLOYMENT = f"(.+){POD_SUFFIX}"
-"""Pattern of the name of a Deployment's pod; its group is the name of the Deployment."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is measured for one policy."""
-
-    namespace: str
-    service: str
-    deployments: tuple[str | None, str | None]
-    percentile: float = SHOWN_PERCENTILE
-    """Percentile of the latency that is displayed."""
-    queries: tuple[tuple[str, str], ...] = ()
-    """Pairs of a name in `spec.metrics.queries` and the PromQL that replaces the built-in query."""
-    learns: bool = False
-    """True where the capacity of a replica is learned."""
+DEFAULT_LABELS = Labels()
 
 
 class Window(NamedTuple):
@@ -85,107 +74,178 @@ def windows(settings: Settings) -> tuple[Window, Window]:
     return Window(settings.window_seconds, scrape), Window(settings.resource_window_seconds, resource_scrape)
 
 
-def batch(subjects: Iterable[Subject], window: Window, resource_window: Window) -> list[Query]:
-    """Return the queries that answer for all `subjects`; built-in queries that no subject needs are left out.
+def batch(
+    subjects: Iterable[Subject], window: Window, resource_window: Window, labels: Labels = DEFAULT_LABELS
+) -> list[Query]:
+    """Return the queries that answer for all `subjects`; those that no subject needs are left out.
 
-    Their number grows only with the queries that the subjects bring themselves.
+    Their number grows with the presets in use, and not with the subjects. What these bring themselves is asked by
+    `own_queries`.
     """
     subjects = list(subjects)
     if not subjects:
         return []
-    namespaces = _matcher("namespace", {s.namespace for s in subjects})
-    services = _services_of(subjects)
-    deployments = {name for s in subjects for name in s.deployments if name is not None}
-    pods = _join(namespaces, _matcher("pod", deployments, suffix=POD_SUFFIX))
-    containers = _join(pods, 'container!="",container!="POD"')
-    span, resource_span = f"[{window.seconds}s]", f"[{resource_window.seconds}s]"
+    queries = _of_pods(subjects, resource_window, labels)
+    for preset in sorted({subject.counted_by for subject in subjects}):
+        queries += _of_requests(preset, [s for s in subjects if s.counted_by == preset], window, labels)
+    for preset, signal in sorted({(subject.timed_by, subject.signal) for subject in subjects}):
+        timed = [s for s in subjects if (s.timed_by, s.signal) == (preset, signal)]
+        queries += _of_latency(preset, timed, window, labels)
+    for preset, unit in sorted({(s.preset, s.unit) for s in subjects if s.unit != "requests" and s.counts_load}):
+        queries += _of_load(preset, [s for s in subjects if (s.preset, s.unit) == (preset, unit)], window, labels)
+    for preset in sorted({subject.preset for subject in subjects}):
+        queries += _of_server(preset, [s for s in subjects if s.preset == preset], labels)
+    needed = set.union(*(_needed(subject) for subject in subjects))
+    return [query for query in queries if query.name in needed]
 
-    received = f"inference_requests_received_total{{{services}}}"
-    cpu = f"container_cpu_usage_seconds_total{{{containers}}}"
-    memory = f"container_memory_working_set_bytes{{{containers}}}"
-    gpu = f"DCGM_FI_DEV_GPU_UTIL{{{pods}}}"
-    by_service, by_deployment = "by (namespace, service)", "by (namespace, deployment)"
-    by_pod = "by (namespace, pod)"
 
-    is_true = 'condition="true"'
-    ready = f"kube_pod_status_ready{{{_join(pods, is_true)}}}"
-
-    def of_ready_pods(per_pod: str) -> str:
-        return _deployment_of(
-            f"(({per_pod}) and on (namespace, pod) ({ready} == 1)) or (({per_pod}) unless on (namespace) ({ready}))"
-        )
-
-    def usage(per_pod: str, series: str) -> str:
-        pods_with_data = of_ready_pods(per_pod)
-        return _pair(
-            f"avg {by_deployment} ({pods_with_data})",
-            f"max {by_deployment} ({_deployment_of(f'timestamp({series})')})",
-            f"count {by_deployment} ({pods_with_data})",
-        )
-
-    def latency(name: str, percentile: float, of: str) -> Query:
-        rates = f"sum by (namespace, service, le) (rate({buckets_of(of)}{span}))"
-        return Query(
-            name,
-            "service",
-            _pair(
-                f"1000 * histogram_quantile({percentile / 100:.6g}, {rates})",
-                f"max {by_service} (timestamp({finished_of(of)}))",
-            ),
-            window,
-        )
-
-    queries = [
-        Query(
-            "arrival_rate",
-            "pool",
-            _pair(
-                f"sum by (namespace, service, pool) (rate({received}{span}))",
-                f"max by (namespace, service, pool) (timestamp({received}))",
-            ),
-            window,
-        ),
-        latency("p95_ms", SHOWN_PERCENTILE, services),
-        Query(
-            "cpu_usage",
-            "deployment",
-            usage(f"sum {by_pod} (rate({cpu}{resource_span}))", cpu),
-            resource_window,
-        ),
-        Query("memory_usage", "deployment", usage(f"sum {by_pod} ({memory})", memory)),
-        Query("cpu_request", "deployment", _request_per_pod(containers, "cpu")),
-        Query("memory_request", "deployment", _request_per_pod(containers, "memory")),
-        Query("gpu_utilization", "deployment", usage(f"avg {by_pod} ({gpu})", gpu)),
+def _of_pods(subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
+    """Return the queries for what the nodes and the cluster say of pods."""
+    pods, span = _pods(subjects, labels), f"[{window.seconds}s]"
+    usage = labelled(pods.usage(CPU_USAGE, lambda one: f"rate({one}{span})"))
+    return [
+        Query("cpu_usage", "deployment", usage, window),
+        Query("memory_usage", "deployment", labelled(pods.usage(MEMORY_USAGE, str))),
+        Query("cpu_request", "deployment", labelled(pods.request("cpu"))),
+        Query("memory_request", "deployment", labelled(pods.request("memory"))),
+        Query("gpu_utilization", "deployment", labelled(pods.gpu_utilization())),
     ]
-    replaced = set.intersection(*({name for q, _ in s.queries for name in REPLACES[q][1]} for s in subjects))
-    queries = [query for query in queries if query.name not in replaced]
-    for percentile in sorted({s.percentile for s in subjects} - {SHOWN_PERCENTILE}):
-        shown = [s for s in subjects if s.percentile == percentile]
-        queries.append(latency(latency_name(percentile), percentile, _services_of(shown)))
+
+
+def _of_requests(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
+    """Return the queries for requests that a preset counts."""
+    preset, span = PRESETS[name], f"[{window.seconds}s]"
+    selection = Selection.of(name, subjects, labels)
+    by, queries = _by(selection), []
+    if preset.counts_arrivals:
+        arrivals = selection.arrivals(span, window.seconds)
+        queries.append(Query(named(name, "arrival_rate"), by, arrivals, window))
+    if preset.answered and (learning := [s for s in subjects if s.learns and s.unit == "requests"]):
+        answers = Selection.of(name, learning, labels).answers(span)
+        queries.append(Query(named(name, "answer_rate"), by, answers, window))
+    return queries
+
+
+def _of_load(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
+    """Return the queries for a load that is not counted in requests, all of one unit, and for what is done of it."""
+    unit, span = subjects[0].unit, f"[{window.seconds}s]"
+    selection = Selection.of(name, subjects, labels)
+    by, rates = _by(selection), window if unit == "tokens" else None
+    arriving = {"tokens": selection.arriving_tokens, "concurrency": selection.held}[unit](span)
+    queries = [Query(named(name, f"load {unit}"), by, arriving, rates)]
     if learning := [s for s in subjects if s.learns]:
-        finished = finished_of(_services_of(learning))
-        value = f"sum by (namespace, service, pool) (rate({finished}{span}))"
-        time = f"max by (namespace, service, pool) (timestamp({finished}))"
-        queries.append(Query("answer_rate", "pool", _pair(value, time), window))
-    own = sorted({query for subject in subjects for query in subject.queries})
-    return [*queries, *(Query(own_name(*query), "nothing", _pair(*_own(query[1]))) for query in own)]
+        selection = Selection.of(name, learning, labels)
+        done = {"tokens": selection.tokens, "concurrency": selection.running}[unit](span)
+        queries.append(Query(named(name, f"done {unit}"), by, done, rates))
+    return queries
 
 
-def busy_pods(namespace: str, deployment: str) -> str:
-    """Return the query for what each pod of a Deployment does now; the label `_` is `in_flight`, `gpu` or `cpu`."""
-    pods = _join(_matcher("namespace", {namespace}), _matcher("pod", {deployment}, suffix=POD_SUFFIX))
-    containers = _join(pods, 'container!="",container!="POD"')
-    kinds = {
-        "in_flight": f"sum by (pod) (inference_requests_in_flight{{{pods}}})",
-        "gpu": f"avg by (pod) (DCGM_FI_DEV_GPU_UTIL{{{pods}}})",
-        "cpu": f"sum by (pod) (rate(container_cpu_usage_seconds_total{{{containers}}}[{BUSY_SECONDS}s]))",
-    }
-    return _labelled(kinds)
+def _of_latency(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
+    """Return the queries for a latency that a preset has a histogram of, all subjects of one signal."""
+    histogram, signal, span = subjects[0].histogram, subjects[0].signal, f"[{window.seconds}s]"
+    if histogram is None:
+        return []
+    queries = []
+    one: By = "deployment" if _by(Selection.of(name, subjects, labels)) == "deployment" else "service"
+    single, several = [s for s in subjects if not s.sums_pools], [s for s in subjects if s.sums_pools]
+    for percentile in sorted({SHOWN_PERCENTILE, *(s.percentile for s in single)} if single else ()):
+        shown = [s for s in single if percentile in (SHOWN_PERCENTILE, s.percentile)]
+        promql = Selection.of(name, shown, labels).percentile(histogram, percentile, span)
+        queries.append(Query(named(name, latency_name(percentile, signal)), one, promql, window))
+    if several:
+        promql = Selection.of(name, several, labels).buckets(histogram, span)
+        queries.append(Query(named(name, buckets_name(signal)), _by_bound(one), promql, window))
+    return queries
 
 
-def latency_name(percentile: float) -> str:
+def _by(selection: Selection) -> By:
+    return "deployment" if selection.by == ("namespace", "deployment") else "pool"
+
+
+def _of_server(name: str, subjects: Sequence[Subject], labels: Labels) -> list[Query]:
+    """Return the query for the utilization that a preset's server exports, where it does."""
+    preset = PRESETS[name]
+    if preset.utilization is None:
+        return []
+    vectors = _pods(subjects, labels).utilization(preset.utilization, preset.in_flight, preset.waiting)
+    return [Query(named(name, "utilization"), "deployment", labelled(vectors))]
+
+
+def _pods(subjects: Iterable[Subject], labels: Labels) -> Pods:
+    subjects = list(subjects)
+    others = frozenset(name for s in subjects for name in s.others)
+    deployments = frozenset(name for s in subjects for name in s.deployments if name is not None)
+    return Pods(deployments - others, labels, others)
+
+
+def _needed(subject: Subject) -> set[str]:
+    """Return the names of the queries whose answers a subject is measured by."""
+    replaced = {REPLACES[name] for name, _ in subject.queries}
+    of = subject.counted_by
+    needed = {named(of, "answer_rate")}
+    if "arrival_rate" not in replaced:
+        needed.add(named(of, "arrival_rate"))
+    needed.add(named(subject.preset, f"done {subject.unit}"))
+    if "load" not in replaced:
+        needed.add(named(subject.preset, f"load {subject.unit}"))
+    percentiles = {SHOWN_PERCENTILE, subject.percentile} - ({SHOWN_PERCENTILE} if "p95_latency" in replaced else set())
+    needed |= {named(subject.timed_by, latency_name(percentile, subject.signal)) for percentile in percentiles}
+    if percentiles:
+        needed.add(named(subject.timed_by, buckets_name(subject.signal)))
+    if "memory_utilization" not in replaced:
+        needed |= {"memory_usage", "memory_request"}
+    own = subject.server.utilization
+    for pool, builtin in (("gpu", {"gpu_utilization"}), ("cpu", {"cpu_usage", "cpu_request"})):
+        if f"{pool}_utilization" not in replaced:
+            exported = own is not None and pool in own.pools
+            needed |= {named(subject.preset, "utilization")} if exported else builtin
+    return needed
+
+
+def named(preset: str, name: str) -> str:
+    """Return the name of a query of a preset."""
+    return f"{preset} {name}" if preset else name
+
+
+def _by_bound(one: By) -> By:
+    return "deployment, le" if one == "deployment" else "service, le"
+
+
+def own_queries(subject: Subject) -> list[Query]:
+    """Return the queries that a policy brings itself; each must give one sample."""
+    return [Query(own_name(*query), "nothing", _own(query[1])) for query in subject.queries]
+
+
+def busy_pods(deployment: str, labels: Labels = DEFAULT_LABELS, preset: str = "") -> str:
+    """Return the query for what each pod of a Deployment does now; the label `_` is `in_flight`, `gpu` or `cpu`.
+
+    What is in flight is as the preset's server says, and left out where it does not. The answer may have pods of
+    Deployments of that name in other namespaces.
+    """
+    pods = Pods(frozenset({deployment}), labels)
+    gauges = [pods.plain(name) for name in (*PRESETS[preset].in_flight, *PRESETS[preset].waiting)]
+    in_flight = {"in_flight": added(gauges, "namespace, pod")} if gauges else {}
+    return labelled(
+        {
+            **in_flight,
+            "gpu": pods.of_gpus(),
+            "cpu": pods.of_containers(CPU_USAGE, lambda one: f"rate({one}[{BUSY_SECONDS}s])"),
+        }
+    )
+
+
+def latency_name(percentile: float, signal: SignalName = "endToEnd") -> str:
     """Return the name of the query for a latency percentile."""
-    return "p95_ms" if percentile == SHOWN_PERCENTILE else f"p{percentile:g}_ms"
+    return f"{_of_signal(signal)}p{percentile:g}_ms"
+
+
+def buckets_name(signal: SignalName = "endToEnd") -> str:
+    """Return the name of the query for the buckets of a latency."""
+    return f"{_of_signal(signal)}latency_buckets"
+
+
+def _of_signal(signal: SignalName) -> str:
+    return "" if signal == "endToEnd" else f"{signal} "
 
 
 def own_name(signal: str, promql: str) -> str:
@@ -193,60 +253,31 @@ def own_name(signal: str, promql: str) -> str:
     return f"{signal}: {promql}"
 
 
-def _own(promql: str) -> tuple[str, str]:
-    """Return the value and the time of a policy's own query.
+NUMBER = "_q"
+"""Label that tells the answers to several own queries apart."""
 
-    The time is that of the raw sample where the query names a series, and that of the evaluation where it computes.
+
+def together(queries: Iterable[Query]) -> str:
+    """Return one query for several, whose results are told apart by their place in the label `NUMBER`."""
+    numbered = (f'label_replace({query.promql}, "{NUMBER}", "{i}", "", "")' for i, query in enumerate(queries))
+    return " or ".join(numbered)
+
+
+_NO_CODE = re.compile(r"""\"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`|\#[^\n]*""")
+"""String literals and comments of PromQL."""
+
+_CALL = re.compile(r"\b(?!(?i:offset)\b)[a-zA-Z_:][\w:]*\s*\(")
+"""A function or an aggregation."""
+
+
+@lru_cache(maxsize=4096)
+def _own(promql: str) -> str:
+    """Return the query for the value of a policy's own query and for the time of the raw sample behind it.
+
+    Prometheus knows that time only where a query names a series. One that computes has the time of its evaluation, and
+    is not evaluated twice to learn that.
     """
-    return f"({promql}\n)", f"timestamp(({promql}\n))"
-
-
-def _services_of(subjects: list[Subject]) -> str:
-    return _join(
-        _matcher("namespace", {s.namespace for s in subjects}), _matcher("service", {s.service for s in subjects})
-    )
-
-
-def finished_of(services: str) -> str:
-    """Select the counters of answered requests."""
-    return f"inference_request_duration_seconds_count{{{services}}}"
-
-
-def buckets_of(services: str) -> str:
-    """Select the buckets of the latency histogram."""
-    return f"inference_request_duration_seconds_bucket{{{services}}}"
-
-
-def _request_per_pod(containers: str, resource: str) -> str:
-    requests = f'kube_pod_container_resource_requests{{{containers},resource="{resource}"}}'
-    per_pod = f"sum by (namespace, pod) ({requests})"
-    return _pair(
-        f"avg by (namespace, deployment) ({_deployment_of(per_pod)})",
-        f"max by (namespace, deployment) ({_deployment_of(f'timestamp({requests})')})",
-    )
-
-
-def _deployment_of(vector: str) -> str:
-    return f'label_replace({vector}, "deployment", "$1", "pod", "{POD_OF_DEPLOYMENT}")'
-
-
-def _pair(value: str, time: str, count: str = "") -> str:
-    return _labelled({"v": value, "t": time} | ({"n": count} if count else {}))
-
-
-def _labelled(vectors: Mapping[str, str]) -> str:
-    """Join vectors into one; the label `_` tells them apart."""
-    return " or ".join(f'label_replace({vector}, "_", "{kind}", "", "")' for kind, vector in vectors.items())
-
-
-def _matcher(label: str, names: set[str], suffix: str = "") -> str:
-    if len(names) > MATCHED_NAMES:
-        return ""
-    quoted = "|".join(name.replace(".", r"\\.") for name in sorted(names))
-    if len(names) == 1 and not suffix:
-        return f'{label}="{next(iter(names))}"'
-    return f'{label}=~"({quoted}){suffix}"'
-
-
-def _join(*matchers: str) -> str:
-    return ",".join(matcher for matcher in matchers if matcher)
+    value = f"({promql}\n)"
+    if _CALL.search(_NO_CODE.sub(" ", promql)):
+        return labelled({"v": value})
+    return f"({labelled({'v': value, 't': f'timestamp({value})'})})"

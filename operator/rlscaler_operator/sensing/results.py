@@ -9,10 +9,13 @@ replicas and not lower them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from rlscaler_core.queueing.histogram import quantile
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.queries import By, Window
 
@@ -32,6 +35,11 @@ FULL_SCRAPES = 1.1
 """Prometheus's `rate` extrapolates to an end of its window that is nearer to a sample than this many scrapes
 (extrapolatedRate in promql/functions.go): such a window counts as full."""
 
+COPIES = (
+    "Prometheus has series that differ only by the label replica (of an HA pair: name it in RLSCALER_REPLICA_LABELS; "
+    "of the service: rename it)"
+)
+
 LATER_SCRAPES = 0.5
 """Samples that always come late may come this many scrapes later than the promptest of them without doubt."""
 
@@ -46,7 +54,7 @@ class Reading(NamedTuple):
     pods: int | None = None
     """Number of pods that the value is the mean of; None where it is no mean over pods."""
     pools: Mapping[str, Reading] = MappingProxyType({})
-    """Readings by the label `pool` where the value is their sum."""
+    """Readings by the label `pool` where the value is their sum, or by `le` where they are those of buckets."""
     may_lower: bool = True
     """False where the samples behind it may have stopped: its value may raise replicas then, and not lower them."""
     emptied: float | None = None
@@ -59,6 +67,14 @@ class Reading(NamedTuple):
 
 Answers = dict[str, dict[Key, Reading] | MetricsError]
 """The readings of each query, by its name, or why there are none."""
+
+
+class Asked(NamedTuple):
+    """Answers to own queries."""
+
+    answers: Answers
+    seconds: float = 0.0
+    """Time that Prometheus took for them."""
 
 
 def unknown(reason: str, message: str, age_seconds: float = math.inf) -> Reading:
@@ -74,46 +90,56 @@ def absent(what: str) -> Reading:
 def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None = None) -> dict[Key, Reading]:
     """Make readings by (namespace, `by`), from series of values (`_="v"`), times (`_="t"`) and pods (`_="n"`).
 
-    `by` "pool" gives readings by (namespace, service), each the sum of its pools. Two different values of one subject
-    make it unknown: replicas of Prometheus without deduplication disagree like that, and neither value is right.
-    `rates` holds the rates of former answers; it is None where the values are no rates.
+    `by` "pool" gives readings by (namespace, service), each the sum of its pools; one with "le" gives readings whose
+    `pools` are the buckets of a histogram by their upper bounds, and whose own value says nothing. A subject of which
+    there are two different values, or whose series are there several times (`_="d"`), is unknown: no value can be told
+    to be right. `rates` holds the rates of former answers; it is None where the values are no rates.
     """
     if by == "nothing":
         return {NOTHING: _single(list(result))}
-    name = "service" if by == "pool" else by
+    name, _, part = ("service", "", "pool") if by == "pool" else by.partition(", ")
     values: dict[Pool, float] = {}
     taken: dict[Pool, float] = {}
     evaluated = 0.0
     pods: dict[Pool, int] = {}
-    ambiguous: set[Pool] = set()
+    ambiguous: dict[Pool, str] = {}
     for series in result:
+        if "value" not in series:
+            continue  # A native histogram, which no query asks for: one service's odd series blinds no other.
         labels = series.get("metric", {})
-        key = (labels.get("namespace", ""), labels.get(name, "")), labels.get("pool", "") if by == "pool" else ""
+        key = (labels.get("namespace", ""), labels.get(name, "")), labels.get(part, "") if part else ""
         at, text = series["value"]
         evaluated, number = float(at), float(text)
         if labels.get("_") == "v":
             if values.setdefault(key, number) != number:
-                ambiguous.add(key)
+                ambiguous[key] = "Prometheus gives several values"
         elif labels.get("_") == "t" and math.isfinite(number):
             taken[key] = min(taken.get(key, math.inf), number)
         elif labels.get("_") == "n" and math.isfinite(number):
             pods[key] = int(number)
+        elif labels.get("_") == "d":
+            ambiguous[key] = COPIES
+    if part == "le":
+        counted = {key[0] for key in values}
+        times = {key: at for key, at in taken.items() if key[0] not in counted}
+        taken = times | {key: taken[key[0], ""] for key in values if (key[0], "") in taken}
     readings: dict[Key, dict[str, Reading]] = {}
     for key in sorted(values.keys() | taken.keys()):
         one = _reading(values.get(key), max(0.0, evaluated - taken.get(key, -math.inf)), key[0], pods.get(key))
         if key in ambiguous and one.known:
-            text = f"Prometheus gives several values for {key[0][1]}: deduplicate, or ask one replica"
+            text = f"{ambiguous[key]} for {key[0][1]}: deduplicate, or ask one replica"
             one = unknown("SeriesAmbiguous", text, one.age_seconds)
         elif rates is not None and key not in values:
             rates.forget(key)
         elif rates is not None and key in taken and one.known:
             one = _held(one, rates.hold(key, one.value, taken[key], evaluated), evaluated)
         readings.setdefault(key[0], {})[key[1]] = one
-    return {key: total(pools) if by == "pool" else pools[""] for key, pools in readings.items()}
+    return {key: total(pools) if part else pools[""] for key, pools in readings.items()}
 
 
 def _single(result: list[Mapping[str, Any]]) -> Reading:
     """Make a reading of the one sample that a user's own query must give."""
+    result = [series for series in result if "value" in series]
     values = [series for series in result if series.get("metric", {}).get("_") == "v"]
     times = [series for series in result if series.get("metric", {}).get("_") == "t"]
     if len(values) != 1:
@@ -148,6 +174,32 @@ def total(pools: Mapping[str, Reading]) -> Reading:
         return next(iter(pools.values()))._replace(pools=pools)
     may_lower = all(reading.may_lower for reading in known)
     return Reading(sum(reading.value for reading in known), age, pools=pools, may_lower=may_lower)
+
+
+def percentile_of(histograms: Sequence[Reading], percentile: float, milliseconds: float) -> Reading:
+    """Return a percentile over several histograms together, in milliseconds; a unit of their bounds has `milliseconds`.
+
+    It is what Prometheus's `histogram_quantile` gives for their sum: a percentile beyond the last finite bound is that
+    bound. Histograms that are not there are left out.
+    """
+    there = [one for one in histograms if math.isfinite(one.age_seconds)]
+    if not there:
+        return histograms[0]
+    rates: dict[float, float] = {}
+    for bound, bucket in ((float(le), bucket) for one in there for le, bucket in one.pools.items() if le):
+        if not bucket.known:
+            return bucket
+        rates[bound] = rates.get(bound, 0.0) + bucket.value
+    age, whole = max(one.age_seconds for one in there), rates.get(math.inf, math.nan)
+    if not rates:
+        return there[0]
+    if not whole > 0:
+        return unknown("NotANumber", "no request was answered in the rate window", age)
+    bounds = np.array(sorted(bound for bound in rates if math.isfinite(bound)))
+    shares = np.maximum.accumulate([rates[bound] / whole for bound in bounds])
+    value = float(quantile(shares[None], bounds, percentile / 100)[0])
+    value = min(value, float(bounds[-1])) if len(bounds) else math.nan
+    return Reading(milliseconds * value, age, may_lower=all(one.may_lower for one in there))
 
 
 def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:

@@ -1,16 +1,32 @@
-"""What was measured over a window, to hold the model against: the latency histogram and the requests received. Pure."""
+"""What was measured over a window, to hold the model against: the latency histogram, the requests received, and what
+ran and waited. Pure.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlscaler_operator.sensing.queries import Subject
-from rlscaler_operator.sensing.results import Key
+from rlscaler_operator.sensing.labels import Labels
+from rlscaler_operator.sensing.presets import PRESETS, SERVERS
+from rlscaler_operator.sensing.presets import Histogram as Buckets
+from rlscaler_operator.sensing.queries import DEFAULT_LABELS
+from rlscaler_operator.sensing.requests import Selection, suffixed
+from rlscaler_operator.sensing.subject import Subject
 
 PERCENT = 95.0
+
+PRESET = "_p"
+"""Label of the series that a preset names; those of docs/metrics.md are without it."""
+
+RUNNING, WAITING, SPENT = "running", "waiting", "spent"
+"""Follow the preset in that label: series of requests that run, of those that wait, and of the sum of the latencies."""
+
+NO_SERIES = "vector(0) < 0"
+"""A query without an answer."""
 
 
 @dataclass(slots=True)
@@ -51,31 +67,98 @@ class Histogram:
         return 1000 * low, math.inf
 
 
-def promql(subjects: Iterable[Subject], window_seconds: float) -> str:
-    """One query for all: buckets told apart by `le`, requests received without it."""
-    subjects = list(subjects)
-    names = {label: sorted({getattr(s, label) for s in subjects}) for label in ("namespace", "service")}
-    chosen = ",".join(
-        f'{label}=~"{"|".join(n.replace(".", chr(92) * 2 + ".") for n in values)}"' for label, values in names.items()
-    )
+Histograms = dict[tuple[str, str, str], Histogram]
+"""Histograms by (preset, or preset and latency; namespace; Deployment or service)."""
+
+
+def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = DEFAULT_LABELS) -> str:
+    """One query for all: buckets told apart by `le`, requests received without it, presets by a label of theirs.
+
+    It asks for nothing where no subject's preset has a histogram of the latency.
+    """
     window = f"[{round(window_seconds)}s]"
-    buckets = (
-        f"sum by (namespace, service, le) (increase(inference_request_duration_seconds_bucket{{{chosen}}}{window}))"
-    )
-    received = f"sum by (namespace, service) (increase(inference_requests_received_total{{{chosen}}}{window}))"
-    return f"{buckets} or {received}"
+    subjects = [one for one in subjects if one.histogram is not None and one.requests.counts_arrivals]
+
+    def grown(selector: str) -> str:
+        return labels.once(f"increase({selector}{window})")
+
+    parts: dict[str, list[str]] = defaultdict(list)
+    for one in sorted(subjects, key=_timed):
+        histogram, name = one.histogram, _timed(one)
+        if name not in parts and histogram is not None:
+            selection = Selection.of(one.timed_by, [s for s in subjects if _timed(s) == name], labels)
+            parts[name].append(selection.whole.sum([suffixed(histogram, "_bucket")], grown, ("le",)))
+    for name in sorted({subject.counted_by for subject in subjects}):
+        selection = Selection.of(name, [s for s in subjects if s.counted_by == name], labels)
+        parts[name].append(selection.whole.arrived("increase", window))
+    working = [subject for subject in subjects if tells_running(subject)]
+    for name in sorted({subject.preset for subject in working}):
+        selection = Selection.of(name, [s for s in working if s.preset == name], labels)
+        for held, gauges in ((RUNNING, PRESETS[name].in_flight), (WAITING, PRESETS[name].waiting)):
+            mean = selection.whole.sum(gauges, lambda one: labels.once(f"avg_over_time({one}{window})"))
+            parts[f"{name} {held}"].append(mean)
+    for name in sorted({subject.timed_by for subject in working}):
+        selection, latency = Selection.of(name, [s for s in working if s.timed_by == name], labels), _histogram(name)
+        if latency is not None:
+            parts[f"{name} {SPENT}"].append(selection.whole.sum([suffixed(latency, "_sum")], grown))
+    said = [(name, one) for name, each in parts.items() for one in each]
+    return " or ".join(_told_apart(name, one) for name, one in said) or NO_SERIES
 
 
-def histograms(series: Iterable[Mapping[str, Any]]) -> dict[Key, Histogram]:
-    """Histograms by (namespace, service); what is no finite number is left out."""
-    found: dict[Key, Histogram] = {}
+def tells_running(subject: Subject) -> bool:
+    """Does its server tell what runs from what waits? What is in flight behind a gateway may wait in the server."""
+    server = SERVERS.get(subject.preset)
+    return server is not None and bool(server.in_flight and server.waiting) and subject.signal == "endToEnd"
+
+
+def _timed(subject: Subject) -> str:
+    """Return what the buckets of a subject's latency are told apart by."""
+    return subject.timed_by if subject.signal == "endToEnd" else f"{subject.timed_by} {subject.signal}"
+
+
+def _told_apart(name: str, vector: str) -> str:
+    return f'label_replace({vector}, "{PRESET}", "{name}", "", "")' if name else vector
+
+
+def histograms(series: Iterable[Mapping[str, Any]]) -> Histograms:
+    """Histograms by (preset, namespace, Deployment or service), bounds in seconds; what is not finite is left out."""
+    found: Histograms = {}
     for one in series:
-        labels, value = one.get("metric", {}), float(one["value"][1])
+        labels, value = one.get("metric", {}), float(one.get("value", (0, "nan"))[1])
         if not math.isfinite(value):
             continue
-        histogram = found.setdefault((labels.get("namespace", ""), labels.get("service", "")), Histogram())
-        if "le" in labels:
-            histogram.within[float(labels["le"])] = value
+        preset, name = labels.get(PRESET, ""), labels.get("service") or labels.get("deployment", "")
+        histogram = found.setdefault((preset, labels.get("namespace", ""), name), Histogram())
+        latency = _histogram(preset)
+        if "le" in labels and latency is not None:
+            histogram.within[float(labels["le"]) / latency.per_second] = value
         else:
             histogram.received = value
     return found
+
+
+def histogram_of(found: Histograms, subject: Subject) -> Histogram | None:
+    """The histogram of one service, over both pools where they are counted apart; None where there is none.
+
+    Where each token is counted, the share of tokens within a bound stands for that share of the requests.
+    """
+    counted = _parts(found, subject, subject.counted_by, subject.counted_by)
+    timed = _parts(found, subject, subject.timed_by, _timed(subject))
+    if not counted and not timed:
+        return None
+    bounds = set.intersection(*(set(part.within) for part in timed)) if timed else set()
+    within = {bound: sum(part.within[bound] for part in timed) for bound in bounds}
+    received = sum(part.received for part in counted) if counted else math.nan
+    whole = max(within.values(), default=0.0)
+    if subject.histogram is not None and subject.histogram.of_tokens and whole > 0 and math.isfinite(received):
+        within = {bound: count / whole * received for bound, count in within.items()}
+    return Histogram(received, within)
+
+
+def _parts(found: Histograms, subject: Subject, preset: str, name: str) -> list[Histogram]:
+    return [part for key in subject.found_by(preset).values() if (part := found.get((name, *key))) is not None]
+
+
+def _histogram(name: str) -> Buckets | None:
+    preset, _, signal = name.partition(" ")
+    return PRESETS[preset].histograms.get(signal or "endToEnd")

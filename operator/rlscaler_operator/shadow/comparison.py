@@ -10,13 +10,17 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rlscaler_core.api.promotion import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
-from rlscaler_core.decision.types import Float, Params
+from rlscaler_core.decision.types import POOLS, Float, Params
 from rlscaler_core.queueing.fluid import Meter, percentile_ms
 from rlscaler_operator.records.record import describe
 from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees
-from rlscaler_operator.shadow.verdict import Requirements
+from rlscaler_operator.shadow.service_times import ServiceTimes, unknown_times
+from rlscaler_operator.shadow.verdict import REMEDY, Requirements
 from rlscaler_operator.state.policy import Policy
+
+LEAST_AT_ONCE = 0.5
+"""Requests that a replica would work on at a time below which what it carries is taken for wrong."""
 
 RECENT_WINDOWS = 6
 """Windows by whose majority the model counts as calibrated at the moment."""
@@ -45,6 +49,8 @@ class Comparison:
     agreeing: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
     mark: Meter | None = None
     """The real service's meter when the present window began."""
+    times: ServiceTimes = field(default_factory=unknown_times)
+    """How long each pool's replicas work on a request, for the model."""
     calibrate_at: float = float("inf")
     """Unix seconds when the window ends, and below when a verdict is due and when the day ends."""
     update_at: float = float("-inf")
@@ -60,6 +66,20 @@ class Comparison:
     def calibrated(self) -> bool:
         """Did the model match, percentile and late share, in most of the recent windows?"""
         return len(self.agreeing) >= RECENT_WINDOWS // 2 and sum(self.agreeing) * 2 > len(self.agreeing)
+
+    def remedy(self) -> str:
+        """What to do where the model does not match what was measured."""
+        if self.params is None or self.policy.spec.capacity.unit != "requests":
+            return REMEDY
+        for number, pool in enumerate(POOLS):
+            seconds, carries = self.times.seconds[number], self.params.requests_per_second[0, number]
+            if seconds * carries < LEAST_AT_ONCE:
+                return (
+                    f"a replica works on a request for {1000 * seconds:.3g} ms, so even one at a time it carries "
+                    f"{1 / seconds:.3g} requests/s, and not {carries:.3g}: set "
+                    f"spec.{self.policy.spec.per_replica_field(pool)} to what it carries under full load"
+                )
+        return REMEDY
 
     def day(self, sums: Float) -> EvidenceDay:
         """Today so far, from the table's sums (6,)."""
@@ -91,11 +111,17 @@ class Comparison:
             self.days = self.days[1:] if self.acting else []
         self.today, self.measured = today, None
 
-    def calibrate(self, now: Meter, histogram: Histogram | None, slo_ms: float) -> None:
-        """A window is over: `now` is the real service's meter (one row), `histogram` what was measured."""
+    def calibrate(
+        self, now: Meter, histogram: Histogram | None, slo_ms: float, times: ServiceTimes | None = None
+    ) -> None:
+        """A window is over: `now` is the real service's meter (one row), `histogram` what was measured.
+
+        `times` is how long requests were worked on in it: the model is told for the windows to come, and a window that
+        it played without knowing says nothing of it.
+        """
         before, self.mark = self.mark, now
         late = None if histogram is None else histogram.late(slo_ms / 1000)
-        if before is None or histogram is None or late is None:
+        if self._learns(times) or before is None or histogram is None or late is None:
             return
         requests = float(now.requests[0] - before.requests[0])
         if requests <= 0 or histogram.received <= 0 or requests < MEASURED_SHARE * histogram.received:
@@ -116,6 +142,19 @@ class Comparison:
         self.measured = window if self.measured is None else _added(self.measured, window)
         self.agreeing.append(agrees and late_agrees(window))
 
+    def _learns(self, times: ServiceTimes | None) -> bool:
+        """Take over how long requests are worked on; True where something was not known of a pool before."""
+        if times is None:
+            return False
+        before, self.times = self.times, ServiceTimes(*map(_joined, self.times, times))
+        return any((np.isnan(old) & np.isfinite(new)).any() for old, new in zip(before, self.times, strict=True))
+
+
+def _joined(known: Float, new: Float) -> Float:
+    """Half of what was known and half of what is new, (2,); where one of them is NaN, the other."""
+    mean = np.where(np.isfinite(known), (known + new) / 2, new)
+    return np.where(np.isfinite(new), mean, known)
+
 
 def _added(day: MeasuredDay, window: MeasuredDay) -> MeasuredDay:
     names = MeasuredDay.model_fields
@@ -126,7 +165,8 @@ def requirements_of(policy: Policy) -> Requirements:
     """What a policy's spec and its actor ask for."""
     spec = policy.spec
     named = (*describe(policy.decision.actor).values(), *map(str, policy.deployments), policy.subject.service)
-    text = "\n".join((*named, str(spec.slo.latency_milliseconds)))
+    otherwise = [name for name in (spec.capacity.unit, spec.slo.signal) if name not in ("requests", "endToEnd")]
+    text = "\n".join((*named, str(spec.slo.latency_milliseconds), *otherwise))
     basis = hashlib.sha256(text.encode()).hexdigest()[:16]
     if (
         policy.decision.actor is None

@@ -64,6 +64,11 @@ def is_calibrated(day: EvidenceDay) -> bool:
     measured = day.measured
     if measured is None or measured.windows * WINDOW_SECONDS < MEASURED_SHARE * day.hours * 3600:
         return False
+    return agrees(measured)
+
+
+def agrees(measured: MeasuredDay) -> bool:
+    """Are the modelled late share and, in most windows, the modelled percentile those that were measured?"""
     return late_agrees(measured) and measured.agreeing >= AGREEING_SHARE * measured.windows
 
 

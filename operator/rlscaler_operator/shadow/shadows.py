@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -19,14 +21,16 @@ from rlscaler_core.decision.batch import Entry, Joins
 from rlscaler_core.decision.decide import Kind
 from rlscaler_core.decision.types import POOLS, Float, Params, Samples
 from rlscaler_core.queueing.fluid import by_capacity
-from rlscaler_operator.cluster.cache import Key
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.sensing.measure import REQUEST_RATE
 from rlscaler_operator.sensing.results import Reading
-from rlscaler_operator.shadow.calibration import Histogram
+from rlscaler_operator.shadow.calibration import Histograms, histogram_of
 from rlscaler_operator.shadow.comparison import Comparison, date_of, requirements_of, resumed
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
+from rlscaler_operator.shadow.service_times import ServiceTimes, service_times
 from rlscaler_operator.shadow.simulation import LONG_SECONDS, SHORT_SECONDS, hpa_params
 from rlscaler_operator.shadow.table import SimulationTable
-from rlscaler_operator.shadow.verdict import demoted, next_promotion
+from rlscaler_operator.shadow.verdict import REMEDY, demoted, next_promotion
 from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.shadow")
@@ -58,6 +62,8 @@ class ComparedPolicy(NamedTuple):
 
     policy: Policy
     entry: Entry
+    granted: tuple[int, int] | None = None
+    """Replicas by pool that a shared budget leaves the virtual service, -1 = any number; None without a budget."""
 
 
 def params_and_actor(policy: Policy) -> tuple[Params, ActorLike | None]:
@@ -110,15 +116,16 @@ class Shadows:
                     break
         return due
 
-    def calibrate(self, policies: Iterable[Policy], measured: dict[Key, Histogram], now: float) -> None:
+    def calibrate(self, policies: Iterable[Policy], measured: Histograms, now: float) -> None:
         """What was measured in the window that has just ended."""
         for policy in policies:
             comparison = self._comparisons.get(policy.key)
             if comparison is None or comparison.row < 0:
                 continue
             meter = self._tables[comparison.stack].real(comparison.row)
-            service = (policy.subject.namespace, policy.subject.service)
-            comparison.calibrate(meter, measured.get(service), float(policy.spec.slo.latency_milliseconds))
+            histogram = histogram_of(measured, policy.subject)
+            times = service_times(measured, policy.subject, WINDOW_SECONDS)
+            comparison.calibrate(meter, histogram, float(policy.spec.slo.latency_milliseconds), times)
             self._update_promotion(policy, comparison, now)
 
     def _tick(self, items: Sequence[ComparedPolicy], joins: Joins[Samples]) -> None:
@@ -137,7 +144,7 @@ class Shadows:
                 ]
             )
             members = [item for item, _ in group]
-            samples = joins.join([item.entry.samples for item in members])
+            samples = _within_grants(members, joins.join([item.entry.samples for item in members]))
             self._step(table, members, [comparison for _, comparison in group], samples)
 
     def _comparison(self, item: ComparedPolicy) -> Comparison | None:
@@ -162,7 +169,10 @@ class Shadows:
         self, table: SimulationTable, items: list[ComparedPolicy], comparisons: list[Comparison], samples: Samples
     ) -> None:
         rows = np.array([comparison.row for comparison in comparisons], np.intp)
-        compared = ~samples.paused & np.array([not is_true(i.policy.report.conditions, CONFLICTED) for i in items])
+        held = [is_true(item.policy.report.conditions, CONFLICTED) for item in items]
+        # Beside a policy that does not act it makes no difference what sets the replicas that really run.
+        should_act = np.array([comparison.acting for comparison in comparisons])
+        compared = ~samples.paused & ~(should_act & np.array(held))
         for row, comparison, item in zip(rows.tolist(), comparisons, items, strict=True):
             params = item.policy.params()
             if comparison.params is not params:
@@ -170,7 +180,9 @@ class Shadows:
                 comparison.params = params
         share = _shares(items, samples, table.params(rows))
         self._close_days(table, items, comparisons, samples)
-        table.advance_meters(rows, samples, share, self._window_seconds, compared)
+        requests = _requests(items, samples)
+        times = ServiceTimes(*map(np.stack, zip(*(comparison.times for comparison in comparisons), strict=True)))
+        table.advance_meters(rows, samples, share, self._window_seconds, compared, requests, times)
         groups: dict[tuple[Kind, bool, int], list[int]] = defaultdict(list)
         for i, (item, comparison) in enumerate(zip(items, comparisons, strict=True)):
             groups[item.entry.kind, comparison.acting, id(item.policy.decision.actor)].append(i)
@@ -228,17 +240,26 @@ class Shadows:
     def _update_promotion(self, policy: Policy, comparison: Comparison | None, now: float, burning: str = "") -> None:
         """The verdict of now, with today's figures."""
         wanted, before = requirements_of(policy), policy.promotion.status
-        days = [] if before is None else before.evidence
+        days, remedy = [] if before is None else before.evidence, REMEDY
         if comparison is not None and before is not None and comparison.is_of(before):
             days = comparison.days
             if comparison.row >= 0:
                 days = [*days, comparison.day(self._tables[comparison.stack].sums(comparison.row))]
-        after = next_promotion(before, wanted, days, datetime.fromtimestamp(now, UTC), burning)
+            remedy = comparison.remedy()
+        after = next_promotion(before, wanted, days, datetime.fromtimestamp(now, UTC), burning, remedy)
         if comparison is not None:
             comparison.update_at = now + FRESH_SECONDS
         if before is None or before.state != after.state:
             log.info("%s/%s: %s (%s)", *policy.key, after.state, after.reason)
         policy.promotion.found(after, policy.observed.generation, policy.decision.actor)
+
+
+def _within_grants(items: list[ComparedPolicy], samples: Samples) -> Samples:
+    """Bound the virtual services by what shared budgets leave them: what acted would have had no more."""
+    if all(item.granted is None for item in items):
+        return samples
+    granted = [(-1, -1) if item.granted is None else item.granted for item in items]
+    return replace(samples, granted_replicas=np.array(granted, np.int32))
 
 
 def _shares(items: list[ComparedPolicy], samples: Samples, params: Params) -> Float:
@@ -248,6 +269,17 @@ def _shares(items: list[ComparedPolicy], samples: Samples, params: Params) -> Fl
     known = np.isfinite(rates).all(axis=1) & (rates.sum(axis=1) > 0)
     shares[known] = rates[known]
     return shares
+
+
+def _requests(items: list[ComparedPolicy], samples: Samples) -> Float:
+    """(N,) requests/s that arrive; NaN where the load is counted in another unit and they are not known."""
+    rates = samples.arrival_rate.copy()
+    for i, item in enumerate(items):
+        beside = item.policy.decision.readings.get(REQUEST_RATE)
+        if beside is not None:
+            fresh = beside.age_seconds <= item.policy.spec.metrics.max_age_seconds
+            rates[i] = beside.value if fresh else math.nan
+    return rates
 
 
 def _rates(pools: Mapping[str, Reading]) -> list[float]:

@@ -14,6 +14,7 @@ from rlscaler_core.decision.decide import Kind, decide_at
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.tables import arrivals_known, capacity_unknown
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Params, Rows, Samples, State
+from rlscaler_core.decision.units import LoadUnit
 from rlscaler_core.queueing.fluid import (
     Fleet,
     Meter,
@@ -25,7 +26,9 @@ from rlscaler_core.queueing.fluid import (
     scale,
     settle,
 )
+from rlscaler_core.queueing.latency import USUAL_SPREAD
 from rlscaler_operator.shadow.replica_history import ReplicaHistory, empty_history, replicas_at, with_newest
+from rlscaler_operator.shadow.service_times import ServiceTimes
 
 LONGEST_STEP_SECONDS = 120.0
 """After a longer gap in the arrivals nothing is known of what lay in between: it is not compared."""
@@ -35,6 +38,9 @@ HPA_SCALE_DOWN_SECONDS = 300.0
 
 SHORT_SECONDS, LONG_SECONDS = 3600.0, 6 * 3600.0
 """Memories of the excess of late requests."""
+
+WEIGHT_SECONDS = 600.0
+"""Memory of what a request weighs, where the load is not counted in requests."""
 
 LEAST_UTILIZATION = 0.05
 """Below it measured utilization is no scale for a virtual one."""
@@ -53,6 +59,7 @@ class ShadowSimulation(Rows):
     real_history: ReplicaHistory
     metered: Float  # (N,) up to when both were metered; NaN = not yet
     excess: Float  # (N, 2 memories, 2: requests, late of the virtual service minus late of the real one)
+    arrived: Float  # (N, 2: load in its unit, requests) over about `WEIGHT_SECONDS`
 
     def take(self, rows: NDArray[np.intp] | slice) -> ShadowSimulation:
         return ShadowSimulation(*[_part(getattr(self, f.name), rows) for f in fields(self)])
@@ -94,6 +101,7 @@ def new_simulation(params: Params, samples: Samples, stack: int) -> ShadowSimula
         real_history=empty_history(1),
         metered=np.full(1, np.nan),
         excess=np.zeros((1, 2, 2)),
+        arrived=np.zeros((1, 2)),
     )
 
 
@@ -110,22 +118,40 @@ class Passed(Rows):
 
 
 def advance_meters(
-    simulation: ShadowSimulation, samples: Samples, real_share: Float, window_seconds: float, compared: Bool
+    simulation: ShadowSimulation,
+    samples: Samples,
+    real_share: Float,
+    window_seconds: float,
+    compared: Bool,
+    request_rate: Float | None = None,
+    times: ServiceTimes | None = None,
 ) -> tuple[ShadowSimulation, Passed]:
     """Both services meet the arrivals that have become known; in rows that are not `compared` (N,) nothing passes.
 
-    `real_share` (N, 2) is how the arrivals really split. A rate measured over a window belongs to the window's middle:
-    it meets the replicas of that moment on both sides.
+    `real_share` (N, 2) is how the arrivals really split, and `request_rate` (N,) the requests/s among them where the
+    load is counted in another unit; NaN = not known, and nothing passes. Both services answer requests: what a replica
+    carries is divided by what a request weighed of late. A rate measured over a window belongs to the window's middle:
+    it meets the replicas of that moment on both sides. `times`, (N, 2) each, say how long a replica works on a request,
+    which with its capacity says how many it works on at a time; NaN = not known, and one at a time.
     """
+    requests = samples.arrival_rate if request_rate is None else request_rate
+    weight, arrived = _weighed(simulation, samples, requests, compared)
     params = simulation.params
+    params = replace(params, requests_per_second=params.requests_per_second / weight[:, None])
+    known = np.isfinite(weight) & (requests >= 0) & (requests < np.inf)
+    at_once = np.ones_like(params.requests_per_second)
+    spread = np.full_like(params.requests_per_second, USUAL_SPREAD)
+    if times is not None:
+        at_once = np.fmax(times.seconds * params.requests_per_second, 1.0)
+        spread = np.where(np.isfinite(times.spread), times.spread, USUAL_SPREAD)
     fleet = settle(simulation.fleet, samples.time)
     present = params.present
     real_now = Running(samples.spec_replicas * present, samples.ready_replicas * present, real_share)
     virtual_now = Running(fleet.spec, fleet.ready, simulation.state.weights.astype(np.float64))
     real_history = with_newest(simulation.real_history, samples.time, real_now)
     virtual_history = with_newest(simulation.virtual_history, samples.time, virtual_now)
-    seconds, metered = _elapsed(simulation, samples, window_seconds, compared)
-    rate = np.where(seconds > 0, samples.arrival_rate, 0.0)
+    seconds, metered = _elapsed(simulation, samples, window_seconds, compared & known)
+    rate = np.where(seconds > 0, requests, 0.0)
     window = np.full(len(rate), window_seconds)
     both = advance(
         Params.concat([params, params]),
@@ -134,6 +160,8 @@ def advance_meters(
         np.concatenate([rate, rate]),
         np.concatenate([seconds, seconds]),
         np.concatenate([window, window]),
+        np.concatenate([at_once, at_once]),
+        np.concatenate([spread, spread]),
     )
     n = len(rate)
     virtual, real = both.view(slice(0, n)), both.view(slice(n, None))
@@ -157,9 +185,23 @@ def advance_meters(
             real_history=real_history,
             metered=np.where(np.isnan(metered), simulation.metered, metered),
             excess=simulation.excess * fade + added[:, None, :],
+            arrived=arrived,
         ),
         passed,
     )
+
+
+def _weighed(simulation: ShadowSimulation, samples: Samples, requests: Float, compared: Bool) -> tuple[Float, Float]:
+    """(N,) what a request weighs in the unit of the load, NaN where it is not known, and the sums (N, 2) behind it."""
+    params = simulation.params
+    both = np.stack([samples.arrival_rate, requests], axis=1)
+    usable = compared & arrivals_known(params, samples) & ((both >= 0) & (both < np.inf)).all(axis=1)
+    seconds = params.sense_seconds
+    fade = np.where(usable, np.exp(-seconds / WEIGHT_SECONDS), 1.0)[:, None]
+    arrived = simulation.arrived * fade + np.where(usable[:, None], both, 0.0) * seconds[:, None]
+    some = (arrived > 0).all(axis=1)
+    weight = np.divide(arrived[:, 0], arrived[:, 1], out=np.full(len(params), np.nan), where=some)
+    return np.where(params.unit == LoadUnit.REQUESTS, 1.0, weight), arrived
 
 
 def _elapsed(
@@ -197,6 +239,7 @@ def virtual_samples(simulation: ShadowSimulation, samples: Samples) -> Samples:
     virtual.spec_replicas, virtual.ready_replicas = simulation.fleet.spec.copy(), simulation.fleet.ready.copy()
     virtual.paused[:] = False
     virtual.pending_seconds = np.zeros_like(samples.pending_seconds)
+    virtual.stuck_replicas = np.zeros_like(samples.stuck_replicas)
     return virtual
 
 

@@ -12,6 +12,7 @@ from rlscaler_core.decision.decide import Kind
 from rlscaler_core.decision.types import Bool, Float, Params, Samples
 from rlscaler_core.queueing.fluid import Meter
 from rlscaler_operator.shadow.comparison import SUMS, Comparison
+from rlscaler_operator.shadow.service_times import ServiceTimes
 from rlscaler_operator.shadow.simulation import ShadowSimulation, advance_meters, new_simulation, scale_virtual
 
 Numbers = NDArray[np.intp]
@@ -78,10 +79,19 @@ class SimulationTable:
         return self._all.excess[rows], self._all.real.seconds[rows]
 
     def advance_meters(
-        self, rows: Numbers, samples: Samples, share: Float, window_seconds: float, compared: Bool
+        self,
+        rows: Numbers,
+        samples: Samples,
+        share: Float,
+        window_seconds: float,
+        compared: Bool,
+        request_rate: Float | None = None,
+        times: ServiceTimes | None = None,
     ) -> None:
-        """Let time pass in both services of the given rows."""
-        simulation, passed = advance_meters(self._all.take(rows), samples, share, window_seconds, compared)
+        """Let time pass in both services of the given rows; the last two as in `simulation.advance_meters`."""
+        simulation, passed = advance_meters(
+            self._all.take(rows), samples, share, window_seconds, compared, request_rate, times
+        )
         self._all.put(rows, simulation)
         self._sums[rows] += np.stack([getattr(passed, name) for name in SUMS], axis=1)
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus
+from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, PromotionStatus
 from rlscaler_operator.shadow.evidence import (
     COST_RESOLUTION,
     LATE_RESOLUTION,
     Compared,
+    agrees,
     compare,
     cost_regret,
     counting,
@@ -28,8 +29,10 @@ LATE_MARGIN_OF_BUDGET = 0.1
 
 DAYS_BETWEEN_FALSE_ALARMS = 10_000.0
 
-EARLY_WINDOWS = 12
-"""After so many windows of a day it may be said that the model is not calibrated."""
+EARLY_WINDOWS = 6
+"""After so many windows of a day, an hour, it is said that the model is not calibrated."""
+
+REMEDY = "correct what a replica carries, in targets.*.requestsPerSecond or capacity.perReplica"
 
 PromotionStage = Literal["NotRequired", "Collecting", "Ready", "Promoted", "Demoted"]
 
@@ -65,21 +68,25 @@ def demoted(mode: str, promotion: PromotionStatus | None) -> bool:
     return mode == "Auto" and promotion is not None and promotion.state == "Demoted"
 
 
-def better(days: Sequence[EvidenceDay], today: str, required: Requirements) -> Finding:
-    """Is the policy measurably cheaper and not later, or less late and not dearer, than what really ran?"""
+def better(days: Sequence[EvidenceDay], today: str, required: Requirements, remedy: str = REMEDY) -> Finding:
+    """Is the policy measurably cheaper and not later, or less late and not dearer, than what really ran?
+
+    `remedy` is what to do where the model does not match.
+    """
     compared = compare(counting(days, today))
     if compared.days < required.min_days:
-        if doubtful := uncalibrated(days, today):
+        if doubtful := uncalibrated(days, today, remedy):
             return Finding(False, "ModelUncalibrated", doubtful)
         text = f"{compared.days} of promotion.minDays = {required.min_days} days count so far"
-        return Finding(False, "CollectingEvidence", f"{text}: a day counts once it is over, whole and calibrated")
+        text = f"{text}: a day counts once it is over, whole and calibrated"
+        return Finding(False, "CollectingEvidence", text + _so_far(days, today, remedy))
     margin = late_margin(required.objective)
     figures = describe(compared)
     if compared.cost.high < 0 and compared.late.high <= margin:
         return Finding(True, "Cheaper", f"measurably cheaper and not later: {figures}")
     if compared.late.high < 0 and compared.cost.high <= COST_MARGIN_PERCENT:
         return Finding(True, "LessLate", f"measurably less late and not dearer: {figures}")
-    if doubtful := uncalibrated(days, today):
+    if doubtful := uncalibrated(days, today, remedy):
         return Finding(False, "ModelUncalibrated", doubtful)
     return Finding(False, "NotBetter", f"not measurably better than what runs: {figures}")
 
@@ -101,7 +108,7 @@ def worse(counted: Sequence[EvidenceDay], objective: float) -> Finding:
     return Finding(False, "", "")
 
 
-def uncalibrated(days: Sequence[EvidenceDay], today: str) -> str:
+def uncalibrated(days: Sequence[EvidenceDay], today: str, remedy: str = REMEDY) -> str:
     """What keeps the newest day from counting because the model does not say what was measured; empty = nothing."""
     newest = [day for day in days if day.date < today or (day.measured and day.measured.windows >= EARLY_WINDOWS)]
     if not newest or is_calibrated(newest[-1]):
@@ -111,13 +118,25 @@ def uncalibrated(days: Sequence[EvidenceDay], today: str) -> str:
         return (
             f"{day.date}: no latency histogram to compare the model with; see inference_request_duration_seconds_bucket"
         )
-    measured = day.measured
+    return f"{day.date}: the model does not match what was measured ({_figures(day.measured)}): {remedy}"
+
+
+def _so_far(days: Sequence[EvidenceDay], today: str, remedy: str) -> str:
+    """What the calibration of today's first windows says; empty before the first one is over."""
+    day = next((day for day in days if day.date == today), None)
+    if day is None or day.measured is None or not day.measured.windows:
+        return ""
+    figures, matches = _figures(day.measured), agrees(day.measured)
+    said = f"matches what was measured ({figures})" if matches else f"does not match ({figures}): {remedy}"
+    return f". Today {day.hours:.1f} h are compared so far, and the model {said}"
+
+
+def _figures(measured: MeasuredDay) -> str:
+    """Late requests by the model and as measured, and in how many windows the percentile was alike."""
     low, high = (100 * late / max(measured.requests, 1.0) for late in (measured.late, measured.late_at_most))
     modelled = 100 * measured.modelled_late / max(measured.modelled_requests, 1.0)
     shares = f"{modelled:.2f} % late against {low:.2f} to {high:.2f} %"
-    p95 = f"p95 alike in {measured.agreeing} of {measured.windows} windows"
-    text = f"the model does not match what was measured ({shares}, {p95})"
-    return f"{day.date}: {text}: correct targets.*.requestsPerSecond"
+    return f"{shares}, p95 alike in {measured.agreeing} of {measured.windows} windows"
 
 
 def late_margin(objective: float) -> float:
@@ -139,18 +158,19 @@ def next_promotion(
     days: Sequence[EvidenceDay],
     now: datetime,
     burning: str = "",
+    remedy: str = REMEDY,
 ) -> PromotionStatus:
     """The promotion status that follows from `before`, the spec, and the evidence collected in that state.
 
-    `burning` says why a policy that acts must not wait for whole days. A policy that has acted once is never left
-    without a driver: where it may act no longer, it is `Demoted`.
+    `burning` says why a policy that acts must not wait for whole days, and `remedy` what to do where the model does not
+    match. A policy that has acted once is never left without a driver: where it may act no longer, it is `Demoted`.
     """
     today = now.date().isoformat()
     same = before is not None and before.basis == required.basis
     of_running, of_acting = (
         [*days] if same and before is not None and before.against == side else [] for side in ("Running", "HPAFormula")
     )
-    found = better(of_running, today, required)
+    found = better(of_running, today, required, remedy)
     state, finding = _next(before, same, required, found, counting(of_acting, today), burning)
     against: Literal["Running", "HPAFormula"] = "Running"
     if required.mode == "Auto" and state in ACTING:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus
-from rlscaler_core.api.status import Learned
+from rlscaler_core.api.status import BudgetMembership, Learned
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import POOLS, State
+from rlscaler_core.decision.units import SignalName, UnitName
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.measure import Readings, nothing_measured
 from rlscaler_operator.sensing.results import Reading
+from rlscaler_operator.sensing.streams import Stream
 
 
 @dataclass(slots=True)
@@ -24,18 +27,28 @@ class DecisionState:
 
     state: State | None = None
     """The decision function's memory, one row; None before the first decision."""
+    counted_in: tuple[UnitName, SignalName] | None = None
+    """What the load that is remembered is counted in, and which latency; None before the first tick."""
     actor: ActorLike | None = None
     actor_error: ModelUnavailableError | None = None
     """What is wrong with the model that the spec names."""
     readings: Readings = field(default_factory=nothing_measured)
     read_at: float = 0.0
     """Monotonic time of the readings."""
+    stream: Stream | None = None
+    """What the last look at the brokers came to; None where the replicas are no consumers."""
     latency: Reading | None = None
     """The percentile that is displayed."""
     capacity: dict[str, Capacity] = field(default_factory=dict)
     """What is being learned where the spec leaves it open, by pool."""
     learned: Learned | None = None
     """What is used where the spec leaves something open."""
+    off: tuple[str, ...] = ()
+    """Pools that are turned off, by 0 replicas that another writer set."""
+    budgets: tuple[str, ...] = ()
+    """RLScalingBudgets that select the policy; only where it is one alone does it act."""
+    membership: BudgetMembership | None = None
+    """What the shard that shares the policy's budget is told; None where this process shares it, or none does."""
     action_flags: int = 0
     """Flags of the last action."""
     outside: str = ""
@@ -49,6 +62,18 @@ class DecisionState:
     _shown: tuple[object, ...] = ()
     """Flags, placement and weights of the last decision."""
 
+    def count_in(self, unit: UnitName, signal: SignalName) -> bool:
+        """Begin anew where the load or the latency is measured otherwise than before; True where it is.
+
+        A load of 20 requests/s and one of 20,000 tokens/s have nothing to say about each other.
+        """
+        changed = self.counted_in not in (None, (unit, signal))
+        if changed:
+            self.state = None
+            self.capacity.clear()
+        self.counted_in = unit, signal
+        return changed
+
     def nothing_there(self) -> None:
         """A Deployment does not exist: nothing can be measured, and deciding begins anew once it does."""
         self.state, self.readings = None, nothing_measured()
@@ -60,9 +85,28 @@ class DecisionState:
         self.revision += known != self._known
         self._known = known
 
+    def consumes(self, stream: Stream | None) -> None:
+        """Note the last look at the brokers; a report depends on what the consumers' owner should look at."""
+        before = () if self.stream is None else self.stream.notes
+        self.revision += before != (() if stream is None else stream.notes)
+        self.stream = stream
+
     def learn(self, learned: Learned | None) -> None:
         self.revision += learned != self.learned
         self.learned = learned
+
+    def turn_off(self, off: tuple[str, ...]) -> None:
+        self.revision += off != self.off
+        self.off = off
+
+    def selected_by(self, budgets: tuple[str, ...]) -> None:
+        self.revision += budgets != self.budgets
+        self.budgets = budgets
+
+    def tell(self, membership: BudgetMembership | None) -> None:
+        """Tell the shard that shares the policy's budget what is asked of it."""
+        self.revision += membership != self.membership
+        self.membership = membership
 
     def use(self, actor: ActorLike | None, error: ModelUnavailableError | None) -> None:
         """The actor that decides from now on; a report depends on what is wrong with it."""
@@ -81,8 +125,8 @@ class DecisionState:
         self.revision += shown != self._shown
         self._shown = shown
 
-    def keep_desired(self, outcome: Outcome, acts: bool) -> None:
-        """Note the replicas that were decided upon.
+    def keep_desired(self, outcome: Outcome, acts: bool, pending: Mapping[str, int]) -> None:
+        """Note the replicas that were decided upon; `pending` are those by pool that an earlier decision waits for.
 
         Where the policy does not act, a tick between two actions that changes nothing says only what is there.
         """
@@ -91,7 +135,7 @@ class DecisionState:
             return
         changes = bool((decision.desired != decision.base).any())
         if outcome.entry.kind == "action" or changes or acts or not self.desired:
-            self.desired = {pool: int(decision.desired[0, i]) for i, pool in enumerate(POOLS)}
+            self.desired = {pool: int(decision.desired[0, i]) for i, pool in enumerate(POOLS)} | dict(pending)
 
 
 def _text(error: ModelUnavailableError | None) -> str | None:

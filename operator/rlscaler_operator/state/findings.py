@@ -14,10 +14,14 @@ from typing import Literal, NamedTuple
 from rlscaler_core.api import Condition, remove_condition, set_condition
 from rlscaler_core.api import conditions as types
 from rlscaler_core.api.promotion import PromotionStatus
+from rlscaler_core.decision.units import LOADS, UnitName
 from rlscaler_operator.state.ownership import Conflict
 
 OPTIONAL = (types.CAPACITY_UNKNOWN, types.MODEL_OUTDATED)
 """Conditions that are absent where there is nothing to say."""
+
+NOT_ACTING = "NotActing"
+"""Reason of `Conflicted` False where something else scales the targets and the policy does not act."""
 
 Mode = Literal["Off", "Shadow", "Auto"]
 
@@ -37,7 +41,10 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     """Why the policy cannot decide; the first one names the condition's reason."""
     placement_problem: Problem | None = None
-    conflict: Conflict | None = None
+    acts: bool = False
+    """Are decisions to be written, as far as mode and promotion go?"""
+    other: Conflict | None = None
+    """What else scales the targets: where the policy does not act, it is what the policy is compared with."""
     declared: str = ""
     """Which tools own the targets' replicas without having set them back so far."""
     paused: str = ""
@@ -48,14 +55,27 @@ class Findings:
     """Replicas are held until the fallback acts."""
     limits: list[Problem] = field(default_factory=list)
     """Guards that keep the pools from what was asked for: the budget, pods that do not come up."""
+    off: list[Problem] = field(default_factory=list)
+    """Pools that another writer has turned off by 0 replicas."""
+    all_off: bool = False
+    """There is no pool left to scale."""
     model: Problem | None = None
     """Why the model that is named is not the one that decides; an older one goes on."""
     promotion: PromotionStatus | None = None
     """Whether a policy in Auto may act."""
     capacity_unknown: tuple[str, ...] = ()
     """Pools whose capacity is not known."""
+    capacity_fields: tuple[str, ...] = ()
+    """The fields of the spec that say it, for each of them."""
+    unit: UnitName = "requests"
+    """What the load is counted in."""
     warnings: list[Problem] = field(default_factory=list)
     """Problems that are worth an Event each and no condition."""
+
+    @property
+    def conflict(self) -> Conflict | None:
+        """What keeps a policy that should act from writing."""
+        return self.other if self.acts else None
 
 
 def update(
@@ -77,9 +97,10 @@ def _wanted(found: Findings) -> list[tuple[str, bool, str, str]]:
     wanted = [_ready(found), _active(found), _fallback(found), _paused(found), _conflicted(found)]
     if found.capacity_unknown:
         pools = ", ".join(found.capacity_unknown)
+        fields = " and ".join(f"spec.{name}" for name in found.capacity_fields)
         message = (
-            f"requestsPerSecond of {pools} is not known: nothing is scaled down and the floor goes by utilization; "
-            f"set spec.targets.<pool>.requestsPerSecond"
+            f"how many {LOADS[found.unit]} a replica of {pools} carries is not known: nothing is scaled down and the "
+            f"floor goes by utilization; set {fields}"
         )
         wanted.append((types.CAPACITY_UNKNOWN, True, "NotMeasured", message))
     if found.model:
@@ -101,26 +122,32 @@ def _active(found: Findings) -> tuple[str, bool, str, str]:
         return types.ACTIVE, False, "Conflicted", found.conflict.message
     if found.paused:
         return types.ACTIVE, False, "Paused", found.paused
-    if (waiting := _waiting(found.promotion)) is not None:
+    if found.all_off:
+        return types.ACTIVE, False, "ScalingDisabled", "; ".join(problem.message for problem in found.off)
+    if (waiting := _waiting(found)) is not None:
         return types.ACTIVE, False, *waiting
     if found.problems:
         return types.ACTIVE, False, found.problems[0].reason, "replicas are held: see the condition Ready"
     if found.placement_problem:
         return types.ACTIVE, True, *found.placement_problem
-    if found.limits:
-        return types.ACTIVE, True, found.limits[0].reason, "; ".join(_unique(p.message for p in found.limits))
+    if limits := found.off + found.limits:
+        return types.ACTIVE, True, limits[0].reason, "; ".join(_unique(p.message for p in limits))
     return types.ACTIVE, True, "Acting", "replicas and traffic weights follow the decisions"
 
 
-def _waiting(promotion: PromotionStatus | None) -> Problem | None:
+def _waiting(found: Findings) -> Problem | None:
     """Why the actor's decisions are not written; None where they are."""
+    promotion = found.promotion
     if promotion is None or promotion.state in ("NotRequired", "Promoted"):
         return None
     why = promotion.message or "see status.promotion"
     if promotion.state == "Demoted":
         remedy = "publish another model, or set spec.mode to Shadow and back to Auto"
         return Problem("Demoted", f"the HPA formula drives the replicas: {why}; {remedy}")
-    return Problem(promotion.reason or "CollectingEvidence", f"spec.promotion.require is Evidence: {why}")
+    meanwhile = "until then the replicas stay as they are: no other autoscaler of the targets is seen"
+    if found.other:
+        meanwhile = f"{found.other.fact} and is compared with: keep it until then"
+    return Problem(promotion.reason or "CollectingEvidence", f"spec.promotion.require is Evidence: {why}; {meanwhile}")
 
 
 def _fallback(found: Findings) -> tuple[str, bool, str, str]:
@@ -139,9 +166,14 @@ def _paused(found: Findings) -> tuple[str, bool, str, str]:
 
 def _conflicted(found: Findings) -> tuple[str, bool, str, str]:
     if found.conflict:
-        return types.CONFLICTED, True, found.conflict.reason, found.conflict.message
-    text = "nobody else scales the targets"
-    return types.CONFLICTED, False, "NoConflict", f"{text}; {found.declared}" if found.declared else text
+        message = found.conflict.message
+        if found.promotion is not None and found.promotion.state == "Promoted":
+            message = f"{found.conflict.fact}, and the evidence for this policy is there: {found.conflict.remedy}"
+        return types.CONFLICTED, True, found.conflict.reason, message
+    reason, text = "NoConflict", "nothing else scales the targets"
+    if found.other:
+        reason, text = NOT_ACTING, f"{found.other.fact}: this policy patches nothing and is compared with it"
+    return types.CONFLICTED, False, reason, f"{text}; {found.declared}" if found.declared else text
 
 
 def _unique(texts: Iterable[str]) -> list[str]:

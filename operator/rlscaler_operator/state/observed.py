@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from rlscaler_core.api import InvalidPolicy, RLScalingPolicy, parse
 from rlscaler_core.decision.types import POOLS
-from rlscaler_operator.cluster.cache import Key
-from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.kinds import is_other
+from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.state.ownership import Claim
 
 WEIGHTS_ANNOTATION = "rlscaler.io/traffic-weights"
@@ -20,9 +21,9 @@ class SpecFacts(NamedTuple):
     """What follows from a spec alone, and is asked for several times a tick."""
 
     deployments: tuple[str | None, str | None]
-    """Names of the GPU and the CPU Deployment; None for a pool that the spec does not have."""
+    """References to the GPU and the CPU target; None for a pool that the spec does not have."""
     targets: tuple[tuple[str, Key], ...]
-    """(pool, (namespace, Deployment)) of the pools that the spec has."""
+    """(pool, (namespace, target)) of the pools that the spec has."""
     subject: Subject
     """What Prometheus is asked about."""
     learns: bool
@@ -90,17 +91,29 @@ class ObservedObject:
 def _facts(parsed: RLScalingPolicy, metadata: Mapping[str, Any]) -> SpecFacts:
     spec, namespace = parsed.spec, metadata.get("namespace", "")
     gpu, cpu = spec.targets.gpu, spec.targets.cpu
-    names = (gpu.deployment if gpu else None, cpu.deployment if cpu else None)
+    names = (gpu.reference if gpu else None, cpu.reference if cpu else None)
     targets = [target for target in (gpu, cpu) if target is not None]
-    unmeasured = any(target.requests_per_second is None for target in targets)
+    pools = [pool for pool in POOLS if spec.targets.pool(pool) is not None]
+    unmeasured = any(spec.per_replica(pool) is None for pool in pools)
+    route, services = spec.placement.http_route, (spec.backend("gpu"), spec.backend("cpu"))
     subject = Subject(
-        namespace, parsed.service, names, spec.slo.percentile, tuple(sorted(spec.metrics.queries.items())), unmeasured
+        namespace,
+        parsed.service,
+        (gpu.object_name if gpu else None, cpu.object_name if cpu else None),
+        spec.slo.percentile,
+        tuple(sorted(spec.metrics.queries.items())),
+        unmeasured,
+        spec.metrics.preset or "",
+        spec.metrics.front_door or "",
+        services,
+        frozenset(target.object_name for target in targets if is_other(target.reference)),
+        spec.capacity.unit,
+        spec.slo.signal,
     )
     there = tuple((pool, (namespace, name)) for pool, name in zip(POOLS, names, strict=True) if name is not None)
     learns = unmeasured or any(target.cold_start_seconds is None for target in targets)
     created, deployments = metadata.get("creationTimestamp", ""), tuple(name for name in names if name)
     claim = Claim(created, namespace, metadata["name"], deployments)
-    route, services = spec.placement.http_route, (spec.backend("gpu"), spec.backend("cpu"))
     backends = None
     if route is not None and services[0] is not None and services[1] is not None:
         backends = (namespace, route.name), (services[0], services[1])

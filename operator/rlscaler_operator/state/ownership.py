@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rlscaler_core.api import Spec
 from rlscaler_core.api.status import Originals
-from rlscaler_operator.cluster.cache import Deployment, Key, WatchCache
+from rlscaler_operator.cluster.bodies import Deployment, Key
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.kinds import titled
+from rlscaler_operator.cluster.kube import FIELD_MANAGER
 
 FOREIGN_INTERVALS = 5
-"""The same foreign manager twice within this many action intervals is a conflict; once is a person at work."""
+"""The same foreign manager twice within this many action intervals is a conflict; once is a person at work. The first
+pause of the policy is as long."""
 
+LONGEST_HOLD_SECONDS = 3600.0
+"""Longest pause of a policy beside a foreign writer; each one that follows another soon is twice as long."""
 
 NOT_ACTING = "~"
 """Stands in place of the creation time of a policy that does not act: every policy that acts goes before it."""
@@ -70,6 +77,28 @@ def remedy(manager: str) -> str:
     return tool.remedy if tool else "stop it"
 
 
+AUTOSCALERS = ("keda", "kube-controller-manager")
+"""Field managers, or beginnings of them, for which 0 replicas are a size like any other."""
+
+
+def turned_off(spec: Spec, found: Mapping[str, Deployment | None]) -> tuple[str, ...]:
+    """Return the pools whose Deployment has 0 replicas that another writer set: as with an HPA that means off.
+
+    0 that the operator set itself, or an autoscaler before it, is not. Where Kubernetes has not recorded who set it, it
+    is taken for another writer's unless `minReplicas` is 0 too.
+    """
+    off = []
+    for pool, deployment in found.items():
+        target = spec.targets.pool(pool)
+        if deployment is None or deployment.replicas != 0 or target is None:
+            continue
+        manager = deployment.manager
+        if manager == FIELD_MANAGER or manager.startswith(AUTOSCALERS) or (not manager and target.min_replicas == 0):
+            continue
+        off.append(pool)
+    return tuple(off)
+
+
 class Claim(NamedTuple):
     """A policy that acts on Deployments; claims sort by age."""
 
@@ -80,11 +109,19 @@ class Claim(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Why a policy may not patch. `holder` is (kind, name) of the object that holds the target."""
+    """Something else that sets the replicas of a policy's Deployments: a policy that should act may not patch them."""
 
     reason: str
-    message: str
+    fact: str
+    """What scales which Deployment, in words."""
+    remedy: str
+    """What a user does who wants the policy to act, in words."""
     holder: tuple[str, str] | None
+    """(kind, name) of the object that holds the target; None where it is no object but a writer."""
+
+    @property
+    def message(self) -> str:
+        return f"{self.fact}: {self.remedy}"
 
 
 def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchCache) -> Conflict | None:
@@ -96,10 +133,11 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
         autoscaler = cache.autoscaler_of(claim.namespace, deployment)
         if autoscaler is not None:
             kind = {"HorizontalPodAutoscaler": "HPA"}.get(autoscaler.kind, autoscaler.kind)
+            command = f"kubectl -n {claim.namespace} delete {kind.lower()} {autoscaler.name}"
             return Conflict(
                 f"{autoscaler.kind}Exists",
-                f"{kind} {autoscaler.name} scales Deployment {deployment}: delete it, or keep this policy in "
-                "mode Shadow",
+                f"{kind} {autoscaler.name} scales {titled(deployment)}",
+                f"delete it ({command}), or set this policy to mode Shadow",
                 (autoscaler.kind, autoscaler.name),
             )
     for deployment in claim.deployments:
@@ -107,8 +145,8 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
         if oldest.name != claim.name and oldest < claim:
             return Conflict(
                 "OlderPolicyExists",
-                f"RLScalingPolicy {oldest.name} scales Deployment {deployment} already: delete one of the two, "
-                "or keep this one in mode Shadow",
+                f"RLScalingPolicy {oldest.name} scales {titled(deployment)} already",
+                "delete one of the two, or set this one to mode Shadow",
                 ("RLScalingPolicy", oldest.name),
             )
     return None
@@ -123,21 +161,36 @@ def declared(claim: Claim, cache: WatchCache) -> str:
     for name in claim.deployments:
         deployment = cache.deployments.get((claim.namespace, name))
         if deployment is not None and tool_of(deployment.manager) is not None:
-            text = f"{who(deployment.manager)} owns spec.replicas of Deployment {name} and may set it again"
+            text = f"{who(deployment.manager)} owns spec.replicas of {titled(name)} and may set it again"
             found.append(f"{text}: {remedy(deployment.manager)}")
     return "; ".join(found)
 
 
 @dataclass(slots=True)
 class ForeignWrites:
-    """Watches one Deployment for replicas that another writer set after our last write, or since we took over."""
+    """Watches one Deployment for replicas that another writer set after our last write, or since we took over.
+
+    A writer that keeps setting them holds them: the policy pauses, tries once more, and pauses twice as long each time
+    that it is overwritten again, up to `LONGEST_HOLD_SECONDS`. Once the writer was quiet for as long as the last pause
+    after its end, everything begins anew.
+    """
 
     written: int
     """Replicas that we set, found or adopted last."""
     manager: str = ""
-    """Who set another value last."""
+    """What set another value last."""
     seen_at: float = float("-inf")
-    conflict_until: float = float("-inf")
+    """When it did so, in Unix seconds."""
+    hold_seconds: float = 0.0
+    """Length of the present or the last pause; 0 = there was none lately."""
+    hold_until: float = float("-inf")
+    """When it ends, in Unix seconds."""
+    overwritten: int = 0
+    """Pauses in a row."""
+
+    def adopt(self, deployment: Deployment) -> None:
+        """Take the replicas as they are, no matter what set them: the policy writes none at the moment."""
+        self.written = deployment.replicas
 
     def look(self, deployment: Deployment, own_manager: str, interval_seconds: float, now: float) -> str | None:
         """The manager that has just set another value than we did, once per write; else None.
@@ -147,19 +200,33 @@ class ForeignWrites:
         """
         if deployment.replicas == self.written or deployment.manager in ("", own_manager):
             return None
-        if deployment.manager == self.manager and now - self.seen_at <= FOREIGN_INTERVALS * interval_seconds:
-            self.conflict_until = now + FOREIGN_INTERVALS * interval_seconds
+        first = FOREIGN_INTERVALS * interval_seconds
+        if now >= self.hold_until + self.hold_seconds:
+            self.hold_seconds, self.overwritten = 0.0, 0
+        if self.hold_seconds and now >= self.hold_until:
+            self._hold(min(2 * self.hold_seconds, max(first, LONGEST_HOLD_SECONDS)), now)
+        elif self.hold_seconds:
+            self.hold_until = now + self.hold_seconds
+        elif deployment.manager == self.manager and now - self.seen_at <= first:
+            self._hold(first, now)
         self.manager, self.seen_at, self.written = deployment.manager, now, deployment.replicas
         return deployment.manager
 
+    def _hold(self, seconds: float, now: float) -> None:
+        self.hold_seconds, self.hold_until = seconds, now + seconds
+        self.overwritten += 1
+
     def conflict(self, name: str, now: float) -> Conflict | None:
         """A foreign manager that keeps setting the replicas holds them for a while."""
-        if now >= self.conflict_until:
+        if now >= self.hold_until:
             return None
+        pause = (
+            f"pause number {self.overwritten}: this policy sets none for {self.hold_seconds:.0f} s after its last write"
+        )
         return Conflict(
             "ForeignWriter",
-            f"{who(self.manager)} keeps setting spec.replicas of Deployment {name}: {remedy(self.manager)}; or keep "
-            "this policy in mode Shadow",
+            f"{who(self.manager)} keeps setting spec.replicas of {titled(name)} ({pause})",
+            f"{remedy(self.manager)}; or set this policy to mode Shadow",
             None,
         )
 
@@ -176,8 +243,10 @@ class Ownership:
     """What was there before the first change."""
     foreign: dict[str, ForeignWrites] = field(default_factory=dict)
     """Foreign writes by the name of the Deployment."""
+    holder: tuple[str, str] | None = None
+    """(kind, name) of the object that was last found to hold the targets."""
     holder_asked_at: float = float("-inf")
-    """Monotonic time of the last question whether the object that holds the targets still exists."""
+    """Monotonic time of the last question whether it still exists."""
 
     def wrote(self, deployment: str, replicas: int) -> None:
         """Replicas of our own: another value from now on is a foreign write."""

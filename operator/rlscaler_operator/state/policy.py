@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 
 from rlscaler_core.api import Spec, to_params
 from rlscaler_core.decision.types import Params
-from rlscaler_operator.cluster.cache import Deployment, Key, WatchCache
+from rlscaler_operator.cluster.bodies import Deployment, Key
+from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.events import Reference
-from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.exceptions import SpecInvalidError
+from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.state.decision import DecisionState, PromotionState
 from rlscaler_operator.state.observed import ObservedObject, SpecFacts
 from rlscaler_operator.state.ownership import Ownership
 from rlscaler_operator.state.report import LateRequests, Outbox, ReportState
 from rlscaler_operator.state.schedule import Timing
+from rlscaler_operator.state.traffic import TrafficState
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class Policy:
     decision: DecisionState = field(default_factory=DecisionState)
     promotion: PromotionState = field(default_factory=PromotionState)
     ownership: Ownership = field(default_factory=Ownership)
+    traffic: TrafficState = field(default_factory=TrafficState)
     report: ReportState = field(default_factory=ReportState)
     outbox: Outbox = field(default_factory=Outbox)
     timing: Timing = field(default_factory=Timing)
@@ -38,12 +42,16 @@ class Policy:
 
     @property
     def spec(self) -> Spec:
-        assert self.observed.parsed is not None
+        """Raises SpecInvalidError, also during a tick: the policy may be edited at any time."""
+        if self.observed.parsed is None:
+            raise SpecInvalidError(self.observed.invalid)
         return self.observed.parsed.spec
 
     @property
     def facts(self) -> SpecFacts:
-        assert self.observed.facts is not None
+        """What follows from the spec alone. Raises SpecInvalidError."""
+        if self.observed.facts is None:
+            raise SpecInvalidError(self.observed.invalid)
         return self.observed.facts
 
     @property
@@ -73,8 +81,8 @@ class Policy:
         return found
 
     def params(self) -> Params:
-        """One row, made again when the spec or what was learned changes."""
-        version = (self.observed.generation, self.decision.learned)
+        """One row, made again when the spec, what was learned or what is turned off changes."""
+        version = (self.observed.generation, self.decision.learned, self.decision.off)
         if self._params is None or self._params[0] != version:
-            self._params = version, to_params(self.spec, self.decision.learned)
+            self._params = version, to_params(self.spec, self.decision.learned, self.decision.off)
         return self._params[1]

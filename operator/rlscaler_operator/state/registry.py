@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rlscaler_core.api import Status
-from rlscaler_operator.cluster.cache import Key, WatchCache
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.state.decision import DecisionState, PromotionState
 from rlscaler_operator.state.observed import ObservedObject
-from rlscaler_operator.state.ownership import Claim, Ownership
+from rlscaler_operator.state.ownership import NOT_ACTING, Claim, Conflict, Ownership, find_conflict
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.report import Outbox, ReportState, Revisions
 
@@ -102,6 +103,13 @@ class Registry:
     def claims(self, deployments: Iterable[Key]) -> dict[Key, list[Claim]]:
         """The claims of the policies that act on these Deployments."""
         return {key: [policy.facts.claim for policy in self.of_deployment(key) if policy.acts] for key in deployments}
+
+    def conflict(self, policy: Policy, cache: WatchCache) -> Conflict | None:
+        """The object that scales one of a policy's Deployments beside it; None where there is none."""
+        claim = policy.facts.claim
+        if policy.spec.mode != "Auto":
+            claim = claim._replace(created=NOT_ACTING)
+        return find_conflict(claim, self.claims(key for _, key in policy.facts.targets), cache)
 
     def _rivals(self, policy: Policy) -> list[Claim]:
         """The claims of the other policies that act on its Deployments."""

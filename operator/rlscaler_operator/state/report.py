@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rlscaler_core.api import Condition
-from rlscaler_core.api.status import DecisionStatus, LastDecision, ObservationStatus
+from rlscaler_core.api.status import DecisionStatus, LastDecision, ObservationStatus, SLOStatus
+from rlscaler_core.decision.units import UnitName
 from rlscaler_operator.cluster.events import Event
 from rlscaler_operator.state.ownership import Claim
 
@@ -36,6 +38,16 @@ class ReportState:
     observation: ObservationStatus | None = None
     reported_at: float = float("-inf")
     """Monotonic time of the last report."""
+    forecaster: str | None = None
+    """What the forecaster has learned, as it is kept in the status."""
+    forecaster_at: float = float("-inf")
+    """Unix time of `forecaster`."""
+    forecaster_unit: UnitName | None = None
+    """What the load is counted in that it learned of; None before the first report."""
+    slo: SLOStatus | None = None
+    """What is left of the error budget, as it is kept in the status."""
+    slo_at: float = float("-inf")
+    """Unix time of `slo`."""
     made_from: Revisions | None = None
     """What the last report was made from, where everything that it asked for is in force; else None."""
 
@@ -68,9 +80,24 @@ class Outbox:
 
 @dataclass(slots=True)
 class LateRequests:
-    """What counting late requests for the alerts remembers. `reporting/objectives.py` writes it."""
+    """What counting late requests remembers, for alerts and the error budget. `reporting/objectives.py` writes it."""
 
     asked_at: float | None = None
     """Monotonic time when they were last asked for."""
     carried: float = 0.0
     """Requests that were answered in time and had arrived in an earlier window; <= 0."""
+    windows: list[tuple[float, float, int]] = field(default_factory=list)
+    """Requests and late ones of each window counted since the last tick, and the latency in ms that they were for."""
+
+    def forget(self) -> None:
+        """Drop what was counted of another latency."""
+        self.carried = 0.0
+        self.windows.clear()
+
+    def take(self, latency_ms: int) -> tuple[float, float]:
+        """Give requests and late ones since the last tick, NaN where none were counted for `latency_ms`; begin anew."""
+        counted = [(requests, late) for requests, late, latency in self.windows if latency == latency_ms]
+        self.windows.clear()
+        if not counted:
+            return math.nan, math.nan
+        return sum(requests for requests, _ in counted), sum(late for _, late in counted)

@@ -10,6 +10,7 @@ from typing import Any
 from rlscaler_core.api.status import (
     HISTORY,
     Action,
+    CapacityStatus,
     DecisionStatus,
     GuardStep,
     LastDecision,
@@ -27,7 +28,8 @@ from rlscaler_core.api.status import (
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState
-from rlscaler_operator.cluster.cache import Deployment
+from rlscaler_core.decision.units import UNITS
+from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.sensing.results import Reading
 
 PLACEMENTS: tuple[PlacementName, ...] = ("PreferGPU", "Balanced", "PreferCPU")
@@ -111,9 +113,10 @@ def targets_status(
     return TargetsStatus(**targets)
 
 
-def placement_status(placement: int, weights: Any, http_route: str | None) -> PlacementStatus:
+def placement_status(placement: int, factor: float, weights: Any, http_route: str | None) -> PlacementStatus:
     return PlacementStatus(
         preference=PLACEMENTS[placement],
+        factor=None if PLACEMENTS[placement] == "Balanced" else factor,
         weights=Weights(gpu=int(weights[0]), cpu=int(weights[1])),
         http_route=http_route,
     )
@@ -124,6 +127,18 @@ def flag_names(flags: int) -> list[str]:
     if not flags:
         return []
     return ["".join(part.title() for part in (flag.name or "").split("_")) for flag in Flag if flag and flags & flag]
+
+
+def capacity_status(params: Params) -> CapacityStatus:
+    """What one replica carries, of the first row; a pool without a target or of which it is not known is absent."""
+    carried = zip(POOLS, params.requests_per_second[0], params.present[0], strict=True)
+    known = {pool: float(value) for pool, value, there in carried if there and math.isfinite(value)}
+    return CapacityStatus(unit=UNITS[params.unit[0]], **known)
+
+
+def unit_of(status: Mapping[str, Any]) -> str:
+    """What the load is counted in that a status is about; an earlier release counted requests."""
+    return str((status.get("capacity") or {}).get("unit", "requests"))
 
 
 def measured(percentile: float, latency: Reading | None, actor: ActorLike | None) -> Json:
@@ -138,8 +153,12 @@ def measured(percentile: float, latency: Reading | None, actor: ActorLike | None
 
 
 def significant(status: Json) -> Json:
-    """What is worth a write at once: conditions, replicas, placement, guards; not measured values or times."""
-    kept = {name: status.get(name) for name in ("observedGeneration", "model", "targets", "placement", "originals")}
+    """What is worth a write at once: conditions, replicas, placement, guards, what a budget is asked for; not measured
+    values or times."""
+    kept = {
+        name: status.get(name)
+        for name in ("observedGeneration", "model", "targets", "placement", "originals", "budget")
+    }
     kept["conditions"] = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
     promotion = status.get("promotion") or {}
     kept["promotion"] = (promotion.get("state"), promotion.get("reason"), promotion.get("days"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_operator.cli.cluster import Target, cluster_options, complete_names, within
+from rlscaler_operator.cli.cluster import Target, cluster_options, complete_names, output_option, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ SHORTEST_PREFIX = 4
     ),
 )
 @click.option("--policy", help="With PATHS: only decisions of this policy, as NAMESPACE/NAME.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+@output_option
 def explain(
     what: str,
     paths: tuple[Path, ...],
@@ -44,7 +44,7 @@ def explain(
     namespace: str | None,
     models: tuple[Path, ...],
     policy: str | None,
-    as_json: bool,
+    output: str,
 ) -> None:
     """Show why a decision came out as it did: the newest one of POLICY, or decision ID in the audit logs PATHS.
 
@@ -60,6 +60,7 @@ def explain(
     rlscaler explain last results/demo-rl-spike
     rlscaler explain 01a1fefb /var/log/rlscaler/audit.jsonl
     """
+    as_json = output == "json"
     if paths:
         _explain_record(what, paths, models, policy, as_json)
     elif models or policy:

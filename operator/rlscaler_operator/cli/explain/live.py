@@ -45,7 +45,7 @@ def live_page(body: Body) -> RenderableType | None:
         parts.append(_guards(last))
     if status.get("history"):
         parts.append(_history(status["history"]))
-    return Group(*parts)
+    return Group(*(_with_whole_words(part) if isinstance(part, Table) else part for part in parts))
 
 
 def _head(body: Body, last: Mapping[str, Any]) -> Text:
@@ -113,5 +113,12 @@ def _history(history: list[Mapping[str, Any]]) -> Table:
 def _table(title: str, *columns: str) -> Table:
     shown = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
     for column in columns:
-        shown.add_column(column, no_wrap=column not in ("because", "what it is"))
+        shown.add_column(column)
     return shown
+
+
+def _with_whole_words(table: Table) -> Table:
+    """Let a narrow terminal break lines between words, never within a name."""
+    for column in table.columns:
+        column.min_width = max(len(word) for cell in (column.header, *column.cells) for word in f"{cell} -".split())
+    return table

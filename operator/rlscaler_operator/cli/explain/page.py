@@ -13,13 +13,15 @@ from rich.text import Text
 
 from rlscaler_core.decision.guards import GUARDS, STAGES
 from rlscaler_core.decision.types import POOLS
+from rlscaler_core.decision.units import LOADS
+from rlscaler_core.decision.units import UNITS as UNITS_OF_LOAD
 from rlscaler_operator.cli.explain.analysis import Explained, Step
 from rlscaler_operator.cli.explain.flips import Flip
+from rlscaler_operator.cli.explain.learned import error_budget, learned
 
 Json = dict[str, Any]
 
 UNITS = {
-    "arrival_rate": "requests/s",
     "cpu_utilization": "%",
     "memory_utilization": "%",
     "gpu_utilization": "%",
@@ -45,9 +47,13 @@ def page(record: Json, explained: Explained) -> Group:
         parts.append(_observation(record["observation"]))
     if record.get("probabilities"):
         parts.append(_probabilities(record["probabilities"], record["action"]))
+    if (load := learned(record)) is not None:
+        parts.append(load)
+    if (budget := error_budget(record)) is not None:
+        parts.append(budget)
     parts.append(_guards(explained.guards))
     if explained.flips is not None and record["kind"] == "action":
-        parts.append(_flips(explained.flips))
+        parts.append(_flips(explained.flips, _load(record)))
     parts.append(Text(explained.note))
     return Group(*parts)
 
@@ -74,8 +80,12 @@ def _head(record: Json) -> Text:
         f"  replicas   {moves}; traffic gpu : cpu {weights} ({record['placement']})",
         f"  written    {_written(record)}",
     ]
+    if (params := record.get("params")) is not None:
+        lines.append(f"  carries    {_carried(params)} {_load(record)} a replica")
     if record["flags"]:
         lines.append(f"  because    {', '.join(record['flags'])}")
+    if record.get("grant"):
+        lines.append(f"  grant      {record['grant']}")
     if record["unknown_required"]:
         lines.append(f"  unknown    {', '.join(record['unknown_required'])}")
     if record["outside_envelope"]:
@@ -83,6 +93,17 @@ def _head(record: Json) -> Text:
     if took := record.get("seconds"):
         lines.append("  took       " + ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in took.items()))
     return Text("\n".join(lines) + "\n")
+
+
+def _load(record: Json) -> str:
+    """What the load is counted in; a record of an earlier release counts requests."""
+    return LOADS[UNITS_OF_LOAD[(record.get("params") or {}).get("unit", 0)]]
+
+
+def _carried(params: Json) -> str:
+    pools = zip(POOLS, params["requests_per_second"], params["present"], strict=True)
+    known = [(pool, "unknown" if value is None else f"{value:g}") for pool, value, there in pools if there]
+    return ", ".join(f"{pool} {value}" for pool, value in known)
 
 
 def _asked(record: Json) -> str:
@@ -151,7 +172,7 @@ def _guards(steps: Sequence[Step]) -> Table:
     return table
 
 
-def _flips(flips: Sequence[Flip]) -> RenderableType:
+def _flips(flips: Sequence[Flip], load: str) -> RenderableType:
     if not flips:
         return Text("No single signal, over its whole range, would have changed what the actor asked for.\n")
     table = _table("Would have changed it", "was", "at", "unit", "the actor had asked for", "proposal gpu, cpu")
@@ -160,7 +181,7 @@ def _flips(flips: Sequence[Flip]) -> RenderableType:
             flip.signal,
             _number(flip.measured),
             _number(flip.value),
-            UNITS.get(flip.signal, ""),
+            load if flip.signal == "arrival_rate" else UNITS.get(flip.signal, ""),
             action_text(flip.action),
             f"{flip.proposal[0]}, {flip.proposal[1]}",
         )
@@ -169,7 +190,8 @@ def _flips(flips: Sequence[Flip]) -> RenderableType:
 
 def _table(title: str, *columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in (title, *columns):
+    table.add_column(title, no_wrap=True)
+    for column in columns:
         table.add_column(column, overflow="fold")
     return table
 

@@ -1,4 +1,4 @@
-"""Taking recorded decisions again and saying what came out differently.
+"""Taking recorded decisions and sharings again and saying what came out differently.
 
 Replicas, action, every guard's step, flags, placement and weights have to be the same; probabilities within
 `PROBABILITY_TOLERANCE` and observed values within `VALUE_TOLERANCE`, since processors round the last bits differently.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from rlscaler_core.decision.batch import Entry, Outcome, decide_all
 from rlscaler_operator.cli.replay.actors import AvailableActors
+from rlscaler_operator.cli.replay.sharing import SharedAgain, Sharings
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.log import Line
 from rlscaler_operator.records.record import entry_of, observation_record, result
@@ -41,15 +42,30 @@ class Replayed:
         return not self.problem
 
 
-def replay(lines: Iterable[Line], actors: AvailableActors) -> Iterator[Replayed]:
-    """Decide every line again, in their order and a batch at a time."""
-    waiting: list[tuple[Line, Entry | None, str]] = []
+def replay(lines: Iterable[Line], actors: AvailableActors) -> Iterator[Replayed | SharedAgain]:
+    """Decide and share every line again; decisions in their order and a batch at a time."""
+    sharings, waiting = Sharings(), list[Waiting]()
     for line in lines:
-        waiting.append((line, *_entry(line, actors)))
+        if line.sharing is not None:
+            yield sharings.share(line, line.sharing)
+            continue
+        entry, problem = _entry(line, actors)
+        followed = () if entry is None or line.record is None else sharings.differences(line.record, entry)
+        waiting.append(Waiting(line, entry, problem, followed))
         if len(waiting) == BATCH:
             yield from _decide(waiting)
             waiting = []
     yield from _decide(waiting)
+
+
+class Waiting(NamedTuple):
+    """A line that waits for its batch."""
+
+    line: Line
+    entry: Entry | None
+    problem: str
+    followed: tuple[str, ...]
+    """Where it does not follow from the sharing that it names."""
 
 
 def decide_again(record: Json, actors: AvailableActors) -> Outcome:
@@ -66,15 +82,16 @@ def _entry(line: Line, actors: AvailableActors) -> tuple[Entry | None, str]:
         return None, str(error)
 
 
-def _decide(waiting: list[tuple[Line, Entry | None, str]]) -> Iterator[Replayed]:
-    outcomes = iter(decide_all([entry for _, entry, _ in waiting if entry is not None]))
-    for line, entry, problem in waiting:
+def _decide(waiting: list[Waiting]) -> Iterator[Replayed]:
+    outcomes = iter(decide_all([one.entry for one in waiting if one.entry is not None]))
+    for line, entry, problem, followed in waiting:
         if entry is None or line.record is None:
             yield Replayed(line, problem=problem)
             continue
         found = _compared(line, next(outcomes))
         # In a batch the network rounds differently than alone, and of two equally likely actions another may win.
-        yield found if not found.differences else _compared(line, decide_all([entry])[0])
+        found = found if not found.differences else _compared(line, decide_all([entry])[0])
+        yield replace(found, differences=found.differences + followed)
 
 
 def _compared(line: Line, outcome: Outcome) -> Replayed:

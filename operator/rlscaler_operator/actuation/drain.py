@@ -1,0 +1,89 @@
+"""How far a pool may shrink before its traffic has gone. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.types import POOLS, Decision, Params, Samples
+from rlscaler_operator.state.traffic import Shares
+
+MOST = 10_000
+"""The most replicas that a target may have."""
+
+
+class Need(NamedTuple):
+    """What a share of the load asks of each pool."""
+
+    arrivals: float
+    """Requests per second of the service; NaN = not known."""
+    carried: tuple[float, float]
+    """Requests per second that a replica of each pool answers at its target utilization; NaN = not known."""
+    most: tuple[int, int]
+    """`maxReplicas` of each pool."""
+
+    @classmethod
+    def of(cls, params: Params, samples: Samples) -> Need:
+        """The need at one tick; both tables have one row."""
+        carried = params.requests_per_second[0] * params.target_utilization[0]
+        fresh = samples.age_seconds[0, 0] <= params.max_age_seconds[0]
+        arrivals = float(samples.arrival_rate[0]) if fresh else math.nan
+        most = params.max_replicas[0]
+        return cls(arrivals, (float(carried[0]), float(carried[1])), (int(most[0]), int(most[1])))
+
+    @classmethod
+    def unknown(cls) -> Need:
+        """Nothing is known: a pool with any share keeps all its replicas."""
+        return cls(math.nan, (math.nan, math.nan), (MOST, MOST))
+
+    def replicas(self, pool: int, share: float, running: int) -> int:
+        """Replicas that a share (0-1) of the load needs, of `running`: at least 1 where there is any.
+
+        All of them where the load or the capacity is not known, but never more than `maxReplicas`, which is the user's.
+        """
+        if share <= 0:
+            return 0
+        wanted = self.arrivals * share / self.carried[pool]
+        needed = math.ceil(wanted - 1e-9) if math.isfinite(wanted) and wanted >= 0 else running
+        return min(max(needed, 1), running, max(self.most[pool], 1))
+
+
+def fewest(need: Need, in_force: Shares, now: Shares, moved: bool, running: tuple[int, int]) -> tuple[int, int]:
+    """The replicas of each pool that must stay for the traffic that may still be sent to it.
+
+    `in_force` are the largest shares that the data plane may use, `now` those that the route says, and `moved` tells
+    whether these are the wanted ones. Once nothing older is in force, a pool without a share needs no replica, and one
+    with a share needs one: how many more is the decision's.
+    """
+    kept = []
+    for pool in (0, 1):
+        if moved and in_force[pool] == now[pool]:
+            kept.append(min(running[pool], int(now[pool] > 0)))
+        else:
+            kept.append(need.replicas(pool, in_force[pool], running[pool]))
+    return kept[0], kept[1]
+
+
+def resumed(outcome: Outcome, pending: Mapping[str, int]) -> Decision | None:
+    """What a sensing tick decides where pools are on their way to fewer replicas; None where they are not any more.
+
+    The tick is decided once more from the `pending` replicas. Where that asks for more than they are, because the load
+    has grown, because something is unknown or because a pause holds the replicas, nothing is left of the earlier
+    decision.
+    """
+    decision, entry = outcome.decision, outcome.entry
+    if decision is None or entry.samples.paused[0] or entry.samples.paused_scale_down[0]:
+        return None
+    target = decision.base.copy()
+    for i, pool in enumerate(POOLS):
+        target[0, i] = min(target[0, i], pending.get(pool, target[0, i]))
+    again, _ = floor_tick(entry.params, outcome.state, replace(entry.samples, spec_replicas=target))
+    if (again.desired != target).any() or (decision.desired > decision.base).any() or (target == decision.base).all():
+        return None
+    return replace(decision, desired=np.array(target), weights=again.weights)

@@ -1,0 +1,87 @@
+"""What `rlscaler explain` says of what was learned of a service: of its load, and of its late requests."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rlscaler_core.decision.exceptions import ForecasterStateError
+from rlscaler_core.decision.forecaster import outlook, rises
+from rlscaler_core.decision.forecaster.memory import LEVELS, calendar_of, recent_of
+from rlscaler_core.decision.forecaster.storage import from_text
+from rlscaler_core.decision.types import POOLS
+
+Json = dict[str, Any]
+
+AHEAD_MINUTES = 1440
+"""How far the likeliest jump is looked for."""
+
+LIKELY = 0.05
+"""Probability below which no jump is named."""
+
+
+def learned(record: Json) -> RenderableType | None:
+    """Make the part of the page; None where the record holds no forecaster."""
+    text = (record.get("state") or {}).get("forecaster")
+    if text is None:
+        return None
+    try:
+        recent, calendar = from_text(text)
+    except ForecasterStateError as error:
+        return Text(f"What was learned of the load cannot be shown: {error}.\n")
+    return Group(_coverage(recent), Text(_jumps(calendar, float(record["time"])) + "\n"))
+
+
+def error_budget(record: Json) -> RenderableType | None:
+    """Say what is left of the error budget and what it made of the price; None where the record holds none."""
+    budget, state = record.get("error_budget"), record.get("state") or {}
+    if budget is None or state.get("counted_requests") is None:
+        return None
+    objective, price = (record.get("params") or {}).get("objective"), budget["late_price"]
+    counted = f"{state['counted_late']:.0f} late of {state['counted_requests']:.0f} requests counted"
+    if objective is None:
+        said = f"The error budget steers nothing (slo.errorBudget Observe); {counted}."
+    elif budget["left"] is None:
+        said = f"The error budget is not known yet: {counted}, and {100 * objective:g} % in time allows too few to say."
+    else:
+        said = f"{100 * budget['left']:.0f} % of the error budget of {100 * objective:g} % in time is left: {counted}."
+    if price is not None:
+        said += f" One percent of late requests is worth {price:.2f} replicas"
+        said += f", {state['price_factor']:.2f} times what is set." if objective is not None else "."
+    return Text(said + "\n")
+
+
+def _coverage(row: Any) -> Table:
+    kept, table = recent_of(row), Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("Forecast held", "horizon s", "forecasts", *(f"of {100 * level:g} %" for level in LEVELS)):
+        table.add_column(column)
+    for pool, covered in enumerate(rises.coverage(kept)[0]):
+        if kept.horizon[0, pool] > 0:
+            shown = ["-" if math.isnan(share) else f"{100 * share:.1f} %" for share in covered]
+            counts = f"{kept.horizon[0, pool]:.0f}", f"{kept.judged[0, pool]:.0f}"
+            table.add_row(POOLS[pool], *counts, *shown)
+    return table
+
+
+def _jumps(row: Any, time: float) -> str:
+    """Say how many jumps are remembered, and when the next likely one comes."""
+    counted = float(calendar_of(row).jumps[0])
+    if counted < outlook.LEAST_JUMPS:
+        return "No jumps of the load are known."
+    said = f"{counted:.0f} jumps of the load are remembered"
+    minutes = time + 60.0 * np.arange(1, AHEAD_MINUTES, dtype=np.float64)
+    n = len(minutes)
+    coming = outlook.announced(np.repeat(row, n, axis=0), minutes, np.zeros(n), np.zeros(n, np.bool_))
+    likely = np.flatnonzero(coming.probability >= max(LIKELY, 0.5 * float(coming.probability.max())))
+    if coming.probability.max() < LIKELY:
+        return f"{said}; none is likely within a day."
+    first = int(likely[0])
+    when = datetime.fromtimestamp(float(minutes[first]) // 60 * 60, UTC).strftime("%H:%M UTC")
+    return f"{said}; the next likely one comes at {when} ({100 * coming.probability[first]:.0f} %)."

@@ -1,0 +1,1 @@
+"""`rlscaler init`: a policy in Shadow from what runs, with a comment for every guess."""

@@ -1,0 +1,93 @@
+"""A policy that is being drafted: fields in order, each with why it has its value. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from rlscaler_core.api import GROUP, KIND, VERSION, parse
+
+HEAD = (
+    "# Written by `rlscaler init` from what runs. Look over what is marked GUESS; fields that are not here have",
+    "# defaults (docs/policy-reference.md). Next: `rlscaler preflight` with this file, then `kubectl apply -f`.",
+)
+
+
+@dataclass(slots=True)
+class Draft:
+    """Fields by their path, such as `spec.targets.gpu.maxReplicas`, in the order in which they are written."""
+
+    namespace: str
+    name: str
+    fields: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    """Why a field has its value, by its path; a path without a value is left to its default or to be learned."""
+
+    def set(self, path: str, value: Any, why: str = "") -> None:
+        self.fields[path] = value
+        if why:
+            self.notes[path] = why
+
+    def leave(self, path: str, why: str) -> None:
+        """Write a field as a comment only."""
+        self.notes[path] = why
+
+    def body(self) -> dict[str, Any]:
+        """The object. Raises InvalidPolicy where what runs in the cluster makes no valid policy."""
+        body: dict[str, Any] = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND,
+            "metadata": {"name": self.name, "namespace": self.namespace},
+        }
+        for path, value in self.fields.items():
+            *parents, last = path.split(".")
+            node = body
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[last] = value
+        parse(body)
+        return body
+
+    def yaml(self) -> str:
+        """The object as YAML with the notes as comments, each above its field."""
+        return "\n".join([*HEAD, *_lines(self.body(), self.notes, "", 0)]) + "\n"
+
+
+def _lines(node: dict[str, Any], notes: dict[str, str], path: str, depth: int) -> list[str]:
+    indent, lines = "  " * depth, []
+    for key, value in node.items():
+        here = f"{path}.{key}" if path else key
+        if here in notes:
+            lines += _comment(notes[here], indent)
+        if isinstance(value, dict) and value:
+            lines += [f"{indent}{key}:", *_lines(value, notes, here, depth + 1)]
+        elif isinstance(value, list):
+            text = yaml.safe_dump(value, default_flow_style=False, sort_keys=False, width=200)
+            lines += [f"{indent}{key}:", *(f"{indent}  {line}" for line in text.splitlines())]
+        else:
+            lines.append(f"{indent}{key}: {_scalar(value)}")
+    for left, note in notes.items():
+        rest = left.removeprefix(f"{path}.") if path else left
+        below = left.startswith(f"{path}.") and rest.partition(".")[0] not in node
+        if below:
+            lines += [*_comment(note, indent), f"{indent}# {rest}:"]
+    return lines
+
+
+WIDTH = 118
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    lines, line = [], f"{indent}#"
+    for word in text.split():
+        if len(line) + 1 + len(word) > WIDTH and line.strip() != "#":
+            lines.append(line)
+            line = f"{indent}#"
+        line += f" {word}"
+    return [*lines, line]
+
+
+def _scalar(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()

@@ -1,0 +1,279 @@
+"""What a policy can be guessed from: an HPA, a ScaledObject, Deployments, their pods, Services and routes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from rlscaler_core.api.metrics import COUNT_TOKENS
+from rlscaler_core.api.targets import CPUTarget, GPUTarget
+from rlscaler_operator.cli.init.draft import Draft
+from rlscaler_operator.cli.preflight.room import devices
+from rlscaler_operator.cli.preflight.targets import cold_starts
+from rlscaler_operator.cluster.bodies import deployment_of_pod
+from rlscaler_operator.cluster.kube import Json
+
+IMAGES = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "rayproject/ray": "rayserve",
+    "llama.cpp": "llamacpp",
+    "text-generation-inference": "tgi",
+    "tritonserver": "triton",
+    "torchserve": "torchserve",
+}
+"""Parts of images of servers, and their presets."""
+
+LATENCY_MS = 1000
+MOST_TIMES = 3
+"""maxReplicas is guessed as this many times the replicas of now, where nothing says it."""
+
+KEDA_MAX, KEDA_MIN = 100, 0
+"""Defaults of a ScaledObject's limits."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was read in the namespace."""
+
+    namespace: str
+    deployments: dict[str, Json]
+    """The GPU or only Deployment first, then the CPU Deployment."""
+    scaler: Json | None = None
+    """The HorizontalPodAutoscaler or the ScaledObject."""
+    pods: list[Json] = field(default_factory=list)
+    services: list[Json] = field(default_factory=list)
+    routes: list[Json] = field(default_factory=list)
+
+
+def drafted(seen: Seen, two_pools: bool) -> Draft:
+    """Draft a policy in Shadow; `two_pools` means that the second Deployment serves on CPUs."""
+    names = list(seen.deployments)
+    draft = Draft(seen.namespace, _name(names, two_pools))
+    draft.set(
+        "spec.mode",
+        "Shadow",
+        "Shadow decides, scores and records, and changes nothing. Auto acts: `rlscaler promote` switches it.",
+    )
+    pools = ["gpu", "cpu"] if two_pools else [pool_of(seen.deployments[names[0]])]
+    for pool, name in zip(pools, names, strict=True):
+        _target(draft, seen, pool, name, scaled=name == names[0])
+    draft.set(
+        "spec.slo.latencyMilliseconds",
+        LATENCY_MS,
+        "GUESS: within how many milliseconds is a request answered well? Nothing in the cluster says it. A bound of "
+        "your latency histogram is counted exactly.",
+    )
+    _preset(draft, seen, names)
+    _service(draft, seen, names, pools)
+    if two_pools:
+        _route(draft, seen, names)
+    if seen.scaler is not None:
+        _from_scaler(draft, seen.scaler, pools[0])
+    return draft
+
+
+def pool_of(deployment: Json) -> str:
+    """`gpu` for pods that ask for a device, else `cpu`."""
+    return "gpu" if devices(deployment) else "cpu"
+
+
+def _name(names: Sequence[str], two_pools: bool) -> str:
+    """The common beginning of two names, or the one name."""
+    if not two_pools:
+        return names[0]
+    first, second = (name.split("-") for name in names)
+    common = [one for one, other in zip(first, second, strict=False) if one == other]
+    return "-".join(common) or names[0]
+
+
+def _target(draft: Draft, seen: Seen, pool: str, name: str, scaled: bool) -> None:
+    path, body = f"spec.targets.{pool}", seen.deployments[name]
+    replicas = int(body["spec"].get("replicas", 1))
+    asked = devices(body)
+    device = ", ".join(f"{each:g} {resource}" for resource, each in asked.items())
+    why = f"its pods ask for {device}" if device else "its pods ask for no GPU"
+    draft.set(f"{path}.deployment", name, f"{_counted(replicas)} now; {why}.")
+    low, high, said = _limits(seen.scaler) if scaled and seen.scaler is not None else (None, None, "")
+    if low is None or high is None:
+        low, high = 1, max(MOST_TIMES * replicas, 2)
+        said = (
+            f"GUESS: {MOST_TIMES} times the {_counted(replicas)} of now. What can you pay for, and is there room for?"
+        )
+    draft.set(f"{path}.minReplicas", max(low, 0 if pool == "cpu" and _both(seen) else 1), "")
+    draft.set(f"{path}.maxReplicas", max(high, 1), said)
+    if low == 0 and not (pool == "cpu" and _both(seen)):
+        draft.notes[f"{path}.minReplicas"] = (
+            "0 before: one pool has to keep a replica, since arrivals are measured there."
+        )
+    model = GPUTarget if pool == "gpu" else CPUTarget
+    draft.set(
+        f"{path}.costPerHour",
+        model.model_fields["cost_per_hour"].default,
+        "GUESS: what one replica costs an hour, in your currency. The ratio of the pools and the reports go by it.",
+    )
+    draft.leave(
+        f"{path}.requestsPerSecond",
+        "Requests/s that one ready replica answers. Left out it is learned while utilization is 50 % or more, and "
+        "until then nothing is scaled down.",
+    )
+    starts = cold_starts(seen.pods, (seen.namespace, name), deployment_of_pod)
+    if starts:
+        text = f"Measured: the median of pods that are ready now ({len(starts)}), from creation to ready."
+        draft.set(f"{path}.coldStartSeconds", float(max(1, round(median(starts)))), text)
+    else:
+        draft.leave(f"{path}.coldStartSeconds", "From a pod's creation to ready; learned from pods that start.")
+
+
+def _counted(replicas: int) -> str:
+    return f"{replicas} replica{'' if replicas == 1 else 's'}"
+
+
+def _both(seen: Seen) -> bool:
+    return len(seen.deployments) == 2
+
+
+def _limits(scaler: Json) -> tuple[int, int, str]:
+    """minReplicas, maxReplicas and where they are from."""
+    spec, name = scaler["spec"], f"{scaler['kind']} {scaler['metadata']['name']}"
+    if scaler["kind"] == "ScaledObject":
+        high = spec.get("maxReplicaCount")
+        said = f"From {name}." if high is not None else f"{name} sets none: KEDA's default."
+        return int(spec.get("minReplicaCount", KEDA_MIN)), int(KEDA_MAX if high is None else high), said
+    return int(spec.get("minReplicas", 1)), int(spec["maxReplicas"]), f"From {name}."
+
+
+def _service(draft: Draft, seen: Seen, names: Sequence[str], pools: Sequence[str]) -> None:
+    """The label `service` of the metrics: the name of the Kubernetes Service, where there is one."""
+    selecting = [_services_of(seen, name) for name in names]
+    common = [service for service in selecting[0] if all(service in others for others in selecting)]
+    found = common or selecting[0]
+    if len(found) == 1:
+        draft.set(
+            "spec.metrics.service",
+            found[0],
+            f"GUESS: the Service in front of {' and '.join(names[: len(pools)])}. It has to be the label `service` of "
+            "the metrics: `rlscaler preflight` says whether it is.",
+        )
+    else:
+        there = f"Services that select its pods: {', '.join(found)}. " if found else ""
+        draft.leave(
+            "spec.metrics.service",
+            f"{there}The label `service` of the metrics; left out it is the policy's name, {draft.name}.",
+        )
+
+
+def _preset(draft: Draft, seen: Seen, names: Sequence[str]) -> None:
+    """The server whose series are read, by the image of the pods."""
+    images = [
+        container.get("image", "")
+        for name in names
+        for container in seen.deployments[name]["spec"]["template"]["spec"].get("containers") or ()
+    ]
+    found = {preset: image for image in images for part, preset in IMAGES.items() if part in image}
+    if len(found) == 1:
+        ((preset, image),) = found.items()
+        draft.set("spec.metrics.preset", preset, f"GUESS by the image {image}: this server exports series of its own.")
+        if preset in COUNT_TOKENS:
+            draft.leave(
+                "spec.capacity",
+                "`{unit: tokens}` counts the load in tokens/s, for requests that differ much in length; what a replica "
+                "carries is then perReplica below it, in place of requestsPerSecond, or is learned.",
+            )
+
+
+def _services_of(seen: Seen, deployment: str) -> list[str]:
+    labels = seen.deployments[deployment]["spec"]["template"]["metadata"].get("labels") or {}
+    return [
+        body["metadata"]["name"]
+        for body in seen.services
+        if (selector := (body.get("spec") or {}).get("selector"))
+        and all(labels.get(key) == value for key, value in selector.items())
+    ]
+
+
+def _route(draft: Draft, seen: Seen, names: Sequence[str]) -> None:
+    """The one HTTPRoute with a rule that has a Service of each pool as a backend."""
+    first, second = (set(_services_of(seen, name)) for name in names)
+    found: dict[str, tuple[str, str]] = {}
+    for route in seen.routes:
+        for rule in (route.get("spec") or {}).get("rules") or ():
+            backends = [ref.get("name") for ref in rule.get("backendRefs") or ()]
+            gpu = [name for name in backends if name in first - second]
+            cpu = [name for name in backends if name in second - first]
+            if len(gpu) == 1 and len(cpu) == 1:
+                found[route["metadata"]["name"]] = gpu[0], cpu[0]
+    if len(found) == 1:
+        ((name, (gpu_backend, cpu_backend)),) = found.items()
+        why = "It has a backend of each pool: in Auto the weights follow the placement."
+        draft.set("spec.placement.httpRoute.name", name, why)
+        draft.set("spec.placement.httpRoute.gpuBackend", gpu_backend)
+        draft.set("spec.placement.httpRoute.cpuBackend", cpu_backend)
+    else:
+        draft.leave(
+            "spec.placement",
+            f"{len(found)} HTTPRoutes have a backend of each pool: without httpRoute the weights are only published.",
+        )
+
+
+def _from_scaler(draft: Draft, scaler: Json, pool: str) -> None:
+    if scaler["kind"] == "ScaledObject":
+        _from_triggers(draft, scaler, pool)
+        advanced = (scaler["spec"].get("advanced") or {}).get("horizontalPodAutoscalerConfig") or {}
+        behavior = advanced.get("behavior")
+    else:
+        _from_metrics(draft, scaler, pool)
+        behavior = scaler["spec"].get("behavior")
+    if behavior:
+        kept = {way: _rules(rules) for way, rules in behavior.items() if way in ("scaleUp", "scaleDown") and rules}
+        if kept := {way: rules for way, rules in kept.items() if rules}:
+            draft.set(
+                "spec.behavior", kept, f"From {scaler['kind']} {scaler['metadata']['name']}; see docs/behavior.md."
+            )
+    else:
+        draft.leave(
+            "spec.behavior",
+            "None, as the scaler sets none. An HPA waits 300 s before it scales down; here the ceiling looks back over "
+            "guards.ceilingSeconds instead.",
+        )
+
+
+def _rules(rules: Mapping[str, Any]) -> dict[str, Any]:
+    known = ("stabilizationWindowSeconds", "selectPolicy", "policies")
+    return {name: rules[name] for name in known if rules.get(name) is not None}
+
+
+def _from_metrics(draft: Draft, hpa: Json, pool: str) -> None:
+    for metric in hpa["spec"].get("metrics") or ():
+        resource = metric.get("resource") or metric.get("containerResource") or {}
+        target = resource.get("target") or {}
+        if resource.get("name") == "cpu" and target.get("averageUtilization") and pool == "cpu":
+            value = min(int(target["averageUtilization"]), 100)
+            name = hpa["metadata"]["name"]
+            draft.set(f"spec.guards.targetUtilization.{pool}", value, f"From HorizontalPodAutoscaler {name}.")
+
+
+def _from_triggers(draft: Draft, scaled: Json, pool: str) -> None:
+    """KEDA's Prometheus trigger says where Prometheus is, and what one replica is meant to carry."""
+    triggers = [one for one in scaled["spec"].get("triggers") or () if one.get("type") == "prometheus"]
+    if not triggers:
+        return
+    metadata, name = triggers[0].get("metadata") or {}, scaled["metadata"]["name"]
+    if address := metadata.get("serverAddress"):
+        why = f"From ScaledObject {name}; the operator's administrator has to allow it. Left out: the operator's own."
+        draft.set("spec.metrics.prometheus.url", address, why)
+    query, threshold = metadata.get("query", ""), metadata.get("threshold", "")
+    if "rate(" in query:
+        draft.set(
+            "spec.metrics.queries.arrivalRate",
+            query,
+            f"GUESS: the query of ScaledObject {name}. It has to be requests/s of the whole service as they arrive, "
+            "not as they are answered.",
+        )
+        draft.leave(
+            f"spec.targets.{pool}.requestsPerSecond",
+            f"ScaledObject {name} adds a replica for each {threshold}: what can a replica answer, in requests/s? "
+            "Left out it is learned while utilization is 50 % or more, and until then nothing is scaled down.",
+        )

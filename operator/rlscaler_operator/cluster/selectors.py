@@ -1,0 +1,53 @@
+"""Which pods a scale's selector selects, as the API server writes it into `status.selector`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_LABEL = r"([^\s=!,()]+)"
+_VALUE = r"(?:(==|=|!=)\s*([^\s,()]*)|(in|notin)\s*\(([^)]*)\))?"
+_PART = re.compile(rf"\s*(?:(!)\s*{_LABEL}|{_LABEL}\s*{_VALUE})\s*(?:,|$)")
+"""One requirement: `a=b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a` or `!a` (k8s.io/apimachinery/pkg/labels)."""
+
+
+class Requirement(NamedTuple):
+    """A label whose value has to be, or must not be, one of some; None stands for any."""
+
+    label: str
+    values: frozenset[str] | None
+    wanted: bool
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.label)
+        found = value is not None and (self.values is None or value in self.values)
+        return found == self.wanted
+
+
+Selector = tuple[Requirement, ...]
+
+
+def parse_selector(text: str) -> Selector | None:
+    """Read a selector; None where it is empty or of another form: it selects nothing then, not everything."""
+    requirements, at = [], 0
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None:
+            return None
+        missing, absent, label, operator, value, words, values = match.groups()
+        if missing:
+            requirements.append(Requirement(absent, None, wanted=False))
+        elif operator:
+            requirements.append(Requirement(label, frozenset({value}), wanted=operator != "!="))
+        elif words:
+            several = frozenset(one.strip() for one in values.split(","))
+            requirements.append(Requirement(label, several, wanted=words == "in"))
+        else:
+            requirements.append(Requirement(label, None, wanted=True))
+        at = match.end()
+    return tuple(requirements) or None
+
+
+def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
+    return all(requirement.holds(labels) for requirement in selector)

@@ -1,0 +1,155 @@
+"""The policies that share a budget, as the arbiter is told of them: those of this process, and those of other shards.
+
+A budget is shared by the operator that holds its shard. Of policies of other shards it knows what their operators say
+in `status.budget` of the policy, and these read their grants in the status of the budget. A smaller grant is on its way
+until the other operator has said that it holds no more: until then the larger number counts as running, so that no
+other member grows into its place. No clock of another machine is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rlscaler_core.api.budget import BudgetSpec, MemberShare
+from rlscaler_core.api.status import BudgetMembership
+from rlscaler_core.arbiter.types import Members, make_members
+from rlscaler_core.decision.types import POOLS, Float
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.loop.diagnose import acts
+from rlscaler_operator.state.budgets import Budget, Budgets
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
+
+
+class Held(NamedTuple):
+    """Whose shards this process holds now; by default all."""
+
+    shares: Callable[[str], bool] = lambda _: True
+    """Whether this process shares the budget of that name."""
+    decides: Callable[[Key], bool] = lambda _: True
+    """Whether this process decides for that policy."""
+
+
+class Row(NamedTuple):
+    """One policy that shares a budget."""
+
+    key: Key
+    share: MemberShare
+    policy: Policy
+    acts: bool
+    """Whether it keeps to its grant; otherwise it takes what runs."""
+    running: int
+    """Replicas that run, were ordered, or may be ordered by a grant that another shard still acts on."""
+    asked: float
+    """Replicas; NaN = not known."""
+    proposed: float
+    """What it would ask for if it acted; NaN = not known, or it acts."""
+    elsewhere: bool
+    """Whether another shard decides for it."""
+
+
+class Crowd:
+    """Finds the rows of budgets."""
+
+    def __init__(self, registry: Registry, cache: WatchCache, budgets: Budgets, held: Held) -> None:
+        self._registry, self._cache, self._budgets, self._held = registry, cache, budgets, held
+
+    def rows(self, budget: Budget) -> list[Row]:
+        """The policies that share a budget: selected by no other one, and with a pool of its kind."""
+        assert budget.spec is not None
+        rows, pool = [], POOLS.index(budget.spec.pool)
+        for key, share in self._budgets.selected(budget).items():
+            policy = self._registry.get(key)
+            if policy is None or len(self._budgets.of(key)) != 1 or _target(policy, pool) is None:
+                continue
+            rows.append(
+                self._here(budget, share, policy) if self._held.decides(key) else self._there(budget, share, policy)
+            )
+        return rows
+
+    def travels(self, budget: Budget) -> bool:
+        """Whether another shard decides for some policy of a budget."""
+        return any(not self._held.decides(key) for key in self._budgets.selected(budget))
+
+    def membership(self, budget: Budget, policy: Policy, granted: int | None) -> BudgetMembership:
+        """What the shard that shares a budget is told of a policy that acts by this grant; None = it is not bound."""
+        row = self._here(budget, MemberShare(name="member"), policy)
+        most = row.running if granted is None or not row.acts else max(row.running, granted)
+        asked = row.asked if row.acts else row.proposed
+        return BudgetMembership(
+            name=budget.name,
+            asked=None if math.isnan(asked) else int(asked),
+            held=most,
+            round=budget.latest.get("round"),
+            acts=row.acts,
+        )
+
+    def running(self, budget: Budget, policy: Policy) -> int:
+        """Replicas of a policy in the pool of the budget; 0 where its target is not there."""
+        assert budget.spec is not None
+        target = _target(policy, POOLS.index(budget.spec.pool))
+        deployment = None if target is None else self._cache.deployments.get((policy.key[0], target))
+        return 0 if deployment is None else deployment.replicas
+
+    def _here(self, budget: Budget, share: MemberShare, policy: Policy) -> Row:
+        """A policy that does not act asks for what runs: it takes its part of the budget, and gets no limit."""
+        assert budget.spec is not None
+        running, asked = self.running(budget, policy), budget.asked.get(policy.key, math.nan)
+        if not (policy.running and acts(policy) and policy.ownership.holder is None):
+            proposed = asked if policy.running else math.nan
+            return Row(policy.key, share, policy, False, running, float(running), proposed, False)
+        ordered = max(running, policy.decision.desired.get(budget.spec.pool, 0))
+        return Row(policy.key, share, policy, True, ordered, asked, math.nan, False)
+
+    def _there(self, budget: Budget, share: MemberShare, policy: Policy) -> Row:
+        """A policy of another shard that has said nothing yet keeps its last grant."""
+        running, said = self.running(budget, policy), self._budgets.membership(budget, policy.key)
+        held = max(running, budget.readable(policy.key, None if said is None else said.round))
+        if said is None:
+            return Row(policy.key, share, policy, False, held, math.nan, math.nan, True)
+        asked, held = math.nan if said.asked is None else float(said.asked), max(held, said.held)
+        if said.acts:
+            return Row(policy.key, share, policy, True, held, asked, math.nan, True)
+        return Row(policy.key, share, policy, False, held, float(running), asked, True)
+
+
+def members_of(specs: Sequence[BudgetSpec], rows: Sequence[Sequence[Row]], if_all_acted: bool = False) -> Members:
+    """The table of all members, budget after budget; `if_all_acted`: as if those that do not act did."""
+    every = [(number, spec, row) for number, (spec, crowd) in enumerate(zip(specs, rows, strict=True)) for row in crowd]
+    least = [
+        int(row.policy.params().min_replicas[0, POOLS.index(spec.pool)]) * (row.acts or if_all_acted)
+        for _, spec, row in every
+    ]
+    shares = [row.share for *_, row in every]
+    return make_members(
+        len(every),
+        budget=np.array([number for number, *_ in every], np.int32),
+        asked=np.array([_asked(row, if_all_acted) for *_, row in every], np.float64),
+        current=np.array([row.running for *_, row in every], np.int32),
+        minimum=np.array(least, np.int32),
+        units=np.array([share.units_per_replica for share in shares], np.float64),
+        guaranteed=np.array([share.guaranteed for share in shares], np.float64),
+        ceiling=np.array([math.inf if share.ceiling is None else share.ceiling for share in shares], np.float64),
+        weight=np.array([share.weight for share in shares], np.float64),
+        priority=np.array([share.priority for share in shares], np.int32),
+    )
+
+
+def proposals(rows: Sequence[Row]) -> Float:
+    """What the members (M,) would ask for if they acted; NaN for those that act, and where it is not known."""
+    return np.array([row.proposed for row in rows], np.float64)
+
+
+def _asked(row: Row, if_all_acted: bool) -> float:
+    return row.proposed if if_all_acted and not math.isnan(row.proposed) else row.asked
+
+
+def _target(policy: Policy, pool: int) -> str | None:
+    """The target of a pool; None where the policy has none, or cannot be used."""
+    facts = policy.observed.facts
+    return None if facts is None else facts.deployments[pool]

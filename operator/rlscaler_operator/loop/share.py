@@ -1,0 +1,292 @@
+"""Sharing budgets: what the policies of a batch ask for goes to the arbiter, and its grants bound their decisions.
+
+Every policy is decided for as if it were alone; what comes out is what it asks for. Where its grant is smaller, or
+where more runs than is granted, it is decided for again with the grant, which the guard `grant` enforces. The operator
+that holds the shard of a budget shares it; for policies of other budgets the grants hold that are in their statuses.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from rlscaler_core.api.budget import BudgetSpec
+from rlscaler_core.arbiter.arbitrate import arbitrate
+from rlscaler_core.arbiter.proposals import asked_for, is_bound
+from rlscaler_core.arbiter.rules import RuleName
+from rlscaler_core.arbiter.types import NO_MEMBER, Grants, Loans, follow, make_budgets
+from rlscaler_core.arbiter.types import Budgets as Pools
+from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.types import POOLS, Decision
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.loop.members import Crowd, Held, Row, members_of, proposals
+from rlscaler_operator.records.audit import AuditLog
+from rlscaler_operator.records.sharing import BudgetObject, SharingLog, Told
+from rlscaler_operator.reporting.budgets import BudgetReporter, Shared, Would, told_text, would_text
+from rlscaler_operator.state.budgets import Budget, Budgets
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
+
+log = logging.getLogger("rlscaler.share")
+
+BETWEEN_SECONDS = 1.0
+"""Longest time until a replica that another shard's policy has gained or lost is noticed."""
+
+
+class Limit(NamedTuple):
+    """What bounds one decision."""
+
+    granted: tuple[int, int]
+    """Replicas by pool; -1 = not bounded."""
+    text: str
+    """What was asked for, what is granted and why it is not more."""
+    sharing: str = ""
+    """ID of the record of how the budget was shared; empty where none is kept."""
+
+
+class Shares(NamedTuple):
+    """What sharing came to for the policies of a batch."""
+
+    limits: dict[Key, Limit]
+    """What bounds a decision, for the policies that want or run more than their grant."""
+    compared: dict[Key, tuple[int, int]]
+    """Replicas by pool that a policy's virtual service may have: the grant, or of one in Shadow the grant that it would
+    have; -1 = any number."""
+
+
+class Sharing:
+    """Shares all budgets. What it remembers is in the budgets."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        cache: WatchCache,
+        budgets: Budgets,
+        reporter: BudgetReporter,
+        audit: AuditLog | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        held: Held | None = None,
+    ) -> None:
+        """`audit` is where it is written down how budgets were shared; `held` says what this process acts for."""
+        self.budgets, self._log, self._held = budgets, SharingLog(audit), held or Held()
+        self._registry, self._reporter, self._clock = registry, reporter, clock
+        self._crowd = Crowd(registry, cache, budgets, self._held)
+        self._looked_at = -math.inf
+
+    def share_batch(self, decided: Sequence[tuple[Policy, Outcome]]) -> Shares:
+        """Share the budgets of the policies of a batch, which were decided for without a grant."""
+        shares = Shares({}, {})
+        if not len(self.budgets):
+            for policy, _ in decided:
+                policy.decision.selected_by(())
+                policy.decision.tell(None)
+            return shares
+        asking: dict[str, dict[Key, Outcome]] = defaultdict(dict)
+        touched: set[str] = set()
+        for policy, outcome in decided:
+            selections, told = self.budgets.of(policy.key), None
+            names = self._names(policy.key)
+            policy.decision.selected_by(names)
+            here = {name for name in names if self._held.shares(name)}
+            touched.update(here)
+            if len(selections) == 1 and outcome.decision is not None:
+                budget, _ = selections[0]
+                self._note(budget, policy, outcome.entry.kind == "action", outcome.decision)
+                if here:
+                    asking[budget.name][policy.key] = outcome
+                else:
+                    granted = self._follow(budget, policy, outcome, outcome.decision, shares)
+                    told = self._crowd.membership(budget, policy, granted)
+            policy.decision.tell(told)
+        shared = self._share([budget for budget in self.budgets if budget.name in touched])
+        for name, (rows, one) in shared.items():
+            for i, row in enumerate(rows):
+                if (asks := asking[name].get(row.key)) is None:
+                    continue
+                assert asks.decision is not None
+                asks.sharing, granted = one.sharing_id, int(one.grants.granted[i])
+                if not row.acts and (would := one.would_be(i)) is not None:
+                    granted, asks.granted = would, one.would_text(i)
+                limit = Limit(_by_pool(one.spec, granted), one.text(i), one.sharing_id)
+                self._bound(shares, row.key, one.spec, asks.decision, limit, row.acts)
+        return shares
+
+    def share_between(self) -> None:
+        """Share the budgets of which other shards hold policies: once a second, and when one of these says something.
+
+        A policy of this process whose grant changes is due for a tick; the others read the status of the budget.
+        """
+        now = self._clock()
+        if not self.budgets.news and now - self._looked_at < BETWEEN_SECONDS:
+            return
+        self._looked_at, self.budgets.news = now, False
+        some = [one for one in self.budgets if self._held.shares(one.name) and self._crowd.travels(one)]
+        before = {one.name: dict(zip(one.names, one.loans.granted.tolist(), strict=True)) for one in some}
+        for name, (rows, shared) in self._share(some).items():
+            for row, granted in zip(rows, shared.grants.granted.tolist(), strict=True):
+                schedule = row.policy.timing.schedule
+                if not row.elsewhere and schedule is not None and before[name].get(row.key) != granted:
+                    schedule.hurry(time.monotonic())
+
+    def _follow(
+        self, budget: Budget, policy: Policy, outcome: Outcome, decision: Decision, shares: Shares
+    ) -> int | None:
+        """Bound a policy by what the status of a budget of another shard grants it; gives that, None = any number.
+
+        One that is not in the status yet may keep what runs: it joined a moment ago, or no process shares now.
+        """
+        assert budget.spec is not None
+        if not budget.is_shared:
+            return None
+        told = budget.told.get(policy.key)
+        running = self._crowd.running(budget, policy)
+        row_acts = self._crowd.membership(budget, policy, None).acts
+        if told is None:
+            granted, text = running, f"RLScalingBudget {budget.name}: not granted anything yet: it keeps what runs"
+        else:
+            granted, text = told.granted, told_text(budget.name, told)
+        if not row_acts and told is not None and told.would_be_granted is not None:
+            granted = told.would_be_granted
+            asked = budget.asked.get(policy.key, math.nan)
+            outcome.granted = "" if math.isnan(asked) else would_text(budget.name, int(asked), granted)
+        self._bound(shares, policy.key, budget.spec, decision, Limit(_by_pool(budget.spec, granted), text), row_acts)
+        return granted
+
+    def _bound(
+        self, shares: Shares, key: Key, spec: BudgetSpec, decision: Decision, limit: Limit, acting: bool
+    ) -> None:
+        """Note what bounds a policy's virtual service, and its decision where that wants or runs more."""
+        pool = POOLS.index(spec.pool)
+        shares.compared[key] = limit.granted
+        granted = np.array([limit.granted[pool]], np.int32)
+        if is_bound(decision.desired[:, pool], decision.base[:, pool], granted, np.array([acting]))[0]:
+            shares.limits[key] = limit
+
+    def _note(self, budget: Budget, policy: Policy, action: bool, decision: Decision) -> None:
+        """Remember what a policy asks for: of an action, and what the floor raises it to until the next one."""
+        assert budget.spec is not None
+        before = np.array([budget.asked.get(policy.key, math.nan)])
+        desired = decision.desired[:, POOLS.index(budget.spec.pool)]
+        budget.asked[policy.key] = float(asked_for(before, np.array([action]), desired, decision.flags)[0])
+
+    def _share(self, budgets: list[Budget]) -> dict[str, tuple[list[Row], Shared]]:
+        """Have the arbiter share these budgets, all of one rule in one batch."""
+        now, found = self._clock(), {}
+        for rule in ("MaxMinFair", "Priority"):
+            usable = [one for one in budgets if one.spec is not None and one.amount is not None]
+            some = [one for one in usable if one.spec is not None and one.spec.arbiter == rule]
+            if not some:
+                continue
+            rows = [self._crowd.rows(one) for one in some]
+            loans = [self._loans(one, crowd, now) for one, crowd in zip(some, rows, strict=True)]
+            specs = [one.spec for one in some if one.spec is not None]
+            pools = make_budgets(
+                len(some),
+                amount=[one.amount for one in some],
+                lend=[spec.lending.enabled for spec in specs],
+                reclaim_intervals=[spec.lending.reclaim_intervals for spec in specs],
+            )
+            members = members_of(specs, rows)
+            grants, after = arbitrate(rule, pools, members, Loans.concat(loans))
+            would = _would_be(rule, pools, specs, rows, Loans.concat(loans))
+            begin = 0
+            for number, (one, crowd) in enumerate(zip(some, rows, strict=True)):
+                here = slice(begin, begin + len(crowd))
+                own, mine = members.take(here), grants.take(here)
+                own.budget[:] = 0
+                mine.because[mine.because != NO_MEMBER] -= begin
+                keys, acting = tuple(row.key for row in crowd), tuple(row.acts for row in crowd)
+                told = Told(rule, specs[number].pool, keys, acting, pools.take([number]), own, loans[number])
+                of_shadow = None if would is None else would.take(here)
+                found[one.name] = crowd, self._keep(one, crowd, told, mine, after.take(here), of_shadow, now)
+                begin += len(crowd)
+        self._log.forget([one.name for one in self.budgets])
+        return found
+
+    def _loans(self, budget: Budget, rows: list[Row], now: float) -> Loans:
+        """What the arbiter remembers of these members from the interval before; a new one begins when it is time."""
+        assert budget.spec is not None
+        if now - budget.began_at >= budget.spec.interval_seconds:
+            budget.began_at, budget.before = now, budget.loans
+        names = tuple(row.key for row in rows)
+        if names != budget.names:
+            budget.before = follow(budget.before, budget.names, names)
+            budget.names = names
+            for kept in (budget.asked, budget.starved):
+                for gone in kept.keys() - set(names):
+                    del kept[gone]
+        return budget.before
+
+    def _keep(
+        self,
+        budget: Budget,
+        rows: list[Row],
+        told: Told,
+        grants: Grants,
+        after: Loans,
+        would: Grants | None,
+        now: float,
+    ) -> Shared:
+        """Remember the grants, count the seconds in which they were too small, and report them."""
+        assert budget.spec is not None
+        budget.loans = after
+        budget.before = _given_up(budget.before, told)
+        passed = 0.0 if budget.shared_at is None else now - budget.shared_at
+        budget.shared_at = now
+        for row, granted in zip(rows, grants.granted.tolist(), strict=True):
+            starves = row.asked > granted
+            budget.starved[row.key] = budget.starved.get(row.key, 0.0) + passed * starves
+        shared = Shared(
+            budget.name,
+            budget.spec,
+            [(row.key, row.share) for row in rows],
+            float(told.budgets.amount[0]),
+            told.members,
+            grants,
+            budget.began_at == now,
+            self._log.note(BudgetObject(budget.name, budget.uid, budget.generation), told, grants, after),
+            any(row.elsewhere for row in rows),
+            None if would is None else Would(proposals(rows), would),
+        )
+        left_out = self.budgets.selected(budget).keys() - set(budget.names)
+        several = {key: found for key in sorted(left_out) if len(found := self._names(key)) > 1}
+        poolless = [key for key in sorted(left_out) if key not in several and self._registry.get(key) is not None]
+        self._reporter.report(budget, shared, several, poolless)
+        return shared
+
+    def _names(self, key: Key) -> tuple[str, ...]:
+        """The budgets that select a policy, by name."""
+        return tuple(budget.name for budget, _ in self.budgets.of(key))
+
+
+def _given_up(before: Loans, told: Told) -> Loans:
+    """What the arbiter remembers, less what members gave up by asking for less.
+
+    Others may have it from then on, so a member that asks for more again in the same interval waits for it like others.
+    """
+    asked = np.fmax(told.members.asked, told.members.minimum)
+    return replace(
+        before, granted=np.fmin(before.granted, np.where(np.isnan(told.members.asked), np.inf, asked)).astype(np.int32)
+    )
+
+
+def _would_be(
+    rule: RuleName, pools: Pools, specs: Sequence[BudgetSpec], rows: Sequence[Sequence[Row]], loans: Loans
+) -> Grants | None:
+    """What would be granted if those that do not act did; None where it is not known of any of them what it asks."""
+    if not any(not math.isnan(row.proposed) for crowd in rows for row in crowd):
+        return None
+    grants, _ = arbitrate(rule, pools, members_of(specs, rows, if_all_acted=True), loans)
+    return grants
+
+
+def _by_pool(spec: BudgetSpec, granted: int) -> tuple[int, int]:
+    return (granted, -1) if spec.pool == "gpu" else (-1, granted)

@@ -1,0 +1,173 @@
+"""How a budget was shared, as a line of the audit log: what the arbiter was told, and what it granted.
+
+A line stands for as long as the arbiter is told the same; decisions name it, so that a replay can follow a grant from
+what every member asked for to what was decided with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from rlscaler_core.arbiter.arbitrate import arbitrate
+from rlscaler_core.arbiter.rules import RULES, RuleName
+from rlscaler_core.arbiter.types import Budgets, Grants, Loans, Members, make_budgets, make_members
+from rlscaler_core.decision.exceptions import ColumnError
+from rlscaler_core.decision.types import POOLS, Rows
+from rlscaler_operator.exceptions import RecordError
+from rlscaler_operator.records.audit import AuditLog, uuid7
+from rlscaler_operator.records.record import runtime
+from rlscaler_operator.records.rows import Json, plain
+
+SCHEMA = "rlscaler.io/sharing/v1"
+
+Table = TypeVar("Table", bound=Rows)
+
+
+class BudgetObject(NamedTuple):
+    """The RLScalingBudget that was shared."""
+
+    name: str
+    uid: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """All that the grants of one budget follow from; `budgets` has one row, the other tables one for each policy."""
+
+    rule: RuleName
+    pool: str
+    policies: tuple[tuple[str, str], ...]
+    """Namespace and name, in the order of the rows."""
+    acts: tuple[bool, ...]
+    """Whether each policy acts: one that does not takes its part and is not bound."""
+    budgets: Budgets
+    members: Members
+    loans: Loans
+    """What the arbiter remembered from the interval before."""
+
+    def same(self, other: Told | None) -> bool:
+        """Say whether the grants of `other` follow from just the same."""
+        if other is None or (self.rule, self.pool, self.policies, self.acts) != (
+            other.rule,
+            other.pool,
+            other.policies,
+            other.acts,
+        ):
+            return False
+        pairs = ((self.budgets, other.budgets), (self.members, other.members), (self.loans, other.loans))
+        return all(_same(one, two) for one, two in pairs)
+
+    def again(self) -> tuple[Grants, Loans]:
+        """Have the arbiter share once more. Raises ColumnError."""
+        return arbitrate(self.rule, self.budgets, self.members, self.loans)
+
+
+class SharingLog:
+    """Writes a line where the arbiter of a budget is told something else than before."""
+
+    def __init__(self, audit: AuditLog | None) -> None:
+        """Without a log that is kept it does nothing."""
+        self._audit = audit if audit is not None and audit.enabled else None
+        self._last: dict[str, tuple[BudgetObject, Told, str]] = {}
+
+    def note(self, budget: BudgetObject, told: Told, grants: Grants, after: Loans) -> str:
+        """Give the ID of the line that says how the budget was shared, and write it where it is a new one."""
+        if self._audit is None:
+            return ""
+        last = self._last.get(budget.name)
+        if last is not None and last[0] == budget and told.same(last[1]):
+            return last[2]
+        now = time.time()
+        sharing_id = uuid7(now)
+        self._last[budget.name] = budget, told, sharing_id
+        self._audit.write(partial(sharing_line, sharing_id, now, budget, told, grants, after))
+        return sharing_id
+
+    def forget(self, names: Collection[str]) -> None:
+        """Forget all budgets but these."""
+        self._last = {name: last for name, last in self._last.items() if name in names}
+
+
+def sharing_line(
+    sharing_id: str, unix_seconds: float, budget: BudgetObject, told: Told, grants: Grants, after: Loans
+) -> Json:
+    """Make the record of one sharing."""
+    return {
+        "schema": SCHEMA,
+        "sharing_id": sharing_id,
+        "time": unix_seconds,
+        "budget": budget.name,
+        "uid": budget.uid,
+        "generation": budget.generation,
+        "runtime": runtime(),
+        "rule": told.rule,
+        "pool": told.pool,
+        "policies": ["/".join(key) for key in told.policies],
+        "acts": list(told.acts),
+        "shared": _columns(told.budgets),
+        "members": _columns(told.members),
+        "loans": _columns(told.loans),
+        **granted(grants, after),
+    }
+
+
+def granted(grants: Grants, after: Loans) -> Json:
+    """Give the part of a record that a replay has to come to again."""
+    return {"grants": _columns(grants), "after": _columns(after)}
+
+
+def told_of(record: Json) -> Told:
+    """Read what the arbiter was told. Raises RecordError."""
+    if record.get("schema") != SCHEMA:
+        raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
+    try:
+        m = len(record["policies"])
+        rule, pool = record["rule"], record["pool"]
+        if rule not in RULES or pool not in POOLS:
+            raise RecordError(f"rule {rule!r} or pool {pool!r} is not known: replay it with the release that wrote it")
+        columns = {name: np.asarray(column, np.int32) for name, column in record["loans"].items()}
+        lengths = {len(column) for table in ("members", "loans") for column in record[table].values()}
+        told = Told(
+            rule,
+            pool,
+            tuple(_key(text) for text in record["policies"]),
+            tuple(bool(acts) for acts in record["acts"]),
+            make_budgets(1, **_arrays(record["shared"])),
+            make_members(m, **_arrays(record["members"])),
+            Loans(**columns),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, ColumnError) as error:
+        raise RecordError(f"a sharing is malformed: {error}; replay it with the release that wrote it") from error
+    if lengths - {m} or len(told.acts) != m:
+        raise RecordError("a sharing is malformed: its columns have different lengths")
+    return told
+
+
+def _key(text: str) -> tuple[str, str]:
+    namespace, name = text.split("/")
+    return namespace, name
+
+
+def _columns(table: Rows) -> Json:
+    return {field.name: plain(getattr(table, field.name)) for field in fields(table)}
+
+
+def _arrays(columns: dict[str, Any]) -> dict[str, Any]:
+    """Turn JSON into arrays: None and "inf" become floats."""
+    return {name: np.asarray(column, np.float64) for name, column in columns.items()}
+
+
+def _same(one: Table, other: Table) -> bool:
+    names = one.__dataclass_fields__
+    return all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=_floats(one, name)) for name in names)
+
+
+def _floats(table: Rows, name: str) -> bool:
+    return bool(getattr(table, name).dtype.kind == "f")

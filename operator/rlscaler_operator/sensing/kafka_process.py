@@ -1,0 +1,50 @@
+"""The process that Kafka's brokers are asked from: `python -m rlscaler_operator.sensing.kafka_process FD SECONDS`.
+
+A fault in librdkafka ends this process and not the operator. It serves the connection that it inherits as file
+descriptor FD until the operator's end of it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from rlscaler_operator.sensing.kafka_client import Clients, Cluster, Wanted
+
+
+async def serve(connection: Connection, timeout_seconds: float) -> None:
+    """Answer (number, cluster, wanted) by (number, answers), many at a time, until the connection ends."""
+    clients = Clients(timeout_seconds)
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def answer(number: int, cluster: Cluster, wanted: Sequence[Wanted]) -> None:
+        connection.send((number, await clients.look(cluster, wanted)))
+
+    while True:
+        try:
+            request = await loop.run_in_executor(None, connection.recv)
+        except (EOFError, OSError):
+            return
+        task = loop.create_task(answer(*request))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Where the container's memory ends, it is this process that the kernel should end, not the operator.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    asyncio.run(serve(Connection(int(sys.argv[1])), float(sys.argv[2])))
+    os._exit(0)  # librdkafka's threads are not waited for
+
+
+if __name__ == "__main__":
+    main()

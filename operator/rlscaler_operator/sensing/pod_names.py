@@ -1,0 +1,76 @@
+"""Patterns (RE2) of the names of a Deployment's pods.
+
+A pod is called `<Deployment>-<hash of the ReplicaSet>-<suffix>`. The API server cuts what precedes the suffix after 58
+characters (`maxNameLength` less `randomLength` in k8s.io/apiserver's storage/names), so that the hash of a Deployment
+with a name of more than 46 characters loses its end, and the `-` after it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+SUFFIX = "-[a-z0-9]+-[a-z0-9]{5}"
+"""What follows the name of a Deployment in the whole name of a pod."""
+
+WHOLE = 46
+"""Most characters of a Deployment whose pods' names are never cut: 58 less two `-` and a hash of ten."""
+
+CUT_AFTER = 58
+SUFFIX_CHARACTERS = 5
+
+LONGEST = CUT_AFTER - 1
+"""Most characters of a Deployment whose name is in those of its pods, with the `-` that ends it."""
+
+RANDOM = "[b-df-hj-np-tv-xz24-9]"
+"""Characters of hashes and suffixes (`alphanums` in k8s.io/apimachinery's util/rand): no vowels, no 0, 1 and 3."""
+
+
+OF_OTHERS = "-(?:[0-9]+(?:-[0-9]+)?|[a-z0-9]{5,10}(?:-[a-z0-9]{5})?)"
+"""What follows the name of an object of another kind: numbers (StatefulSet, LeaderWorkerSet), or the hash of a
+ReplicaSet, of a template or both (Rollout)."""
+
+
+def told_apart(deployment: str) -> bool:
+    """Return True where the names of a Deployment's pods say whose they are."""
+    return len(deployment) <= LONGEST
+
+
+def literally(name: str) -> str:
+    """Return the pattern of a name of Kubernetes, as it stands in a PromQL string."""
+    return name.replace(".", r"\\.")
+
+
+def pods_of(deployments: Iterable[str], others: Iterable[str] = ()) -> str:
+    """Return the pattern of the names of the pods of Deployments and of objects of other kinds.
+
+    Deployments that are not told apart are left out.
+    """
+    names, of_others = sorted(filter(told_apart, deployments)), _others(others)
+    cut = [_cut(literally(name), len(name)) for name in names if len(name) > WHOLE]
+    whole = [f"({'|'.join(map(literally, names))}){SUFFIX}"] if names or not of_others else []
+    return "|".join([*of_others, *whole, *cut])
+
+
+def _others(names: Iterable[str]) -> list[str]:
+    """Return the pattern of the pods of objects of other kinds; a list without it where there are none."""
+    several = "|".join(map(literally, sorted(names, key=lambda name: (-len(name), name))))
+    return [f"({several}){OF_OTHERS}"] if several else []
+
+
+def deployment_of(vector: str, deployments: Iterable[str], others: Iterable[str] = ()) -> str:
+    """Give each element of a PromQL vector the label `deployment`, from its label `pod`.
+
+    `deployments` are those that are looked for: only a cut name has to be known. `others` are all objects of other
+    kinds that are looked for; the label holds their names as well.
+    """
+    long = sorted({name for name in deployments if told_apart(name) and len(name) > WHOLE})
+    # A name of 57 characters leaves nothing of the hash: its pods look like whole names, so it has to be listed first.
+    listed = [_cut(f"({literally(name)})", len(name)) for name in long if len(name) == LONGEST]
+    by_length = [_cut(f"(.{{{n}}})", n) for n in sorted({len(name) for name in long}) if n < LONGEST]
+    patterns = [*_others(others), *listed, f"(.+){SUFFIX}", *by_length]
+    groups = "".join(f"${{{i}}}" for i in range(1, len(patterns) + 1))
+    return f'label_replace({vector}, "deployment", "{groups}", "pod", "{"|".join(patterns)}")'
+
+
+def _cut(name: str, characters: int) -> str:
+    return f"{name}-{RANDOM}{{{CUT_AFTER + SUFFIX_CHARACTERS - characters - 1}}}"

@@ -1,0 +1,230 @@
+"""PromQL of what counts requests and latencies, for the series of any preset.
+
+Every vector here is by namespace and by the name that series are found by: the Deployment of the pods, or a service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from rlscaler_operator.sensing.labels import EXPORTED, SUSPECT, Labels, narrowed
+from rlscaler_operator.sensing.pod_names import literally
+from rlscaler_operator.sensing.presets import PRESETS, ByLabels, ByName, ByPods, Histogram, Preset
+from rlscaler_operator.sensing.selection import (
+    Pods,
+    Vector,
+    added,
+    alternatives,
+    labelled,
+    matcher,
+    pattern_of,
+    timestamp,
+)
+from rlscaler_operator.sensing.subject import Subject
+
+MEAN_SECONDS = 600
+"""Range over which the tokens of a request are averaged, to know those of the requests that wait."""
+
+
+class Selection(NamedTuple):
+    """The series of one preset that belong to some services or pods."""
+
+    preset: Preset
+    names: frozenset[str]
+    """Deployments or services, by what the preset finds its series by."""
+    namespaces: frozenset[str]
+    labels: Labels
+    others: frozenset[str] = frozenset()
+    """Names of objects whose pods are not called as a Deployment's are."""
+
+    @classmethod
+    def of(cls, preset: str, subjects: Iterable[Subject], labels: Labels) -> Selection:
+        subjects = list(subjects)
+        names = frozenset(key[1] for subject in subjects for key in subject.found_by(preset).values())
+        others = frozenset(name for subject in subjects for name in subject.others)
+        return cls(PRESETS[preset], names, frozenset(subject.namespace for subject in subjects), labels, others)
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """Labels of every vector."""
+        found = self.preset.found_by
+        if isinstance(found, ByPods):
+            return ("namespace", "deployment")
+        pool = found.pool if isinstance(found, ByLabels) else ""
+        return ("namespace", "service", *filter(None, [pool]))
+
+    def sum(self, metrics: Sequence[str], vector: Vector, keep: tuple[str, ...] = ()) -> str:
+        """Return the sum over some metrics of what `vector` computes of each, by the labels and `keep`."""
+        return added([self._folded(one, vector, "sum", keep) for one in metrics], ", ".join((*self.by, *keep)))
+
+    def newest(self, metrics: Sequence[str]) -> str:
+        """Return the time of the newest sample of any of some metrics."""
+        parts = [self._folded(one, timestamp, "max") for one in metrics]
+        return parts[0] if len(parts) == 1 else f"max by ({', '.join(self.by)}) ({' or '.join(parts)})"
+
+    def copies(self, metrics: Sequence[str]) -> str:
+        """Return what is there several times, told apart by the label `replica` only."""
+        return self._folded(narrowed(alternatives(metrics[0])[0], f'{SUSPECT}!=""'), self.labels.copies, "max")
+
+    def arrived(self, growth: str, span: str, per: float = 1.0) -> str:
+        """Return the requests that arrived in a range, or derived ones, as `rate` or `increase` gives them.
+
+        `growth` is that function, and `per` the seconds by which the growth of gauges is divided for it to fit.
+        """
+        labels, preset = self.labels, self.preset
+
+        def counted(one: str) -> str:
+            return labels.once(f"{growth}({one}{span})")
+
+        if preset.arrived:
+            return self.sum(preset.arrived, counted)
+        held = self._grown((*preset.in_flight, *preset.waiting), span)
+        over, by = self.sum(preset.answered, counted), f"on ({', '.join(self.by)})"
+        if preset.refused:
+            over = f"({over} + {by} ({self.sum(preset.refused, counted)} or 0 * {over}))"
+        return f"clamp_min({over} + {by} {held} / {per:g}, 0)"
+
+    def arrivals(self, span: str, seconds: float) -> str:
+        """Return the query for the rate of arrivals."""
+        counters = self.preset.arrived or self.preset.answered
+        return self._with_copies({"v": self.arrived("rate", span, seconds), "t": self.newest(counters)}, counters)
+
+    def answers(self, span: str) -> str:
+        """Return the query for the rate of requests that are over."""
+        counters = self.preset.answered
+        value = self.sum(counters, lambda one: self.labels.once(f"rate({one}{span})"))
+        return self._with_copies({"v": value, "t": self.newest(counters)}, counters)
+
+    def tokens(self, span: str) -> str:
+        """Return the query for the rate of tokens, as the server counts them."""
+        counters = self._token_counters
+        return self._with_copies({"v": self._counted(counters, "rate", span), "t": self.newest(counters)}, counters)
+
+    def arriving_tokens(self, span: str) -> str:
+        """Return the query for the rate at which tokens arrive.
+
+        That is the rate of those that are counted, and for each request by which the queue has grown the mean of
+        those that were over in the last `MEAN_SECONDS`. Where the queue has grown and no such mean is known there is
+        no answer: what is counted alone would pass for a small load.
+        """
+        preset, counters = self.preset, self._token_counters
+        assert preset.tokens is not None
+        queues = (*preset.in_flight, *preset.waiting) if preset.tokens.when_over else preset.waiting
+        seconds, by = float(span.strip("[]s")), f"on ({', '.join(self.by)})"
+        counted, grown = self._counted(counters, "rate", span), f"({self._grown(queues, span)} / {seconds:g})"
+        long = f"[{MEAN_SECONDS}s]"
+        over = self._counted(preset.answered, "increase", long)
+        mean = f"({self._counted(counters, 'increase', long)} / {by} {over} < Inf)"
+        whole = f"clamp_min({counted} + {by} {grown} * {by} {mean}, 0)"
+        value = f"({whole} or ({counted} unless {by} ({grown} > 0)))"
+        return self._with_copies({"v": value, "t": self.newest(counters)}, counters)
+
+    def held(self, span: str) -> str:
+        """Return the query for the requests that run or wait, as a mean over a range."""
+        return self._mean((*self.preset.in_flight, *self.preset.waiting), span)
+
+    def running(self, span: str) -> str:
+        """Return the query for the requests that run, as a mean over a range."""
+        return self._mean(self.preset.in_flight, span)
+
+    def _mean(self, gauges: Sequence[str], span: str) -> str:
+        value = self.sum(gauges, lambda one: self.labels.once(f"avg_over_time({one}{span})"))
+        return self._with_copies({"v": value, "t": self.newest(gauges)}, gauges)
+
+    def _grown(self, gauges: Sequence[str], span: str) -> str:
+        return self.sum(gauges, lambda one: self.labels.once(f"delta({one}{span})"))
+
+    def _counted(self, counters: Sequence[str], growth: str, span: str) -> str:
+        return self.sum(counters, lambda one: self.labels.once(f"{growth}({one}{span})"))
+
+    @property
+    def _token_counters(self) -> tuple[str, ...]:
+        assert self.preset.tokens is not None
+        return self.preset.tokens.metrics
+
+    def percentile(self, histogram: Histogram, percentile: float, span: str) -> str:
+        """Return the query for a percentile of a latency, in milliseconds."""
+        rates = self._whole(lambda one: f"rate({one}{span})", suffixed(histogram, "_bucket"), ("le",))
+        value = f"{1000 / histogram.per_second:g} * histogram_quantile({percentile / 100:.6g}, {rates})"
+        return labelled({"v": value, "t": self._whole(timestamp, suffixed(histogram, "_count"), fold="max")})
+
+    def buckets(self, histogram: Histogram, span: str) -> str:
+        """Return the query for the rates of a histogram's buckets."""
+        value = self.sum([suffixed(histogram, "_bucket")], lambda one: f"rate({one}{span})", ("le",))
+        return labelled({"v": value, "t": self.newest([suffixed(histogram, "_count")])})
+
+    @property
+    def whole(self) -> Selection:
+        """The same series, those of all pools of a service together."""
+        return self._replace(preset=_poolless(self.preset))
+
+    def _with_copies(self, vectors: dict[str, str], counters: Sequence[str]) -> str:
+        if SUSPECT not in self.labels.replicas:
+            vectors["d"] = self.copies(counters)
+        return labelled(vectors)
+
+    def _whole(self, vector: Vector, metric: str, keep: tuple[str, ...] = (), fold: str = "sum") -> str:
+        """Return a vector of whole services: the label of the pool is left out."""
+        return self.whole._folded(metric, vector, fold, keep)
+
+    def _folded(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...] = ()) -> str:
+        parts = [self._one(name, vector, fold, keep) for name in alternatives(metric)]
+        return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
+
+    def _one(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
+        found = self.preset.found_by
+        if isinstance(found, ByPods):
+            return Pods(self.names - self.others, self.labels, self.names & self.others).total(
+                metric, vector, fold, keep
+            )
+        if isinstance(found, ByLabels):
+            return self._of_labels(found, metric, vector, fold, keep)
+        return self._of_name(found, metric, vector, fold, keep)
+
+    def _of_labels(self, found: ByLabels, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
+        pattern, service = pattern_of(set(self.names)), found.service
+        keep = (*filter(None, [found.pool]), *keep)
+        inner = (*keep, *filter(None, [found.apart]))
+
+        def select(prefix: str) -> str:
+            return narrowed(metric, matcher(f"{prefix}{service}", pattern, bool(prefix) or service != "service"))
+
+        if found.namespace == "namespace":
+            union = self.labels.by((service,), select, vector, fold, inner)
+        else:
+            selector = narrowed(select(""), self.labels.believed())
+            union = f"{fold} by ({', '.join((found.namespace, service, *inner))}) ({vector(selector)})"
+            union = f'label_replace({union}, "namespace", "$1", "{found.namespace}", "(.+)")'
+        if service != "service":
+            union = f'label_replace({union}, "service", "$1", "{service}", "(.+)")'
+        whole = f"{fold} by ({', '.join(('namespace', 'service', *inner))}) ({union})"
+        return f"max by ({', '.join(('namespace', 'service', *keep))}) ({whole})" if found.apart else whole
+
+    def _of_name(self, found: ByName, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
+        pattern = found.pattern.format(namespaces=_any(self.namespaces), services=_any(self.names))
+        parts = []
+        for prefix in ("", EXPORTED):
+            label = prefix + found.label
+            plain = "" if prefix else f'{EXPORTED}{found.label}=""'
+            selector = narrowed(metric, f'{label}=~"{pattern}"', plain, self.labels.believed())
+            part = f"{fold} by ({', '.join((label, *keep))}) ({vector(selector)})"
+            for name, groups in (("namespace", found.namespace), ("_service", found.service)):
+                part = f'label_replace({part}, "{name}", "{groups}", "{label}", "{pattern}")'
+            parts.append(f'label_replace({part}, "service", "$1", "_service", "(.+)")')
+        return f"{fold} by ({', '.join(('namespace', 'service', *keep))}) ({' or '.join(parts)})"
+
+
+def suffixed(histogram: Histogram, suffix: str) -> str:
+    """Return the names of a part of a histogram."""
+    return " or ".join(name + suffix for name in alternatives(histogram.metric))
+
+
+def _any(names: Iterable[str]) -> str:
+    return "|".join(map(literally, sorted(names, key=lambda name: (-len(name), name))))
+
+
+def _poolless(preset: Preset) -> Preset:
+    found = preset.found_by
+    return replace(preset, found_by=replace(found, pool="")) if isinstance(found, ByLabels) and found.pool else preset

@@ -1,0 +1,145 @@
+"""PromQL vectors of pods, for those that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from rlscaler_operator.sensing.labels import Labels, narrowed
+from rlscaler_operator.sensing.pod_names import deployment_of, literally, pods_of
+from rlscaler_operator.sensing.presets.table import Utilization
+
+Vector = Callable[[str], str]
+"""What is computed of a selector."""
+
+MATCHED_NAMES = 200
+"""Number of names above which a query selects everything and its answer is filtered: a longer pattern costs more."""
+
+GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
+READY = 'kube_pod_status_ready{condition="true"}'
+
+FULL_SHARE = 0.1
+"""Share of a replica's requests that wait above which it is full: a batch in the making is a few of them."""
+
+_GPUS = ("gpu", "UUID", "GPU_I_ID")
+"""Labels by which dcgm-exporter tells the GPUs and the parts of GPUs of one pod apart."""
+
+
+class Pods(NamedTuple):
+    """The pods of some Deployments, and of some objects of other kinds."""
+
+    deployments: frozenset[str]
+    labels: Labels
+    others: frozenset[str] = frozenset()
+
+    def usage(self, metric: str, vector: Vector) -> dict[str, str]:
+        """Return value, time and number of pods of a metric of containers, as a mean over the ready pods."""
+        return self._mean(self.of_containers(metric, vector), self._newest(metric, container=True))
+
+    def gpu_utilization(self) -> dict[str, str]:
+        """Return the same of the utilization of GPUs."""
+        return self._mean(self.of_gpus(), self._newest(GPU_UTIL))
+
+    def request(self, resource: str) -> dict[str, str]:
+        """Return what a pod requests of a resource, as a mean over the pods, and the time of that."""
+        metric = f'kube_pod_container_resource_requests{{resource="{resource}"}}'
+        per_pod = self._of_deployments(self.of_containers(metric, str))
+        newest = self._newest(metric, container=True)
+        return {"v": f"avg by (namespace, deployment) ({per_pod})", "t": newest}
+
+    def of_containers(self, metric: str, vector: Vector) -> str:
+        """Return the sum over the containers of each pod, each of which counts once however often it is scraped."""
+        union = self._by(metric, vector, ("pod", "container"), ("cpu",))
+        return f"sum by (namespace, pod) (max by (namespace, pod, container, cpu) ({union}))"
+
+    def of_gpus(self) -> str:
+        """Return the mean over the GPUs of each pod."""
+        union = self._by(GPU_UTIL, str, ("pod",), _GPUS)
+        return f"avg by (namespace, pod) (max by (namespace, pod, {', '.join(_GPUS)}) ({union}))"
+
+    def plain(self, metric: str) -> str:
+        """Return the sum of a metric of each pod."""
+        union = self.labels.by(("pod",), lambda prefix: self._selector(metric, prefix), self.labels.once, "sum")
+        return f"sum by (namespace, pod) ({union})"
+
+    def total(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...] = ()) -> str:
+        """Return a vector by namespace, Deployment and `keep`."""
+        union = self._of_deployments(self._by(metric, vector, ("pod",), keep, fold))
+        return f"{fold} by ({', '.join(('namespace', 'deployment', *keep))}) ({union})"
+
+    def utilization(self, gauge: Utilization, in_flight: tuple[str, ...], waiting: tuple[str, ...]) -> dict[str, str]:
+        """Return value, time and number of pods of a utilization that servers export, as a mean over the ready pods."""
+        names = alternatives(gauge.metric)
+        union = " or ".join(f"avg by (namespace, pod) ({self._by(name, str, ('pod',), (), 'avg')})" for name in names)
+        per_pod = f"({gauge.percent:g} * ({union}))"
+        if gauge.full_when_waiting:
+            busy = added([self.plain(name) for name in (*in_flight, *waiting)], "namespace, pod")
+            full = f"({added([self.plain(name) for name in waiting], 'namespace, pod')} > {FULL_SHARE} * {busy})"
+            by_pod = "on (namespace, pod)"
+            per_pod = f"(({per_pod} unless {by_pod} {full}) or (0 * {per_pod} + 100 and {by_pod} {full}))"
+        newest = " or ".join(self._newest(name) for name in names)
+        return self._mean(per_pod, newest)
+
+    def _mean(self, per_pod: str, newest: str) -> dict[str, str]:
+        """Return mean, time and number over the ready pods, and over all in namespaces without `READY`."""
+        ready = f"max by (namespace, pod) ({self._by(READY, str, ('pod',))})"
+        counted = f"({per_pod} and on (namespace, pod) ({ready} == 1)) or ({per_pod} unless on (namespace) {ready})"
+        pods = self._of_deployments(counted)
+        by_deployment = "by (namespace, deployment)"
+        return {"v": f"avg {by_deployment} ({pods})", "t": newest, "n": f"count {by_deployment} ({pods})"}
+
+    def _newest(self, metric: str, container: bool = False) -> str:
+        """Return the time of the newest sample of each Deployment's pods."""
+        union = self.labels.by(("pod",), lambda prefix: self._selector(metric, prefix, container), timestamp, "max")
+        return f"max by (namespace, deployment) ({self._of_deployments(union)})"
+
+    def _by(
+        self, metric: str, vector: Vector, own: tuple[str, ...], keep: tuple[str, ...] = (), fold: str = "max"
+    ) -> str:
+        return self.labels.by(
+            own, lambda prefix: self._selector(metric, prefix, "container" in own), vector, fold, keep
+        )
+
+    def _selector(self, metric: str, prefix: str, container: bool = False) -> str:
+        names = len(self.deployments) + len(self.others)
+        pattern = f"({pods_of(self.deployments, self.others)})" if 0 < names <= MATCHED_NAMES else ""
+        of = f'{prefix}container!="",{prefix}container!="POD"' if container else ""
+        return narrowed(metric, matcher(f"{prefix}pod", pattern, bool(prefix)), of)
+
+    def _of_deployments(self, vector: str) -> str:
+        return deployment_of(vector, self.deployments, self.others)
+
+
+def timestamp(one: str) -> str:
+    """Return the time of the newest raw sample of each series of a selector."""
+    return f"timestamp({one})"
+
+
+def labelled(vectors: Mapping[str, str]) -> str:
+    """Join vectors into one; the label `_` tells them apart."""
+    return " or ".join(f'label_replace({vector}, "_", "{kind}", "", "")' for kind, vector in vectors.items())
+
+
+def alternatives(metric: str) -> list[str]:
+    """Return the names of a metric of which the first that is there counts."""
+    return metric.split(" or ")
+
+
+def added(vectors: Sequence[str], by: str) -> str:
+    """Return the sum of vectors, by labels that all of them have; one that has no element counts as 0."""
+    if len(vectors) == 1:
+        return vectors[0]
+    apart = " or ".join(f'label_replace({vector}, "_c", "{i}", "", "")' for i, vector in enumerate(vectors))
+    return f"sum by ({by}) ({apart})"
+
+
+def pattern_of(names: set[str]) -> str:
+    """Return the pattern of these names; empty where they are too many."""
+    return f"({'|'.join(map(literally, sorted(names)))})" if 0 < len(names) <= MATCHED_NAMES else ""
+
+
+def matcher(label: str, pattern: str, needed: bool) -> str:
+    """Return a matcher; without a pattern only of what has the label, where that is `needed`."""
+    if pattern:
+        return f'{label}=~"{pattern}"'
+    return f'{label}!=""' if needed else ""

@@ -1,0 +1,103 @@
+"""What is measured for one policy, and by which names its series are found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlscaler_core.decision.types import POOLS
+from rlscaler_core.decision.units import SignalName, UnitName
+from rlscaler_operator.sensing.presets import PRESETS, ByPods
+from rlscaler_operator.sensing.presets.table import Histogram, Preset
+
+SHOWN_PERCENTILE = 95.0
+"""The latency percentile that is always measured, because it is an input of the actor."""
+
+WHOLE = ""
+"""Stands for all pools of a service, where its series do not tell them apart by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured for one policy."""
+
+    namespace: str
+    service: str
+    deployments: tuple[str | None, str | None]
+    """Names of the GPU and the CPU target, whatever their kinds."""
+    percentile: float = SHOWN_PERCENTILE
+    """Percentile of the latency that is displayed."""
+    queries: tuple[tuple[str, str], ...] = ()
+    """Pairs of a name in `spec.metrics.queries` and the PromQL that replaces the built-in query."""
+    learns: bool = False
+    """True where the capacity of a replica is learned."""
+    preset: str = ""
+    """Whose series are read; empty = those of docs/metrics.md."""
+    front_door: str = ""
+    """What counts requests and latencies in place of the preset; empty = the preset does."""
+    backends: tuple[str | None, str | None] = (None, None)
+    """Services of the GPU and the CPU pool behind an HTTPRoute; None where there is none."""
+    others: frozenset[str] = frozenset()
+    """Those targets that are no Deployments: their pods are called otherwise."""
+    unit: UnitName = "requests"
+    """What the load is counted in."""
+    signal: SignalName = "endToEnd"
+    """Which latency is measured."""
+
+    @property
+    def counted_by(self) -> str:
+        """The preset that counts requests and latencies."""
+        return self.front_door or self.preset
+
+    @property
+    def requests(self) -> Preset:
+        return PRESETS[self.counted_by]
+
+    @property
+    def timed_by(self) -> str:
+        """The preset whose histogram the latency is from: only a server sees its tokens."""
+        return self.counted_by if self.signal == "endToEnd" else self.preset
+
+    @property
+    def histogram(self) -> Histogram | None:
+        """The histogram of the latency; None where there is none."""
+        return PRESETS[self.timed_by].histograms.get(self.signal)
+
+    @property
+    def counts_load(self) -> bool:
+        """The preset counts the load in the policy's unit."""
+        return {
+            "requests": self.requests.counts_arrivals,
+            "tokens": self.server.counts_tokens,
+            "concurrency": bool(self.server.in_flight),
+        }[self.unit]
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """The series that tell the load, without those that only add to it."""
+        if self.unit == "requests":
+            return self.requests.arrived or self.requests.answered
+        tokens = self.server.tokens
+        return self.server.in_flight if self.unit == "concurrency" else tokens.metrics if tokens else ()
+
+    @property
+    def server(self) -> Preset:
+        """The preset that the utilization is of."""
+        return PRESETS[self.preset]
+
+    @property
+    def sums_pools(self) -> bool:
+        """The series of latencies are found for each of two pools, which have to be added up."""
+        return len(self.found_by(self.timed_by)) > 1
+
+    def found_by(self, preset: str) -> dict[str, tuple[str, str]]:
+        """Return (namespace, Deployment or service) by pool, or by `WHOLE`, that a preset's series are found by."""
+        found = PRESETS[preset].found_by
+        if isinstance(found, ByPods) and not found.suffix:
+            names = self.deployments
+        elif isinstance(found, ByPods):
+            return {WHOLE: (self.namespace, self.service + found.suffix)}
+        elif preset and all(self.backends):
+            names = self.backends
+        else:
+            return {WHOLE: (self.namespace, self.service)}
+        return {pool: (self.namespace, name) for pool, name in zip(POOLS, names, strict=True) if name is not None}

@@ -1,0 +1,119 @@
+"""How long a replica works on a request, and how unlike these times are: measured over a window. Pure.
+
+The histogram has the time from the arrival to the answer. What of it was spent waiting follows from the gauges of what
+waits and what runs. At a low load nothing waits, and the histogram alone says it: a gauge that is read every half
+minute would find hardly anything running, or by chance a lot.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from rlscaler_core.decision.types import POOLS, Float
+from rlscaler_core.queueing.latency import USUAL_SPREAD
+from rlscaler_operator.sensing.subject import WHOLE, Subject
+from rlscaler_operator.shadow.calibration import (
+    PERCENT,
+    RUNNING,
+    SPENT,
+    WAITING,
+    Histogram,
+    Histograms,
+    tells_running,
+)
+
+FEWEST_ANSWERED = 20.0
+"""Requests of a window from which on it says how long they are worked on."""
+
+FEWEST_FOR_PERCENTILE = 100.0
+"""And from which on the slowest twentieth is more than a few of them."""
+
+DOUBT = 3.0
+"""Requests more that may be as slow as none was seen to be, with 95 % confidence (the rule of three)."""
+
+HARDLY_WAITING = 0.05
+"""Share of the requests held that wait, up to which the latencies are those of the work alone."""
+
+LEAST_SPREAD, MOST_SPREAD = 0.05, 1.2
+
+_NORMAL = NormalDist()
+
+
+class ServiceTimes(NamedTuple):
+    """(2,) for each pool; NaN where it is not known."""
+
+    seconds: Float
+    """How long a replica works on a request, on average."""
+    spread: Float
+    """Standard deviation of the logarithm of it."""
+
+
+def unknown_times() -> ServiceTimes:
+    return ServiceTimes(np.full(len(POOLS), np.nan), np.full(len(POOLS), np.nan))
+
+
+def service_times(found: Histograms, subject: Subject, window_seconds: float) -> ServiceTimes:
+    """What a window of `window_seconds` says of each pool.
+
+    By Little's law the mean latency times the requests answered in a second is how many a replica held. Where the
+    gauges found more than that, they are believed: at a high load many requests are not yet answered.
+    """
+    times = unknown_times()
+    if not tells_running(subject) or subject.histogram is None:
+        return times
+    running = _by_pool(found, subject, subject.preset, f"{subject.preset} {RUNNING}")
+    waiting = _by_pool(found, subject, subject.preset, f"{subject.preset} {WAITING}")
+    timed = _by_pool(found, subject, subject.timed_by, subject.timed_by)
+    spent = _by_pool(found, subject, subject.timed_by, f"{subject.timed_by} {SPENT}")
+    for number, pool in enumerate(POOLS):
+        if not all(pool in each for each in (running, waiting, timed, spent)):
+            continue
+        answered = max(timed[pool].within.values(), default=0.0)
+        if answered < FEWEST_ANSWERED:
+            continue
+        mean = spent[pool].received / subject.histogram.per_second / answered
+        held = max(running[pool].received + waiting[pool].received, mean * answered / window_seconds)
+        waits = waiting[pool].received / held if held > 0 else 0.0
+        seconds = mean * (1 - waits)
+        if seconds > 0:
+            times.seconds[number] = seconds
+            times.spread[number] = _spread(timed[pool], seconds, waits <= HARDLY_WAITING)
+    return times
+
+
+def _by_pool(found: Histograms, subject: Subject, preset: str, name: str) -> dict[str, Histogram]:
+    """By pool; what is counted for the whole service is of the only pool, where there is one."""
+    parts = {pool: found[name, *key] for pool, key in subject.found_by(preset).items() if (name, *key) in found}
+    pools = [pool for pool, target in zip(POOLS, subject.deployments, strict=True) if target is not None]
+    return {pools[0]: parts[WHOLE]} if len(pools) == 1 and WHOLE in parts else parts
+
+
+def _spread(histogram: Histogram, seconds: float, alone: bool) -> float:
+    """The spread nearest to the usual one that the buckets allow for lognormal times of a mean of `seconds`.
+
+    A request takes no less than the work on it, so no more are worked on for longer than a bound than took longer. If
+    they were `alone`, as hardly any waited, the percentile is that of the work.
+    """
+    whole = max(histogram.within.values())
+    most = MOST_SPREAD
+    for bound, within in histogram.within.items():
+        beyond = (whole - within + DOUBT) / whole
+        if bound > seconds and beyond < 0.5 and math.isfinite(bound):
+            most = min(most, _spread_at(bound / seconds, _NORMAL.inv_cdf(1 - beyond)))
+    least, bucket = LEAST_SPREAD, histogram.p95_bucket_ms()
+    if alone and whole >= FEWEST_FOR_PERCENTILE and bucket is not None and bucket[0] > 1000 * seconds:
+        least = _spread_at(bucket[0] / 1000 / seconds, _NORMAL.inv_cdf(PERCENT / 100))
+    return max(min(USUAL_SPREAD, most), least)
+
+
+def _spread_at(ratio: float, deviate: float) -> float:
+    """The spread at which a time of `ratio` means, above 1, is so many `deviate` above the middle.
+
+    ln(ratio) = deviate * spread - spread^2 / 2.
+    """
+    root = deviate**2 - 2 * math.log(ratio)
+    return min(max(deviate - math.sqrt(root), LEAST_SPREAD), MOST_SPREAD) if root > 0 else MOST_SPREAD
