@@ -17,6 +17,18 @@ from typing import Any, ClassVar, NamedTuple
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+INTERRUPTED = 130
+
+EXIT_CODES = {
+    "0": "It is done, or what was checked is in order.",
+    "1": "It failed, or something that was checked is wrong: a cluster, a file, a process, a decision.",
+    "2": "The call is wrong: an option, or a file that an option names (configuration, policy, model, history).",
+    "3": "It is done, and the answer is no: a policy not worth publishing, an invalid comparison, decisions that "
+    "cannot be taken again.",
+    "128 + n": "Signal n ended it: 130 after Ctrl-C, 143 after SIGTERM.",
+}
+"""What the exit codes of all commands mean."""
+
 GROUP = "rlscaler.commands"
 """Entry points of this group are commands that other distributions add."""
 
@@ -47,6 +59,24 @@ def _explain() -> click.Command:
     return explain
 
 
+def _init() -> click.Command:
+    from rlscaler_operator.cli.init.command import init
+
+    return init
+
+
+def _preflight() -> click.Command:
+    from rlscaler_operator.cli.preflight.command import preflight
+
+    return preflight
+
+
+def _simulate() -> click.Command:
+    from rlscaler_rl.evaluation.days.cli import simulate
+
+    return simulate
+
+
 def _pause() -> click.Command:
     from rlscaler_operator.cli.policies import pause
 
@@ -73,6 +103,12 @@ def _replay() -> click.Command:
 
 def _completion() -> click.Command:
     return completion
+
+
+def _scheduler() -> click.Command:
+    from rlscaler_live.scheduler_cli import scheduler
+
+    return scheduler
 
 
 def _service() -> click.Command:
@@ -123,6 +159,24 @@ def _card() -> click.Command:
     return card
 
 
+def _days() -> click.Command:
+    from rlscaler_rl.evaluation.days.cli import days
+
+    return days
+
+
+def _estimate() -> click.Command:
+    from rlscaler_rl.evaluation.days.cli import estimate
+
+    return estimate
+
+
+def _tenants() -> click.Command:
+    from rlscaler_rl.tenants.cli import tenants
+
+    return tenants
+
+
 def _tune() -> click.Command:
     from rlscaler_rl.evaluation.tuning.cli import tune
 
@@ -130,20 +184,27 @@ def _tune() -> click.Command:
 
 
 COMMANDS = {
-    "card": Lazy("Write the model card of a policy that was compared.", _card),
+    "card": Lazy("Write the model card of a network that was played on days.", _card),
     "compare": Lazy("Compare the policy with the other autoscalers on the same load.", _compare),
     "completion": Lazy("Print the completion script of a shell.", _completion),
+    "days": Lazy("Compare policies and autoscalers on whole days of real load.", _days),
+    "estimate": Lazy("Say what each autoscaler would have cost on a recorded load.", _estimate),
     "evaluate": Lazy("Evaluate a trained policy in simulation.", _evaluate),
     "explain": Lazy("Show why a decision came out as it did.", _explain),
+    "init": Lazy("Write a policy in Shadow from what runs in the cluster.", _init),
     "load": Lazy("Generate load with Locust.", _load),
     "operator": Lazy("Run the operator.", _operator),
     "pause": Lazy("Hold the replicas of a policy.", _pause),
+    "preflight": Lazy("Ask cluster and Prometheus for all that a policy needs.", _preflight),
     "promote": Lazy("Switch a policy from Shadow to Auto.", _promote),
     "publish": Lazy("Put a policy that was trained for one service into a ConfigMap.", _publish),
     "replay": Lazy("Take the recorded decisions again and compare.", _replay),
     "resume": Lazy("Let a paused policy scale again.", _resume),
+    "scheduler": Lazy("Suggest nodes to kube-scheduler; train, compare and replay what suggests them.", _scheduler),
     "service": Lazy("Run the emulated inference service.", _service),
+    "simulate": Lazy("Play a policy on a recorded load beside the HPA as it is.", _simulate),
     "status": Lazy("Show what the policies see and do.", _status),
+    "tenants": Lazy("Play services that share a pool of GPUs, compare arbiters, and train one.", _tenants),
     "trace": Lazy("List, import and cut recorded loads.", _trace),
     "train": Lazy("Train a policy with PPO, for all services or (--for) for one.", _train),
     "tune": Lazy("Find the best settings of the autoscalers that policies are compared with.", _tune),
@@ -151,9 +212,20 @@ COMMANDS = {
 
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Use": ("completion", "explain", "pause", "promote", "resume", "status"),
-    "Train": ("card", "compare", "evaluate", "trace", "train", "tune"),
-    "Operate": ("operator", "publish", "replay"),
+    "Use": (
+        "completion",
+        "estimate",
+        "explain",
+        "init",
+        "pause",
+        "preflight",
+        "promote",
+        "resume",
+        "simulate",
+        "status",
+    ),
+    "Train": ("card", "compare", "days", "evaluate", "publish", "tenants", "trace", "train", "tune"),
+    "Operate": ("operator", "replay", "scheduler"),
 }
 """Headings of `--help` and their commands."""
 
@@ -195,12 +267,15 @@ class LazyGroup(click.Group):
         """Run the command; raises ClickException naming the extra when a package of an extra is not installed."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if (extra := extra_with(package)) is None:
                 raise
             raise click.ClickException(
-                f"this needs the package '{package}': pip install 'rlscaler[{extra}]', or in a checkout: make install"
+                f"this needs the package {package!r}: `make install` in a clone of rlscaler, or "
+                f"`pip install '.[{extra}]'` there"
             ) from error
 
     def resolve_command(

@@ -117,20 +117,17 @@ def _executor(environment: str) -> Callable[..., bool]:
 @click.option("--manifest", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="[default: the bundled]")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard output]")
 def card(comparison: Path, manifest: Path | None, out: Path | None) -> None:
-    """Write the model card of the policy that was compared in the folder COMPARISON."""
+    """Write the model card of the network that `rlscaler days` played; its results are in the folder COMPARISON."""
     from rlscaler_core.decision.exceptions import ModelError
     from rlscaler_core.decision.manifest import Manifest
     from rlscaler_core.models import load_bundled
-    from rlscaler_rl.evaluation.errors import EvaluationError
-    from rlscaler_rl.evaluation.report.documents import card as written
-    from rlscaler_rl.evaluation.schema import ResultFile
+    from rlscaler_rl.evaluation.days.card import card as written
+    from rlscaler_rl.evaluation.days.table import DayTable
 
-    source = comparison / "rl_comparison_data.json"
+    source = comparison / "days.json"
     try:
-        result = ResultFile.model_validate_json(source.read_text(encoding="utf-8"))
-        text = written(result, Manifest.load(manifest) if manifest else load_bundled("ppo").manifest)
-    except EvaluationError:
-        raise
+        table = DayTable.model_validate_json(source.read_text(encoding="utf-8"))
+        text = written(table, Manifest.load(manifest) if manifest else load_bundled("ppo").manifest)
     except (OSError, ValueError, ModelError) as error:
         raise click.ClickException(f"{source}: {error}") from error
     if out is None:

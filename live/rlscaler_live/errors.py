@@ -6,4 +6,9 @@ import click
 
 
 class LiveError(click.ClickException):
-    """Something is not installed, or an option or a field cannot be used; the message says which and what to do."""
+    """An option or a field cannot be used, or something is not installed; the message says which and what to do.
+
+    The exit code is 2.
+    """
+
+    exit_code = 2

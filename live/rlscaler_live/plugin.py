@@ -11,7 +11,7 @@ from click.shell_completion import ShellComplete
 
 from rlscaler_live.cli import LazyGroup
 
-COMMANDS = ("explain", "pause", "promote", "resume", "status")
+COMMANDS = ("explain", "init", "pause", "preflight", "promote", "resume", "status")
 """What concerns objects in a cluster; the rest of `rlscaler` is no business of kubectl's."""
 
 NO_FILES = ":4"
@@ -32,7 +32,7 @@ class PluginGroup(LazyGroup):
 
 @click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"]})
 def plugin() -> None:
-    """Look at RLScalingPolicies, pause, resume and promote them."""
+    """Write and check RLScalingPolicies, look at them, pause, resume and promote them."""
 
 
 def main() -> None:

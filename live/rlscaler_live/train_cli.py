@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from rlscaler_rl.simulation.cluster import LEAST_LOADED, ROUTERS
 from rlscaler_rl.workloads.cli import refuse_of_prometheus
 
 MODELS = Path(str(files("rlscaler_core.models")))
@@ -17,9 +16,12 @@ MODELS = Path(str(files("rlscaler_core.models")))
 PUBLISH, DO_NOT_PUBLISH = 0, 3
 """Exit codes; 2 is bad input."""
 
+ROUTERS = ("least_loaded", "random", "round_robin", "power_of_two", "central")
+"""The same names as in `rlscaler_rl.simulation.cluster`, whose import needs numba; a help page must not need it."""
+
 
 @click.command("train")
-@click.option("--steps", type=click.IntRange(1), help="Environment steps (action intervals); 12 million by default.")
+@click.option("--steps", type=click.IntRange(1), help="Environment steps (action intervals); 3 million by default.")
 @click.option("--seed", type=int, help="Seeds the scenarios, the networks and the sampled actions.")
 @click.option(
     "--config",
@@ -99,7 +101,9 @@ def general(
         else:
             with runs.Stop() as stop:
                 runs.train(settings, folder, resume=resume, progress=not quiet, stop=stop, say=click.echo)
-    except (ConfigError, TrainingError) as error:
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    except TrainingError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         if (folder / "policy.onnx").exists():
@@ -171,7 +175,7 @@ OWN: tuple[click.Option, ...] = (
     click.Option(
         ["--router"],
         type=click.Choice(ROUTERS),
-        default=ROUTERS[LEAST_LOADED],
+        default=ROUTERS[0],
         show_default=True,
         help="With --for: who picks a pod; `random` is a plain Service (kube-proxy).",
     ),
@@ -225,7 +229,6 @@ def _flag(name: str) -> str:
 def _tune_for_service(
     *, steps: int | None, seed: int | None, out: Path | None, quiet: bool, policy: Path, level: Any, **own: Any
 ) -> None:
-    from rlscaler_rl.evaluation.errors import EvaluationError
     from rlscaler_rl.evaluation.models import load_start
     from rlscaler_rl.evaluation.service_tuning import report, run, service
     from rlscaler_rl.evaluation.service_tuning.history import prepare
@@ -241,7 +244,7 @@ def _tune_for_service(
     try:
         verdict = run.tune_for_service(chosen, history, load_start(own["model"]), options, folder, say)
     except DivergedError as error:
-        raise EvaluationError(f"{policy}: fine-tuning diverged: {error}") from error
+        raise click.ClickException(f"{policy}: fine-tuning diverged: {error}") from error
     click.echo(report.text_report(verdict) + f"{folder}")
     click.get_current_context().exit(PUBLISH if verdict.publish else DO_NOT_PUBLISH)
 

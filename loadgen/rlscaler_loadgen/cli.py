@@ -43,8 +43,8 @@ def common(command: Any) -> Any:
 @service.command()
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Cluster to watch; in-cluster by default.")
 @click.option("--namespace", default="default", show_default=True)
-@click.option("--gpu-deployment", required=True, help="Deployment whose ready pods are the GPU pool.")
-@click.option("--cpu-deployment", required=True, help="Deployment whose ready pods are the CPU pool.")
+@click.option("--gpu-deployment", help="Deployment whose ready pods are the GPU pool; none without one.")
+@click.option("--cpu-deployment", help="Deployment whose ready pods are the CPU pool; none without one.")
 @click.option("--http-route", help="HTTPRoute whose weights share the load; by ready capacity without one.")
 @click.option("--gpu-backend", help="Its backend for the GPU pool.  [default: the Deployment's name]")
 @click.option("--cpu-backend", help="Its backend for the CPU pool.  [default: the Deployment's name]")
@@ -62,8 +62,8 @@ def common(command: Any) -> Any:
 def fleet(
     kubeconfig: str | None,
     namespace: str,
-    gpu_deployment: str,
-    cpu_deployment: str,
+    gpu_deployment: str | None,
+    cpu_deployment: str | None,
     http_route: str | None,
     gpu_backend: str | None,
     cpu_backend: str | None,
@@ -73,12 +73,17 @@ def fleet(
     annotate: bool,
     **options: Any,
 ) -> None:
-    """One process answers for all ready pods of two Deployments (for clusters whose nodes are simulated)."""
-    from rlscaler_loadgen.service.app import Service
+    """One process answers for all ready pods of one or two Deployments (for clusters whose nodes are simulated)."""
+    from rlscaler_loadgen.service.app import Service, one_pool
     from rlscaler_loadgen.service.fleet import Fleet, run_fleet
     from rlscaler_loadgen.service.replica import CPU, GPU
     from rlscaler_loadgen.service.router import Router
 
+    named = {"gpu": gpu_deployment, "cpu": cpu_deployment}
+    deployments = {pool: name for pool, name in named.items() if name is not None}
+    if not deployments:
+        raise click.UsageError("name --gpu-deployment, --cpu-deployment or both")
+    backends = {"gpu": gpu_backend or gpu_deployment, "cpu": cpu_backend or cpu_deployment}
     flavours = {
         "gpu": replace(GPU, mean_seconds=gpu_ms / 1000, queue=options["queue"]),
         "cpu": replace(CPU, mean_seconds=cpu_ms / 1000, queue=options["queue"]),
@@ -86,15 +91,18 @@ def fleet(
     cluster = Fleet(
         kubeconfig,
         namespace,
-        {"gpu": gpu_deployment, "cpu": cpu_deployment},
+        deployments,
         http_route,
-        {"gpu": gpu_backend or gpu_deployment, "cpu": cpu_backend or cpu_deployment},
+        {pool: backends[pool] or name for pool, name in deployments.items()},
         annotate,
     )
 
     async def main() -> None:
-        router = Router(flavours, options["seed"], options["variation"], routing)
-        running = Service(router, namespace, options["name"], options["slo_ms"] / 1000, models=options["models"])
+        only = one_pool(next(iter(deployments))) if len(deployments) == 1 else None
+        router = Router(flavours, options["seed"], options["variation"], routing, only)
+        running = Service(
+            router, namespace, options["name"], options["slo_ms"] / 1000, tuple(deployments), options["models"]
+        )
         await run_fleet(cluster, running, _listen(options), _announce(f"fleet {namespace}/{options['name']}"))
 
     _run(main, options["verbose"])
@@ -215,11 +223,13 @@ def load() -> None:
 )
 def run(host: str, out: Path, requests: bool, **options: Any) -> None:
     """Run Locust headless and write OUT/load.csv (a row a second) and OUT/load.json."""
-    from rlscaler_loadgen.errors import LoadgenError
+    from rlscaler_loadgen.errors import LoadgenError, TraceError
     from rlscaler_loadgen.runner import LoadRun, summary_lines
 
     try:
         result = LoadRun(host, out, requests, options).run()
+    except TraceError as error:
+        raise click.UsageError(str(error)) from error
     except LoadgenError as error:
         raise click.ClickException(str(error)) from error
     for line in summary_lines(result):

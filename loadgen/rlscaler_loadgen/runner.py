@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -37,8 +38,10 @@ class LoadRun:
     def run(self) -> dict[str, Any]:
         """Run to the end (or to the first SIGINT or SIGTERM) and return the content of OUT/load.json.
 
-        Raises LoadError where the service does not answer or Locust fails, TraceError for a trace that is refused.
+        Raises LoadError where the service does not answer or Locust fails, TraceError for a trace that is refused,
+        ModuleNotFoundError where Locust is not installed.
         """
+        _require_locust()
         if self.options.get("trace"):
             read_trace(self.options["trace"])
         check_service(self.host)
@@ -101,8 +104,10 @@ def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def lead(host: str, workers: int, out: Path, web: tuple[str, int], port: int, wait_seconds: float) -> None:
     """Become Locust's master: wait for the service, then run this process' settings with so many workers.
 
-    web: address of the web interface. Does not return. Raises LoadError where the service does not answer.
+    web: address of the web interface. Does not return. Raises LoadError where the service does not answer,
+    ModuleNotFoundError where Locust is not installed.
     """
+    _require_locust()
     out.mkdir(parents=True, exist_ok=True)
     waiting = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(LoadError),
@@ -121,11 +126,18 @@ def lead(host: str, workers: int, out: Path, web: tuple[str, int], port: int, wa
 
 
 def follow(master: str, port: int, workers: int) -> None:
-    """Become a Locust worker. Does not return."""
+    """Become a Locust worker. Does not return. Raises ModuleNotFoundError where Locust is not installed."""
+    _require_locust()
     _become(
         *("--worker", "--master-host", master, "--master-port", str(port)),
         environment={"RLSCALER_WORKERS": str(workers)},
     )
+
+
+def _require_locust() -> None:
+    """Raise ModuleNotFoundError here, and not in Locust's own process. To import it would patch this one."""
+    if importlib.util.find_spec("locust") is None:
+        raise ModuleNotFoundError("No module named 'locust'", name="locust")
 
 
 def _become(*arguments: str, environment: dict[str, str]) -> None:

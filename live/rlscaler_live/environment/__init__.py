@@ -1,4 +1,4 @@
-"""A service on a cluster as an environment to learn in: `pip install 'rlscaler[train]'`.
+"""A service on a cluster as an environment to learn in, with the extra `train`.
 
 env = KubernetesEnv(create_environment_config(namespace="workloads", prometheus_url="http://127.0.0.1:9090"))
 """

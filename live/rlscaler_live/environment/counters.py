@@ -14,13 +14,18 @@ from numpy.typing import NDArray
 from rlscaler_core.queueing.histogram import quantile
 from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
-from rlscaler_operator.sensing.queries import POD_OF_DEPLOYMENT, POD_SUFFIX, Subject
+from rlscaler_operator.sensing.labels import EXPORTED, Labels
+from rlscaler_operator.sensing.pod_names import deployment_of
+from rlscaler_operator.sensing.queries import DEFAULT_LABELS
+from rlscaler_operator.sensing.selection import Pods
+from rlscaler_operator.sensing.subject import Subject
 
 Float = NDArray[np.float64]
-Labels = frozenset[tuple[str, str]]
+LabelSet = frozenset[tuple[str, str]]
 
 KIND = "_"
 RECEIVED, ENDED, ANSWERED, BILLED = "received", "ended", "answered", "billed"
+ENDED_COUNTER = "inference_requests_total"
 NEEDED = {
     RECEIVED: "inference_requests_received_total",
     ANSWERED: "inference_request_duration_seconds_bucket",
@@ -28,26 +33,26 @@ NEEDED = {
 }
 
 
-def counters_query(subject: Subject, seconds: float) -> str:
+def counters_query(subject: Subject, seconds: float, labels: Labels = DEFAULT_LABELS) -> str:
     """PromQL for everything at once, so that all of it is of one moment.
 
     Counters come as the pods export them, not summed: a pod that goes must not take its past with it. Replica-seconds
     are of every pod that exists, pending and terminating ones too, over the last `seconds`.
     """
-    service = f'{{namespace="{subject.namespace}",service="{subject.service}"}}'
+    namespace, service = f'namespace="{subject.namespace}"', f'service="{subject.service}"'
+    selectors = (
+        f'{namespace},{service},{EXPORTED}service=""',
+        f"{EXPORTED}{namespace},{EXPORTED}{service}",
+    )
     parts = [
-        (RECEIVED, f"inference_requests_received_total{service}"),
-        (ENDED, f"inference_requests_total{service}"),
-        (ANSWERED, f"inference_request_duration_seconds_bucket{service}"),
+        (kind, " or ".join(labels.once(f"{counter}{{{selector}}}") for selector in selectors))
+        for kind, counter in ((RECEIVED, NEEDED[RECEIVED]), (ENDED, ENDED_COUNTER), (ANSWERED, NEEDED[ANSWERED]))
     ]
     window = f"{max(1000, round(1000 * seconds))}ms"
+    here = f'label_replace(vector(1), "namespace", "{subject.namespace}", "", "")'
     for deployment in filter(None, subject.deployments):
-        requests = (
-            f'kube_pod_container_resource_requests{{namespace="{subject.namespace}",resource="cpu",'
-            f'pod=~"{deployment}{POD_SUFFIX}"}}'
-        )
-        pods = f'count by (deployment) (label_replace(group by (pod) ({requests}), "deployment", "$1", "pod", '
-        pods += f'"{POD_OF_DEPLOYMENT}"))'
+        requests = Pods(frozenset({deployment}), labels).of_containers(f'{NEEDED[BILLED]}{{resource="cpu"}}', str)
+        pods = f"count by (deployment) ({deployment_of(f'({requests} and on (namespace) {here})', {deployment})})"
         looks = f"scalar(count_over_time(vector(1)[{window}:1s]))"
         parts.append((BILLED, f"sum_over_time(({pods})[{window}:1s]) / {looks} * {seconds:.3f}"))
     return " or ".join(f'label_replace({vector}, "{KIND}", "{kind}", "", "")' for kind, vector in parts)
@@ -120,7 +125,7 @@ class CounterReader:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._last: dict[Labels, float] = {}
+        self._last: dict[LabelSet, float] = {}
 
     def begin(self, result: Sequence[Mapping[str, Any]]) -> None:
         """Count from this reading on. Raises LiveEnvironmentError where a counter is not there."""

@@ -104,7 +104,7 @@ class Episode:
         """End the load before, go to the replicas of `start`, start the load; the first stacked observation (10 k,)."""
         await self._load.stop()
         await self._service.look()
-        await self._service.yield_to_nobody()
+        await self._service.require_alone()
         await self._first_replicas(start)
         await self._silence()
         self.counts, self.total, self.spent = Counts(), Totals(), Totals()

@@ -17,6 +17,7 @@ from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_live.environment.counters import CounterReader, Totals, counters_query
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
 from rlscaler_operator.actuation.apply import Actuator, Applied
+from rlscaler_operator.actuation.drain import Need
 from rlscaler_operator.actuation.restore import restore
 from rlscaler_operator.actuation.routes import format_weights
 from rlscaler_operator.cluster.cache import WatchCache
@@ -26,6 +27,7 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, MetricsError, OperatorError
 from rlscaler_operator.loop.learn import learned
 from rlscaler_operator.sensing.access import Access
+from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.measure import measure, samples_of, samples_row
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import batch, windows
@@ -60,8 +62,10 @@ class LiveService:
             kube, self._lease, ConcurrencyLimiter(self._settings.write_concurrency), self._cache, self._settings
         )
         self._prometheus = Prometheus(Access(config.prometheus_url), self._settings.prometheus_timeout_seconds)
+        self._labels = Labels.of(self._settings)
         self._counter_reader = CounterReader(self._policy.subject)
         self._counted_at = 0.0
+        self._need = Need.unknown()
         self._epoch = time.time() - time.monotonic()
 
     @classmethod
@@ -80,7 +84,7 @@ class LiveService:
 
     async def _open(self) -> None:
         await self.look()
-        await self.yield_to_nobody()
+        await self.require_alone()
         policy = self._policy
         policy.ownership.originals = self._actuator.picture(policy)
         policy.outbox.wrote_originals(policy.ownership.originals.to_dict())  # there is no object to record them on
@@ -133,7 +137,7 @@ class LiveService:
                 f"environment.{field}: there is no {name} in namespace {namespace}; create it or correct the name"
             ) from error
 
-    async def yield_to_nobody(self) -> None:
+    async def require_alone(self) -> None:
         """Raise where an autoscaler or a policy in mode Auto scales the same Deployments."""
         namespaces = (self.config.namespace,)
         cache, self._others = WatchCache(), Registry()
@@ -158,18 +162,20 @@ class LiveService:
     async def sense(self) -> Samples:
         """One sensing tick, as the operator's; signals that Prometheus does not give are NaN with their age."""
         await self.look()
-        queries = batch([self._policy.subject], *windows(self._settings))
+        queries = batch([self._policy.subject], *windows(self._settings), self._labels)
         answers = await self._prometheus.ask(queries)
         wanted, ready = self.replicas()
         readings = measure(answers, self._policy.subject, ready)
-        return samples_of([samples_row(readings, 0.0, self._epoch + time.monotonic(), wanted, ready, {})])
+        samples = samples_of([samples_row(readings, 0.0, self._epoch + time.monotonic(), wanted, ready, {})])
+        self._need = Need.of(self.params, samples)
+        return samples
 
     async def apply(self, decision: Decision) -> Applied:
         """Traffic weights and replicas, as the operator writes them; what could not be written is decided anew."""
         if self.config.http_route is None:
             weights = decision.weights[0]
             self._policy.observed.wrote_weights(format_weights((int(weights[0]), int(weights[1]))))
-        applied = await self._actuator.apply(self._policy, decision)
+        applied = await self._actuator.apply(self._policy, decision, self._need)
         problem = applied.placement_problem
         if problem is not None:
             raise LiveEnvironmentError(f"environment.http_route: {problem.message}")
@@ -204,7 +210,7 @@ class LiveService:
 
     async def _counters(self, seconds: float) -> list[dict[str, object]]:
         try:
-            return await self._prometheus.instant(counters_query(self._policy.subject, seconds))
+            return await self._prometheus.instant(counters_query(self._policy.subject, seconds, self._labels))
         except MetricsError as error:
             raise LiveEnvironmentError(
                 f"environment.prometheus_url: {self.config.prometheus_url}: {error}; start it or correct the address"
@@ -219,7 +225,7 @@ class LiveService:
         replicas = {pool: n for pool in POOLS if (n := getattr(policy.ownership.originals.replicas, pool)) is not None}
         timeout, lease = self._settings.write_timeout_seconds, self._lease.of(policy.key)
         try:
-            await restore(self._kube, lease, self._cache, policy, replicas, timeout)
+            await restore(self._kube, lease, self._actuator.placer, self._cache, policy, replicas, None, timeout)
         except OperatorError as error:
             raise _unusable(error) from error
 
@@ -229,7 +235,7 @@ class LiveService:
             self._holding.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._holding
-        self._prometheus.close()
+        await self._prometheus.close()
         await self._kube.close()
 
 

@@ -121,7 +121,7 @@ def pod_service(
     cold_start: seconds, drawn uniformly between the two. Pods of one seed draw apart: their names go into it.
     """
     seeds = np.random.default_rng([seed, zlib.crc32(pod.encode())])
-    router = Router({flavour.name: flavour}, int(seeds.integers(2**31)), variation, weights=_only(flavour.name))
+    router = Router({flavour.name: flavour}, int(seeds.integers(2**31)), variation, weights=one_pool(flavour.name))
     this = Pod(
         pod,
         flavour.name,
@@ -141,5 +141,6 @@ def pod_service(
     return Service(router, namespace, name, pools=(flavour.name,), **options), become_ready  # type: ignore[arg-type]
 
 
-def _only(pool: str) -> dict[str, float]:
+def one_pool(pool: str) -> dict[str, float]:
+    """Give the weights of a service that has no other pool."""
     return {name: float(name == pool) for name in POOLS}

@@ -1,4 +1,4 @@
-"""Fleet mode: one process stands for all pods of a GPU and a CPU Deployment, as the API server tells of them."""
+"""Fleet mode: one process stands for all pods of one or two Deployments, as the API server tells of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubernetes.aio import client, config
-from kubernetes.aio.config import ConfigException
 from kubernetes.utils.quantity import parse_quantity
 
 from rlscaler_loadgen.errors import ServiceError
@@ -27,7 +26,7 @@ FINISHED = ("Succeeded", "Failed")
 
 @dataclass
 class ClusterSource:
-    """Feeds a `Router` from the pods of two Deployments and the backend weights of an HTTPRoute.
+    """Feeds a `Router` from the pods of one or two Deployments and the backend weights of an HTTPRoute.
 
     deployments: Deployment by pool. backends: name of the route's backend Service by pool. Without a route the
     router shares the load by the ready capacity.
@@ -171,9 +170,9 @@ class Fleet:
                 await config.load_kube_config(
                     config_file=self.kubeconfig, client_configuration=settings, persist_config=False
                 )
-        except (ConfigException, OSError) as error:
-            where = self.kubeconfig or "in-cluster configuration"
-            raise ServiceError(f"kubeconfig {where}: {error}; pass --kubeconfig FILE") from error
+        except Exception as error:  # the client library raises whatever a malformed file leads to
+            where, said = self.kubeconfig or "in-cluster configuration", " ".join(str(error).split())
+            raise ServiceError(f"kubeconfig {where}: {said}; pass --kubeconfig FILE") from error
         return client.ApiClient(settings)
 
     async def follow(self, service: Service, api: client.ApiClient) -> None:

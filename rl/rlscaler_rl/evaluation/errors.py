@@ -12,3 +12,9 @@ class EvaluationError(click.ClickException):
     """
 
     exit_code = 2
+
+
+class NotWorthPublishingError(EvaluationError):
+    """All is in order, and the verdict on a policy is that it should not be published. The exit code is 3."""
+
+    exit_code = 3

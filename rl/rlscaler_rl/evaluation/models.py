@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -84,6 +85,12 @@ def load_again(source: str, digest: str) -> Loaded:
             f"--model {source}: changed while it was played; is a training still writing it? Give a copy of it"
         )
     return loaded
+
+
+@lru_cache(maxsize=8)
+def actor_again(source: str, digest: str) -> ActorLike:
+    """`load_again` once in a process: the actor alone."""
+    return load_again(source, digest).actor
 
 
 def _seeds_of(path: Path) -> list[str]:
@@ -192,13 +199,20 @@ def load_start(model: str | None) -> Start:
     """What `--model` names: a folder, an .onnx or a .zip; the bundled policy without it.
 
     Nothing is unpickled or run: weights are read from the graph's initialisers, or from the archive's state dict.
-    Raises EvaluationError: no such file, another contract version, another width, other layers.
+    Raises EvaluationError: no such file, another contract version, another width, other layers, or a network on the
+    rule that learns its service, which a training on episodes without a past would put on another rule.
     """
     try:
         loaded = load(model or BUNDLED, Path())
-        return Start(loaded, _network(loaded))
+        start = Start(loaded, _network(loaded))
     except (ModelError, ValueError) as error:
         raise EvaluationError(str(error)) from error
+    if loaded.actor.manifest.learned is not None:
+        raise EvaluationError(
+            f"--model {loaded.name}: stands on the rule that learns its service (`learned` in its manifest), and "
+            "fine-tuning plays episodes without a past; start from a network trained with environment.history_hours 0"
+        )
+    return start
 
 
 def _network(loaded: Loaded) -> Network:

@@ -206,7 +206,7 @@ def play_entry(
 ) -> Run:
     """One contender on one batch of episodes; `audit` checks the meter's counters of all of them."""
     controller = entry.make(scenarios.rate.astype(np.float64), seed)
-    done = run(scenarios, controller, seed, timeline=timeline, level=level)
+    done = run(scenarios, controller, seed, timeline=int(timeline), level=level)
     audit.add(f"{workload}/{entry.name}", done.ledger, scenarios)
     return done
 

@@ -144,7 +144,7 @@ def write_all(layout: Layout, result: ResultFile, played: Played) -> None:
             bars.metrics if evaluation else overview.overview,
         ),
         ("Cost-late front", layout.front, scores.fronts),
-        ("Everybody's score", layout.scores, scores.ladders),
+        ("Scores of all contenders", layout.scores, scores.ladders),
         ("Improvement over default HPA", layout.improvement, bars.improvement),
         ("Qualities at a glance", layout.radar, radar.radar),
     ]

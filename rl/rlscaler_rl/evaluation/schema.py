@@ -183,7 +183,7 @@ class Workload(_Frozen):
     mean_rps: float
     peak_rps: float = Field(description="mean over the episodes of the highest rate")
     cost_floor: float = Field(
-        description="arrivals x service time x price of the cheaper pool, GPU replica equivalents: nobody can pay less"
+        description="arrivals x service time x price of the cheaper pool, GPU replica equivalents: all pay it"
     )
     minimum_cost: float = Field(description="cost of minReplicas, GPU replica equivalents")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,18 +11,33 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import traffic_weights
 from rlscaler_core.decision.budget import within_budget
+from rlscaler_core.decision.error_budget import steers
+from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.observation import ObservationContract, observe, sense, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.shield import Proposal, act, floor_tick, unexplained_floor_tick
 from rlscaler_core.decision.situation import Capacity, capacity_of
 from rlscaler_core.decision.tables import initial_state
-from rlscaler_core.decision.types import RATE_HISTORY, Decision, Float32, Int, Observation, Params, Samples
+from rlscaler_core.decision.types import (
+    RATE_HISTORY,
+    Decision,
+    Float,
+    Float32,
+    Int,
+    Observation,
+    Params,
+    Samples,
+    State,
+)
 from rlscaler_rl.simulation import cluster as clusters
 from rlscaler_rl.simulation import levels, sensing
 from rlscaler_rl.simulation.cluster import ClusterFacts, Sensors
 from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
 
-SENSE_SECONDS = 5
+SENSE_SECONDS = sensing.SENSE_SECONDS
+
+COUNT_SECONDS = 60
+"""Seconds between two counts of late requests, where an objective steers."""
 
 
 class PreparedScenarios(NamedTuple):
@@ -32,12 +48,15 @@ class PreparedScenarios(NamedTuple):
     sensors: Sensors
     params: Params
     capacity: Capacity
+    memory: sensing.RateMemory
 
     @classmethod
     def of(cls, scenarios: Scenarios) -> PreparedScenarios:
         """Columns that are the same as in `scenarios` are not copied."""
         params = scenarios.params()
-        return cls(scenarios, scenarios.facts(), scenarios.sensors(), params, capacity_of(params))
+        sensors = scenarios.sensors()
+        memory = sensing.remembered(sensors, scenarios.past)
+        return cls(scenarios, scenarios.facts(), sensors, params, capacity_of(params), memory)
 
     @classmethod
     def concat(cls, parts: Sequence[PreparedScenarios]) -> PreparedScenarios:
@@ -52,6 +71,7 @@ class PreparedScenarios(NamedTuple):
             Sensors(*sensors),
             Params.concat([part.params for part in parts]),
             Capacity.concat([part.capacity for part in parts]),
+            sensing.RateMemory.concat([part.memory for part in parts]),
         )
 
     def put(self, rows: Any, other: PreparedScenarios, which: Any = slice(None)) -> None:
@@ -62,15 +82,33 @@ class PreparedScenarios(NamedTuple):
             column[rows] = value[which]
         self.params.put(rows, other.params, which)
         self.capacity.put(rows, other.capacity, which)
+        self.memory.put(rows, other.memory, which)
+
+
+class Past(NamedTuple):
+    """What N services went through before their episodes begin."""
+
+    epoch: Float  # (N,) Unix seconds at which they begin
+    rate_time: Float  # (N, H) as in `State`
+    rate_value: Float  # (N, H)
+    load_recent: Float32  # (N, ...) as in `State`
+    load_calendar: Float32  # (N, ...)
+    counted_requests: Float  # (N,) this and the following as in `State`
+    counted_late: Float  # (N,)
+    counted_time: Float  # (N,)
+    counted_slo_ms: Float  # (N,)
+    price_factor: Float  # (N,)
 
 
 class Batch:
     """Clusters side by side, those of longer action intervals first.
 
-    Between two calls of `act` everything live does happens: the sensing ticks every 5 s with the reactive
-    floor and the traffic weights. Rows may be at different times of different episodes. `history` is the number of
-    rates that are remembered; fewer are quicker, and with no `behavior` nothing reads further back than
-    `forecast.MEMORY_LIMIT_SECONDS`.
+    Between two calls of `act` everything live does happens: the sensing ticks every 5 s with the reactive floor and the
+    traffic weights. Rows may be at different times of different episodes. `history` is the number of rates that are
+    remembered; fewer are quicker, and with no `behavior` nothing reads further back than
+    `forecast.MEMORY_LIMIT_SECONDS`. A load is learned of only where there is a `past`, or where the scenarios come with
+    what was learned before them: ten minutes teach nothing. Without `learns` it is not even then, and `act` has to be
+    told. `faults` takes from every `sense` what is not measured.
     """
 
     def __init__(
@@ -81,6 +119,9 @@ class Batch:
         rule: RuleSettings | None = None,
         level: levels.LevelName = "fluid",
         history: int = RATE_HISTORY,
+        past: Past | None = None,
+        learns: bool = True,
+        faults: Callable[[Samples], Samples] | None = None,
     ) -> None:
         intervals = scenarios.interval_seconds.astype(np.int64)
         if (intervals % SENSE_SECONDS).any() or (np.diff(intervals) > 0).any():
@@ -100,8 +141,14 @@ class Batch:
         self.scenarios, self.facts, self.sensors = self._prepared[:3]
         self._acting = [int((intervals > second).sum()) for second in range(0, self.interval, SENSE_SECONDS)]
         self.params = self._prepared.params
-        self._fresh = initial_state(1, self.contract.stack_size, history)
-        self.state = initial_state(len(scenarios), self.contract.stack_size, history)
+        self._learns = learns and is_kept(scenarios.load_recent)
+        self._fresh = initial_state(1, self.contract.stack_size, history, forecaster=self._learns)
+        self.state = initial_state(len(scenarios), self.contract.stack_size, history, forecaster=self._learns)
+        self._faults = faults
+        self._counted = np.zeros((len(scenarios), 2))
+        if past is not None:
+            self.scenarios.epoch[:] = past.epoch
+            self.state = replace(self.state, **{name: getattr(past, name) for name in past._fields if name != "epoch"})
         self._begin(self.rows)
 
     @property
@@ -117,6 +164,11 @@ class Batch:
             count: (params.view(slice(0, count)), capacity.view(slice(0, count))) for count in set(self._acting)
         }
 
+    @property
+    def capacity(self) -> Capacity:
+        """What follows from the specs, kept from tick to tick."""
+        return self._prepared.capacity
+
     def restart(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
         """Begin other episodes, (M,) of them, in the given rows; their action intervals stay."""
         self.restart_with(rows, PreparedScenarios.of(scenarios))
@@ -128,14 +180,33 @@ class Batch:
         self._begin(rows)
 
     def _begin(self, rows: NDArray[np.intp]) -> None:
-        scenarios = self.scenarios
-        clusters.begin(self.cluster, rows, scenarios.initial[rows], scenarios.past_rate[rows], scenarios.rps[rows])
+        scenarios, memory = self.scenarios, self._prepared.memory
+        clusters.begin(
+            self.cluster,
+            rows,
+            scenarios.initial[rows],
+            scenarios.past_rate[rows],
+            scenarios.rps[rows],
+            scenarios.past[rows],
+        )
+        columns = min(memory.time.shape[1], self.state.rate_time.shape[1])
+        known = rows[~np.isnan(memory.time[rows, -1])]
+        self.state.rate_time[known, -columns:] = scenarios.epoch[known, None] + memory.time[known, -columns:]
+        self.state.rate_value[known, -columns:] = memory.value[known, -columns:]
+        if self._learns:
+            self.state.load_recent[rows] = scenarios.load_recent[rows]
+            self.state.load_calendar[rows] = scenarios.load_calendar[rows]
         self.level.begin(self.facts, rows)
+        self._counted[rows] = 0.0
 
     def sense(self, *, latency: bool = True) -> Samples:
         """Take one sensing tick; what is measured now goes into the rate history."""
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows, latency=latency)
-        self._tell_time(samples, self.rows)
+        if self._faults is not None:
+            samples = self._faults(samples)
+        samples.time = samples.time + self.scenarios.epoch
+        if steers(self.params).any():
+            self._count(samples)
         self.state = sense(self.params, self.state, samples)
         return samples
 
@@ -148,29 +219,44 @@ class Batch:
     def observe_rows(self, rows: NDArray[np.intp]) -> Float32:
         """(M, 10 k) what the network would be shown in the given rows (M,); nothing is remembered of it."""
         params, samples = self.params.take(rows), sensing.sense(self.facts, self.sensors, self.cluster, rows)
-        self._tell_time(samples, rows)
+        samples.time = samples.time + self.scenarios.epoch[rows]
         state = sense(params, self.state.take(rows), samples)
         return stacked_input(observe(params, state, samples, self.contract)[1])
 
-    def _tell_time(self, samples: Samples, rows: NDArray[np.intp]) -> None:
-        if self.contract.sees_time:
-            samples.time_in_episode = np.minimum(self.cluster.row["time"][rows] / self.scenarios.duration[rows], 1.0)
+    def _count(self, samples: Samples) -> None:
+        """Tell samples of all rows how many requests came and were late since the last count, once a minute."""
+        row = self.cluster.row
+        counted = np.stack([row["requests"], row["late"] + row["dropped"]], axis=1)
+        due = row["time"] % COUNT_SECONDS == 0
+        requests, late = (counted - self._counted).T
+        samples.counted_requests[due], samples.counted_late[due] = requests[due], late[due]
+        self._counted[due] = counted[due]
 
     def act(
-        self, samples: Samples, observation: Observation, action: Int, probabilities: Float32 | None = None
+        self,
+        samples: Samples,
+        observation: Observation,
+        action: Int,
+        probabilities: Float32 | None = None,
+        *,
+        learned_by: Batch | None = None,
     ) -> Decision:
-        """Take the action (N, 3) of `decision.types.Decision.action` through the shield; no time passes."""
+        """Take the action (N, 3) of `decision.types.Decision.action` through the shield; no time passes.
+
+        `learned_by` is a batch of the same episodes at the same moment that has learned of their loads; None: this one.
+        """
         proposal = Proposal(action, np.ones(len(self.rows), dtype=np.bool_), probabilities, self.rule)
-        made, self.state = act(
-            self.params, self.state, samples, observation, proposal, capacity=self._prepared.capacity
-        )
+        own = self.state
+        known = own if learned_by is None else _knowing(own, learned_by.state)
+        made, after = act(self.params, known, samples, observation, proposal, capacity=self.capacity)
+        self.state = after if learned_by is None else _knowing(after, own)
         self.scale(made.desired, made.weights)
         return made
 
     def floor_tick(self) -> Decision:
         """Take one of the sensing ticks between two actions: the reactive floor and the traffic weights."""
         samples = self.sense(latency=False)
-        made, self.state = floor_tick(self.params, self.state, samples)
+        made, self.state = floor_tick(self.params, self.state, samples, capacity=self.capacity)
         self.scale(made.desired, made.weights)
         return made
 
@@ -183,8 +269,7 @@ class Batch:
         bounded = np.where(self.params.present, bounded, 0).astype(np.int32)
         if np.isfinite(self.params.budget_per_hour).any():
             running = self.cluster.pool["target"].astype(np.int32)
-            capacity = self._prepared.capacity
-            bounded, _, self.state.budget_kept = within_budget(self.params, self.state, running, bounded, capacity)
+            bounded, _, self.state.budget_kept = within_budget(self.params, self.state, running, bounded, self.capacity)
         staying = np.minimum(self.cluster.pool["ready"], bounded)
         chosen = np.asarray(placement, dtype=np.int32)
         weights = traffic_weights(staying, self.params.requests_per_second, chosen, self.state.weights)
@@ -222,6 +307,7 @@ class Batch:
         """`floor_tick` of the first `count` rows."""
         params, capacity = self._first[count]
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows[:count], latency=False)
+        samples.time = samples.time + self.scenarios.epoch[:count]
         before = self.state if count == len(self.rows) else self.state.view(slice(0, count))
         desired, weights, after = unexplained_floor_tick(params, sense(params, before, samples), samples, capacity)
         if before is self.state:
@@ -229,3 +315,8 @@ class Batch:
         else:
             self.state.put_changed(slice(0, count), before, after)
         self.scale(desired, weights)
+
+
+def _knowing(state: State, other: State) -> State:
+    """Give the state with what the `other` one has learned of the loads."""
+    return replace(state, load_recent=other.load_recent, load_calendar=other.load_calendar)

@@ -167,24 +167,43 @@ def empty(n: int, *, formulas: bool) -> ClusterState:
     )
 
 
-def begin(cluster: ClusterState, rows: Int, ready: Int, rate: Float, rps: Float) -> None:
+def begin(cluster: ClusterState, rows: Int, ready: Int, rate: Float, rps: Float, past: Float32 | None = None) -> None:
     """Start episodes in the given rows: `ready` (M, 2) pods, after a past of `rate` (M,) requests/s.
 
-    Past requests were served in proportion to capacity, up to it; the counters of the past are negative, so
-    that the episode's own begin at 0.
+    `past` (M, P) are the requests of each second before, the last one last; where one is NaN, or all are left out, they
+    came at that constant `rate`. They were served in proportion to capacity, up to it; the counters of the past are
+    negative, so that the episode's own begin at 0.
     """
+    requests = np.repeat(rate[:, None], RING, axis=1)
+    known = np.zeros(len(rate), np.bool_)
+    if past is not None:
+        known[:] = ~np.isnan(past).any(axis=1)
+        requests[known] = past[known, -RING:]
+        rate = np.where(known, requests[:, -RECENT_SECONDS:].mean(axis=1), rate)
     capacity = np.maximum((ready * rps).sum(1), 1e-9)
     weight = ready * rps / capacity[:, None]
     cluster.row[rows] = records(ROW, rate.shape, load=rate)
     rho = np.minimum(rate[:, None] / capacity[:, None], 1.0)
     cluster.pool[rows] = records(POOL, ready.shape, ready=ready, target=ready, created=ready, weight=weight, rho=rho)
     cluster.histogram[rows] = 0
-    past = np.arange(RING) - RING + 1.0  # second i is kept at index i % RING; second -1 ended at 0
+    seconds = np.arange(RING) - RING + 1.0  # second i is kept at index i % RING; second -1 ended at 0
     served = np.minimum(rate, capacity)
-    cluster.ring_requests[rows] = rate[:, None] * past
-    cluster.ring_ready[rows] = ready[:, :, None] * past
-    cluster.ring_busy[rows] = (ready * (served / capacity)[:, None])[:, :, None] * past
+    counted = np.where(known[:, None], _counted_back(requests), rate[:, None] * seconds)
+    cluster.ring_requests[rows] = counted
+    cluster.ring_ready[rows] = ready[:, :, None] * seconds
+    cluster.ring_busy[rows] = (ready * (served / capacity)[:, None])[:, :, None] * seconds
     blocks = (np.arange(HISTOGRAMS) - HISTOGRAMS + 1.0) * BLOCK
     answered = served[:, None, None] * blocks[None, :, None]
     shape = np.searchsorted(BUCKETS_SECONDS, 2.0 / rps.max(1))[:, None] <= np.arange(len(BUCKETS_SECONDS) + 1)
     cluster.ring_histogram[rows] = answered * shape[:, None, :]
+
+
+RECENT_SECONDS = 30
+"""Seconds before an episode whose mean is the load that its replicas were busy with."""
+
+
+def _counted_back(requests: Float) -> Float:
+    """(M, RING) a counter that is 0 at the end of the last second, from the `requests` (M, RING) of every second."""
+    after = np.zeros_like(requests)
+    after[:, :-1] = requests[:, :0:-1].cumsum(axis=1)[:, ::-1]
+    return -after

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.guards import GUARDS
 from rlscaler_core.decision.spec import SpecSettings, spec_of, with_spec
-from rlscaler_core.decision.types import Flag, Rows
+from rlscaler_core.decision.types import Flag, Rows, State
 from rlscaler_rl.simulation import ledger as ledgers
-from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
+from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch, Past
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.ledger import Ledger
 from rlscaler_rl.simulation.levels import LevelName
@@ -56,10 +57,20 @@ class Run:
     result: Result
     ledger: Ledger
     timeline: dict[str, NDArray[Any]]
-    """Per second, (N, T) or (N, T, 2); empty unless asked for."""
+    """Per point, (N, T) or (N, T, 2), arrivals and late shares since the point before; empty unless asked for."""
+    state: State
+    """What an actor remembers at the end."""
+
+    acted: dict[str, Float]
+    """Sensing ticks (N,) at which each guard, by its name, changed something or stood in the way; 0 for a contender,
+    which has no guards."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.result, name)
+
+
+MASKS = np.array([int(guard.changes | guard.holds) for guard in GUARDS])
+"""Flags (G,) of each guard."""
 
 
 class _Counts:
@@ -69,6 +80,7 @@ class _Counts:
         self.desired, self.placement = batch.cluster.pool["target"].copy(), batch.state.placement.copy()
         self.targets: list[NDArray[np.int64]] = []
         self.ups, self.downs, self.moves, self.raises = (np.zeros(len(batch.rows)) for _ in range(4))
+        self.acted = np.zeros((len(batch.rows), len(GUARDS)))
 
     def note(self, batch: Batch, flags: NDArray[Any] | None) -> None:
         change = batch.cluster.pool["target"] - self.desired
@@ -79,24 +91,26 @@ class _Counts:
         self.targets.append(self.desired)
         if flags is not None:
             self.raises += (flags & Flag.FLOOR) != 0
+            self.acted += (flags[:, None] & MASKS) != 0
 
 
 class _Timeline:
-    """Second by second, for pictures."""
+    """What happens from point to point, for pictures."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch, self.seconds = batch, []  # type: ignore[var-annotated]
+    def __init__(self, batch: Batch, step_seconds: int) -> None:
+        """`step_seconds` lie between two points, and divide a sensing tick."""
+        self.batch, self.step, self.points = batch, step_seconds, []  # type: ignore[var-annotated]
         self.before = ledgers.read(batch.cluster)
 
     def advance(self) -> None:
-        for _ in range(SENSE_SECONDS):
-            self.batch.advance(1)
+        for _ in range(SENSE_SECONDS // self.step):
+            self.batch.advance(self.step)
             now, cluster = ledgers.read(self.batch.cluster), self.batch.cluster
             missed = now.late + now.dropped - self.before.late - self.before.dropped
             arrived = now.requests - self.before.requests
-            self.seconds.append(
+            self.points.append(
                 {
-                    "arrivals": arrived,
+                    "arrivals": arrived / self.step,
                     "desired": cluster.pool["target"].copy(),
                     "ready": cluster.pool["ready"].copy(),
                     "weights_gpu": cluster.pool["weight"][:, 0].copy(),
@@ -107,11 +121,17 @@ class _Timeline:
             self.before = now
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {name: np.stack([second[name] for second in self.seconds], axis=1) for name in self.seconds[0]}
+        return {name: np.stack([point[name] for point in self.points], axis=1) for name in self.points[0]}
 
 
 def run(
-    scenarios: Scenarios, controller: Any, seed: int = 0, *, timeline: bool = False, level: LevelName = "fluid"
+    scenarios: Scenarios,
+    controller: Any,
+    seed: int = 0,
+    *,
+    timeline: int = 0,
+    level: LevelName = "fluid",
+    past: Past | None = None,
 ) -> Run:
     """Drive all episodes from begin to end, at the fluid or the request level.
 
@@ -119,19 +139,21 @@ def run(
     `decision.manifest.Manifest`; it acts through `decision.decide` and its shield, under the policy's spec and what the
     actor's own `spec` (a `decision.spec.SpecSettings`, where it has one) sets of it. A contender has `reset(params)`
     and `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`, and is asked at every sensing tick with an
-    `rng` of `seed`. Raises ScenarioError when the episodes differ in length or interval, LedgerError when the counters
-    contradict one another.
+    `rng` of `seed`. `past` is what an actor's services went through before. `timeline` is the seconds between two
+    points of the timeline, a divisor of the sensing tick; 0 records none. Raises ScenarioError when the episodes differ
+    in length or interval, LedgerError when the counters contradict one another.
     """
     durations = np.unique(scenarios.duration)
     if len(durations) != 1 or durations[0] % SENSE_SECONDS:
         raise ScenarioError(f"duration: one common multiple of {SENSE_SECONDS} s is needed, got {durations.tolist()}")
     is_actor = hasattr(controller, "probabilities")
     spec = spec_of(controller)
-    batch = Batch(paced(scenarios, spec), controller.manifest.contract if is_actor else None, level=level)
+    contract = controller.manifest.contract if is_actor else None
+    batch = Batch(paced(scenarios, spec), contract, level=level, past=past if is_actor else None)
     batch.params = with_spec(batch.params, spec)
     counts = _Counts(batch)
-    record = _Timeline(batch) if timeline else None
-    tick = _actor_tick(batch, controller) if is_actor else _contender_tick(batch, controller, seed)
+    record = _Timeline(batch, timeline) if timeline else None
+    tick = _actor_tick(batch, controller) if is_actor else contender_tick(batch, controller, seed)
     for second in range(0, int(durations[0]), SENSE_SECONDS):
         counts.note(batch, tick(second))
         if record is None:
@@ -144,7 +166,9 @@ def run(
     ledger.asked = SENSE_SECONDS * targets.sum(axis=0, dtype=np.float64)
     ledger.ready_limit = ledgers.ready_limit(targets, SENSE_SECONDS, scenarios)
     ledgers.check(ledger, scenarios)
-    return Run(_result(ledger, batch.cluster, scenarios, counts), ledger, record.arrays() if record else {})
+    acted = {guard.name: counts.acted[:, i] for i, guard in enumerate(GUARDS)}
+    result = _result(ledger, batch.cluster, scenarios, counts)
+    return Run(result, ledger, record.arrays() if record else {}, batch.state, acted)
 
 
 def paced(scenarios: Scenarios, spec: SpecSettings) -> Scenarios:
@@ -168,14 +192,15 @@ def _actor_tick(batch: Batch, actor: Any) -> Tick:
         if second % batch.interval:
             return batch.floor_tick().flags
         samples = batch.sense()
-        made, _, batch.state = decide(batch.params, batch.state, samples, actor)
+        made, _, batch.state = decide(batch.params, batch.state, samples, actor, capacity=batch.capacity)
         batch.scale(made.desired, made.weights)
         return made.flags
 
     return tick
 
 
-def _contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
+def contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
+    """Make the sensing tick of a contender without a shield, which is asked with an `rng` of `seed`."""
     rng = np.random.default_rng(seed)
     controller.reset(batch.params)
 

@@ -13,9 +13,10 @@ from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_rl.simulation import ledger, objectives
 from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.randomisation import PATTERNS
 from rlscaler_rl.simulation.scenario import nominal
 from rlscaler_rl.simulation.vec_env import spaces
+
+PATTERNS = ("ramp", "spike", "periodic", "random")
 
 
 class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):

@@ -58,7 +58,7 @@ class Norms(Rows):
 
     price_ratio: Float  # (N,) CPU over GPU
     size: Float  # (N,) NOMINAL_SIZE over the cost of all replicas that may exist
-    mean_rate: Float  # (N,) requests/s over the episode
+    mean_rate: Float  # (N,) requests/s over the day that the episode is cut from, or over the episode
     slo_seconds: Float  # (N,)
     timeout: Float  # (N,) seconds a client waits
     pattern: NDArray[Any]  # (N,) name of the load
@@ -87,7 +87,7 @@ def norms(scenarios: Scenarios) -> Norms:
     return Norms(
         scenarios.price_ratio,
         NOMINAL_SIZE / full,
-        np.maximum(scenarios.mean_rate(), LEAST_RATE),
+        np.maximum(np.where(np.isnan(scenarios.daily_mean), scenarios.mean_rate(), scenarios.daily_mean), LEAST_RATE),
         scenarios.slo_ms / 1000,
         scenarios.timeout,
         scenarios.pattern,

@@ -1,9 +1,10 @@
-"""Scenarios for training: the nominal service and others around it, under loads of many kinds.
+"""Scenarios for training: stretches of days with what came before, on services of many kinds.
 
 What the actor is not told (SLO, cold starts, price ratio, capacity ratio, lag, size) varies between episodes, so that
 one policy serves them all; `ranges.envelope` is what the manifest states about it. Some of the episodes have the
 nominal service. The others keep the nominal value of each column with some probability and draw it otherwise, each
-column on its own.
+column on its own. A stretch begins anywhere in a day, with the minutes before it as history and with replicas that the
+load before it needs.
 """
 
 from __future__ import annotations
@@ -15,20 +16,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_loadgen.patterns import rates
+from rlscaler_rl.simulation import generative
+from rlscaler_rl.simulation.cluster import MAX_PODS
 from rlscaler_rl.simulation.ranges import RANGES, Ranges
-from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, build
+from rlscaler_rl.simulation.scenario import NOMINAL, PAST_SECONDS, Scenarios, build
 from rlscaler_rl.simulation.tables import CVS
 
 Float = NDArray[np.float64]
 
-PATTERNS = ("ramp", "spike", "periodic", "random")
-
 PLANNED = 100 / 240
 """Highest load of the demo over the capacity of all replicas; the 99th percentile of a recorded load is put there."""
 
-Loads = Callable[[int, int, np.random.Generator], NDArray[np.float32]]
-"""(rows, seconds, rng) -> (rows, seconds) recorded loads in units in which their 99th percentile is 1."""
+CROWDED = 0.9
+"""Most loads need, but for half a percent of the time, less than so many times the capacity of all replicas: where
+nothing can be done, nothing can be learned."""
+
+CROWDED_SHARE = 0.05
+"""Share of the stretches for which that does not hold."""
+
+Loads = Callable[[int, int, np.random.Generator], tuple[NDArray[np.float32], Float]]
+"""(rows, seconds, rng) -> (rows, seconds) requests/s relative to the busy level of a load's day, and (rows,) the mean
+of that day; `generative.draw` is one."""
 
 
 def randomised(
@@ -37,29 +45,30 @@ def randomised(
     interval_seconds: float,
     duration_seconds: int,
     ranges: Ranges = RANGES,
-    loads: Loads | None = None,
+    loads: Loads = generative.draw,
 ) -> Scenarios:
-    """N scenarios of one action interval and one duration, both in seconds; every draw comes from `rng`.
-
-    `loads` draws the recorded loads; without it there are none (`Ranges.trace_share`).
-    """
+    """N scenarios of one action interval and one duration, both in seconds; every draw comes from `rng`."""
     kind = rng.random(n)
     service = _service(n, rng, ranges)
     _make_nominal(service, kind < min(ranges.wholly_nominal_share, 1 - ranges.one_pool_share))
     present, rps = _present(rng, kind >= 1 - ranges.one_pool_share), service["rps"]
     service["max_replicas"] = service["max_replicas"] * present
     capacity = (service["max_replicas"] * rps).sum(1)
-    rate, names = _loads(n, rng, duration_seconds, capacity, ranges, loads)
-    initial = _initial(n, rng, rate[:, 0], rps, service["max_replicas"])
+    rate, daily_mean = _scaled(loads(n, PAST_SECONDS + duration_seconds, rng), rng, capacity, ranges)
+    requests = rng.poisson(rate).astype(np.float32)
+    before = rate[:, PAST_SECONDS - RECENT : PAST_SECONDS].mean(1)
+    initial = initial_replicas(rng, before, rps, service["max_replicas"], service["price_ratio"])
     columns: dict[str, Any] = {
         **service,
         "present": present,
-        "pattern": names,
+        "pattern": np.full(n, "stretch", dtype="<U16"),
         "seed": np.zeros(n),
         "duration": duration_seconds,
-        "rate": rate.astype(np.float32),
-        "arrivals": rng.poisson(rate).astype(np.float32),
-        "past_rate": np.where(rng.random(n) < 0.3, 0.0, rate[:, 0]),
+        "rate": rate[:, PAST_SECONDS:].astype(np.float32),
+        "arrivals": np.ascontiguousarray(requests[:, PAST_SECONDS:]),
+        "past_rate": before,
+        "past": np.where(rng.random((n, 1)) < ranges.unknown_past_share, np.nan, requests[:, :PAST_SECONDS]),
+        "daily_mean": daily_mean,
         "initial": np.maximum(initial, ranges.min_replicas) * present,
         "min_replicas": present * ranges.min_replicas,
         "interval_seconds": interval_seconds,
@@ -70,14 +79,31 @@ def randomised(
     return build(n, columns)
 
 
+RECENT = 30
+"""Seconds whose mean is the load that a service is sized for when its episode begins."""
+
+
+def _scaled(
+    drawn: tuple[NDArray[np.float32], Float], rng: np.random.Generator, capacity: Float, ranges: Ranges
+) -> tuple[Float, Float]:
+    """(N, T) rates and (N,) daily means in requests/s, at a drawn share of the service's capacity (N,)."""
+    relative, mean = drawn
+    low, high = map(math.log, ranges.busy_share)
+    factor = np.exp(rng.uniform(low, high, len(mean))) * capacity
+    highest = np.quantile(relative[:, ::5], 0.995, axis=1)
+    limit = CROWDED * capacity / np.maximum(highest, 1e-9)
+    factor = np.where(rng.random(len(mean)) < CROWDED_SHARE, factor, np.minimum(factor, limit))
+    return relative * factor[:, None], mean * factor
+
+
 def _service(n: int, rng: np.random.Generator, ranges: Ranges) -> dict[str, NDArray[Any]]:
     """Drawn columns of a service and of its measurement; `max_replicas` is drawn for an absent pool too."""
     draw = _Draw(n, rng, ranges.nominal_share)
-    max_replicas = draw.integers("max_replicas", ranges.max_replicas, same=0.5)
-    slo_ms = draw.uniform("slo_ms", ranges.slo_ms)
+    max_replicas = draw.sizes("max_replicas", ranges.max_replicas, same=0.5)
+    slo_ms = draw.log("slo_ms", ranges.slo_ms)
     rps = _rps(draw, ranges, slo_ms)
-    gpu_mean = draw.uniform("gpu", ranges.gpu_cold_start, nominal=45.0)
-    cpu_mean = draw.uniform("cpu", ranges.cpu_cold_start, nominal=8.0)
+    gpu_mean = draw.log("gpu", ranges.gpu_cold_start, nominal=45.0)
+    cpu_mean = draw.log("cpu", ranges.cpu_cold_start, nominal=8.0)
     cold_start = np.stack([gpu_mean, cpu_mean], axis=1)
     spread = ranges.cold_start_spread * cold_start
     scrape = draw.choice("scrape", ranges.scrape)
@@ -85,12 +111,14 @@ def _service(n: int, rng: np.random.Generator, ranges: Ranges) -> dict[str, NDAr
     return {
         "max_replicas": max_replicas,
         "slo_ms": slo_ms,
-        "price_ratio": draw.uniform("price_ratio", ranges.price_ratio),
+        "step_size": _steps(rng, max_replicas, ranges),
+        "timeout": np.maximum(NOMINAL["timeout"], 3 * slo_ms / 1000),
+        "price_ratio": draw.log("price_ratio", ranges.price_ratio),
         "rps": rps,
         "believed_rps": rps * (1 + draw.spread((n, 2), ranges.believed_error)),
         "cold_start_low": cold_start - spread,
         "cold_start_high": cold_start + spread,
-        "schedulable": np.where(rng.random((n, 1)) < 0.1, room, 64),
+        "schedulable": np.where(rng.random((n, 1)) < 0.1, room, MAX_PODS),
         "cv": rng.choice(len(CVS), n, p=[0.15, 0.7, 0.15]),
         "memory_seconds": rng.uniform(20, 50, n),
         "routing": rng.uniform(1.0, 2.0, n),
@@ -114,15 +142,18 @@ class _Draw:
     def _mixed(self, values: Any, nominal: Any) -> Any:
         return np.where(self.rng.random(self.n) < self.share, nominal, values)
 
-    def uniform(self, name: str, bounds: tuple[float, float], nominal: float | None = None) -> Float:
-        return self._mixed(self.rng.uniform(*bounds, self.n), NOMINAL[name] if nominal is None else nominal)
+    def log(self, name: str, bounds: tuple[float, float], nominal: float | None = None) -> Float:
+        """(N,) log-uniform, so that a half and the double are as frequent."""
+        drawn = np.exp(self.rng.uniform(math.log(bounds[0]), math.log(bounds[1]), self.n))
+        return self._mixed(drawn, NOMINAL[name] if nominal is None else nominal)
 
     def choice(self, name: str, values: tuple[int, ...]) -> Float:
         return self._mixed(self.rng.choice(values, self.n), NOMINAL[name]).astype(np.float64)
 
-    def integers(self, name: str, bounds: tuple[int, int], same: float) -> NDArray[np.int64]:
-        """(N, 2) whole numbers; both pools have the same one with probability `same`."""
-        drawn = self.rng.integers(bounds[0], bounds[1] + 1, (self.n, 2))
+    def sizes(self, name: str, bounds: tuple[int, int], same: float) -> NDArray[np.int64]:
+        """(N, 2) whole numbers, log-uniform; both pools have the same one with probability `same`."""
+        low, high = math.log(bounds[0]), math.log(bounds[1] + 1)
+        drawn = np.minimum(np.exp(self.rng.uniform(low, high, (self.n, 2))).astype(np.int64), bounds[1])
         drawn[:, 1] = np.where(self.rng.random(self.n) < same, drawn[:, 0], drawn[:, 1])
         keep = self.rng.random((self.n, 1)) < self.share
         return np.where(keep, np.array(NOMINAL[name]), drawn)
@@ -148,102 +179,39 @@ def _present(rng: np.random.Generator, single: NDArray[np.bool_]) -> NDArray[np.
 def _rps(draw: _Draw, ranges: Ranges, slo_ms: Float) -> Float:
     """(N, 2) requests/s of one replica.
 
-    The mean service time of a CPU replica stays within half the SLO; no policy could meet the SLO otherwise.
+    A CPU replica answers at least `LEAST_IN_TIME` requests one after the other within the SLO; no policy could meet the
+    SLO otherwise. The nominal one answers four.
     """
-    gpu = draw.uniform("gpu_rps", ranges.gpu_rps, nominal=NOMINAL["rps"][0])
-    ratio = draw.uniform("rps_ratio", ranges.rps_ratio, nominal=NOMINAL["rps"][0] / NOMINAL["rps"][1])
-    slowest = 2.0 * 1000 / slo_ms
+    gpu = draw.log("gpu_rps", ranges.gpu_rps, nominal=NOMINAL["rps"][0])
+    ratio = draw.log("rps_ratio", ranges.rps_ratio, nominal=NOMINAL["rps"][0] / NOMINAL["rps"][1])
+    slowest = draw.rng.uniform(*LEAST_IN_TIME, draw.n) * 1000 / slo_ms
     cpu = np.maximum(gpu / ratio, slowest)
     return np.stack([np.maximum(gpu, cpu * ranges.rps_ratio[0]), cpu], axis=1)
 
 
-def _initial(
-    n: int, rng: np.random.Generator, rate: Float, rps: Float, max_replicas: NDArray[np.int64]
+LEAST_IN_TIME = (3.0, 8.0)
+"""Uniform: requests that a CPU replica answers one after the other within the SLO, at least."""
+
+
+def _steps(rng: np.random.Generator, max_replicas: NDArray[np.int64], ranges: Ranges) -> NDArray[np.int64]:
+    """(N, 2) replicas an action step: 0, which is the default, or a drawn part of `max_replicas`."""
+    part = rng.uniform(*ranges.step_part, max_replicas.shape)
+    drawn = np.maximum(np.rint(part * max_replicas), 1).astype(np.int64)
+    return np.where(rng.random((len(drawn), 1)) < ranges.default_step_share, 0, drawn)
+
+
+def initial_replicas(
+    rng: np.random.Generator, rate: Float, rps: Float, max_replicas: NDArray[np.int64], price_ratio: Float
 ) -> NDArray[np.int64]:
-    """(N, 2) initial replicas.
+    """(N, 2) replicas that an episode begins with; `rps` and `max_replicas` are (N, 2), `price_ratio` is (N,).
 
-    40 % of the rows have one to three replicas in each pool, 45 % about as many as the first rate needs, split between
-    the pools at random, and the others any number.
+    Of the rows, 60 % have about as many of the pool with the cheaper capacity as the `rate` (N,) before needs, 25 % a
+    random split between the pools, and the others any number.
     """
-    split = rng.beta(0.7, 0.7, n)
-    need = rate[:, None] * np.stack([split, 1 - split], axis=1) / rps / rng.uniform(0.5, 0.9, (n, 1))
+    n = len(rate)
+    dearer = rps[:, 0] * price_ratio < rps[:, 1]
+    split = np.where(rng.random(n) < 0.6 / 0.85, np.where(dearer, 0.0, 1.0), rng.beta(0.7, 0.7, n))
+    need = rate[:, None] * np.stack([split, 1 - split], axis=1) / rps / rng.uniform(0.6, 0.95, (n, 1))
     anything = rng.uniform(0, 1, (n, 2)) * max_replicas
-    few = rng.choice(3, (n, 2), p=[0.6, 0.2, 0.2]) + 1
-    kind = rng.random((n, 1))
-    wanted = np.where(kind < 0.4, few, np.where(kind < 0.85, np.ceil(need), np.ceil(anything)))
-    return np.clip(wanted, 1, max_replicas).astype(np.int64)
-
-
-def _loads(
-    n: int, rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges, loads: Loads | None
-) -> tuple[Float, NDArray[Any]]:
-    """(N, seconds) rates in requests/s and (N,) names: patterns, bursts, steady loads and, where `loads` is given,
-    recorded loads."""
-    kind = rng.random(n)
-    recorded = kind < (0.0 if loads is None else ranges.trace_share)
-    steady = ~recorded & (kind >= 1 - ranges.steady_share)
-    bursts = ~recorded & ~steady & (kind >= 1 - ranges.steady_share - ranges.burst_share)
-    plain = rng.random(n) < ranges.nominal_load_share
-    rate = np.empty((n, seconds))
-    names = np.full(n, "steady", dtype="<U16")
-    level = np.where(rng.random(n) < ranges.idle_share, 0.0, capacity * rng.uniform(*ranges.steady, n))
-    rate[steady] = level[steady, None]
-    if loads is not None and len(rows := np.flatnonzero(recorded)):
-        low, high = map(math.log, ranges.trace_scale)
-        factor = np.where(plain[rows], 1.0, np.exp(rng.uniform(low, high, len(rows))))
-        rate[rows], names[rows] = loads(len(rows), seconds, rng) * (factor * PLANNED * capacity[rows])[:, None], "trace"
-    if len(rows := np.flatnonzero(bursts)):
-        rate[rows], names[rows] = _bursts(rng, seconds, capacity[rows], ranges), "bursts"
-    if len(rows := np.flatnonzero(~recorded & ~steady & ~bursts)):
-        rate[rows], names[rows] = _patterns(rng, seconds, capacity[rows], plain[rows], ranges)
-    return rate, names
-
-
-def _patterns(
-    rng: np.random.Generator, seconds: int, capacity: Float, plain: NDArray[np.bool_], ranges: Ranges
-) -> tuple[Float, list[str]]:
-    """(n, seconds) rates of the four patterns and their n names.
-
-    Rows that are `plain` have the demo's levels, periods and phases. The others have drawn ones, and some of them are
-    the weighted sum of two patterns.
-    """
-    n = len(plain)
-    names = rng.permutation(np.resize(PATTERNS, n)).tolist()
-    period = np.where(plain, min(seconds, 300), np.exp(rng.uniform(np.log(90), np.log(900), n)))
-    shape = _unit(names, seconds, rng, n, np.where(plain, 0.0, rng.random(n)), period)
-    if len(both := np.flatnonzero(~plain & (rng.random(n) >= 0.7))):
-        others = rng.permutation(np.resize(PATTERNS, len(both))).tolist()
-        periods = period[both] * rng.uniform(0.3, 2, len(both))
-        other = _unit(others, seconds, rng, len(both), rng.random(len(both)), periods)
-        share = rng.uniform(0.1, 0.6, len(both))[:, None]
-        shape[both] = (1 - share) * shape[both] + share * other
-    high = np.where(plain, capacity * PLANNED, capacity * rng.uniform(*ranges.peak, n))
-    low = np.where(plain, 0.1 * high, high * rng.uniform(*ranges.valley, n))
-    return low[:, None] + (high - low)[:, None] * shape, names
-
-
-def _bursts(rng: np.random.Generator, seconds: int, capacity: Float, ranges: Ranges) -> Float:
-    """(n, seconds) rates of loads in which quiet stretches and bursts take turns (Markov-modulated Poisson process).
-
-    The lengths of both are exponential. Every row has its own mean lengths and its own spread of the bursts' heights.
-    """
-    n = len(capacity)
-    high = capacity * rng.uniform(*ranges.peak, n)
-    low = high * rng.uniform(0.0, 0.3, n)
-    means = np.exp(rng.uniform(np.log([[15.0], [5.0]]), np.log([[240.0], [90.0]]), (2, n)))
-    evenness = rng.uniform(1.0, 6.0, n)
-    second = np.arange(seconds)
-    rate = np.empty((n, seconds))
-    for row in range(n):
-        turns = 2 + int(4 * seconds / means[:, row].sum())
-        lengths = rng.exponential(means[:, row], (turns, 2))
-        lengths[0, 0] *= rng.random()
-        ends = np.cumsum(lengths)
-        heights = low[row] + (high[row] - low[row]) * rng.beta(evenness[row], 1.0, turns)
-        levels = np.append(np.stack([np.full(turns, low[row]), heights], axis=1), low[row])
-        rate[row] = levels[np.searchsorted(ends, second, side="right")]
-    return rate
-
-
-def _unit(names: list[str], seconds: int, rng: np.random.Generator, n: int, phase: Float, period: Float) -> Float:
-    return rates(names, seconds, rng, n, low=0.0, high=1.0, start=0.0, phase=phase, period_s=period)
+    wanted = np.where(rng.random((n, 1)) < 0.85, np.ceil(need), np.ceil(anything))
+    return np.clip(wanted, np.minimum(1, max_replicas), max_replicas).astype(np.int64)

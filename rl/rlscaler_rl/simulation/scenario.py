@@ -36,6 +36,9 @@ Bool = NDArray[np.bool_]
 
 GPU_COST_PER_HOUR = 2.5
 
+PAST_SECONDS = 240
+"""Seconds before an episode that can be known: all that the forecast remembers, and the longest rate window."""
+
 
 class ScenarioError(ValueError):
     """A scenario that cannot be simulated; the message names the field and the remedy."""
@@ -50,11 +53,17 @@ class Scenarios(Rows):
     duration: Int  # (N,) seconds
     rate: Float32  # (N, T) expected requests/s in each second; T >= duration
     arrivals: Float32  # (N, T) requests in each second
-    past_rate: Float  # (N,) requests/s before the episode
+    past_rate: Float  # (N,) requests/s before the episode, where `past` is not known
+    past: Float32  # (N, PAST_SECONDS) requests in each second before it, the last one last; NaN = not known
+    epoch: Float  # (N,) Unix seconds at which it begins, for what is learned by time of day
+    load_recent: Float32  # (N, ...) what the forecaster knows at its begin, as in `decision.types.State`; (N, 0): none
+    load_calendar: Float32  # (N, ...) likewise
+    daily_mean: Float  # (N,) requests/s of the day that it is cut from; NaN = take the episode's own mean
     initial: Int  # (N, 2) ready replicas at its begin
     present: Bool  # (N, 2)
     min_replicas: Int  # (N, 2)
     max_replicas: Int  # (N, 2)
+    step_size: Int  # (N, 2) replicas an action step; 0 = a tenth of `max_replicas`, as in the custom resource
     interval_seconds: Float  # (N,)
     slo_ms: Float  # (N,)
     target_utilization: Float  # (N,) of both pools, what the reactive floor keeps: guards.targetUtilization / 100
@@ -81,17 +90,18 @@ class Scenarios(Rows):
     key: NDArray[np.uint64]  # (N,) seed of cold starts and measurement noise
 
     def params(self) -> Params:
-        """What the decision function is told: the policy's spec."""
+        """What the decision function is told: the policy's spec. Lateness has a fixed price: scores have one too."""
         return make_params(
             len(self),
             present=self.present,
             min_replicas=self.min_replicas,
             max_replicas=self.max_replicas,
-            step_size=step_size(self.max_replicas),
+            step_size=self.step_size,
             cost_per_hour=GPU_COST_PER_HOUR * np.stack([np.ones(len(self)), self.price_ratio], axis=1),
             requests_per_second=self.believed_rps,
             cold_start_seconds=(self.cold_start_low + self.cold_start_high) / 2,
             slo_ms=self.slo_ms,
+            objective=np.nan,
             interval_seconds=self.interval_seconds,
             target_utilization=self.target_utilization[:, None],
         )
@@ -156,12 +166,15 @@ def with_changed_params(change: Callable[[Params], Params]) -> Callable[[Scenari
         def params(self) -> Params:
             return change(Scenarios.params(self))
 
+        def __reduce__(self) -> tuple[Any, ...]:
+            return _changed, (change, self._arrays())
+
     return lambda scenarios: Changed(*scenarios._arrays())
 
 
-def step_size(max_replicas: ArrayLike) -> Int:
-    """Replicas an action step: ceil(max / 10), the default of the custom resource."""
-    return np.maximum(-(-np.asarray(max_replicas) // 10), 1)
+def _changed(change: Callable[[Params], Params], arrays: Sequence[NDArray[Any]]) -> Scenarios:
+    """Make scenarios under another spec anew in another process; `change` has to be one that pickle takes."""
+    return with_changed_params(change)(Scenarios(*arrays))
 
 
 NOMINAL: dict[str, Any] = {
@@ -169,6 +182,7 @@ NOMINAL: dict[str, Any] = {
     "present": (True, True),
     "min_replicas": (1, 1),
     "max_replicas": (10, 10),
+    "step_size": (0, 0),
     "interval_seconds": 30.0,
     "slo_ms": 1000.0,
     "target_utilization": 0.8,
@@ -191,6 +205,11 @@ NOMINAL: dict[str, Any] = {
     "cpu_factor": 1.0,
     "memory_base": 40.0,
     "memory_slope": 20.0,
+    "past": (np.nan,) * PAST_SECONDS,
+    "epoch": 0.0,
+    "load_recent": (),
+    "load_calendar": (),
+    "daily_mean": np.nan,
 }
 """The demo's service; pairs are (GPU, CPU)."""
 
@@ -256,21 +275,27 @@ _PAIRS = (
     "present",
     "min_replicas",
     "max_replicas",
+    "step_size",
     "rps",
     "believed_rps",
     "cold_start_low",
     "cold_start_high",
     "schedulable",
 )
-_INTEGERS = ("seed", "duration", "initial", "min_replicas", "max_replicas", "schedulable", "cv", "router")
+_LEARNED = ("load_recent", "load_calendar")
+_INTEGERS = ("seed", "duration", "initial", "min_replicas", "max_replicas", "step_size", "schedulable", "cv", "router")
 
 
 def _column(name: str, value: Any, n: int) -> NDArray[Any]:
     if name in ("pattern", "rate", "arrivals", "key"):
         return np.ascontiguousarray(np.broadcast_to(value, (n,)) if np.ndim(value) == 0 else value)
-    kind = np.bool_ if name == "present" else np.int64 if name in _INTEGERS else np.float64
+    kind: Any = np.bool_ if name == "present" else np.int64 if name in _INTEGERS else np.float64
+    if name in ("past", *_LEARNED):
+        kind = np.float32
     array = np.asarray(value, dtype=kind)
-    shape = (n, 2) if name in _PAIRS else (n,)
+    shape = (n, 2) if name in _PAIRS else (n, PAST_SECONDS) if name == "past" else (n,)
+    if name in _LEARNED:
+        shape = (n, array.shape[-1])
     try:
         return np.ascontiguousarray(np.broadcast_to(array, shape)).copy()
     except ValueError as error:

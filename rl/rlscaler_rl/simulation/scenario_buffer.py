@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import PreparedScenarios
+from rlscaler_rl.simulation.generative import draw
 from rlscaler_rl.simulation.randomisation import Loads, randomised
 from rlscaler_rl.simulation.ranges import Ranges
+from rlscaler_rl.simulation.remembered import SERVICES, Pool, pool
 from rlscaler_rl.simulation.scenario import Scenarios
 
 Int = NDArray[np.intp]
@@ -27,7 +29,7 @@ MOST_DRAWN = 512
 class RandomisedSource:
     """A source of randomised scenarios of one action interval in seconds; all draws come from `rng`."""
 
-    def __init__(self, interval: int, rng: np.random.Generator, ranges: Ranges, loads: Loads | None = None) -> None:
+    def __init__(self, interval: int, rng: np.random.Generator, ranges: Ranges, loads: Loads = draw) -> None:
         self.interval, self.rng, self.ranges, self.loads = interval, rng, ranges, loads
         self.before: dict[str, Any] = {}
         """State of `rng` before the last draw."""
@@ -45,6 +47,43 @@ class RandomisedSource:
             ]
         )
         return drawn.take(self.rng.permutation(n))
+
+
+class RememberedSource:
+    """A source of episodes of services whose forecaster has seen what came before: the `rows` of a pool."""
+
+    def __init__(self, services: Pool, rows: Int, rng: np.random.Generator, durations: Sequence[int]) -> None:
+        self.services, self.rows, self.rng, self.durations = services, rows, rng, durations
+        self.before: dict[str, Any] = {}
+        """State of `rng` before the last draw."""
+
+    def take(self, n: int) -> Scenarios:
+        """N scenarios in random order, as many of every duration; their loads are padded to the longest."""
+        self.before = dict(self.rng.bit_generator.state)
+        shares = np.array_split(self.rng.choice(self.rows, n), len(self.durations))
+        parts = [
+            _padded(self.services.take(share, duration, self.rng), max(self.durations))
+            for share, duration in zip(shares, self.durations, strict=True)
+            if share.size
+        ]
+        return Scenarios.concat(parts).take(self.rng.permutation(n))
+
+
+def sources_of(
+    rngs: Sequence[np.random.Generator],
+    ranges: Ranges,
+    loads: Loads = draw,
+    hours: float = 0.0,
+    services: int = SERVICES,
+) -> Sequence[RandomisedSource | RememberedSource]:
+    """Give a source for each action interval, with one of `rngs` each.
+
+    With `hours`, episodes are of `services` that are drawn now and have been there for up to so many hours.
+    """
+    if not hours:
+        return [RandomisedSource(one, rng, ranges, loads) for one, rng in zip(ranges.intervals, rngs, strict=True)]
+    pools = pool(rngs, ranges, hours, loads, services)
+    return [RememberedSource(*one, rng, ranges.durations) for one, rng in zip(pools, rngs, strict=True)]
 
 
 class ChunkedSource:

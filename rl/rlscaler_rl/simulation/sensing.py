@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rlscaler_core.decision.types import SIGNALS, Samples
+from rlscaler_core.decision.forecast import MEMORY_LIMIT_SECONDS
+from rlscaler_core.decision.types import SIGNALS, Rows, Samples
 from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, ClusterFacts, ClusterState, Sensors
 from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.fluid import within
@@ -54,11 +56,54 @@ def sense(facts: ClusterFacts, sensors: Sensors, cluster: ClusterState, rows: In
     return Samples(
         **readings._asdict(),
         pending_seconds=np.zeros((m, 2)),
-        time_in_episode=np.zeros(m),
+        stuck_replicas=np.zeros((m, 2), dtype=np.int32),
         paused=np.zeros(m, dtype=np.bool_),
         paused_replicas=np.full((m, 2), -1, dtype=np.int32),
         paused_scale_down=np.zeros(m, dtype=np.bool_),
+        granted_replicas=np.full((m, 2), -1, dtype=np.int32),
+        counted_requests=np.full(m, np.nan),
+        counted_late=np.full(m, np.nan),
+        lag_messages=np.full(m, np.nan),
+        partitions=np.zeros(m, dtype=np.int32),
+        settling=np.zeros(m, dtype=np.bool_),
     )
+
+
+SENSE_SECONDS = 5
+"""Seconds between two sensing ticks."""
+
+REMEMBERED = int(MEMORY_LIMIT_SECONDS) // SENSE_SECONDS
+"""Samples of the past that a forecast looks at."""
+
+
+@dataclass(slots=True)
+class RateMemory(Rows):
+    """Arrival rates that were measured before an episode, oldest first; NaN = none."""
+
+    time: Float  # (N, REMEMBERED) seconds since the episode's begin, negative
+    value: Float  # (N, REMEMBERED) requests/s
+
+
+def remembered(sensors: Sensors, past: NDArray[np.float32]) -> RateMemory:
+    """What the sensing ticks before the episodes measured of `past` (N, P), the requests of each second before them."""
+    seconds = past.shape[1]
+    total = np.concatenate([np.zeros((len(past), 1)), np.cumsum(past, axis=1, dtype=np.float64)], axis=1)
+    window = sensors.window.astype(np.int64)
+    time, value = np.full((len(past), REMEMBERED), np.nan), np.full((len(past), REMEMBERED), np.nan)
+    newest = np.full(len(past), np.inf)
+    column = np.full(len(past), REMEMBERED - 1)
+    for tick in range(1, REMEMBERED + 1):
+        visible = -SENSE_SECONDS * tick - sensors.delay + sensors.phase
+        end = (np.floor(visible / sensors.scrape) * sensors.scrape - sensors.phase).astype(np.int64)
+        rows = np.flatnonzero((end < newest) & (end - window >= -seconds))
+        last = seconds + end[rows]
+        counted = total[rows, last] - total[rows, last - window[rows]]
+        time[rows, column[rows]], value[rows, column[rows]] = end[rows], counted / window[rows]
+        newest[rows] = end[rows]
+        column[rows] -= 1
+    unknown = np.isnan(value)
+    time[unknown] = np.nan
+    return RateMemory(time, value)
 
 
 @njit(cache=True, nogil=True)

@@ -16,15 +16,24 @@ from stable_baselines3.common.vec_env import VecEnv
 from rlscaler_core.decision.action import HEADS, from_indices
 from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.types import OBSERVATIONS, Float32, Observation, Samples
+from rlscaler_core.decision.types import OBSERVATIONS, Float32, Observation, Placement, Samples
 from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
+from rlscaler_rl.simulation.generative import draw
 from rlscaler_rl.simulation.randomisation import Loads
 from rlscaler_rl.simulation.ranges import RANGES, Ranges, interval_shares
-from rlscaler_rl.simulation.scenario_buffer import RandomisedSource, ScenarioBuffer, ScenarioSource
+from rlscaler_rl.simulation.scenario_buffer import (
+    RandomisedSource,
+    RememberedSource,
+    ScenarioBuffer,
+    ScenarioSource,
+    sources_of,
+)
 
 HISTORY = 64
 """Rates that are remembered, one a sensing tick: more than the forecast's memory."""
+
+NO_CHANGE = np.array([0, 0, Placement.BALANCED], np.int32)
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 """The info of an episode that goes on."""
@@ -41,11 +50,16 @@ def spaces(contract: ObservationContract, extra: int = 0) -> tuple[gym.spaces.Bo
 class Group:
     """The environments that one thread steps; those of longer action intervals come first."""
 
-    def __init__(self, batch: Batch, objective: objectives.Objective, asymmetric: bool) -> None:
+    def __init__(
+        self, batch: Batch, objective: objectives.Objective, asymmetric: bool, twin: Batch | None = None
+    ) -> None:
         n = len(batch.rows)
         self.batch, self.objective, self.asymmetric = batch, objective, asymmetric
+        self.twin = twin
+        """The same episodes under the rule alone; None: rewards are not compared with it."""
         self.recount()
         self.counters = objectives.read(batch.cluster)
+        self.twin_counters = self.counters.copy()
         self._nothing = self.counters.take(slice(0, 1))
         self.returns, self.steps = np.zeros(n), np.zeros(n, np.int64)
         self.samples: Samples
@@ -61,6 +75,9 @@ class Group:
         self.norms.put(rows, buffer.norms, which)
         self.hidden.put(rows, buffer.hidden, which)
         self.counters.put(rows, self._nothing)
+        if self.twin is not None:
+            self.twin.restart_with(rows, buffer.prepared, which)
+            self.twin_counters.put(rows, self._nothing)
         self.returns[rows], self.steps[rows] = 0, 0
 
     def observe(self) -> Float32:
@@ -81,6 +98,7 @@ class Group:
     def play(self, indices: NDArray[np.int64]) -> tuple[Float, NDArray[np.bool_]]:
         """Rewards (N,) and whose episode is over (N,), one action interval on."""
         batch, base = self.batch, self.samples.spec_replicas
+        of_the_rule = 0.0 if self.twin is None else self._of_the_rule(self.twin)
         made = batch.act(self.samples, self.observation, from_indices(indices))
         batch.finish_interval(latencies=isinstance(self.objective, objectives.Weighted))
         now = objectives.read(batch.cluster)
@@ -89,7 +107,23 @@ class Group:
         self.counters = now
         self.returns += rewards
         self.steps += 1
-        return rewards, now.time >= batch.scenarios.duration
+        ended = now.time >= batch.scenarios.duration
+        return rewards - of_the_rule, ended
+
+    def _of_the_rule(self, twin: Batch) -> Float:
+        """Rewards (N,) of the rule in the same interval of the same episode, with its own replicas.
+
+        The same requests arrive in both, so that the forecasters of `batch` speak for both.
+        """
+        samples, observation, _ = twin.observe()
+        still = np.broadcast_to(NO_CHANGE, (len(self.steps), len(HEADS)))
+        made = twin.act(samples, observation, still, learned_by=self.batch)
+        twin.finish_interval(latencies=isinstance(self.objective, objectives.Weighted))
+        now = objectives.read(twin.cluster)
+        changed = np.abs(made.desired - samples.spec_replicas)
+        rewards = self.objective(now.since(self.twin_counters), self.norms, changed[:, 0] + changed[:, 1])
+        self.twin_counters = now
+        return rewards
 
     def infos(self, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
         """The infos of the episodes in the given rows (M,), which have just ended."""
@@ -121,10 +155,13 @@ class SimulatorVecEnv(VecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
     `rule`: the actions are added to that forecast rule's replicas instead of the present ones (residual mode).
-    `loads` is where the part of the episodes comes from that has a recorded load (`Ranges.trace_share`).
-    `sources` draw the episodes instead of `ranges` and `loads`; each serves a part of the environments.
+    `loads` draws what arrives.
+    With `hours` the services have been there for up to so many hours, and their forecasters know them.
+    `sources` draw the episodes instead of `ranges`, `loads` and `hours`; each serves a part of the environments.
     `threads` step the environments together, as many as the process has cores by default; their number changes no
     result. Environments of one source lie side by side, the longest action interval first.
+    `paired` rewards are those of the actor less those of the `rule` alone in the same episode (common random numbers):
+    what no policy can do anything about cancels, and what is best stays what it was.
     `asymmetric` appends `privileged.WIDTH` columns for the critic; `stagger` cuts the episodes after `reset` to random
     lengths, so that an update sees every phase of an episode. Episodes end by time limit only: infos carry
     `TimeLimit.truncated` and `terminal_observation`; those of the others are empty and read-only.
@@ -139,29 +176,33 @@ class SimulatorVecEnv(VecEnv):
         rule: RuleSettings | None = None,
         objective: str | objectives.Objective = "slo_cost",
         ranges: Ranges = RANGES,
-        loads: Loads | None = None,
+        loads: Loads = draw,
         sources: Sequence[ScenarioSource] = (),
+        hours: float = 0.0,
         asymmetric: bool = False,
+        paired: bool = False,
         stagger: bool = False,
         threads: int | None = None,
     ) -> None:
         self.contract = contract or ObservationContract()
         self.stagger = np.random.default_rng([seed, 1]) if stagger else None
         rngs = np.random.default_rng(seed).spawn(len(ranges.intervals))
-        drawing = zip(ranges.intervals, rngs, strict=True)
-        self.own_sources = [RandomisedSource(interval, rng, ranges, loads) for interval, rng in drawing if not sources]
+        self.own_sources: Sequence[RandomisedSource | RememberedSource] = ()
+        if not sources:
+            self.own_sources = sources_of(rngs, ranges, loads, hours)
         takes = sources or [source.take for source in self.own_sources]
         self.buffer = ScenarioBuffer(takes, _sizes(n, [1.0] * len(sources) or interval_shares(ranges)))
         self._ends = np.cumsum(self.buffer.counts)
         self._count = min(threads or len(os.sched_getaffinity(0)), n)
         named, template = objectives.named(objective), self.buffer.template()
+        if paired and rule is None:
+            raise ValueError("paired: the actor is compared with the rule under it, and there is none; give a rule")
+
+        def batch(i: int, learns: bool) -> Batch:
+            return Batch(template.take(self.rows_of(i)), self.contract, rule=rule, history=HISTORY, learns=learns)
+
         self.groups = [
-            Group(
-                Batch(template.take(self.rows_of(i)), self.contract, rule=rule, history=HISTORY),
-                named,
-                asymmetric,
-            )
-            for i in range(self._count)
+            Group(batch(i, True), named, asymmetric, batch(i, False) if paired else None) for i in range(self._count)
         ]
         self._threads = ThreadPoolExecutor(max_workers=self._count)
         super().__init__(n, *spaces(self.contract, privileged.WIDTH if asymmetric else 0))

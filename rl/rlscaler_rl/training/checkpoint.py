@@ -221,6 +221,8 @@ def restore(env: SimulatorVecEnv, arrays: Arrays, generators: list[dict[str, Any
         batch, rows = group.batch, env.rows_of(i)
         scenarios = Scenarios(**{field.name: arrays[f"scenarios.{field.name}"][rows] for field in fields(Scenarios)})
         batch.restart(batch.rows, scenarios)
+        if group.twin is not None:
+            group.twin.restart(batch.rows, scenarios)
         group.recount()
     for name, tables in _tables(env).items():
         for i, table in enumerate(tables):
@@ -228,11 +230,18 @@ def restore(env: SimulatorVecEnv, arrays: Arrays, generators: list[dict[str, Any
                 array[...] = arrays[f"{name}.{column}"][env.rows_of(i)]
     for group in env.groups:
         group.counters = objectives.read(group.batch.cluster)
+        if group.twin is not None:
+            group.twin_counters = objectives.read(group.twin.cluster)
 
 
 def _tables(env: SimulatorVecEnv) -> dict[str, list[Arrays]]:
     """Table -> its columns in every group."""
-    return {
+    twins = [group.twin for group in env.groups if group.twin is not None]
+    of_the_rule = {
+        "twin_state": [_columns(twin.state) for twin in twins],
+        "twin_cluster": [twin.cluster._asdict() for twin in twins],
+    }
+    return (of_the_rule if twins else {}) | {
         "scenarios": [_columns(group.batch.scenarios) for group in env.groups],
         "state": [_columns(group.batch.state) for group in env.groups],
         "samples": [_columns(group.samples) for group in env.groups],

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_rl.simulation.objectives import WEIGHTS
 from rlscaler_rl.simulation.ranges import RANGES, Ranges
 
@@ -31,22 +30,22 @@ class EnvironmentConfig(_Part):
     """The simulated service. What is left out is drawn anew for every episode (domain randomisation)."""
 
     episode_duration: int | None = Field(default=None, ge=60)
-    """Seconds; 300 to 1200 by default."""
+    """Seconds; an hour or two by default."""
     action_interval: int | None = Field(default=None, ge=10, le=300, multiple_of=5)
     """Seconds; 10, 15, 30 and 60 by default."""
     min_replicas: int = Field(default=1, ge=1, le=5)
     """minReplicas of either pool."""
     max_replicas: int | None = Field(default=None, ge=5, le=60)
-    """maxReplicas of either pool; 5 to 20 by default."""
-    envs: int = Field(default=1024, ge=1)
+    """maxReplicas of either pool; 2 to 64 by default."""
+    envs: int = Field(default=512, ge=1)
     """Episodes simulated side by side."""
     objective: Literal["slo_cost", "weighted", "performance_cost"] = "slo_cost"
-    residual: bool = False
+    residual: bool = True
     """The action is added to the forecast rule's replicas instead of the present ones."""
+    history_hours: float = Field(default=12.0, ge=0, le=240)
+    """Hours that an episode's service has been there, at most: the forecaster and the rule beneath know what was in
+    them. 0: the rule beneath knows the last three minutes; without `residual` there is none that could know more."""
     stack_size: int = Field(default=12, ge=1, le=64)
-    sees_time: bool = False
-    """Feed how much of the episode is over, as earlier research did: it tells when a pattern's jump comes, and means
-    nothing in production."""
     asymmetric: bool = True
     """Let the critic see the scenario's hidden facts and near future; the actor never does."""
     latency_weight: float = Field(default=WEIGHTS["latency"], ge=0)
@@ -61,7 +60,7 @@ class EnvironmentConfig(_Part):
     nominal_share: float = Field(default=RANGES.nominal_share, ge=0, le=1)
     wholly_nominal_share: float = Field(default=RANGES.wholly_nominal_share, ge=0, le=1)
     """Share of the episodes with the demo's service in every column, 0 to 1."""
-    trace_share: float = Field(default=RANGES.trace_share, ge=0, le=1)
+    trace_share: float = Field(default=0.4, ge=0, le=1)
     """Share of the episodes with a recorded load, 0 to 1."""
     one_pool_share: float = Field(default=RANGES.one_pool_share, ge=0, le=1)
 
@@ -85,6 +84,10 @@ class EnvironmentConfig(_Part):
                     raise ValueError(f"episode_duration {duration} is no multiple of the action interval {interval} s")
         return self
 
+    def past_hours(self) -> float:
+        """The hours that the rule beneath knows."""
+        return self.history_hours if self.residual else 0.0
+
     def ranges(self) -> Ranges:
         """What the scenarios are drawn from."""
         durations = (self.episode_duration,) if self.episode_duration else RANGES.durations
@@ -98,7 +101,6 @@ class EnvironmentConfig(_Part):
             max_replicas=size,
             nominal_share=self.nominal_share if sizes_nominal else 0.0,
             wholly_nominal_share=self.wholly_nominal_share if sizes_nominal else 0.0,
-            trace_share=self.trace_share,
             one_pool_share=self.one_pool_share,
         )
 
@@ -106,24 +108,21 @@ class EnvironmentConfig(_Part):
         """The weights of the objective `weighted`, by part."""
         return {name: getattr(self, f"{name}_weight") for name in WEIGHTS}
 
-    def contract(self) -> ObservationContract:
-        return ObservationContract(stack_size=self.stack_size, sees_time=self.sees_time)
-
 
 class AgentConfig(_Part):
     """PPO. The defaults are those of the bundled policy."""
 
-    steps: int = Field(default=12_000_000, ge=1)
+    steps: int = Field(default=3_000_000, ge=1)
     """Environment steps (action intervals)."""
     seed: int = Field(default=1, ge=0)
     checkpoint_episodes: int = Field(default=10, ge=1)
     """Episodes per environment between two model_episode_N.zip."""
-    evaluation_episodes: int = Field(default=20, ge=1)
+    evaluation_episodes: int = Field(default=4, ge=1)
     """Episodes per environment between two evaluations."""
     torch_threads: int = Field(default=1, ge=1)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the networks are trained; auto takes the device that is faster at the first update."""
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=8e-4, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""
     hidden_size: int = Field(default=128, ge=1)
@@ -131,18 +130,18 @@ class AgentConfig(_Part):
     critic_hidden_size: int = Field(default=128, ge=1)
     buffer_size: int = Field(default=24, ge=1)
     """Steps of every environment between two updates."""
-    batch_size: int = Field(default=2048, ge=1)
-    ppo_epochs: int = Field(default=4, ge=1)
+    batch_size: int = Field(default=3072, ge=1)
+    ppo_epochs: int = Field(default=3, ge=1)
     gamma: float = Field(default=0.95, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     clip_epsilon: float = Field(default=0.2, gt=0)
-    entropy: float = Field(default=0.01, ge=0)
+    entropy: float = Field(default=0.004, ge=0)
     final_entropy: float = Field(default=0.0005, ge=0)
     """Reached linearly at the end."""
     max_grad_norm: float = Field(default=5.0, gt=0)
-    imitation_rounds: int = Field(default=8, ge=0)
-    """Rounds of imitating the hindsight rule before the first update; 0 begins from an actor that does nothing."""
-    critic_rollouts: int = Field(default=4, ge=0)
+    imitation_rounds: int = Field(default=6, ge=0)
+    """Rounds of imitating the planner before the first update; 0 begins from an actor that changes nothing."""
+    critic_rollouts: int = Field(default=6, ge=0)
     """Rollouts after imitation from which only the critic learns."""
 
 

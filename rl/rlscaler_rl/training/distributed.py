@@ -130,5 +130,7 @@ def _ray(environment: dict[str, str]) -> Any:
     try:
         import ray
     except ModuleNotFoundError as error:
-        raise DistributionError("several runs at once need Ray: pip install 'rlscaler[ray]'") from error
+        raise DistributionError(
+            "several runs at once need Ray: `make install` in a clone, or `pip install '.[ray]'`"
+        ) from error
     return ray

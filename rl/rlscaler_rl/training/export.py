@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,12 +19,13 @@ from torch import nn
 
 from rlscaler_core.decision.action import LOGITS, head_probabilities
 from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike
-from rlscaler_core.decision.manifest import Envelope, Manifest, Normalisation, Training
+from rlscaler_core.decision.manifest import Envelope, LearnedPrices, Manifest, Training
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS
 from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import OBSERVATIONS, Float32
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.randomisation import randomised
 from rlscaler_rl.simulation.ranges import Ranges, envelope
+from rlscaler_rl.simulation.scenario_buffer import sources_of
 from rlscaler_rl.training.config import EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.files import write_atomically
 
@@ -91,15 +92,20 @@ def set_actor_layers(policy: nn.Module, layers: Sequence[tuple[Float32, Float32]
 _HIDDEN = "mlp_extractor.policy_net"
 
 
+PRICES = LearnedPrices(
+    **{name: float(np.asarray(getattr(DEFAULT_SETTINGS, name))) for name in LearnedPrices.model_fields}
+)
+"""What the rule beneath a new network pays for what it learned: the default rule's."""
+
+
 def bare_manifest(config: TrainingConfig, name: str = "ppo") -> Manifest:
     """What evaluation inside training needs: no digest, no envelope."""
-    environment, contract = config.environment, config.environment.contract()
+    environment = config.environment
     return Manifest(
         name=name,
-        stack_size=contract.stack_size,
+        stack_size=environment.stack_size,
         residual=environment.residual,
-        neutral=contract.neutral,
-        normalisation=Normalisation(**{field: getattr(contract, field) for field in Normalisation.model_fields}),
+        learned=PRICES if environment.past_hours() else None,
     )
 
 
@@ -177,11 +183,13 @@ def versions(*packages: str) -> dict[str, str]:
 def write(folder: Path, stem: str, manifest_name: str, content: bytes, manifest: Manifest) -> None:
     """The graph first, so that a manifest never names a file that is not there.
 
-    A manifest names a rule only where the action is added to it: releases that know none read the others.
+    A manifest names a rule only where the action is added to it, and what the rule learned only where it learns:
+    releases that do not know these fields read the others.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{stem}.onnx", content)
-    body = manifest.model_dump_json(indent=1, exclude=None if manifest.residual else {"rule"})
+    unused = {"rule": not manifest.residual, "learned": manifest.learned is None}
+    body = manifest.model_dump_json(indent=1, exclude={name for name, is_unused in unused.items() if is_unused})
     write_atomically(folder / manifest_name, body + "\n")
 
 
@@ -201,12 +209,16 @@ MARGIN = 1.5
 """How much further than the furthest observation here is still familiar: training sees millions."""
 
 
-def familiar(actor: ActorLike, ranges: Ranges, episodes: int = FAMILIAR_EPISODES) -> TrainingDistribution:
-    """What the actor meets on random episodes of its training distribution, `episodes` of every interval."""
+def familiar(actor: ActorLike, ranges: Ranges, hours: float, episodes: int = FAMILIAR_EPISODES) -> TrainingDistribution:
+    """What the actor meets on random episodes of its training distribution, `episodes` of every interval.
+
+    Their services have been there for up to so many `hours`.
+    """
     recording = _Observed(actor)
-    rng = np.random.default_rng(SEED)
-    for interval in ranges.intervals:
-        run(randomised(episodes, rng, float(interval), SECONDS, ranges), recording)
+    rngs = np.random.default_rng(SEED).spawn(len(ranges.intervals))
+    short = replace(ranges, durations=(SECONDS,))
+    for source in sources_of(rngs, short, hours=hours, services=episodes):
+        run(source.take(episodes), recording)
     return TrainingDistribution.of(np.concatenate(recording.seen).astype(np.float64), MARGIN)
 
 
@@ -216,7 +228,7 @@ def with_familiar(actor: ActorLike, episodes: int = FAMILIAR_EPISODES) -> Manife
     if manifest.envelope is None:
         return manifest
     environment = EnvironmentConfig.model_validate(manifest.training.hyperparameters["environment"])
-    measured = familiar(actor, environment.ranges(), episodes)
+    measured = familiar(actor, environment.ranges(), environment.past_hours(), episodes)
     return manifest.model_copy(update={"envelope": manifest.envelope.model_copy(update={"observation": measured})})
 
 

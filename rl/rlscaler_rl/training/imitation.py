@@ -1,11 +1,15 @@
-"""A start for PPO: the actor learns what a rule that knows the future would do, before it learns from rewards.
+"""A start for PPO: the actor learns what the planner would do, which knows the future, before it learns from rewards.
 
 From an actor that does nothing, PPO needs millions of steps to find that replicas ordered now serve two intervals
-later. The teacher is the hindsight rule, asked in the states that actor and teacher reach together (DAgger, Ross et
-al. 2011). What the actor cannot see it averages over: it comes out too cheap and too late, and PPO goes on from there.
+later. The teacher is the plan of `planning.planner` for the episode, asked in the states that actor and teacher reach
+together (DAgger, Ross et al. 2011). What the actor cannot see it averages over: it comes out too cheap and too late,
+and PPO goes on from there. In the residual mode the teacher's replicas are told as steps from the rule's.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,16 +20,27 @@ from torch import nn
 from torch.nn import functional
 
 from rlscaler_core.decision.action import HEADS, REACH
-from rlscaler_core.decision.types import CPU, GPU, Float, Int, Placement
-from rlscaler_rl.baselines.hindsight import HindsightSettings, sized_ahead
-from rlscaler_rl.simulation.batch import Batch
-from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
+from rlscaler_core.decision.rule import rule_replicas
+from rlscaler_core.decision.types import Placement
+from rlscaler_rl.planning.planner import STAGE_SECONDS, Planner, planned
+from rlscaler_rl.simulation.ranges import Ranges
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.simulation.vec_env import Group, SimulatorVecEnv
 
 STEPS, EPOCHS, MINIBATCH, LEARNING_RATE = 24, 4, 2048, 1e-3
 """Intervals a round, passes over all that was gathered so far, rows of a gradient step."""
 
 TEACHER_SHARE = 0.3
 """Share of the teacher's actions after the first round; the others are the actor's own."""
+
+PLANNED_ENVS = 256
+"""Episodes that are imitated side by side."""
+
+LARGEST_PLANNED = 12
+"""Most replicas of a pool in these episodes: planning takes time in proportion to the pairs of replicas."""
+
+SURE = 2.5
+"""Logit of "no change" of an actor that has not learned anything yet and stands on a rule."""
 
 
 class CriticFirst(BaseCallback):
@@ -50,13 +65,70 @@ def actor_parts(policy: nn.Module) -> list[nn.Module]:
     return [policy.mlp_extractor.policy_net, policy.action_net]
 
 
-def imitate(model: PPO, env: SimulatorVecEnv, *, rounds: int, seed: int) -> list[float]:
-    """Teach the actor for `rounds` x `STEPS` intervals of all environments; returns the loss of every round.
+def begin_with_no_change(policy: nn.Module) -> None:
+    """Make the actor leave everything as it is, three times in four in each head: what it stands on is good already."""
+    still = torch.zeros(sum(HEADS))
+    for begin, chosen in ((0, REACH), (HEADS[0], REACH), (HEADS[0] + HEADS[1], int(Placement.BALANCED))):
+        still[begin + chosen] = SURE
+    with torch.no_grad():
+        policy.action_net.weight.zero_()
+        policy.action_net.bias.copy_(still)
 
-    The placement is left alone, as the teacher has no opinion on it.
-    """
+
+def small(ranges: Ranges) -> Ranges:
+    """Give the same ranges of services that are planned in time: of few replicas, in short episodes."""
+    low, high = (min(bound, LARGEST_PLANNED) for bound in ranges.max_replicas)
+    return replace(ranges, max_replicas=(low, high), durations=(min(ranges.durations),))
+
+
+class PlannedEpisodes:
+    """Episodes of one action interval that come with their plans; a scenario's `seed` is the number of its plan."""
+
+    def __init__(self, scenarios: Scenarios, rng: np.random.Generator, first: int = 0) -> None:
+        """Plan them, a third of a second each; plans are numbered from `first` on."""
+        self.rng, self.scenarios, self.plan = rng, scenarios, planned(scenarios)
+        self.scenarios.seed[:] = first + np.arange(len(scenarios))
+
+    def take(self, n: int) -> Scenarios:
+        """N of them, any of them more than once."""
+        return self.scenarios.take(self.rng.integers(len(self.scenarios), size=n))
+
+
+class PlannedEnv:
+    """Environments whose episodes the planner has planned, and what the plans would do in them now."""
+
+    def __init__(self, env: SimulatorVecEnv, plans: Sequence[Planner]) -> None:
+        self.env = env
+        self.targets = np.concatenate([plan.targets for plan in plans])
+        self.placements = np.concatenate([plan.placements for plan in plans])
+
+    def advice(self) -> NDArray[np.int64]:
+        """(n, 3) indices of MultiDiscrete([5, 5, 3]), for every environment at its own moment of its own episode."""
+        return self.env.together([self._of(group) for group in self.env.groups])
+
+    def _of(self, group: Group) -> NDArray[np.int64]:
+        batch = group.batch
+        number = batch.scenarios.seed
+        stages = (batch.scenarios.interval_seconds // STAGE_SECONDS).astype(np.int64)
+        now = batch.cluster.row["time"] // STAGE_SECONDS
+        ahead = np.minimum(np.arange(int(stages.max())), stages[:, None] - 1)
+        last = self.targets.shape[1] - 1
+        wanted = self.targets[number[:, None], np.minimum(now[:, None] + ahead, last)].max(axis=1)
+        base = batch.cluster.pool["target"]
+        if batch.rule is not None:
+            base = rule_replicas(batch.params, batch.state, group.samples, batch.rule)
+        steps = np.clip(np.rint((wanted - base) / batch.params.step_size), -REACH, REACH)
+        placement = self.placements[number, np.minimum(now, last)][:, None]
+        return np.concatenate([np.where(batch.params.present, steps + REACH, REACH), placement], axis=1).astype(
+            np.int64
+        )
+
+
+def imitate(model: PPO, episodes: PlannedEnv, *, rounds: int, seed: int) -> list[float]:
+    """Teach the actor for `rounds` x `STEPS` intervals of all environments; returns the loss of every round."""
     if not rounds:
         return []
+    env = episodes.env
     rng, torch_rng = np.random.default_rng([seed, 7]), torch.Generator().manual_seed(seed)
     policy = model.policy
     weights = [weight for part in actor_parts(policy) for weight in part.parameters()]
@@ -66,7 +138,7 @@ def imitate(model: PPO, env: SimulatorVecEnv, *, rounds: int, seed: int) -> list
     for done in range(rounds):
         share = TEACHER_SHARE if done else 1.0
         for _ in range(STEPS):
-            advice = teacher_actions(env)
+            advice = episodes.advice()
             seen.append(observations.copy())
             taught.append(advice)
             with torch.no_grad():
@@ -81,39 +153,10 @@ def imitate(model: PPO, env: SimulatorVecEnv, *, rounds: int, seed: int) -> list
 
 
 def _step(policy: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor, targets: torch.Tensor) -> float:
-    logits = policy.action_net(policy.mlp_extractor.forward_actor(inputs))
-    gpu, cpu, _ = logits.split(HEADS, dim=1)
-    loss = functional.cross_entropy(gpu, targets[:, GPU]) + functional.cross_entropy(cpu, targets[:, CPU])
+    logits = policy.action_net(policy.mlp_extractor.forward_actor(inputs)).split(HEADS, dim=1)
+    losses = [functional.cross_entropy(head, targets[:, i]) for i, head in enumerate(logits)]
+    loss = torch.stack(losses).sum()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     return float(loss.detach())
-
-
-def teacher_actions(env: SimulatorVecEnv) -> NDArray[np.int64]:
-    """(n, 3) indices of MultiDiscrete([5, 5, 3]), for every environment at its own moment of its own episode."""
-    return env.together([advice(group.batch) for group in env.groups])
-
-
-def advice(batch: Batch) -> NDArray[np.int64]:
-    """(N, 3) what the hindsight rule would do now within the reach of one action."""
-    settings, params = HindsightSettings(), batch.params.copy()
-    params.requests_per_second = batch.scenarios.rps
-    interval = batch.scenarios.interval_seconds.astype(np.int64)
-    lead = np.ceil(float(settings.lead) * params.cold_start_seconds).astype(np.int64) + interval[:, None]
-    spec, ready = batch.cluster.pool["target"], batch.cluster.pool["ready"]
-    far, near = (_peak(batch, lead[:, pool]) / float(settings.target) for pool in (GPU, CPU))
-    wanted = sized_ahead(params, ready, far, near)
-    later = sized_ahead(params, ready, _peak(batch, lead[:, GPU] + interval) / float(settings.target), near)
-    wanted[:, GPU] = np.maximum(wanted[:, GPU], later[:, GPU] - REACH * params.step_size[:, GPU])
-    steps = np.clip(np.ceil((wanted - spec) / params.step_size), -REACH, REACH)
-    placement = np.full((len(steps), 1), int(Placement.BALANCED))
-    return np.concatenate([np.where(params.present, steps + REACH, REACH), placement], axis=1).astype(np.int64)
-
-
-def _peak(batch: Batch, lead: Int | NDArray[np.int64]) -> Float:
-    """(N,) highest rate of the next `lead` (N,) seconds of each row; the load's end lasts."""
-    offsets = np.arange(int(lead.max()))
-    moments = np.minimum(batch.cluster.row["time"][:, None] + offsets, batch.scenarios.duration[:, None] - 1)
-    rate = np.take_along_axis(batch.scenarios.rate, moments, axis=1)
-    return np.asarray(np.where(offsets < lead[:, None], rate, 0.0).max(axis=1), np.float64)

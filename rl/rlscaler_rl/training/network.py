@@ -24,10 +24,10 @@ from onnx import numpy_helper
 
 from rlscaler_core.decision.action import LOGITS, one_hot
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_core.decision.manifest import Manifest, Normalisation, RuleGains
+from rlscaler_core.decision.manifest import Manifest, RuleGains
 from rlscaler_core.decision.types import OBSERVATIONS, Bool, Float32, Int
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.training.export import NumpyActor, actor_layers, set_actor_layers
+from rlscaler_rl.training.export import PRICES, NumpyActor, actor_layers, set_actor_layers
 
 BUNDLED = "ppo"
 WEIGHTS = "policy.pth"
@@ -50,11 +50,14 @@ class Network:
         return int(self.layers[0][0].shape[1])
 
     def on_rule(self, gains: RuleGains, placement: int) -> Network:
-        """The same hidden layers on top of a forecast rule, of which the last one changes nothing yet."""
+        """The same hidden layers on top of a forecast rule, of which the last one changes nothing yet.
+
+        That rule knows three minutes: fine-tuning plays episodes of minutes, which teach nothing of a service.
+        """
         *hidden, (weight, bias) = self.layers
         still = np.zeros_like(bias)
         still[_logits_of(np.array([[0, 0, placement]], np.int32))] = SURE
-        manifest = self.manifest.model_copy(update={"residual": True, "rule": gains})
+        manifest = self.manifest.model_copy(update={"residual": True, "rule": gains, "learned": None})
         return Network(manifest, (*hidden, (np.zeros_like(weight), still)))
 
     def put_into(self, policy: torch.nn.Module) -> None:
@@ -132,7 +135,8 @@ def _manifest(folder: Path) -> Manifest:
         return Manifest(name=folder.name)
     try:
         environment = json.loads(path.read_text(encoding="utf-8"))["environment"]
-        residual, sees_time = (bool(environment.get(name, False)) for name in ("residual", "sees_time"))
+        residual = bool(environment.get("residual", False))
+        learned = PRICES if residual and environment.get("history_hours", 0) else None
     except (ValueError, KeyError, AttributeError) as error:
         raise ModelError(f"{path}: says nothing of the environment ({error}); restore the run's file") from error
-    return Manifest(name=folder.name, residual=residual, normalisation=Normalisation(sees_time=sees_time))
+    return Manifest(name=folder.name, residual=residual, learned=learned)

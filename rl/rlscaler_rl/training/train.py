@@ -21,20 +21,29 @@ from stable_baselines3.common.vec_env import VecEnv
 from rlscaler_core.decision.action import HEADS
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.decision.rule import DEFAULT_SETTINGS
+from rlscaler_core.decision.rule import rule_of
 from rlscaler_core.decision.types import OBSERVATIONS
+from rlscaler_rl.simulation.scenario_buffer import sources_of
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training import device as devices
 from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
-from rlscaler_rl.training.export import FAMILIAR_EPISODES, with_familiar, write
+from rlscaler_rl.training.export import FAMILIAR_EPISODES, bare_manifest, with_familiar, write
 from rlscaler_rl.training.files import write_atomically
-from rlscaler_rl.training.imitation import CriticFirst, imitate
+from rlscaler_rl.training.imitation import (
+    PLANNED_ENVS,
+    CriticFirst,
+    PlannedEnv,
+    PlannedEpisodes,
+    begin_with_no_change,
+    imitate,
+    small,
+)
 from rlscaler_rl.training.objective import objective_of
 from rlscaler_rl.training.policy import GuardedPPO, ScalingPolicy
 from rlscaler_rl.training.recorder import Recorder
-from rlscaler_rl.workloads import TraceLoads
+from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
 RESULTS = Path("rl")
 
@@ -56,12 +65,14 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
     return SimulatorVecEnv(
         environment.envs,
         config.agent.seed,
-        contract=environment.contract(),
-        rule=DEFAULT_SETTINGS if environment.residual else None,
+        contract=bare_manifest(config).contract,
+        rule=rule_of(bare_manifest(config)),
         objective=objective_of(environment),
         ranges=environment.ranges(),
-        loads=TraceLoads().draw if environment.trace_share else None,
+        loads=StretchLoads(trained_recordings(), environment.trace_share),
+        hours=environment.past_hours(),
         asymmetric=environment.asymmetric,
+        paired=environment.residual,
         stagger=True,
     )
 
@@ -102,10 +113,37 @@ def make_model(
 
 
 def prepare(model: PPO, config: TrainingConfig) -> None:
-    """Before the first update: standardise the inputs by what random actions get to see, and imitate."""
+    """Before the first update: standardise the inputs by what random actions get to see, and imitate.
+
+    In the residual mode an actor without imitation begins with the rule's own replicas.
+    """
     env, agent = model.get_env(), config.agent
     model.policy.mlp_extractor.calibrate(random_observations(env, agent.seed))
-    imitate(model, env, rounds=agent.imitation_rounds, seed=agent.seed)
+    if config.environment.residual:
+        begin_with_no_change(model.policy)
+    if agent.imitation_rounds:
+        imitate(model, planned_env(config), rounds=agent.imitation_rounds, seed=agent.seed)
+
+
+def planned_env(config: TrainingConfig) -> PlannedEnv:
+    """The environments in which the actor imitates the planner: as `make_env`, with planned episodes."""
+    environment, ranges = config.environment, config.environment.ranges()
+    loads = StretchLoads(trained_recordings(), environment.trace_share)
+    n, planned = min(PLANNED_ENVS, environment.envs), list[PlannedEpisodes]()
+    rngs = np.random.default_rng([config.agent.seed, 5]).spawn(len(ranges.intervals))
+    for source in sources_of(rngs, small(ranges), loads, environment.past_hours(), n):
+        first = sum(len(one.scenarios) for one in planned)
+        planned.append(PlannedEpisodes(source.take(max(n // len(rngs), 1)), source.rng, first))
+    env = SimulatorVecEnv(
+        n,
+        config.agent.seed,
+        contract=bare_manifest(config).contract,
+        rule=rule_of(bare_manifest(config)),
+        sources=[one.take for one in planned],
+        asymmetric=environment.asymmetric,
+        stagger=True,
+    )
+    return PlannedEnv(env, [one.plan for one in planned])
 
 
 def random_observations(env: VecEnv, seed: int, steps: int = CALIBRATION_STEPS) -> NDArray[np.float32]:

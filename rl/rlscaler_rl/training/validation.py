@@ -1,18 +1,33 @@
-"""How good the policy is by now: the tune parts of all workloads, which no report looks at."""
+"""How good the policy is by now: stretches of an hour that no training draws and no report looks at."""
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.scenario import Scenarios
-from rlscaler_rl.workloads import HELD_OUT, MIXED, PATTERNS, TRACES, Part, episodes
+from rlscaler_rl.simulation import objectives
+from rlscaler_rl.simulation.episode import LATE_WEIGHT, Result, run
+from rlscaler_rl.simulation.generative import MODEL, LoadModel, draw
+from rlscaler_rl.simulation.randomisation import Loads, randomised
+from rlscaler_rl.simulation.ranges import RANGES
+from rlscaler_rl.simulation.remembered import HOUR, Pool
+from rlscaler_rl.simulation.scenario import PAST_SECONDS, Scenarios
+from rlscaler_rl.workloads.library import recording
+from rlscaler_rl.workloads.names import HELD_OUT, TRACES, Part
+from rlscaler_rl.workloads.stretches import StretchLoads
 
-WORKLOADS = (*PATTERNS, *(name for name in TRACES if name != HELD_OUT), MIXED, "flat", "one_pool")
-"""The mean over these, each alike, chooses among policies."""
+DRAWN = ("drawn", "smooth", "services", "one_pool")
+"""Loads of the generative model on the nominal service; without bursts and switches; on all services; on one pool."""
+
+WORKLOADS = (*DRAWN, *(name for name in TRACES if name != HELD_OUT))
+"""The mean over these, each alike, chooses among checkpoints."""
+
+HISTORY_HOURS = 6.0
+"""Hours that the services have been there, at most."""
 
 EPISODES = 16
 """Episodes of every workload under every condition."""
@@ -20,24 +35,44 @@ EPISODES = 16
 ANY = 5
 """Replicas of a pool that an operator may find, at most, where it begins."""
 
-CONDITIONS = ((30.0, 600, False), (15.0, 600, False), (30.0, 600, True))
-"""(interval, duration) in seconds, and whether the episodes begin with any replicas instead of the cheapest that carry
-the load before them: a service is as it is when an operator comes to it."""
+CONDITIONS = ((30.0, 3600, False), (15.0, 3600, False), (30.0, 3600, True))
+"""(interval, duration) in seconds, and whether the episodes begin with any replicas instead of those that the load
+before needs: a service is as it is when an operator comes to it."""
+
+SMOOTH = replace(MODEL, switching_share=0.0, bursting_share=0.0, job_share=0.0, wander=(0.005, 0.05), empty_share=0.1)
+NOMINAL = replace(RANGES, wholly_nominal_share=1.0, one_pool_share=0.0, unknown_past_share=0.0, floor_share=1.0)
+RANGES_OF = {"services": replace(RANGES, wholly_nominal_share=0.0), "one_pool": replace(RANGES, one_pool_share=1.0)}
+
+
+def scenarios(interval: float, duration: int, anyhow: bool) -> Scenarios:
+    """(len(WORKLOADS) * EPISODES) rows, workload by workload, of services that are known for `HISTORY_HOURS`."""
+    known = known_services(interval, duration)
+    if not anyhow:
+        return known
+    found = np.random.default_rng(0).integers(1, ANY + 1, known.initial.shape)
+    initial = np.clip(found, known.min_replicas, known.max_replicas)
+    return replace(known, initial=initial.astype(known.initial.dtype))
 
 
 @lru_cache(maxsize=len(CONDITIONS))
-def scenarios(interval: float, duration: int, anyhow: bool) -> Scenarios:
-    """(len(WORKLOADS) * EPISODES) rows, workload by workload."""
-    settings: dict[str, Any] = {"runs": 1, "episodes": EPISODES, "seed": 0}
-    parts = [
-        episodes(name, Part.TUNE, **settings, duration_seconds=duration, interval_seconds=interval)
-        for name in WORKLOADS
-    ]
-    made = Scenarios.concat(parts)
-    if anyhow:
-        found = np.random.default_rng(0).integers(1, ANY + 1, made.initial.shape)
-        made.initial[:] = np.clip(found, made.min_replicas, made.max_replicas)
-    return made
+def known_services(interval: float, duration: int) -> Scenarios:
+    """The rows with the replicas that the load before needs. What their services' rule has learned takes seconds."""
+    seconds = int(HISTORY_HOURS * HOUR) + PAST_SECONDS + duration
+    days = Scenarios.concat([_days(name, interval, seconds) for name in WORKLOADS])
+    rng = np.random.default_rng(0)
+    return Pool.of(days, HISTORY_HOURS, duration, 1, rng).take(np.arange(len(days)), duration, rng)
+
+
+def _days(name: str, interval: float, seconds: int) -> Scenarios:
+    rng = np.random.default_rng([zlib.crc32(name.encode()), 11])
+    return randomised(EPISODES, rng, interval, seconds, RANGES_OF.get(name, NOMINAL), _loads(name))
+
+
+def _loads(name: str) -> Loads:
+    if name not in DRAWN:
+        return StretchLoads([recording(name)], 1.0, part=Part.TUNE, changed=False)
+    model: LoadModel = SMOOTH if name == "smooth" else MODEL
+    return lambda n, seconds, rng: draw(n, seconds, rng, model)
 
 
 def places() -> dict[str, slice]:
@@ -46,19 +81,26 @@ def places() -> dict[str, slice]:
 
 
 def validate(actor: Any) -> dict[str, Any]:
-    """`mean` {j, cost, late_percent}, and the same per workload (`workloads`) and per condition (`settings`)."""
+    """`mean` {j, cost, late_percent}, and the same per workload (`workloads`) and per condition (`settings`).
+
+    Costs are in the price of the nominal service's replicas at the same share of all replicas, as rewards are: one
+    service of 64 replicas would otherwise outweigh all others.
+    """
     tables: dict[str, dict[str, dict[str, float]]] = {}
     for interval, duration, anyhow in CONDITIONS:
         name = f"{interval:g}s/{duration}s" + (", any replicas" if anyhow else "")
-        tables[name] = by_workload(run(scenarios(interval, duration, anyhow), actor).result)
+        played = scenarios(interval, duration, anyhow)
+        tables[name] = by_workload(run(played, actor).result, played)
     per_workload = {name: _mean(tables, (name,)) for name in WORKLOADS}
     return {"mean": _mean(tables, WORKLOADS), "workloads": per_workload, "settings": tables}
 
 
-def by_workload(figures: Any) -> dict[str, dict[str, float]]:
-    """Means of `figures.j`, `.cost` and `.late_percent` over the rows of each workload in `scenarios`."""
+def by_workload(figures: Result, played: Scenarios) -> dict[str, dict[str, float]]:
+    """Means of J, cost and late share over the rows of each workload in `played`."""
+    cost = figures.cost * objectives.norms(played).size
+    columns = {"j": cost + LATE_WEIGHT * figures.late_percent, "cost": cost, "late_percent": figures.late_percent}
     return {
-        workload: {name: float(getattr(figures, name)[rows].mean()) for name in FIGURES}
+        workload: {name: float(column[rows].mean()) for name, column in columns.items()}
         for workload, rows in places().items()
     }
 

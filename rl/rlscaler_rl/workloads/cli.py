@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_rl.workloads.day_cli import count, days, make
+from rlscaler_rl.workloads.day_cli import count, days, make, output_option
 from rlscaler_rl.workloads.names import PATTERNS, TRACES, Part, WorkloadError
 
 if TYPE_CHECKING:
@@ -36,16 +36,36 @@ for _command in (days, make, count):
 @trace.command(name="list")
 @click.argument("files", type=_FILE, nargs=-1)
 @_FOLDER_OF_TRACES
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-def list_(files: tuple[Path, ...], traces: Path | None, as_json: bool) -> None:
+@output_option
+def list_(files: tuple[Path, ...], traces: Path | None, output: str) -> None:
     """What is known about the recorded workloads, or about FILES of your own."""
     from rlscaler_rl.workloads import facts
 
     found = [facts.own(_read(path), _stem(path)) for path in files] if files else facts.named(traces)
-    if as_json:
+    if output == "json":
         click.echo(json.dumps([asdict(one) for one in found], indent=1))
     else:
         _print(found)
+
+
+@trace.command()
+@_FOLDER_OF_TRACES
+@click.option("--stretches", default=400, show_default=True, help="Hours of every load.")
+@click.option("--seed", default=0, show_default=True)
+def likeness(traces: Path | None, stretches: int, seed: int) -> None:
+    """How alike the loads that training draws are to recorded ones: a table in Markdown.
+
+    Every cell has the 10, 50 and 90 % quantiles over stretches of an hour.
+    """
+    from rlscaler_rl.workloads import likeness as compared
+
+    found = compared.drawn_and_recorded(stretches, traces, seed)
+    head, *rows = compared.table(found)
+    for cells in (head, ["---"] * len(head), *rows):
+        click.echo("| " + " | ".join(cells) + " |")
+    for load, names in compared.uncovered(found).items():
+        if names:
+            click.echo(f"{load}: {', '.join(names)} outside of what 98 % of the drawn stretches have", err=True)
 
 
 @trace.command(name="import")

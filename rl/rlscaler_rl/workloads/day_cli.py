@@ -22,6 +22,16 @@ _DAYS = click.option(
     help="Folder of the files that do not ship; $RLSCALER_DAYS or ~/.local/share/rlscaler/days by default.",
 )
 
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: for programs.",
+)
+"""As all commands for users have it: for people, or JSON for programs."""
+
 
 @click.command()
 @click.argument("names", nargs=-1)
@@ -29,9 +39,9 @@ _DAYS = click.option(
 @click.option("--statistics", is_flag=True, help="Read the files that are there and measure them (half a minute).")
 @click.option("--drawing", "compared", is_flag=True, help="Compare recorded seconds with seconds drawn from minutes.")
 @click.option("--markdown", is_flag=True, help="A table for a page.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@output_option
 def days(
-    names: tuple[str, ...], folder: Path | None, statistics: bool, compared: bool, markdown: bool, as_json: bool
+    names: tuple[str, ...], folder: Path | None, statistics: bool, compared: bool, markdown: bool, output: str
 ) -> None:
     """The library of days: what each of its loads (or of NAMES) is, where it comes from, and how it behaves."""
     from rlscaler_rl.workloads.day_facts import day_facts, table
@@ -43,7 +53,7 @@ def days(
         _table(_compared([name for name in here if loads[name].seconds == "recorded"], folder), markdown)
         return
     facts = {name: day_facts(name, folder) for name in here} if statistics else {}
-    if as_json:
+    if output == "json":
         found = [
             {"name": name, "days": load.days, "there": name in here}
             | load.model_dump(mode="json", exclude={"recipe"})
@@ -76,7 +86,7 @@ def days(
 def make(name: str, originals: tuple[Path, ...], folder: Path | None, force: bool) -> None:
     """Make the library's file of load NAME out of the published ORIGINALS, and check that it is the same series.
 
-    `rlscaler trace days NAME --json` has the addresses of the originals.
+    `rlscaler trace days NAME -o json` has the addresses of the originals.
     """
     from rlscaler_loadgen.traces import read_trace
     from rlscaler_rl.workloads.days import day_load, path_of

@@ -26,8 +26,8 @@ LEAST_DAYS = 3
 SHARES = (0.3, 1.2)
 """Bounds of the log-uniform share of all replicas' capacity that a load's reference rate is drawn to need."""
 
-NOMINAL_SHARE = 0.8
-"""The share where nothing is drawn: the busy hours need most of the service, a jump all of it."""
+NOMINAL_SHARE = 0.45
+"""The share where nothing is drawn: the busy hours need half of the service, a jump to twice as much all of it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ SHIFTS = (
     Shift("price", "price_ratio", "price of a CPU replica over that of a GPU replica", (0.05, 0.125, 0.5, 1.0)),
     Shift("SLO", "slo_ms", "ms", (100.0, 300.0, 5000.0, 30_000.0)),
     Shift("capacity", "rps", "requests/s of a replica", ((2.0, 0.4), (60.0, 12.0), (200.0, 40.0))),
-    Shift("size", "max_replicas", "replicas", ((3, 3), (30, 30), (100, 100))),
+    Shift("size", "max_replicas", "replicas", ((3, 3), (30, 30), (60, 60))),
 )
 """None of the values is that of the nominal service, which policies are trained around."""
 

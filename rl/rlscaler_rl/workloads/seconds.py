@@ -24,6 +24,9 @@ CORRELATION_BINS = 0.25
 LARGEST_VARIANCE = 2.0
 """Relative variances above are taken to be this, a standard deviation of 1.4 times the mean."""
 
+SMALLEST_VARIANCE = 1e-9
+"""Relative variances below are taken to be 0: their gamma distribution is narrower than its quantiles are exact."""
+
 BIN_OF_ESTIMATE = 86_400.0
 """Seconds of a stretch; the relative variance is the median of the stretches', so that single jumps do not make it."""
 
@@ -72,7 +75,7 @@ def draw_seconds(
 
 def _modulation(seconds: int, width: int, variance: float, rng: np.random.Generator) -> Float:
     """(seconds,) gamma distributed with mean 1, of a Gaussian autoregression of first order through its quantiles."""
-    if variance <= 0 or width < 2:
+    if variance < SMALLEST_VARIANCE or width < 2:
         return np.ones(seconds)
     ratio = 1 / CORRELATION_BINS
     kept = 1 - 2 / ratio + 2 / ratio**2 * (1 - np.exp(-ratio))  # of the variance, once every bin has its own mean

@@ -25,9 +25,7 @@ VARIED_PERIOD_SECONDS = (120.0, 600.0)
 IDLE_EVERY = 5
 """One of so many flat episodes has no load at all."""
 
-ENVELOPE = replace(
-    RANGES, nominal_share=0.0, wholly_nominal_share=0.0, one_pool_share=0.0, trace_share=0.0, floor_share=1.0
-)
+ENVELOPE = replace(RANGES, nominal_share=0.0, wholly_nominal_share=0.0, one_pool_share=0.0, floor_share=1.0)
 """Every column drawn; single pools have a workload of their own."""
 
 

@@ -32,32 +32,49 @@ class TraceLoads:
         if recordings is None:
             recordings = [recording(name, traces) for name in TRACES if name != HELD_OUT]
         self.names = [one.name for one in recordings]
-        self._pieces = [self._scaled(one, part) for one in recordings]
-
-    @staticmethod
-    def _scaled(one: Recording, part: Part) -> list[NDArray[np.float32]]:
-        pieces = [(piece / one.reference).astype(np.float32) for piece in one.pieces[part] if len(piece)]
-        if not pieces:
-            raise WorkloadError(f"{one.name}: has no {part} part; leave it out of the loads that are trained on")
-        return pieces
+        self._pieces = [pieces_of(one, part) for one in recordings]
 
     def draw(self, n: int, seconds: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """(n, seconds) in units in which the recording's 99th percentile is 1; every draw comes from `rng`.
 
         A row begins anywhere in its piece and goes on at the piece's begin where it ends.
         """
-        which = rng.integers(len(self._pieces), size=n)
-        start, choice = rng.random(n), rng.random(n)
-        speed = np.exp(rng.uniform(math.log(SPEED[0]), math.log(SPEED[1]), n))
-        speed = np.where(rng.random(n) < SPEED_SHARE, speed, 1.0)
-        ticks = np.floor(np.arange(seconds) * speed[:, None]).astype(np.int64)
-        loads = np.empty((n, seconds), np.float32)
-        for i, pieces in enumerate(self._pieces):
-            rows = np.flatnonzero(which == i)
-            ends = np.cumsum([len(piece) for piece in pieces])
-            picked = np.searchsorted(ends, choice[rows] * ends[-1], side="right")
-            for j, piece in enumerate(pieces):
-                chosen = rows[picked == j]
-                begin = (start[chosen] * len(piece)).astype(np.int64)
-                loads[chosen] = piece[(begin[:, None] + ticks[chosen]) % len(piece)]
-        return loads
+        return cut(self._pieces, n, seconds, SPEED, SPEED_SHARE, rng)[0]
+
+
+def cut(
+    pieces_of_each: Sequence[Sequence[NDArray[np.float32]]],
+    n: int,
+    seconds: int,
+    speed: tuple[float, float],
+    speed_share: float,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Cut stretches (n, seconds) from recordings given by their pieces, each recording as likely as the others.
+
+    A stretch begins anywhere in its piece and goes on at the piece's begin where it ends; `speed_share` of them are
+    replayed at a log-uniform `speed`. Also gives which recording (n,) each is from.
+    """
+    which = rng.integers(len(pieces_of_each), size=n)
+    start, choice = rng.random(n), rng.random(n)
+    paces = np.exp(rng.uniform(math.log(speed[0]), math.log(speed[1]), n))
+    paces = np.where(rng.random(n) < speed_share, paces, 1.0)
+    ticks = np.floor(np.arange(seconds) * paces[:, None]).astype(np.int64)
+    loads = np.empty((n, seconds), np.float32)
+    for i, pieces in enumerate(pieces_of_each):
+        rows = np.flatnonzero(which == i)
+        ends = np.cumsum([len(piece) for piece in pieces])
+        picked = np.searchsorted(ends, choice[rows] * ends[-1], side="right")
+        for j, piece in enumerate(pieces):
+            chosen = rows[picked == j]
+            begin = (start[chosen] * len(piece)).astype(np.int64)
+            loads[chosen] = piece[(begin[:, None] + ticks[chosen]) % len(piece)]
+    return loads, which
+
+
+def pieces_of(one: Recording, part: Part) -> list[NDArray[np.float32]]:
+    """The pieces of a part relative to the recording's 99th percentile. Raises WorkloadError where there is none."""
+    pieces = [(piece / one.reference).astype(np.float32) for piece in one.pieces[part] if len(piece)]
+    if not pieces:
+        raise WorkloadError(f"{one.name}: has no {part} part; leave it out of the loads that are trained on")
+    return pieces

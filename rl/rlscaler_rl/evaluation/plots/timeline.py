@@ -30,7 +30,7 @@ def timeline(workload: str, panels: Sequence[tuple[str, dict[str, Any]]]) -> Fig
             _late(
                 made.add_subplot(grid[3 * row + 1, column], sharex=upper), record, last=index + columns >= len(panels)
             )
-        title = f"{tables.title(workload)}: first episode of the first run, the same load for everybody"
+        title = f"{tables.title(workload)}: first episode of the first run, the same load for every contender"
         look.headline(made, title, y=1 - 0.12 / made.get_figheight())
         _legend(made)
     return made

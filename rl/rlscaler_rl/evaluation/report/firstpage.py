@@ -73,7 +73,7 @@ def _standing(result: ResultFile) -> str:
     place = f"Place {len(ahead) + 1} of {len(contenders) + 1} by mean J"
     behind = f", behind {', '.join(ahead)}" if ahead else ""
     return (
-        f"{place}{behind}. Against everybody on every workload: {count['loss']} lost, "
+        f"{place}{behind}. Against every contender on every workload: {count['loss']} lost, "
         f"{count['undecided']} undecided, {count['win']} won."
     )
 

@@ -231,6 +231,6 @@ def _floor_note(result: ResultFile, workload: str) -> str:
         played = f"{chosen[0].note}. {played}" if chosen[0].note else played
     return (
         f"{played[0].upper()}{played[1:]}, mean {mean('mean_rps'):.1f} requests/s, peak {mean('peak_rps'):.0f}. "
-        f"Nobody can pay less than {mean('cost_floor'):.2f} (arrivals x service time x price); "
+        f"No contender can pay less than {mean('cost_floor'):.2f} (arrivals x service time x price); "
         f"minReplicas cost {mean('minimum_cost'):.2f}."
     )

@@ -14,11 +14,10 @@ from rlscaler_rl.evaluation.service_tuning.history import GROWTH, History
 from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, Result
-from rlscaler_rl.simulation.randomisation import PATTERNS
 from rlscaler_rl.simulation.scenario import Scenarios, build
 from rlscaler_rl.simulation.scenario_buffer import ChunkedSource
 from rlscaler_rl.simulation.tables import CVS
-from rlscaler_rl.workloads import Part, TraceLoads, episodes
+from rlscaler_rl.workloads import PATTERNS, Part, TraceLoads, episodes
 
 DRAWS = 8
 """The most times that a block is played, each with other arrivals and cold starts."""

@@ -22,6 +22,12 @@ FEWEST = {Part.TRAIN: 1, Part.TUNE: 1, Part.TEST: FEWEST_UNITS}
 OTHER_UNIT = 5.0
 """A 99th percentile this many times what all replicas carry is no overload but another unit."""
 
+COUNTER_RISES = 0.99
+"""A counter's raw value rises in at least this part of its steps but those of 0; it falls where a process restarts."""
+
+COUNTER_STEPS = 100
+"""Steps of a history from which on that is told from a load that rises."""
+
 DAY_SECONDS = 86_400
 SMOOTH_RISE = 0.3
 """A load is smooth up to this `rise`: the five recorded and drawn loads that the gate calls smooth have .02 to .19 on
@@ -67,7 +73,7 @@ def read_history(path: Path) -> Trace:
 def prepare(trace: Trace, source: str, service: Service) -> History:
     """Cut and checked. Raises EvaluationError for a history in another unit, too short or without traffic."""
     rate = trace.per_second()
-    _check_unit(trace, rate, source, service)
+    check_unit(trace, source, f"{service.namespace}/{service.name}", service.capacity)
     _check_length(len(rate), source, service)
     try:
         recording = cut(trace, service.name)
@@ -113,17 +119,30 @@ def rise(rate: Float, service: Service) -> float:
     return max(float(np.percentile(later - recent, RISE_PERCENTILE)) / peak, 0.0)
 
 
-def _check_unit(trace: Trace, rate: Float, source: str, service: Service) -> None:
-    if len(trace.rate) > 2 and (np.diff(trace.rate) >= 0).all() and trace.rate[-1] > OTHER_UNIT * service.capacity:
+def check_unit(trace: Trace, source: str, service: str, capacity: float) -> None:
+    """Refuse a history that is not in requests/s.
+
+    `capacity` is the requests/s of all replicas of `service`. Raises EvaluationError that names file and remedy, for a
+    counter's raw value, restarts of the counter included, and for a load far beyond what the service carries.
+    """
+    peak = trace.percentile(99)
+    if peak <= OTHER_UNIT * capacity:
+        return
+    check_counter(trace, source)
+    raise EvaluationError(
+        f"{source}: its 99th percentile is {peak:,.0f} and all replicas of {service} "
+        f"together carry {capacity:,.0f} requests/s: another unit? The history is in requests per second "
+        "(divide counts per minute by 60); if it is, spec.targets.*.maxReplicas or requestsPerSecond is too low"
+    )
+
+
+def check_counter(trace: Trace, source: str) -> None:
+    """Refuse a history that almost never falls: no load does that for so many bins. Raises EvaluationError."""
+    steps = np.diff(trace.rate)
+    moved = int(np.count_nonzero(steps))
+    if moved >= COUNTER_STEPS and np.count_nonzero(steps > 0) >= COUNTER_RISES * moved:
         raise EvaluationError(
-            f"{source}: never falls, so it is a counter's raw value; give rate(...) of it, requests/s"
-        )
-    peak = float(np.percentile(rate, 99))
-    if peak > OTHER_UNIT * service.capacity:
-        raise EvaluationError(
-            f"{source}: its 99th percentile is {peak:,.0f} and all replicas of {service.namespace}/{service.name} "
-            f"together carry {service.capacity:,.0f} requests/s: another unit? The history is in requests per second "
-            "(divide counts per minute by 60); if it is, spec.targets.*.maxReplicas or requestsPerSecond is too low"
+            f"{source}: almost never falls, so it is a counter's raw value; give rate(...) of it, requests/s"
         )
 
 

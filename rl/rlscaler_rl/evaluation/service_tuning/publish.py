@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.errors import EvaluationError, NotWorthPublishingError
 from rlscaler_rl.evaluation.schema import VERDICT_FILE, ServiceVerdict
 
 MANIFEST, GRAPH = "manifest.json", "policy.onnx"
@@ -84,7 +84,7 @@ def _verdict(path: Path) -> ServiceVerdict | None:
 def _refuse(folder: Path, verdict: ServiceVerdict | None, digest: str) -> None:
     if verdict is None:
         raise EvaluationError(
-            f"{folder}: has no {VERDICT_FILE}, so nobody has said what this policy is worth for the service; "
+            f"{folder}: has no {VERDICT_FILE}, so it is not known what this policy is worth for the service; "
             "`rlscaler train --for` writes one, or publish it untried with --force"
         )
     if verdict.policy_digest != digest:
@@ -94,7 +94,9 @@ def _refuse(folder: Path, verdict: ServiceVerdict | None, digest: str) -> None:
         )
     if not verdict.publish:
         reasons = "; ".join(verdict.reasons)
-        raise EvaluationError(f"{folder}: the verdict is: do not publish: {reasons}. --force publishes it nevertheless")
+        raise NotWorthPublishingError(
+            f"{folder}: the verdict is: do not publish: {reasons}. --force publishes it nevertheless"
+        )
 
 
 def config_map(package: Package, name: str, namespace: str) -> dict[str, Any]:
@@ -136,7 +138,7 @@ def to_yaml(body: dict[str, Any]) -> str:
 
 
 def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
-    """Apply it on the server; the object's resourceVersion. Raises EvaluationError naming object and remedy."""
+    """Apply it on the server; the object's resourceVersion. Raises ClickException naming object and remedy."""
     from kubernetes import client, config
     from kubernetes.client.exceptions import ApiException
     from urllib3.exceptions import HTTPError
@@ -144,17 +146,22 @@ def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
     name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
     try:
         connection = config.new_client_from_config(str(kubeconfig) if kubeconfig else None)
-    except (config.ConfigException, OSError, TypeError) as error:
-        raise EvaluationError(f"no cluster: {error}; name a kubeconfig with --kubeconfig") from error
+    except Exception as error:  # the client library raises whatever a malformed file leads to
+        said, source = " ".join(str(error).split()), kubeconfig or "$KUBECONFIG or ~/.kube/config"
+        raise click.ClickException(
+            f"cannot find a cluster in {source}: {said}; correct it, or name a kubeconfig with --kubeconfig"
+        ) from error
     with connection:
         try:
             done = client.CoreV1Api(connection).patch_namespaced_config_map(
                 name, namespace, body, field_manager=FIELD_MANAGER, _content_type=APPLY_PATCH, _request_timeout=30
             )
         except ApiException as error:
-            raise EvaluationError(f"ConfigMap {namespace}/{name}: {_reason(error)}") from error
+            raise click.ClickException(f"ConfigMap {namespace}/{name}: {_reason(error)}") from error
         except HTTPError as error:
-            raise EvaluationError(f"ConfigMap {namespace}/{name}: the API server does not answer: {error}") from error
+            raise click.ClickException(
+                f"ConfigMap {namespace}/{name}: the API server does not answer: {error}"
+            ) from error
     return str(done.metadata.resource_version)
 
 
@@ -166,7 +173,7 @@ def _reason(error: Any) -> str:
     remedies = {
         403: "; you need the right to patch ConfigMaps there",
         404: "; create the namespace first",
-        409: "; somebody else owns these fields: choose another --name, or delete the ConfigMap",
+        409: "; another client owns these fields: choose another --name, or delete the ConfigMap",
     }
     return f"{said}{remedies.get(error.status, '')}"
 

@@ -134,4 +134,4 @@ def _pair(mix: np.ndarray) -> tuple[int, int]:
 
 def _label(service: Service, general: ActorLike) -> str:
     outside = general.manifest.mask(service.params)[0]
-    return "General policy (outside its envelope: held)" if outside else "General policy"
+    return "General policy (outside its envelope: its fallback)" if outside else "General policy"

@@ -154,7 +154,7 @@ def _training(start: Start, choice: Choice, found: FineTuned, tuned: Mapping[str
 
 def _assumed(service: Service) -> list[str]:
     """What the policy leaves open and training took for granted."""
-    found = [f"spec.{field} is assumed, nobody set or learned it: measure it" for field in service.assumed]
+    found = [f"spec.{field} is assumed, as it was neither set nor learned: measure it" for field in service.assumed]
     if (service.params.present[0] & (service.params.min_replicas[0] == 0)).any():
         found.append("minReplicas 0: training kept at least one replica in every pool; the trial did not")
     return found

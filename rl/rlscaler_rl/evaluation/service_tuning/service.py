@@ -11,8 +11,9 @@ import numpy as np
 from rlscaler_core.api import offline
 from rlscaler_core.api.offline import OfflinePolicy
 from rlscaler_core.decision.budget import ROUNDING
-from rlscaler_core.decision.manifest import ColdStart, Envelope
+from rlscaler_core.decision.manifest import Envelope, PoolRanges
 from rlscaler_core.decision.types import CPU, GPU, POOLS, Params
+from rlscaler_core.decision.units import SIGNALS, UNITS
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.simulation.cluster import LEAST_LOADED, MAX_PODS, ROUTERS
@@ -138,9 +139,13 @@ class Service:
         slo, interval, price = float(self.params.slo_ms[0]), float(self.interval), 1 / self.price_ratio
         ratio = self.rps[GPU] / self.rps[CPU]
         bounds = {pool: (low * float(cold[i]), high * float(cold[i])) for i, pool in enumerate(POOLS)}
+        sizes = {
+            pool: (float(size), float(size)) for pool, size in zip(POOLS, self.params.max_replicas[0], strict=True)
+        }
         return Envelope(
             slo_ms=(low * slo, high * slo),
-            cold_start_seconds=ColdStart(**bounds),
+            cold_start_seconds=PoolRanges(**bounds),
+            max_replicas=PoolRanges(**sizes),
             price_ratio=(low * price, high * price),
             interval_seconds=(interval, interval),
             rps_ratio=(low * ratio, high * ratio),
@@ -152,10 +157,16 @@ _SPEC = (
     "step_size",
     "target_utilization",
     "reactive_floor",
+    "ceiling",
+    "ceiling_seconds",
     "has_behavior",
     "stabilization_seconds",
     "rules",
     "select_policy",
+    "fallback",
+    "failure_threshold",
+    "fallback_replicas",
+    "pending_seconds",
 )
 """What the policy decides and scenarios have no column for."""
 
@@ -174,6 +185,7 @@ def service_of(
             f"--scrape-seconds {scrape_seconds}: {SCRAPE_SECONDS[0]} to {SCRAPE_SECONDS[1]} are simulated; a policy "
             "that hears of its load later than that has no business scaling on it: scrape the service more often"
         )
+    _check_units(params, where)
     _check_interval(params, where)
     for index, pool in enumerate(POOLS):
         if params.present[0, index]:
@@ -190,6 +202,21 @@ def service_of(
         router=ROUTERS.index(router),
         fallback=policy.fallback,
     )
+
+
+def _check_units(params: Params, where: str) -> None:
+    """Histories are of requests, and the simulator times whole requests."""
+    unit, signal = UNITS[params.unit[0]], SIGNALS[params.slo_signal[0]]
+    if unit != "requests":
+        raise EvaluationError(
+            f"{where}.capacity.unit = {unit}: requests are simulated; in the copy that you give here, set unit "
+            "requests and say in perReplica how many requests/s a replica answers"
+        )
+    if signal != "endToEnd":
+        raise EvaluationError(
+            f"{where}.slo.signal = {signal}: whole requests are simulated; in the copy that you give here, set "
+            "endToEnd and latencyMilliseconds for it"
+        )
 
 
 def _check_interval(params: Params, where: str) -> None:
@@ -225,7 +252,7 @@ def _check_pool(params: Params, index: int, where: str) -> None:
     high = int(params.max_replicas[0, index])
     if not np.isfinite(rps):
         raise EvaluationError(
-            f"{where}.requestsPerSecond: is neither set nor learned, and without it nobody can say what a replica "
+            f"{where}.requestsPerSecond: is neither set nor learned, and without it there is no telling what a replica "
             "answers; measure it and set it, or give the object as `kubectl get rlsp -o yaml` prints it once "
             "status.learned has it"
         )

@@ -8,7 +8,7 @@ children of the best so far. A space with no more points than trials is played w
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -48,14 +48,47 @@ Score = Callable[[Sequence[Found]], Float]
 """Settings -> (K,) J, lower is better."""
 
 
+Rounds = Generator[list[Found], Float, list[Trial]]
+"""A search that hands out batches of settings, is sent the J (K,) of each batch, and returns its trials."""
+
+
 def search(space: Space, starts: Sequence[Found], score: Score, budget: int, seed: int = 0) -> list[Trial]:
     """All trials, the best first."""
+    return search_each(space, starts, lambda batches: [score(batches[0])], budget, 1, seed)[0]
+
+
+def search_each(
+    space: Space,
+    starts: Sequence[Found],
+    score: Callable[[list[list[Found]]], Sequence[Float]],
+    budget: int,
+    count: int,
+    seed: int = 0,
+) -> list[list[Trial]]:
+    """Search `count` times, each for scores of its own: all trials of each, the best first.
+
+    The searches go on side by side: `score` is asked for one batch of each at once, all of one size.
+    """
+    searches = [_rounds(space, starts, budget, seed) for _ in range(count)]
+    batches = [next(one) for one in searches]
+    done: list[list[Trial]] = []
+    while not done:
+        scores = score(batches)
+        batches = []
+        for one, j in zip(searches, scores, strict=True):
+            try:
+                batches.append(one.send(j))
+            except StopIteration as end:
+                done.append(end.value)
+    return [sorted(trials, key=lambda trial: trial.j) for trials in done]
+
+
+def _rounds(space: Space, starts: Sequence[Found], budget: int, seed: int) -> Rounds:
     points = grid(space, budget)
-    if points is not None:
-        trials = [Trial(found, float(j)) for found, j in zip(points, score(points), strict=True)]
-    else:
-        trials = _sampled(space, starts, score, budget, seed)
-    return sorted(trials, key=lambda trial: trial.j)
+    if points is None:
+        return (yield from _sampled(space, starts, budget, seed))
+    scores = yield points
+    return [Trial(found, float(j)) for found, j in zip(points, scores, strict=True)]
 
 
 def grid(space: Space, budget: int) -> list[Found] | None:
@@ -73,7 +106,7 @@ def grid(space: Space, budget: int) -> list[Found] | None:
     return [dict(zip(space, point, strict=True)) for point in product(*axes)]
 
 
-def _sampled(space: Space, starts: Sequence[Found], score: Score, budget: int, seed: int) -> list[Trial]:
+def _sampled(space: Space, starts: Sequence[Found], budget: int, seed: int) -> Rounds:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -81,23 +114,24 @@ def _sampled(space: Space, starts: Sequence[Found], score: Score, budget: int, s
     study = optuna.create_study(sampler=spread)
     for start in starts[:budget]:
         study.enqueue_trial(start)
-    _play(study, space, score, min(len(starts), budget))
-    _play(study, space, score, min(round(SPREAD * budget), budget - len(study.trials)))
+    yield from _played(study, space, min(len(starts), budget))
+    yield from _played(study, space, min(round(SPREAD * budget), budget - len(study.trials)))
     study.sampler = optuna.samplers.TPESampler(n_startup_trials=1, seed=seed)
     rng = np.random.default_rng(seed)
     while left := budget - len(study.trials):
         best = sorted(study.trials, key=lambda trial: trial.value or 0.0)[:PARENTS]
         for _ in range(round(CHILDREN * min(left, BATCH))):
             study.enqueue_trial(child(space, [trial.params for trial in best], rng))
-        _play(study, space, score, min(left, BATCH))
+        yield from _played(study, space, min(left, BATCH))
     return [Trial(dict(trial.params), float(trial.value or 0.0)) for trial in study.trials]
 
 
-def _play(study: optuna.Study, space: Space, score: Score, count: int) -> None:
+def _played(study: optuna.Study, space: Space, count: int) -> Generator[list[Found], Float, None]:
     trials = [study.ask(space) for _ in range(count)]
     if not trials:
         return
-    for trial, j in zip(trials, score([trial.params for trial in trials]), strict=True):
+    scores = yield [trial.params for trial in trials]
+    for trial, j in zip(trials, scores, strict=True):
         study.tell(trial, float(j))
 
 

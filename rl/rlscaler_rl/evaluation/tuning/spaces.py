@@ -11,7 +11,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from rlscaler_core.decision.manifest import RuleGains
-from rlscaler_core.decision.rule import RuleSettings
+from rlscaler_core.decision.rule import BY_LOAD, DEFAULT_SETTINGS, RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_core.decision.types import Placement
 from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, HpaPolicy, HpaRules
@@ -224,12 +224,43 @@ def gains(found: Found) -> RuleGains:
     return RuleGains(**{name: found[name] for name in GAINS})
 
 
-RULE: Space = {**GAINS, **SPEC, "placement": PLACEMENTS}
-RULE_DEFAULT: Found = {**RuleGains().model_dump(), **SPEC_DEFAULT, "placement": Placement.BALANCED.value}
+RULE_PLACEMENTS = CategoricalDistribution([BY_LOAD, *(int(placement) for placement in Placement)])
+
+RULE: Space = {**GAINS, **SPEC, "placement": RULE_PLACEMENTS}
+RULE_DEFAULT: Found = {**RuleGains().model_dump(), **SPEC_DEFAULT, "placement": BY_LOAD}
 
 
 def rule(found: Found) -> RuleSettings:
     return RuleSettings(**gains(found).model_dump(), placement=found["placement"], spec=spec(found))
+
+
+KNOWN_RULE: Space = {
+    "loading": GAINS["loading"],
+    "caution": FloatDistribution(0.03, 3.0, log=True),
+    "jump_caution": FloatDistribution(0.03, 3.0, log=True),
+    **SPEC,
+    "placement": RULE_PLACEMENTS,
+}
+"""What is searched of the forecast rule on a service whose past it knows: the gains of its other forecast count for
+nothing there."""
+
+KNOWN_RULE_DEFAULT: Found = {
+    "loading": DEFAULT_SETTINGS.loading,
+    "caution": DEFAULT_SETTINGS.caution,
+    "jump_caution": DEFAULT_SETTINGS.jump_caution,
+    **SPEC_DEFAULT,
+    "placement": BY_LOAD,
+}
+
+
+def known_rule(found: Found) -> RuleSettings:
+    return RuleSettings(
+        loading=found["loading"],
+        caution=found["caution"],
+        jump_caution=found["jump_caution"],
+        placement=found["placement"],
+        spec=spec(found),
+    )
 
 
 RECENT: Space = {

@@ -1,0 +1,76 @@
+"""Who plays days: autoscalers as they come, and references."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.types import Float
+from rlscaler_core.models import load_bundled
+from rlscaler_rl.baselines.hindsight import Hindsight
+from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate
+from rlscaler_rl.baselines.kpa import Kpa
+
+Role = Literal["policy", "untuned", "tuned", "reference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One row of the table."""
+
+    name: str
+    label: str
+    role: Role
+    make: Callable[[Float], Any]
+    """Rates (N, T) in requests/s -> a fresh controller of N days.
+
+    Pickle has to take it where contenders play side by side in processes.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A network that plays beside the forecast rule."""
+
+    name: str
+    label: str
+    load: Callable[[], ActorLike]
+    """Gives its actor. A process of its own loads it again, so pickle has to take this function."""
+
+    def __call__(self, rate: Float) -> ActorLike:
+        """Give the actor; it keeps nothing from one batch of days to the next."""
+        return self.load()
+
+
+def untuned(policies: Sequence[Policy] = ()) -> list[Contender]:
+    """The policies first, then the autoscalers that users have, at their defaults."""
+    return [
+        *(Contender(policy.name, policy.label, "policy", policy) for policy in policies),
+        Contender("rule", "Forecast rule", "policy", _rule),
+        Contender("hpa", "HPA 80 %", "untuned", _hpa),
+        Contender("keda", "KEDA request rate", "untuned", _keda),
+        Contender("kpa", "Knative KPA", "untuned", _kpa),
+    ]
+
+
+def hindsight() -> Contender:
+    """The hindsight rule, which knows the load to come."""
+    return Contender("hindsight", "Hindsight rule", "reference", Hindsight)
+
+
+def _rule(rate: Float) -> ActorLike:
+    return load_bundled("rule")
+
+
+def _hpa(rate: Float) -> Hpa:
+    return Hpa()
+
+
+def _keda(rate: Float) -> KedaRequestRate:
+    return KedaRequestRate()
+
+
+def _kpa(rate: Float) -> Kpa:
+    return Kpa()

@@ -1,0 +1,135 @@
+"""Playing days: the history before them is shown to the forecaster, then every contender meets the same day.
+
+A row is one day of one load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision.forecaster.memory import LEVELS, is_kept, recent_of
+from rlscaler_core.decision.forecaster.rises import coverage
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.baselines.contender import cheapest_mix
+from rlscaler_rl.evaluation.days.learned import BUDGET, HISTORY_DAYS, past_of, seed_of
+from rlscaler_rl.evaluation.days.processes import side_by_side
+from rlscaler_rl.evaluation.days.service_load import ServiceLoad
+from rlscaler_rl.simulation.batch import Past
+from rlscaler_rl.simulation.episode import Result, Run, run
+from rlscaler_rl.simulation.levels import LevelName
+from rlscaler_rl.simulation.scenario import Scenarios, from_rate
+
+INITIAL_UTILIZATION = 0.8
+"""How full the replicas are that a day begins with, 0 to 1."""
+
+Bind = Callable[[Scenarios], Scenarios]
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """N days ready to be played, all of one length."""
+
+    scenarios: Scenarios
+    past: Past
+    loads: tuple[str, ...]
+    """(N,) the load of each."""
+
+    numbers: tuple[int, ...]
+    """(N,) which day of it."""
+
+    def tiled(self, times: int) -> Days:
+        """The same days `times` over, for as many settings side by side."""
+        return self.take(np.tile(np.arange(len(self.loads)), times))
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Days:
+        """The days in `rows`, in that order."""
+        names, numbers = tuple(self.loads[i] for i in rows), tuple(self.numbers[i] for i in rows)
+        return Days(self.scenarios.take(rows), _rows_of(self.past, rows), names, numbers)
+
+
+def prepared(
+    chosen: Sequence[tuple[ServiceLoad, int]],
+    *,
+    bind: Bind | None = None,
+    seed: int = 0,
+    history_days: int = HISTORY_DAYS,
+    **service: Any,
+) -> Days:
+    """Make days (load, number), with up to `history_days` of history. `service` are columns of `Scenarios`.
+
+    `bind` sets the spec. `seed` draws other arrivals and cold starts under the same rates.
+    """
+    rate = np.stack([load.day(number) for load, number in chosen])
+    seeds = [seed_of(load, number, seed) for load, number in chosen]
+    scenarios = from_rate(rate, seeds, pattern="day", **service)
+    scenarios = bind(scenarios) if bind else scenarios
+    params = scenarios.params()
+    scenarios.initial[...] = cheapest_mix(params, scenarios.past_rate / INITIAL_UTILIZATION)
+    past = past_of(chosen, params, history_days)
+    return Days(scenarios, past, tuple(load.name for load, _ in chosen), tuple(number for _, number in chosen))
+
+
+def played(
+    days: Days, make: Callable[[Float], Any], *, level: LevelName = "fluid", timeline: int = 0, seed: int = 0
+) -> Run:
+    """Play all days with the controller that `make` gives for their rates (N, T). Its counters are checked."""
+    past = _rows_of(days.past, np.arange(len(days.loads)))
+    controller = make(days.scenarios.rate.astype(np.float64))
+    return run(days.scenarios, controller, seed, past=past, level=level, timeline=timeline)
+
+
+class Figures(NamedTuple):
+    """What a comparison keeps of a run."""
+
+    result: Result
+    coverage: Float
+    """(N, 2, LEVELS) as `covered` gives it."""
+
+
+class Job(NamedTuple):
+    """What is played in one batch."""
+
+    make: Callable[[Float], Any]
+    """As `played` takes it."""
+
+    rows: NDArray[np.integer[Any]] | None = None
+    """Which days are played; the same one may be there several times. None: all of them."""
+
+
+def played_side_by_side(
+    days: Days, jobs: Sequence[Job], level: LevelName = "fluid", done: Callable[[int], None] = lambda number: None
+) -> list[Figures]:
+    """Play each job on its rows of `days`, in processes side by side (`processes`); `done` is told which one is over.
+
+    The rows are taken where a job is played, so that no more days are held at a time than are played.
+    """
+    seconds = len(jobs) * float(days.scenarios.duration[0])
+    return side_by_side(_figures, [(days, job, level) for job in jobs], seconds, done)
+
+
+def _figures(days: Days, job: Job, level: LevelName) -> Figures:
+    done = played(days if job.rows is None else days.take(job.rows), job.make, level=level)
+    return Figures(done.result, covered(done))
+
+
+def after(days: Days, before: Run) -> Days:
+    """Give the same days for services whose error budget is as it was at the end of other days."""
+    return replace(days, past=days.past._replace(**{name: getattr(before.state, name).copy() for name in BUDGET}))
+
+
+def covered(run: Run) -> Float:
+    """Give the share (N, 2, LEVELS) of the forecasts of each day that held; NaN where none was made or kept."""
+    recent = run.state.load_recent
+    if not is_kept(recent):
+        return np.full((len(run.result.j), 2, len(LEVELS)), np.nan)
+    return coverage(recent_of(recent))
+
+
+def _rows_of(past: Past, rows: NDArray[np.integer[Any]]) -> Past:
+    """Give copies of the rows: playing writes into them."""
+    return past._replace(**{name: column[rows] for name, column in past._asdict().items()})

@@ -1,0 +1,133 @@
+"""One load as one service meets it: scaled to the service, cut into days, with a clock and with what may be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision.types import Float
+from rlscaler_loadgen.traces import Trace
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.workloads import Part
+from rlscaler_rl.workloads import day_splits as splits
+from rlscaler_rl.workloads.days import DAY, Seconds, SecondsOf, day_load
+
+Float32 = NDArray[np.float32]
+
+MONDAY = 1_767_571_200.0
+"""Monday, 5 January 2026, 00:00 UTC: when a load begins whose clock is not known."""
+
+PAST_SHARE = 0.6
+"""Part of a history of one's own that is past; the rest is judged."""
+
+LEAST_SECONDS = 2 * 3600
+"""A shorter history has no past that anything could be tuned on: all of it is judged, where nothing has to be."""
+
+LEAST_PLAYED_SECONDS = 15 * 60
+"""A shorter one is mostly the cold starts that it begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLoad:
+    """A load in requests/s of the service that it is played on. A day is `length` seconds long."""
+
+    name: str
+    group: str
+    """Loads of one origin share it; intervals take them for one observation."""
+
+    drawn: bool
+    """True where seconds were drawn from wider bins."""
+
+    seconds: Callable[[int, int], Float]
+    """(begin, end) in seconds of the load -> requests/s of every second between."""
+
+    begin: float
+    """Unix seconds of the begin of day 0."""
+
+    offset: int
+    """Seconds of the load before day 0."""
+
+    parts: Mapping[Part, tuple[int, ...]]
+    """Days by what they are for; those before a day are its history."""
+
+    length: int = DAY
+
+    def day(self, number: int) -> Float32:
+        """Give the rate of every second of a day (length,), in requests/s."""
+        first = self.offset + number * self.length
+        return self.seconds(first, first + self.length).astype(np.float32)
+
+    def epoch(self, number: int) -> float:
+        """Give the Unix seconds at which a day begins."""
+        return self.begin + number * self.length
+
+
+def from_library(
+    name: str, capacity_rps: float, share: float = splits.NOMINAL_SHARE, folder: Path | None = None
+) -> ServiceLoad:
+    """A load of the library, whose reference rate needs `share` of `capacity_rps`, the requests/s of all replicas.
+
+    Raises WorkloadError for a load that is not there or has too few days.
+    """
+    load = day_load(name)
+    source = splits.seconds_of_day_load(name, folder)
+    factor = splits.scale(splits.reference_rps(name, folder), capacity_rps, share)
+    begin = MONDAY
+    if load.begin is not None:
+        local = datetime.fromisoformat(load.begin).replace(tzinfo=ZoneInfo(load.zone or "UTC"))
+        begin = local.timestamp() + load.first_midnight_s
+    return ServiceLoad(
+        name=name,
+        group=load.group,
+        drawn=load.seconds is Seconds.DRAWN,
+        seconds=lambda first, last: factor * source.rate(first, last),
+        begin=begin,
+        offset=load.first_midnight_s,
+        parts={part: tuple(days) for part, days in splits.own_service(load).items()},
+    )
+
+
+def own(trace: Trace, name: str, tuned: bool = True) -> ServiceLoad:
+    """A recorded load of one's own service, as it is: the first 60 % is past, the rest is judged.
+
+    Of less than three days one stretch is judged instead of days, and of less than two hours all, unless something is
+    `tuned` on the past. Raises EvaluationError for a history that is too short.
+    """
+    seconds = int(trace.length_s)
+    least = LEAST_SECONDS if tuned else LEAST_PLAYED_SECONDS
+    if seconds < least:
+        shorter = f" (`rlscaler simulate` takes {LEAST_PLAYED_SECONDS // 60} min)" if tuned else ""
+        needed = f"{least // 3600} h" if tuned else f"{least // 60} min"
+        raise EvaluationError(
+            f"{name}: {seconds / 60:.0f} min of history; at least {needed} are needed, export a longer time{shorter}"
+        )
+    length, past_share = DAY, PAST_SHARE
+    if seconds < LEAST_SECONDS:
+        length, past_share = seconds // 60 * 60, 0.0
+    elif seconds < 3 * DAY:
+        length = int((1 - PAST_SHARE) * seconds) // 60 * 60
+    offset = seconds % length
+    count = seconds // length
+    past = max(int(past_share * count), 1) if past_share else 0
+    seen = float(offset + past * length) if past else float(seconds)
+    source = SecondsOf(trace, name, (0.0, seen))
+    return ServiceLoad(
+        name=name,
+        group=name,
+        drawn=source.drawn,
+        seconds=source.rate,
+        begin=MONDAY,
+        offset=offset,
+        parts={
+            Part.TRAIN: tuple(range(past - 1)),
+            Part.TUNE: (past - 1,) if past else (),
+            Part.TEST: tuple(range(past, count)),
+        },
+        length=length,
+    )

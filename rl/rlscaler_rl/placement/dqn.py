@@ -1,0 +1,220 @@
+"""DQN for placement, in one file that reads from top to bottom: settings, memory, targets, the loop, what is kept.
+
+Mnih et al. 2015, with double targets (van Hasselt et al. 2016), a dueling head (Wang et al. 2016) and actions that are
+masked in acting and in targets alike. Clusters of several sizes are played side by side; one network serves all.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from rlscaler_core.placement.actor import PlacementManifest
+from rlscaler_core.placement.features import CONTRACT, Float32, columns, features
+from rlscaler_core.placement.policies import Policy, choose
+from rlscaler_core.placement.types import Bool, Float, Int, Nodes, Pods
+from rlscaler_rl.placement.drawn import Setting
+from rlscaler_rl.placement.environment import Placement
+from rlscaler_rl.placement.network import DeepSets, to_onnx
+from rlscaler_rl.placement.play import Contender, Played, play
+
+NEVER = -1e9
+"""Value of a node that the pod may not go to."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a network is trained."""
+
+    policy: Policy
+    steps: int = 400_000
+    """Placements on all clusters together."""
+    seed: int = 0
+    nodes: tuple[int, ...] = (6, 12, 24)
+    """Sizes of the clusters that are played side by side."""
+    clusters: int = 32
+    """Clusters of each size."""
+    load: float = 0.6
+    lifetimes_known: bool = False
+    hidden: int = 32
+    double: bool = True
+    dueling: bool = True
+    by_rule: float = 1.0
+    """Weight of the rule's column at the start; 0 = learn without the rule."""
+    thesis_reward: bool = False
+    """Take the reward as the thesis states it, not what each placement adds over the episode."""
+    gamma: float = 0.9
+    learning_rate: float = 1e-3
+    batch: int = 256
+    memory: int = 300
+    """Steps of each size of cluster that are kept to learn from."""
+    explore: tuple[float, float] = (0.3, 0.02)
+    """Share of random placements at the start, and from half of the steps on."""
+    follow: float = 0.01
+    """How far the target network moves towards the learning one after each update."""
+    looks: int = 8
+    """How often the network is tried on clusters of other seeds; the best is kept."""
+
+
+@dataclass
+class Trained:
+    """The best network of a run."""
+
+    net: DeepSets
+    options: Options
+    seconds: float
+    steps_per_second: float
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    """Steps, and the score on validation clusters."""
+
+    def save(self, folder: Path) -> None:
+        """Write POLICY.onnx and POLICY.json."""
+        content = to_onnx(self.net)
+        policy = self.options.policy
+        manifest = PlacementManifest(
+            contract=CONTRACT,
+            policy=policy,
+            columns=columns(policy),
+            digest=hashlib.sha256(content).hexdigest(),
+            trained_nodes=(min(self.options.nodes), max(self.options.nodes)),
+            steps=self.options.steps,
+            seed=self.options.seed,
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{policy}.onnx").write_bytes(content)
+        (folder / f"{policy}.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+class Memory:
+    """The last steps of clusters of one size; what follows a step is the next one's state."""
+
+    def __init__(self, steps: int, clusters: int, nodes: int, width: int) -> None:
+        self.seen = torch.zeros(steps, clusters, nodes, width)
+        self.mask = torch.zeros(steps, clusters, nodes, dtype=torch.bool)
+        self.action = torch.zeros(steps, clusters, dtype=torch.int64)
+        self.reward = torch.zeros(steps, clusters)
+        self.count, self.size = 0, steps
+
+    def add(self, seen: Float32, mask: Bool, action: Int, reward: Float) -> None:
+        at = self.count % self.size
+        self.seen[at], self.mask[at] = torch.from_numpy(seen), torch.from_numpy(mask)
+        self.action[at], self.reward[at] = torch.from_numpy(action), torch.from_numpy(reward).float()
+        self.count += 1
+
+    def draw(self, batch: int, rng: np.random.Generator) -> tuple[Tensor, ...]:
+        """Seen, action, reward, next seen and next mask of steps drawn from those that were placed."""
+        held = min(self.count, self.size)
+        oldest = self.count - held
+        at = oldest + rng.integers(held - 1, size=batch)
+        row = rng.integers(self.seen.shape[1], size=batch)
+        here, there = at % self.size, (at + 1) % self.size
+        placed = torch.from_numpy(np.flatnonzero(self.action[here, row].numpy() >= 0))
+        here, there, row = here[placed], there[placed], row[placed]
+        return (
+            self.seen[here, row],
+            self.action[here, row],
+            self.reward[here, row],
+            self.seen[there, row],
+            self.mask[there, row],
+        )
+
+
+def acting(net: DeepSets, policy: Policy) -> Contender:
+    """The network as one that scores."""
+
+    @torch.no_grad()
+    def scores(nodes: Nodes, pods: Pods, among: Bool) -> Float:
+        values: Float = net(torch.from_numpy(features(policy, nodes, pods, among))).double().numpy()
+        return values
+
+    return scores
+
+
+def score(policy: Policy, played: Played) -> float:
+    """What checkpoints are chosen and contenders are compared by: higher is better."""
+    if policy is Policy.GPU:
+        return played.gpus_used
+    return played.thesis
+
+
+def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
+    """Train a network; the checkpoint is the best on clusters whose seeds training never plays."""
+    torch.manual_seed(options.seed)
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(options.seed)
+    settings = [
+        Setting(options.policy, n, options.clusters, options.load, options.lifetimes_known) for n in options.nodes
+    ]
+    envs = [Placement(setting, 1000 * options.seed + i) for i, setting in enumerate(settings)]
+    width = len(columns(options.policy))
+    memories = [Memory(options.memory, options.clusters, n, width) for n in options.nodes]
+    net = DeepSets(width, options.hidden, options.dueling, options.by_rule)
+    target = copy.deepcopy(net)
+    adam = torch.optim.Adam(net.parameters(), options.learning_rate)
+    rounds = options.steps // (options.clusters * len(envs))
+    begin, looking = time.perf_counter(), 0.0
+    best, best_score, curve = copy.deepcopy(net), -np.inf, []
+    for step in range(rounds + 1):
+        if step % max(rounds // options.looks, 1) == 0:
+            looked = time.perf_counter()
+            found = _validate(net, options)
+            curve.append((step * options.clusters * len(envs), found))
+            if found > best_score:
+                best, best_score = copy.deepcopy(net), found
+            looking += time.perf_counter() - looked
+            say(f"{options.policy} {curve[-1][0]:>9,} placements: {found:.4f} (best {best_score:.4f})")
+        share = max(1 - 2 * step / rounds, 0.0)
+        explore = options.explore[1] + share * (options.explore[0] - options.explore[1])
+        for env, memory in zip(envs, memories, strict=True):
+            _act(env, memory, net, options, explore, rng)
+            if memory.count >= 16:
+                _learn(net, target, adam, memory.draw(options.batch, rng), options)
+    took = time.perf_counter() - begin
+    return Trained(best, options, took, options.steps / max(took - looking, 1e-9), curve)
+
+
+def _act(
+    env: Placement, memory: Memory, net: DeepSets, options: Options, explore: float, rng: np.random.Generator
+) -> None:
+    among = env.mask()
+    seen = features(options.policy, env.nodes, env.pods, among)
+    with torch.no_grad():
+        values = net(torch.from_numpy(seen)).double().numpy()
+    values = np.where(rng.random(len(values))[:, None] < explore, rng.random(values.shape), values)
+    node = choose(values, env.nodes, env.pods, among)
+    outcome = env.step(node)
+    memory.add(seen, among, node, outcome.thesis if options.thesis_reward else outcome.reward)
+
+
+def _learn(
+    net: DeepSets, target: DeepSets, adam: torch.optim.Optimizer, drawn: tuple[Tensor, ...], options: Options
+) -> None:
+    seen, action, reward, then, mask = drawn
+    with torch.no_grad():
+        chooser = net if options.double else target
+        node = chooser(then).masked_fill(~mask, NEVER).argmax(1, keepdim=True)
+        worth = torch.where(mask.any(1), target(then).gather(1, node)[:, 0], torch.zeros(len(then)))
+        aim = reward + options.gamma * worth
+    value = net(seen).gather(1, action[:, None])[:, 0]
+    loss = functional.smooth_l1_loss(value, aim)
+    adam.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
+    adam.step()
+    with torch.no_grad():
+        for slow, fast in zip(target.parameters(), net.parameters(), strict=True):
+            slow.lerp_(fast, options.follow)
+
+
+def _validate(net: DeepSets, options: Options) -> float:
+    setting = Setting(options.policy, 12, 24, options.load, options.lifetimes_known)
+    return score(options.policy, play(acting(net, options.policy), setting, seed=777, steps=200))

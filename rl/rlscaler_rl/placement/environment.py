@@ -1,0 +1,187 @@
+"""Clusters on which pods arrive one by one, run and end: many at once, each step one pod on every cluster.
+
+Nodes fail and come back, latencies drift. What a policy sees and may do is what the real server shows and allows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rlscaler_core.placement.fragmentation import DEFAULT_TYPICAL, fragmentation
+from rlscaler_core.placement.gpus import taken
+from rlscaler_core.placement.mask import fits
+from rlscaler_core.placement.policies import Policy, allowed
+from rlscaler_core.placement.rules import used_share
+from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Bool, Float, Int, Nodes
+from rlscaler_rl.placement.drawn import (
+    MEAN_SLOTS,
+    MOST_SLOTS,
+    SLOT_S,
+    Setting,
+    draw_nodes,
+    draw_pods,
+    residual_slots,
+)
+
+PREFILL_ROUNDS = 100
+FAILED_SLOTS = 10
+PODS_PER_NODE = 50.0
+"""At so many pods a used node the thesis' second reward of EL is full."""
+
+
+class Outcome(NamedTuple):
+    """What a step led to, (clusters,) each."""
+
+    reward: Float
+    """What counts over an episode, charged to the placement that causes it."""
+    thesis: Float
+    """The reward that the thesis states, of the state after the placement."""
+    placed: Bool
+    latency_met: Float
+    """1 below the soft latency, .5 below the hard one, 0 above; 1 for pods without limits; NaN where not placed."""
+
+
+class Placement:
+    """Clusters in their steady state under pods placed at random; `pods` is what has to be placed now."""
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        self.setting, self.rng = setting, np.random.default_rng(seed)
+        self.nodes = draw_nodes(setting, self.rng)
+        shape = self.nodes.pods.shape
+        self._size = self.nodes.allocatable.copy()
+        self._back = np.zeros(shape, np.int64)
+        self._ends = np.zeros((MOST_SLOTS, *shape, 3))
+        self._gpu_ends = np.zeros((MOST_SLOTS, *shape, MOST_GPUS)) if setting.gpus else None
+        self._last = np.zeros(shape, np.int64)
+        self._clock, self._slot = 0.0, 0
+        self._rows = np.arange(setting.clusters)
+        self._prefill()
+        self.pods, self._slots = draw_pods(setting, setting.clusters, self.rng)
+
+    def mask(self) -> Bool:
+        """(clusters, nodes): where the pod may go."""
+        return allowed(self.nodes, self.pods, fits(self.nodes, self.pods))
+
+    def step(self, node: Int) -> Outcome:
+        """Place each cluster's pod on the node of this index, and go on to the next pod; -1 = refuse it.
+
+        A node that does not take the pod refuses it, too.
+        """
+        rows, index = self._rows, np.maximum(node, 0)
+        placed = self.mask()[rows, index] & (node >= 0)
+        longer, lost = self._place(rows, index, placed)
+        outcome = self._outcome(index, placed, longer, lost)
+        self._clock += 1.0 / self.setting.arrivals_per_slot
+        while self._slot < int(self._clock):
+            self._next_slot()
+        self.pods, self._slots = draw_pods(self.setting, self.setting.clusters, self.rng)
+        return outcome
+
+    def _place(self, rows: Int, index: Int, placed: Bool) -> tuple[Float, Float]:
+        """Slots for which the node is longer in use, and the growth of its fragmentation in GPUs."""
+        n = self.nodes
+        share = np.concatenate([self.pods.requests, np.ones((len(rows), 1))], -1) * placed[:, None]
+        end = self._slot + self._slots
+        now = np.maximum(self._last[rows, index], self._slot)
+        longer = np.maximum(end - now, 0) * placed
+        self._last[rows, index] = np.where(placed, np.maximum(now, end), self._last[rows, index])
+        lost = np.zeros(len(rows))
+        if self._gpu_ends is not None:
+            one = Nodes._make(column[rows, index][:, None] for column in n)
+            take = taken(one, self.pods)[:, 0] * placed[:, None]
+            before = self._fragmentation(rows, index)
+            n.gpu_free[rows, index] -= take
+            self._gpu_ends[end % MOST_SLOTS, rows, index] += take
+        n.requested[rows, index] += share[:, :2]
+        n.pods[rows, index] += share[:, 2]
+        self._ends[end % MOST_SLOTS, rows, index] += share
+        if self._gpu_ends is not None:
+            lost = (self._fragmentation(rows, index) - before) / WHOLE_GPU
+        self._tell(rows, index)
+        return longer.astype(float), lost
+
+    def _fragmentation(self, rows: Int, index: Int) -> Float:
+        n = self.nodes
+        cpu = (n.allocatable - n.requested)[rows, index, 0]
+        return fragmentation(cpu, n.gpu_free[rows, index], n.gpu_model[rows, index], DEFAULT_TYPICAL)
+
+    def _outcome(self, index: Int, placed: Bool, longer: Float, lost: Float) -> Outcome:
+        n, policy = self.nodes, self.setting.policy
+        latency = n.latency_ms[self._rows, index]
+        met = np.where(~(latency > self.pods.soft_ms), 1.0, np.where(~(latency > self.pods.hard_ms), 0.5, 0.0))
+        in_use = (n.pods > 0).sum(-1)
+        unused = 1.0 - in_use / self.setting.nodes
+        met = np.where(placed, met, np.nan)
+        hours = -longer / MEAN_SLOTS
+        if policy is Policy.EE:
+            thesis, reward = unused, hours
+        elif policy is Policy.LB:
+            thesis = -4.0 * used_share(n)[..., 0].std(-1)
+            reward = thesis
+        elif policy is Policy.EL:
+            dense = np.minimum(n.pods.sum(-1) / np.maximum(in_use, 1) / PODS_PER_NODE, 1.0)
+            thesis = (unused + dense + np.nan_to_num(met)) / 3.0
+            reward = hours + 2.0 * np.nan_to_num(met)
+        else:
+            thesis = -lost
+            reward = -lost
+        return Outcome(reward - 1.0 * ~placed, thesis, placed, met)
+
+    def _next_slot(self) -> None:
+        """Pods whose time is up leave, nodes fail and come back, latencies drift."""
+        self._slot += 1
+        n, at = self.nodes, self._slot % MOST_SLOTS
+        gone = self._ends[at]
+        n.requested[:] -= gone[..., :2]
+        n.pods[:] -= gone[..., 2]
+        gone[:] = 0.0
+        if self._gpu_ends is not None:
+            n.gpu_free[:] += self._gpu_ends[at]
+            self._gpu_ends[at] = 0.0
+        self._fail()
+        if self.setting.drift:
+            moved = n.latency_ms * np.exp(self.setting.drift * self.rng.standard_normal(n.latency_ms.shape))
+            n.latency_ms[:] = np.clip(moved, 1.0, 500.0)
+        self._tell(slice(None), slice(None))
+
+    def _fail(self) -> None:
+        n = self.nodes
+        back = (self._back == self._slot) & (self._back > 0)
+        n.allocatable[back] = self._size[back]
+        chance = self.setting.failures_per_day * SLOT_S / 86_400.0
+        down = (self.rng.random(n.pods.shape) < chance) & (n.allocatable[..., 0] > 0)
+        if not down.any():
+            return
+        self._back[down] = self._slot + FAILED_SLOTS
+        n.allocatable[down], n.requested[down], n.pods[down] = 0.0, 0.0, 0.0
+        self._ends[:, down], self._last[down] = 0.0, self._slot
+        if self._gpu_ends is not None:
+            self._gpu_ends[:, down] = 0.0
+            whole = np.arange(MOST_GPUS) < n.gpus[down][..., None]
+            n.gpu_free[down] = np.where(whole, float(WHOLE_GPU), 0.0)
+
+    def _tell(self, rows: Int | slice, index: Int | slice) -> None:
+        """Say when nodes will be empty, as far as policies may know."""
+        left = np.maximum(self._last[rows, index] - self._slot, 0) * SLOT_S
+        known = self.setting.lifetimes_known
+        self.nodes.empty_in_s[rows, index] = np.where(self.nodes.pods[rows, index] > 0, left if known else np.nan, 0.0)
+
+    def _prefill(self) -> None:
+        """Fill every node to a random share around the load, with pods that are somewhere in their lives."""
+        clusters, count = self.nodes.pods.shape
+        rows, index = np.divmod(np.arange(clusters * count), count)
+        aim = self.setting.load * self.rng.uniform(0.5, 1.3, (clusters, count))
+        for _ in range(PREFILL_ROUNDS):
+            self.pods, _ = draw_pods(self.setting, len(rows), self.rng)
+            self._slots = residual_slots(len(rows), self.rng)
+            one = Nodes._make(column[rows, index][:, None] for column in self.nodes)
+            full = one.requested[:, 0, 0] / one.allocatable[:, 0, 0]
+            if self.setting.gpus:
+                whole = np.maximum(one.gpus[:, 0] * WHOLE_GPU, 1.0)
+                full = np.maximum(full, np.where(one.gpus[:, 0] > 0, 1 - one.gpu_free[:, 0].sum(-1) / whole, full))
+            wanted = full < aim[rows, index]
+            if not wanted.any():
+                break
+            self._place(rows, index, wanted & fits(one, self.pods)[:, 0])

@@ -1,0 +1,149 @@
+"""`rlscaler tenants`. Heavy imports wait until a command runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Result = TypeVar("Result")
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.group()
+def tenants() -> None:
+    """Play services that share a pool of GPUs, and train agents that share it."""
+
+
+_TRAINED = Path("results/tenants-train")
+_MODEL = click.option("--model", type=_FOLDER, default=_TRAINED, show_default=True, help="Folder of a training.")
+_EPOCHS = click.option("--epochs", default=30, show_default=True, type=click.IntRange(1), help="Episodes to train on.")
+_POOLS = click.option(
+    "--pools", default=16, show_default=True, type=click.IntRange(3), help="Pools that are tested on."
+)
+
+
+@tenants.command()
+@_EPOCHS
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option(
+    "--lambda", "local", default=0.5, show_default=True, type=click.FloatRange(0, 1), help="Of the own reward."
+)
+@click.option("--shaping", type=click.Choice(["potential", "difference"]), default="potential", show_default=True)
+@click.option("--attention", type=click.Choice(["grouped", "dense", "off"]), default="grouped", show_default=True)
+@click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
+@click.option("--arbiter-alone", is_flag=True, help="Tenants do as the forecast rule does; only the arbiter learns.")
+@click.option("--homogeneous", is_flag=True, help="One policy for all agents: roles off.")
+@click.option("--out", type=_FOLDER, default=_TRAINED, show_default=True)
+def train(out: Path, lost: float, arbiter_alone: bool, homogeneous: bool, **options: Any) -> None:
+    """Train the agents of tenants and their arbiter (HRAC with local-global reward shaping)."""
+    from rlscaler_rl.tenants import hrac
+    from rlscaler_rl.tenants.signals import Loss
+
+    chosen = hrac.Options(loss=Loss(lost), acts=(not arbiter_alone, not arbiter_alone, True), **options)
+    trained = hrac.train(hrac.homogeneous(chosen) if homogeneous else chosen, click.echo)
+    trained.save(out)
+    click.echo(f"{trained.seconds:.0f} s, {trained.epochs_to()} epochs to 95 % of the final return; {out}/")
+
+
+@tenants.command()
+@_MODEL
+@_POOLS
+@click.option("--tenants", "number", default=6, show_default=True, type=click.IntRange(2, 100))
+@click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24))
+@click.option("--tightness", default=0.7, show_default=True, type=click.FloatRange(0.1, 10))
+@click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
+@click.option("--seed", default=999, show_default=True, type=click.IntRange(0))
+@click.option("--out", type=_FOLDER, default=Path("results/tenants-evaluate"), show_default=True)
+def evaluate(
+    model: Path, pools: int, number: int, hours: int, tightness: float, lost: float, seed: int, out: Path
+) -> None:
+    """Play trained agents beside every way to share a pool, on loads that nothing was trained on."""
+    from rlscaler_rl.tenants import compare as comparison
+    from rlscaler_rl.tenants import evaluate as evaluation
+    from rlscaler_rl.tenants.draw import Request
+    from rlscaler_rl.tenants.hrac import TEST_LOADS
+    from rlscaler_rl.tenants.signals import Loss
+
+    request = Request(number, pools, hours, tightness, TEST_LOADS, seed=seed)
+    table = _told(lambda: evaluation.evaluate(model, request, click.echo, Loss(lost)))
+    comparison.write(table, out)
+    click.echo("\n".join(["", *comparison.markdown(table)]))
+    click.echo(f"{table.seconds:.0f} s; {out}/")
+
+
+@tenants.command()
+@click.argument("name", type=click.Choice(["lambda", "shaping", "roles", "attention", "information", "tenants"]))
+@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1, 100), help="Trainings of each variant.")
+@_EPOCHS
+@_POOLS
+@click.option("--model", "models", type=_FOLDER, multiple=True, help="Of `information` and `tenants` (repeatable).")
+@click.option("--out", type=_FOLDER, default=Path("results/tenants-study"), show_default=True)
+def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ...], out: Path) -> None:
+    """Vary one thing: in training, or in what trained agents are played in."""
+    from rlscaler_rl.tenants import studies
+    from rlscaler_rl.tenants.hrac import Options
+
+    options, folder = Options(epochs=epochs), out / name
+    if name in studies.TRAINING:
+        done = _told(
+            lambda: studies.study_training(name, options, list(range(seeds)), pools, folder, click.echo),
+        )
+    else:
+        trained = list(models) or [_TRAINED]
+        done = _told(lambda: studies.study_playing(name, trained, options, pools, click.echo))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "study.json").write_text(done.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / "study.md").write_text("\n".join(studies.markdown(done)) + "\n", encoding="utf-8")
+    click.echo("\n".join(["", *studies.markdown(done)]))
+
+
+def _told(work: Callable[[], Result]) -> Result:
+    """Do the work; what is missing is said in a sentence."""
+    from rlscaler_core.decision.exceptions import ModelError
+    from rlscaler_rl.workloads import WorkloadError
+
+    try:
+        return work()
+    except (ModelError, WorkloadError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@tenants.command()
+@click.option(
+    "--tenants", "number", default=8, show_default=True, type=click.IntRange(2, 100), help="Tenants of a pool."
+)
+@click.option(
+    "--pools",
+    default=16,
+    show_default=True,
+    type=click.IntRange(3),
+    help="Pools; each is an observation.",
+)
+@click.option("--hours", default=6, show_default=True, type=click.IntRange(1, 24), help="Length of an episode.")
+@click.option(
+    "--tightness",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 10),
+    help="GPUs of a pool over what the busy hours of its tenants need together.",
+)
+@click.option("--loads", help="Names by commas: of the library of days, or jobs_N, random_N. Default: those that ship.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option("--folder", type=_FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
+@click.option("--out", type=_FOLDER, default=Path("results/tenants"), show_default=True)
+def compare(
+    number: int, pools: int, hours: int, tightness: float, loads: str | None, seed: int, folder: Path | None, out: Path
+) -> None:
+    """Play the same tenants without a budget and under each arbiter, with the forecast rule as proposer."""
+    from rlscaler_rl.tenants import compare as comparison
+    from rlscaler_rl.tenants.draw import LOADS, Request
+
+    names = tuple(loads.split(",")) if loads else LOADS
+    request = Request(number, pools, hours, tightness, names, seed=seed, folder=folder)
+    table = _told(lambda: comparison.compare(request, click.echo))
+    comparison.write(table, out)
+    click.echo("\n".join(["", *comparison.markdown(table)]))
+    click.echo(f"{table.seconds:.0f} s; {out}/")

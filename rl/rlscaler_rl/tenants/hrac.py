@@ -1,0 +1,286 @@
+"""HRAC with LGRS in one file that reads from top to bottom: settings, memory, updates, rewards, the loop, what is kept.
+
+Heterogeneous role-based actor-critic with local-global reward shaping, after arXiv 2508.10253, of which no code is
+public. All agents of a role share a policy; off-policy critics see all agents through attention, in training only. What
+each agent learns from is lambda * r_local + (1 - lambda) * R_global.
+
+The paper takes R_global = V(S') - V(S). Discounted over an episode that is -V(S_0) plus the sum of (1 - gamma) V(S'):
+agents are paid for states that the present policies find valuable, and not for the reward R of the pool. Which policies
+are best then depends on V. Here R_global = R + gamma V(S') - V(S) by default, R with potential-based shaping by V (Ng,
+Harada & Russell 1999): for any V that is held fixed the best policies are those of lambda * r_local + (1 - lambda) * R.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rlscaler_core.arbiter.features import CONTRACT, FEATURES
+from rlscaler_core.arbiter.learned import FILE, ArbiterManifest
+from rlscaler_rl.tenants.draw import Request
+from rlscaler_rl.tenants.environment import AS_THE_RULE, SLOTS, WIDTH, Rewards, Setting, TenantsEnv
+from rlscaler_rl.tenants.network import ARBITER, Attention, Critic, Policies, Value, arbiter_onnx, tenant_onnx
+from rlscaler_rl.tenants.signals import NONE_LOST, Loss
+from rlscaler_rl.workloads import Part
+
+TRAIN_LOADS = ("worldcup", "jobs_11", "jobs_12", "random_11", "random_12")
+TUNE_LOADS = ("jobs_13", "random_13")
+TEST_LOADS = ("servegen_large", "servegen_small", "jobs_1", "jobs_2", "random_1", "random_2")
+"""Loads are split by whole traces: none that is played in a test was trained or chosen on."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the networks are trained."""
+
+    seed: int = 0
+    epochs: int = 30
+    """Episodes of all pools; each is drawn anew."""
+    tenants: int = 6
+    pools: int = 16
+    """Played side by side."""
+    hours: int = 1
+    tightness: float = 0.7
+    loss: Loss = NONE_LOST
+    """Information that is lost in training."""
+    local: float = 0.5
+    """Lambda: the weight of the local reward; the rest is the global one's."""
+    shaping: Literal["potential", "difference"] = "potential"
+    """`potential` keeps what the optimum is, `difference` is the paper's V(S') - V(S)."""
+    roles: tuple[str, ...] = SLOTS
+    """The role of each slot. With one and the same, a homogeneous policy is shared by all agents."""
+    acts: tuple[bool, ...] = (True, True, True)
+    """Which slots act; the others do as the rule does, and learn nothing."""
+    budget: bool = True
+    """False: no arbiter shares the pools; the pod that was created first has the GPU, and bids change nothing."""
+    attention: Attention = "grouped"
+    hidden: int = 64
+    gamma: float = 0.95
+    learning_rate: float = 1e-3
+    entropy: float = 0.005
+    """What a nat of entropy of a policy is worth in reward."""
+    batch: int = 64
+    """Pools at one moment that an update learns from."""
+    learn_every: int = 3
+    """Steps of all pools from one update to the next."""
+    memory: int = 4000
+    """The newest so many of them are kept."""
+    follow: float = 0.01
+    """How far the target networks move towards the learning ones after each update."""
+    looks: int = 5
+    """How often the policies are tried on the tune loads; the best are kept."""
+    look_pools: int = 8
+
+    @property
+    def setting(self) -> Setting:
+        """What is played in training."""
+        request = Request(
+            self.tenants, self.pools, self.hours, self.tightness, TRAIN_LOADS, Part.TRAIN, cpu=True, seed=self.seed
+        )
+        return Setting(request, self.loss, "agent" if self.budget else None)
+
+
+def homogeneous(options: Options) -> Options:
+    """The same with the roles off: one policy for all agents, as IPPO and MAPPO share theirs."""
+    return replace(options, roles=("all",) * len(SLOTS))
+
+
+class Memory:
+    """The last moments of pools, and what they led to."""
+
+    def __init__(self, size: int, tenants: int) -> None:
+        slots = len(SLOTS)
+        self.seen = torch.zeros(size, tenants, slots, WIDTH)
+        self.then = torch.zeros(size, tenants, slots, WIDTH)
+        self.action = torch.zeros(size, tenants, slots, dtype=torch.int64)
+        self.local = torch.zeros(size, tenants, slots)
+        self.total = torch.zeros(size)
+        self.size, self.count = size, 0
+
+    def add(self, seen: np.ndarray, action: np.ndarray, rewards: Rewards, then: np.ndarray) -> None:
+        at = torch.arange(self.count, self.count + len(seen)) % self.size
+        self.seen[at], self.then[at] = torch.from_numpy(seen), torch.from_numpy(then)
+        self.action[at] = torch.from_numpy(action)
+        self.local[at], self.total[at] = torch.from_numpy(rewards.local), torch.from_numpy(rewards.total)
+        self.count += len(seen)
+
+    def draw(self, batch: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Seen (K, M, 3, WIDTH), action (K, M, 3), local (K, M, 3) and total (K,) reward, and what was seen then."""
+        at = torch.randint(min(self.count, self.size), (batch,), generator=generator)
+        return self.seen[at], self.action[at], self.local[at], self.total[at], self.then[at]
+
+
+class Learner:
+    """The networks, their targets, and one update."""
+
+    def __init__(self, options: Options) -> None:
+        torch.manual_seed(options.seed)
+        self.options = options
+        self.policies = Policies(options.roles, options.hidden)
+        self.critic = Critic(options.roles, options.hidden, options.attention)
+        self.value = Value(options.roles, options.hidden)
+        self.slow = copy.deepcopy(nn.ModuleList([self.critic, self.value]))
+        critics = [*self.critic.parameters(), *self.value.parameters()]
+        self._critics = torch.optim.Adam(critics, options.learning_rate)
+        self._actors = torch.optim.Adam(self.policies.parameters(), options.learning_rate)
+        self._acts = torch.tensor(options.acts)
+        self._generator = torch.Generator().manual_seed(options.seed)
+
+    @torch.no_grad()
+    def act(self, seen: np.ndarray, greedy: bool = False) -> np.ndarray:
+        """Actions (P, M, 3) for what is seen (P, M, 3, WIDTH)."""
+        x = torch.from_numpy(seen)
+        logits = self.policies(x, torch.ones(x.shape[:2], dtype=torch.bool))
+        chosen = logits.argmax(-1) if greedy else self._sample(logits)
+        found: np.ndarray = torch.where(self._acts, chosen, AS_THE_RULE).numpy()
+        return found
+
+    def update(self, drawn: tuple[Tensor, ...]) -> None:
+        """One step of critics, value and policies."""
+        options = self.options
+        seen, action, local, total, then = drawn
+        there = torch.ones(seen.shape[:2], dtype=torch.bool)
+        slow_critic, slow_value = self.slow
+        with torch.no_grad():
+            value, next_value = slow_value(seen, there), slow_value(then, there)
+            reward = shaped(options, local, total, value, next_value)
+            logits = self.policies(then, there).log_softmax(-1)
+            ahead = slow_critic(then, self._acted(logits), there)
+            worth = (logits.exp() * (ahead - options.entropy * logits)).sum(-1)
+            worth = torch.where(self._acts, worth, ahead[..., AS_THE_RULE])
+            aim = reward + options.gamma * worth
+        found = self.critic(seen, action, there).gather(-1, action[..., None])[..., 0]
+        wrong = ((found - aim) ** 2 * self._acts).mean()
+        wrong = wrong + ((self.value(seen, there) - total - options.gamma * next_value) ** 2).mean()
+        self._step(self._critics, wrong)
+
+        logits = self.policies(seen, there).log_softmax(-1)
+        with torch.no_grad():
+            worth = self.critic(seen, self._acted(logits), there)
+        gain = (logits.exp() * (worth - options.entropy * logits)).sum(-1)
+        self._step(self._actors, -(gain * self._acts).mean())
+        with torch.no_grad():
+            fast = [*self.critic.parameters(), *self.value.parameters()]
+            for behind, ahead in zip(self.slow.parameters(), fast, strict=True):
+                behind.lerp_(ahead, options.follow)
+
+    def draw(self, memory: Memory) -> tuple[Tensor, ...]:
+        return memory.draw(self.options.batch, self._generator)
+
+    def _sample(self, logits: Tensor) -> Tensor:
+        flat = logits.softmax(-1).flatten(0, -2)
+        return torch.multinomial(flat, 1, generator=self._generator).reshape(logits.shape[:-1])
+
+    def _acted(self, logits: Tensor) -> Tensor:
+        return torch.where(self._acts, self._sample(logits), AS_THE_RULE)
+
+    def _step(self, optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(optimiser.param_groups[0]["params"], 5.0)
+        optimiser.step()
+
+
+def shaped(options: Options, local: Tensor, total: Tensor, value: Tensor, next_value: Tensor) -> Tensor:
+    """LGRS: what each slot (P, M, 3) learns from. The pool's reward and its values before and after are (P,)."""
+    shared = total + options.gamma * next_value - value if options.shaping == "potential" else next_value - value
+    return options.local * local + (1 - options.local) * shared[:, None, None]
+
+
+@dataclass
+class Trained:
+    """The best policies of a run."""
+
+    policies: Policies
+    options: Options
+    seconds: float
+    returns: list[float] = field(default_factory=list)
+    """Mean reward of the pools in every epoch, while exploring."""
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    """Epoch, and the mean J of a tenant on the tune loads, greedily."""
+
+    def epochs_to(self, share: float = 0.95) -> int:
+        """The first epoch from which on the return, a mean over three epochs, stays within `1 - share` of the way from
+        the first to the last."""
+        smooth = np.convolve(self.returns, np.ones(3) / 3, mode="valid")
+        begin, end = smooth[0], smooth[-1]
+        reached = np.abs(smooth - end) <= (1 - share) * np.abs(end - begin) + 1e-12
+        return int(len(reached) - np.argmin(reached[::-1]) if not reached.all() else 0) + 1
+
+    def save(self, folder: Path) -> None:
+        """Write an ONNX for each slot, the arbiter's manifest, the options and the progress."""
+        folder.mkdir(parents=True, exist_ok=True)
+        content = arbiter_onnx(self.policies)
+        manifest = ArbiterManifest(
+            contract=CONTRACT,
+            columns=FEATURES,
+            digest=hashlib.sha256(content).hexdigest(),
+            trained_members=(self.options.tenants, self.options.tenants),
+            seed=self.options.seed,
+            epochs=self.options.epochs,
+        )
+        (folder / f"{FILE}.onnx").write_bytes(content)
+        (folder / f"{FILE}.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        for slot in range(ARBITER):
+            (folder / f"{SLOTS[slot]}.onnx").write_bytes(tenant_onnx(self.policies, slot))
+        progress = {
+            "options": asdict(self.options),
+            "seconds": round(self.seconds, 1),
+            "returns": self.returns,
+            "curve": self.curve,
+            "epochs_to_95_percent": self.epochs_to(),
+        }
+        (folder / "training_progress.json").write_text(json.dumps(progress, indent=1) + "\n", encoding="utf-8")
+
+
+def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
+    """Train policies; those are kept that are best on loads that training never plays."""
+    torch.set_num_threads(1)
+    learner, memory = Learner(options), Memory(options.memory, options.tenants)
+    env = TenantsEnv(options.setting, options.seed)
+    begin = time.perf_counter()
+    best, best_j, curve, returns = copy.deepcopy(learner.policies), np.inf, [], []
+    for epoch in range(options.epochs + 1):
+        if epoch % max(options.epochs // options.looks, 1) == 0 or epoch == options.epochs:
+            found = _look(learner, options)
+            curve.append((epoch, found))
+            if found < best_j:
+                best, best_j = copy.deepcopy(learner.policies), found
+            say(f"epoch {epoch}: J {found:.3f} a tenant on the tune loads (best {best_j:.3f})")
+        if epoch < options.epochs:
+            returns.append(_epoch(env, learner, memory, 1_000 * (options.seed + 1) + epoch))
+    return Trained(best, options, time.perf_counter() - begin, returns, curve)
+
+
+def _epoch(env: TenantsEnv, learner: Learner, memory: Memory, seed: int) -> float:
+    seen, done, rewards = env.reset(seed), False, []
+    while not done:
+        action = learner.act(seen)
+        then, reward, done = env.step(action)
+        memory.add(seen, action, reward, then)
+        seen = then
+        rewards.append(float(reward.total.mean()))
+        if len(rewards) % learner.options.learn_every == 0 and memory.count >= 4 * learner.options.batch:
+            learner.update(learner.draw(memory))
+    return float(np.mean(rewards))
+
+
+def _look(learner: Learner, options: Options) -> float:
+    request = Request(
+        options.tenants, options.look_pools, options.hours, options.tightness, TUNE_LOADS, Part.TUNE, cpu=True, seed=777
+    )
+    env = TenantsEnv(replace(options.setting, request=request), options.seed)
+    seen, done = env.reset(), False
+    while not done:
+        seen, _, done = env.step(learner.act(seen, greedy=True))
+    return float(env.figures().j.mean())

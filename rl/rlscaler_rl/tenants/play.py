@@ -1,0 +1,102 @@
+"""Playing tenants from begin to end: an actor proposes for all of them, and a rule or a learned arbiter shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlscaler_core.arbiter.rules import Order, RuleName
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.decide import Kind, decide_at
+from rlscaler_core.decision.types import CPU, GPU, Decision, Float, Params, Samples, State
+from rlscaler_rl.simulation import ledger as ledgers
+from rlscaler_rl.simulation.batch import SENSE_SECONDS
+from rlscaler_rl.simulation.episode import LATE_WEIGHT, contender_tick
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.tenants.pools import Pools, Sharing, Tenants
+from rlscaler_rl.tenants.room import Long
+from rlscaler_rl.tenants.signals import Loss
+
+Sharer = Callable[[Pools, Samples], Order]
+"""Is asked at every action interval in which order replicas are handed out until the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Figures of N tenants over a whole episode, (N,) each."""
+
+    j: Float
+    """GPUs held and CPU replicas at their price, plus half a point for every percent late. A pod that waits for a GPU
+    costs nothing."""
+    gpus: Float
+    """GPUs held, the mean over time."""
+    late_percent: Float
+    requests: Float
+    busy: Float
+    """GPUs that worked, the mean over time."""
+    waiting: Float
+    """Pods without a GPU, the mean over time."""
+    below: Float
+    """Share of the time in which it held less of its guarantee than it asked for, 0 to 1."""
+
+
+def play(
+    scenarios: Scenarios,
+    tenants: Tenants,
+    gpus: Long,
+    controller: Any,
+    rule: RuleName | Sharer | None,
+    loss: Loss | None = None,
+) -> Played:
+    """Play tenants on pools of `gpus` (P,), shared by `rule`, or without a budget.
+
+    `controller` is an `ActorLike`, which decides for all tenants, or a contender without a shield, to which no budget
+    applies. Raises LedgerError when the counters contradict one another.
+    """
+    decides = hasattr(controller, "probabilities")
+    pools = Pools(scenarios, tenants, gpus, controller.manifest.contract if decides else None, loss)
+    tick = None if decides else contender_tick(pools.batch, controller, 0)
+    order: Sharing | None = None
+    for second in range(0, int(scenarios.duration[0]), SENSE_SECONDS):
+        if pools.acts:
+            pools.begin_interval()
+        if tick is None:
+            samples = pools.batch.sense(latency=pools.acts)
+            if pools.acts:
+                order = rule(pools, samples) if callable(rule) else rule
+            pools.decide(_by(controller, "action" if pools.acts else "floor"), samples, order)
+        else:
+            tick(second)
+            pools.asked = pools.batch.cluster.pool["target"][:, GPU].astype(np.float64)
+        pools.advance()
+    return played(pools, scenarios)
+
+
+def _by(actor: ActorLike, kind: Kind) -> Callable[[Params, State, Samples, Long], tuple[Decision, State]]:
+    def decide(params: Params, state: State, samples: Samples, rows: Long) -> tuple[Decision, State]:
+        decision, _, after = decide_at(kind, params, state, samples, actor)
+        return decision, after
+
+    return decide
+
+
+def played(pools: Pools, scenarios: Scenarios) -> Played:
+    """Give the figures of what was played until now. Raises LedgerError when the counters contradict one another."""
+    ticks = pools.second / SENSE_SECONDS
+    ledger = ledgers.read(pools.batch.cluster)
+    ledgers.check(ledger, scenarios)
+    late = ledger.late_percent()
+    gpus = pools.held / ticks
+    cpus = ledger.billed[:, CPU] / pools.second
+    return Played(
+        j=gpus + scenarios.price_ratio * cpus + LATE_WEIGHT * late,
+        gpus=gpus,
+        late_percent=late,
+        requests=ledger.requests,
+        busy=ledger.busy[:, GPU] / pools.second,
+        waiting=pools.waiting / ticks,
+        below=pools.below / ticks,
+    )

@@ -1,0 +1,147 @@
+"""Shared pools under load: N tenants on P pools, one sensing tick after the other as the operator decides and shares.
+
+Proposals, grants and decisions are those of `rlscaler_core`, for all rows at once. What is simulated is what the
+cluster adds: pods wait until a GPU of their pool is free, and then for their cold start. Who proposes and in which
+order replicas are handed out is the caller's: `play` takes an actor and a rule, `environment` the actions of agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rlscaler_core.arbiter.arbitrate import arbitrate
+from rlscaler_core.arbiter.features import Signals
+from rlscaler_core.arbiter.proposals import asked_for, is_bound
+from rlscaler_core.arbiter.rules import Order, RuleName
+from rlscaler_core.arbiter.types import Loans, Members, make_budgets, make_members, no_loans
+from rlscaler_core.decision.observation import ObservationContract
+from rlscaler_core.decision.types import GPU, Decision, Float, Int, Params, Rows, Samples, State
+from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
+from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.tenants.room import Long, SharedRoom
+from rlscaler_rl.tenants.signals import Loss, LossySensing
+
+BUDGET_SECONDS = 15
+"""An interval of the budget, as in the custom resource."""
+
+
+@dataclass(slots=True)
+class Tenants(Rows):
+    """The terms of N tenants. A tenant's pods in the GPU pool take one GPU each."""
+
+    pool: Int  # (N,) the pool that it shares
+    guaranteed: Float  # (N,) GPUs
+    weight: Float  # (N,)
+    priority: Int  # (N,)
+
+
+Decide = Callable[[Params, State, Samples, Long], tuple[Decision, State]]
+"""Decides for some rows: their params, state and samples, and which (K,) of the N rows they are."""
+
+Sharing = RuleName | Order
+"""In which order replicas are handed out."""
+
+
+class Pools:
+    """The simulated clusters, who holds which GPU, and what the arbiter remembers."""
+
+    def __init__(
+        self,
+        scenarios: Scenarios,
+        tenants: Tenants,
+        gpus: Long,
+        contract: ObservationContract | None = None,
+        loss: Loss | None = None,
+        seed: int = 0,
+    ) -> None:
+        """`gpus` (P,) are there in each pool. `seed` draws what `loss` takes away."""
+        n = len(scenarios)
+        self.tenants, self.second = tenants, 0
+        self._faults = None if loss is None or loss.share == 0 else LossySensing(loss, n, seed)
+        self.batch = Batch(scenarios, contract, faults=self._faults)
+        self.room = SharedRoom(tenants.pool, gpus, scenarios.initial[:, GPU])
+        self.asked = np.full(n, np.nan)
+        """GPU replicas (N,) that each tenant asks for, as far as it is known."""
+        self.held, self.waiting, self.below = (np.zeros(n) for _ in range(3))
+        """Sums over the ticks (N,): GPUs held, pods without a GPU, and ticks at which it held less of its guarantee
+        than it asked for."""
+        self.budgets = make_budgets(len(gpus), amount=np.asarray(gpus, np.float64))
+        self._members = make_members(
+            n,
+            budget=tenants.pool,
+            minimum=self.batch.params.min_replicas[:, GPU],
+            guaranteed=tenants.guaranteed,
+            weight=tenants.weight,
+            priority=tenants.priority,
+        )
+        self._before: Loans = no_loans(n)
+        self.loans: Loans = no_loans(n)
+
+    @property
+    def members(self) -> Members:
+        """What the arbiter is told now, by what the tenants ask for until now."""
+        current = self.batch.cluster.pool["target"][:, GPU].astype(np.int32)
+        return replace(self._members, asked=self.asked, current=current)
+
+    @property
+    def acts(self) -> bool:
+        """Whether an action interval begins at this tick."""
+        return self.second % self.batch.interval == 0
+
+    def begin_interval(self) -> None:
+        """Draw what is lost in the action interval that begins; call it before its first `Batch.sense`."""
+        if self._faults is not None:
+            self._faults.draw()
+
+    def signals(self, samples: Samples) -> Signals:
+        """Give what the arbiter is told of each service (N,)."""
+        params = self.batch.params
+        capacity = (np.where(params.present, samples.ready_replicas, 0) * params.requests_per_second).sum(axis=1)
+        load = samples.arrival_rate / np.maximum(capacity, params.requests_per_second[:, GPU] * 0.1)
+        return Signals(samples.gpu_utilization / 100.0, samples.p95_ms / params.slo_ms, load)
+
+    def decide(self, decide: Decide, samples: Samples, sharing: Sharing | None) -> Decision:
+        """Take one sensing tick: proposals, grants by `sharing` (None: no budget) and decisions; then replicas are set.
+
+        Gives the decision with the grants in force.
+        """
+        batch, rows = self.batch, self.batch.rows
+        decision, state = decide(batch.params, batch.state, samples, rows)
+        acts = np.full(len(rows), self.acts)
+        self.asked = asked_for(self.asked, acts, decision.desired[:, GPU], decision.flags)
+        if sharing is not None:
+            granted = self._grant(sharing)
+            bound = is_bound(decision.desired[:, GPU], decision.base[:, GPU], granted, np.ones_like(acts))
+            few = np.flatnonzero(bound)
+            if few.size:
+                decision, state = decision.copy(), state.copy()
+                limit = np.stack([granted[few], np.full(len(few), -1)], axis=1).astype(np.int32)
+                limited = replace(samples.take(few), granted_replicas=limit)
+                again, after = decide(batch.params.take(few), batch.state.take(few), limited, few)
+                decision.put(few, again)
+                state.put(few, after)
+        batch.state = state
+        batch.scale(decision.desired, decision.weights)
+        return decision
+
+    def _grant(self, sharing: Sharing) -> Int:
+        """Share by what is asked for and runs; a new interval of the budgets begins when it is time."""
+        if self.second % BUDGET_SECONDS == 0:
+            self._before = self.loans
+        grants, self.loans = arbitrate(sharing, self.budgets, self.members, self._before)
+        return grants.granted
+
+    def advance(self) -> None:
+        """Give free GPUs to pods, and let a sensing tick pass."""
+        pods = self.batch.cluster.pool[["ready", "waiting"]][:, GPU]
+        there = pods["ready"] + pods["waiting"]
+        placed = self.room.place(there, self.second)
+        self.batch.facts.pool["schedulable"][:, GPU] = placed
+        self.batch.advance()
+        self.held += placed
+        self.waiting += there - placed
+        self.below += placed < np.minimum(np.nan_to_num(self.asked), np.floor(self.tenants.guaranteed))
+        self.second += SENSE_SECONDS
