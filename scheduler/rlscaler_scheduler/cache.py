@@ -1,0 +1,289 @@
+"""The cluster as arrays, kept up to date by watches: what nodes have, and what their pods ask for.
+
+A pod that was suggested a node is taken to be there until the API server says where it is: kube-scheduler does not tell
+an extender what it has decided but not yet written.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.placement.gpus import taken
+from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Nodes, Pods, empty_nodes
+from rlscaler_core.placement.types import pod as one_pod
+from rlscaler_scheduler.objects import Json, NodeFacts, PodFacts, Resources, ended, node_facts, pod_facts
+
+MOST_MODELS = 62
+"""Models of GPUs that are told apart; the others share the last bit."""
+
+
+class _Held(NamedTuple):
+    """A pod on a node, and what it takes of each GPU."""
+
+    facts: PodFacts
+    node: str
+    gpus: Float
+    assumed_until: float
+    """Seconds of the clock; infinite for a pod that the API server says is there."""
+
+
+def as_pods(facts: PodFacts, soft_ms: float = math.nan, hard_ms: float = math.nan) -> Pods:
+    """One pod as arrays without leading dimensions."""
+    return one_pod(
+        facts.cpu_milli,
+        facts.memory_mib,
+        gpus=facts.gpus,
+        gpu_milli=facts.gpu_milli,
+        soft_ms=soft_ms,
+        hard_ms=hard_ms,
+        lifetime_s=facts.lifetime_s,
+    )
+
+
+class Cache:
+    """Nodes and their pods. Methods that take objects are the callbacks of watches; all run on one thread."""
+
+    def __init__(
+        self, resources: Resources, assumed_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.resources, self._assumed_seconds, self._clock = resources, assumed_seconds, clock
+        self._row: dict[str, int] = {}
+        self._free_rows: list[int] = []
+        self._name_of: NDArray[np.object_] = np.zeros(0, object)
+        """Names by row."""
+        self._rank = np.zeros(0, np.int64)
+        """Places in the order of names, by row."""
+        self._ranked = 0
+        self.version = 0
+        """Grows whenever a node comes or goes."""
+        self._nodes = empty_nodes(np.zeros((0, 2)))
+        self._daemons = np.zeros(0)
+        self._pods: dict[str, _Held] = {}
+        self._assumed: dict[str, None] = {}
+        """Uids of those that are not known to be where they are held, the oldest first."""
+        self._on: dict[str, set[str]] = {}
+        """Node name -> uids; also of nodes that are not known yet."""
+        self._models: list[str] = []
+        self.pending: dict[tuple[str, str], PodFacts] = {}
+        """(namespace, name) of pods without a node."""
+        self.listed: set[str] = set()
+        """Kinds that were listed: `nodes`, `pods`."""
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Nodes, pods on nodes, and how many of these are assumed."""
+        return len(self._row), len(self._pods), len(self._assumed)
+
+    def set_nodes(self, items: Sequence[Json]) -> None:
+        """All nodes that exist."""
+        names = {item["metadata"]["name"] for item in items}
+        for name in [name for name in self._row if name not in names]:
+            self._forget_node(name)
+        for item in items:
+            self.change_node(item, False)
+        self.listed.add("nodes")
+
+    def change_node(self, item: Json, deleted: bool) -> None:
+        """One node as it is now."""
+        facts = node_facts(item, self.resources)
+        if deleted:
+            self._forget_node(facts.name)
+            return
+        row = self._row.get(facts.name)
+        before = None if row is None else int(self._nodes.gpus[row])
+        if row is None:
+            row = self._new_row(facts.name)
+        self._write(row, facts)
+        if before != facts.gpus:
+            self._recount(facts.name)
+
+    def set_pods(self, items: Sequence[Json]) -> None:
+        """All pods that exist. Assumed ones stay until their time is up."""
+        uids = {item["metadata"].get("uid", "") for item in items}
+        for uid, held in list(self._pods.items()):
+            if uid not in uids and math.isinf(held.assumed_until):
+                self._remove(uid)
+        self.pending.clear()
+        for item in items:
+            self.change_pod(item, False)
+        self.listed.add("pods")
+
+    def change_pod(self, item: Json, deleted: bool) -> None:
+        """One pod as it is now."""
+        facts = pod_facts(item, self.resources)
+        gone = deleted or ended(item)
+        self.pending.pop((facts.namespace, facts.name), None)
+        if gone:
+            self._remove(facts.uid)
+        elif facts.node:
+            self._hold(facts, facts.node, math.inf)
+        else:
+            self.pending[facts.namespace, facts.name] = facts
+
+    def assume(self, facts: PodFacts, node: str) -> None:
+        """Take the pod to be on a node from now on."""
+        self._hold(facts, node, self._clock() + self._assumed_seconds)
+
+    def release(self, uid: str) -> None:
+        """End the assumption about a pod, if there is one: it is being placed anew."""
+        if uid in self._assumed:
+            self._remove(uid)
+
+    def expire(self) -> None:
+        """End the assumptions whose time is up."""
+        now = self._clock()
+        while self._assumed and self._pods[uid := next(iter(self._assumed))].assumed_until < now:
+            self._remove(uid)
+
+    def names(self) -> list[str]:
+        """Names of all nodes, sorted."""
+        return sorted(self._row)
+
+    def rows_of(self, names: Iterable[str]) -> Int:
+        """(N,) row of each name; -1 for a node that is not known. Rows hold until `version` changes."""
+        row = self._row.get
+        return np.array([row(name, -1) for name in names], np.int64)
+
+    def in_order(self, rows: Int) -> Int:
+        """Positions of the known nodes in `rows`, by the order of their names."""
+        if self._ranked != self.version:
+            self._rank = np.zeros(len(self._name_of), np.int64)
+            for rank, name in enumerate(self.names()):
+                self._rank[self._row[name]] = rank
+            self._ranked = self.version
+        known = np.flatnonzero(rows >= 0)
+        return known[self._rank[rows[known]].argsort()]
+
+    def nodes_at(self, rows: Int) -> tuple[NDArray[np.object_], Nodes]:
+        """Names and a copy of the nodes of these rows."""
+        nodes = Nodes._make(column[rows] for column in self._nodes)
+        nodes.pod_limit[:] -= self._daemons[rows]
+        ends = nodes.empty_in_s
+        left = np.where(np.isinf(ends), np.nan, np.maximum(ends - time.time(), 0.0))
+        ends[:] = np.where(nodes.pods > 0, left, 0.0)
+        return self._name_of[rows], nodes
+
+    def daemons_at(self, rows: Int) -> Float:
+        """(N,) pods of DaemonSets on the nodes of these rows."""
+        found: Float = self._daemons[rows]
+        return found
+
+    def _new_row(self, name: str) -> int:
+        if not self._free_rows:
+            size = len(self._nodes.pods)
+            more = empty_nodes(np.zeros((max(size, 64), 2)))
+            self._nodes = Nodes._make(map(np.concatenate, zip(self._nodes, more, strict=True)))
+            self._daemons = np.concatenate([self._daemons, np.zeros(len(more.pods))])
+            self._name_of = np.concatenate([self._name_of, np.full(len(more.pods), "", object)])
+            self._free_rows = list(range(len(self._nodes.pods) - 1, size - 1, -1))
+        self._row[name] = row = self._free_rows.pop()
+        self._name_of[row] = name
+        self.version += 1
+        return row
+
+    def _forget_node(self, name: str) -> None:
+        row = self._row.pop(name, None)
+        if row is not None:
+            self._free_rows.append(row)
+            self.version += 1
+
+    def _write(self, row: int, facts: NodeFacts) -> None:
+        n = self._nodes
+        n.allocatable[row] = facts.cpu_milli, facts.memory_mib
+        n.pod_limit[row], n.gpus[row], n.latency_ms[row] = facts.pods, facts.gpus, facts.latency_ms
+        n.gpu_model[row] = self._model(facts.gpu_model) if facts.gpus else 0
+
+    def _model(self, name: str) -> int:
+        if name not in self._models and len(self._models) < MOST_MODELS:
+            self._models.append(name)
+        return 1 << (self._models.index(name) if name in self._models else MOST_MODELS)
+
+    def _hold(self, facts: PodFacts, node: str, until: float) -> None:
+        held = self._pods.get(facts.uid)
+        if held is not None and held.node == node and _same(held.facts, facts):
+            until = max(until, held.assumed_until)
+            self._pods[facts.uid] = held._replace(assumed_until=until, facts=facts)
+            self._assumed.pop(facts.uid, None)
+            if math.isfinite(until):
+                self._assumed[facts.uid] = None
+            if not np.array_equal(held.facts.ends_at, facts.ends_at, equal_nan=True):
+                self._recount_end(node)
+            return
+        self._remove(facts.uid)
+        if math.isfinite(until):
+            self._assumed[facts.uid] = None
+        self._on.setdefault(node, set()).add(facts.uid)
+        self._pods[facts.uid] = _Held(facts, node, np.zeros(MOST_GPUS), until)
+        if node in self._row:
+            self._add(facts.uid)
+
+    def _add(self, uid: str) -> None:
+        """Count a held pod on its node, and settle which GPUs it takes."""
+        held, n = self._pods[uid], self._nodes
+        row, facts = self._row[held.node], held.facts
+        gpus = self._gpus_of(facts, row)
+        self._pods[uid] = held._replace(gpus=gpus)
+        n.gpu_free[row] -= gpus
+        n.requested[row] += facts.cpu_milli, facts.memory_mib
+        if facts.daemon:
+            self._daemons[row] += 1
+        else:
+            n.pods[row] += 1
+            n.empty_in_s[row] = max(n.empty_in_s[row], facts.ends_at if not math.isnan(facts.ends_at) else math.inf)
+
+    def _gpus_of(self, facts: PodFacts, row: int) -> Float:
+        """(MOST_GPUS,) thousandths: of the GPU that the pod names, else by best fit; nothing where none fits."""
+        if not facts.gpus:
+            return np.zeros(MOST_GPUS)
+        if facts.gpus == 1 and 0 <= facts.gpu_index < MOST_GPUS and facts.gpu_milli < WHOLE_GPU:
+            named = np.zeros(MOST_GPUS)
+            named[facts.gpu_index] = min(facts.gpu_milli, self._nodes.gpu_free[row, facts.gpu_index])
+            return named
+        amounts: Float = taken(self._nodes.one(row), as_pods(facts))[0]
+        return amounts
+
+    def _remove(self, uid: str) -> None:
+        held = self._pods.pop(uid, None)
+        if held is None:
+            return
+        self._assumed.pop(uid, None)
+        self._on[held.node].discard(uid)
+        if not self._on[held.node]:
+            del self._on[held.node]
+        row = self._row.get(held.node)
+        if row is None:
+            return
+        n = self._nodes
+        n.gpu_free[row] += held.gpus
+        n.requested[row] -= held.facts.cpu_milli, held.facts.memory_mib
+        if held.facts.daemon:
+            self._daemons[row] -= 1
+        else:
+            n.pods[row] -= 1
+            self._recount_end(held.node)
+
+    def _recount_end(self, node: str) -> None:
+        if node in self._row:
+            ends = [self._pods[uid].facts for uid in self._on.get(node, ())]
+            last = max((math.inf if math.isnan(f.ends_at) else f.ends_at for f in ends if not f.daemon), default=0.0)
+            self._nodes.empty_in_s[self._row[node]] = last
+
+    def _recount(self, node: str) -> None:
+        """Count a node's pods anew: it is new, or has other GPUs than before."""
+        row, n = self._row[node], self._nodes
+        n.requested[row], n.pods[row], n.empty_in_s[row], self._daemons[row] = 0.0, 0.0, 0.0, 0.0
+        n.gpu_free[row] = np.where(np.arange(MOST_GPUS) < n.gpus[row], float(WHOLE_GPU), 0.0)
+        for uid in sorted(self._on.get(node, ())):
+            self._add(uid)
+
+
+def _same(one: PodFacts, other: PodFacts) -> bool:
+    """Whether two pods take the same of a node."""
+    kept = ("cpu_milli", "memory_mib", "gpus", "gpu_milli", "gpu_index", "daemon")
+    return all(getattr(one, name) == getattr(other, name) for name in kept)

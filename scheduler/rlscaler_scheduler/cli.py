@@ -1,0 +1,140 @@
+"""`rlscaler scheduler run`, `config`, `explain` and `replay`: the suggestion server and its records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from pydantic import ValidationError
+
+from rlscaler_core.placement.policies import Policy
+from rlscaler_scheduler.configuration import configuration
+from rlscaler_scheduler.settings import Settings
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster.")
+@click.option("--host", help="Address that is listened on.")
+@click.option("--port", type=int, help="Port for kube-scheduler, suggestions, metrics and probes; 0 = any.")
+@click.option("--policy", type=click.Choice(list(Policy)), help="Policy of pods that name none.")
+@click.option("--scheduler-name", "scheduler_names", multiple=True, help="Score pods of this schedulerName alone.")
+@click.option("--model-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of networks.")
+@click.option("--gpu-resource", help="Extended resource that counts whole GPUs.")
+@click.option("--gpu-milli-resource", help="Extended resource that counts thousandths of GPUs.")
+@click.option("--token-file", type=_FILE, help="Token for PUT /suggestions.")
+@click.option("--decision-log", type=click.Path(dir_okay=False, path_type=Path), help="Write a JSON line per decision.")
+@click.option(
+    "--decision-log-inputs", is_flag=True, default=None, help="Write what `scheduler replay` needs into each line."
+)
+def run(**options: Any) -> None:
+    """Tell kube-scheduler which nodes pods belong on, until SIGTERM.
+
+    Every option can also be set as RLSCALER_SCHEDULER_<NAME> in the environment.
+    """
+    from rlscaler_scheduler.server import SchedulerError
+    from rlscaler_scheduler.server import run as serve
+
+    try:
+        settings = Settings(**{name: value for name, value in options.items() if value not in (None, ())})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise click.UsageError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(serve(settings))
+    except SchedulerError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.command()
+@click.option(
+    "--url", default="http://127.0.0.1:8899", show_default=True, help="Where kube-scheduler finds the server."
+)
+@click.option("--plugin", is_flag=True, help="For rlscaler's build of kube-scheduler, which has the score plugin.")
+@click.option("--whole-cluster", is_flag=True, help="For the cluster's only kube-scheduler, not for a second one.")
+@click.option("--timeout-ms", type=click.IntRange(1), default=100, show_default=True, help="Longest wait for a call.")
+@click.option(
+    "--strict", is_flag=True, help="Extender: schedule nothing while the server is away: no hard latency is exceeded."
+)
+@click.option("--events", is_flag=True, help="Plugin: write an Event on each pod, why its node was suggested.")
+@click.option("--kubeconfig", default="", help="Kubeconfig of kube-scheduler; empty = its service account.")
+def config(**options: Any) -> None:
+    """Print the KubeSchedulerConfiguration that makes kube-scheduler ask the server."""
+    try:
+        told = configuration(**options)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(yaml.safe_dump(told, sort_keys=False), nl=False)
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=_FILE)
+@click.option("--model-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of networks.")
+def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
+    """Make the suggestions in decision logs again, and say which come out otherwise than recorded.
+
+    The server has to have written them with --decision-log-inputs.
+    """
+    from rlscaler_scheduler.replay import repeat
+    from rlscaler_scheduler.server import SchedulerError, load_actors
+
+    try:
+        actors = load_actors(model_dir)
+    except SchedulerError as error:
+        raise click.ClickException(str(error)) from error
+    failed = 0
+    for path in paths:
+        with path.open(encoding="utf-8") as lines:
+            found = repeat(lines, actors)
+        for said in found.different:
+            click.echo(f"{path}: {said}", err=True)
+        failed += len(found.different)
+        click.echo(f"{path}: {found.same} came out as recorded, {len(found.different)} did not")
+        if found.without_inputs:
+            click.echo(f"{path}: {found.without_inputs} were written without --decision-log-inputs", err=True)
+    if failed:
+        raise click.ClickException(f"{failed} suggestions did not come out as recorded")
+
+
+@click.command()
+@click.argument("pod")
+@click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
+@click.option("--server", default="http://127.0.0.1:8899", show_default=True, help="The suggestion server.")
+@click.option("--decision-log", "logs", multiple=True, type=_FILE, help="Read this file, not the server (repeatable).")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def explain(pod: str, namespace: str, server: str, logs: tuple[Path, ...], output: str) -> None:
+    """Show why POD was suggested its node, or would be where it is pending.
+
+    \b
+    kubectl port-forward service/rlscaler-scheduler 8899 &
+    rlscaler scheduler explain web-1 -n shop
+    rlscaler scheduler explain web-1 -n shop --decision-log /var/log/rlscaler/suggestions.jsonl
+    """
+    from rich.console import Console
+
+    from rlscaler_scheduler.explain import NotFoundError, ask, newest, page
+
+    try:
+        if logs:
+            found = None
+            for path in logs:
+                with path.open(encoding="utf-8", errors="replace") as lines:
+                    found = newest(lines, namespace, pod) or found
+            if found is None:
+                raise NotFoundError(f"no suggestion for {namespace}/{pod} in {', '.join(map(str, logs))}")
+            record = found
+        else:
+            record = ask(server, namespace, pod)
+    except NotFoundError as error:
+        raise click.ClickException(str(error)) from error
+    if output == "json":
+        click.echo(json.dumps({name: value for name, value in record.items() if name != "inputs"}, indent=2))
+    else:
+        Console(soft_wrap=True).print(page(record))

@@ -1,0 +1,117 @@
+"""Why a pod was suggested its node: the newest record of it, from decision logs or from the server, and its page."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import requests
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rlscaler_scheduler.replay import nodes_of
+from rlscaler_scheduler.suggest import decided_by, seen
+
+TIMEOUT_SECONDS = 5.0
+
+NAMES = {
+    "requested_cpu": "CPU",
+    "requested_memory": "memory",
+    "pods": "pods",
+    "free_gpus": "free GPUs",
+    "latency_ms": "latency ms",
+}
+"""Headings of what a node was like, by its name in records."""
+
+SHARES = ("requested_cpu", "requested_memory")
+
+Record = Mapping[str, Any]
+
+
+class NotFoundError(Exception):
+    """There is no record of the pod; the message says where it was looked for."""
+
+
+def newest(lines: Iterable[str], namespace: str, pod: str) -> Record | None:
+    """Return a decision log's last record of a pod, or None; lines that are cut off are skipped."""
+    found: Record | None = None
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and (record.get("namespace"), record.get("pod")) == (namespace, pod):
+            found = record
+    return found
+
+
+def ask(url: str, namespace: str, pod: str) -> Record:
+    """Return what the server says of a pod: its suggestion, or what it would be suggested now where it is pending.
+
+    Raises NotFoundError, also where the server does not answer.
+    """
+    address = f"{url.rstrip('/')}/suggestions?{urlencode({'namespace': namespace, 'pod': pod})}"
+    try:
+        answer = requests.get(address, timeout=TIMEOUT_SECONDS)
+        told = answer.json()
+    except (requests.RequestException, ValueError) as error:
+        raise NotFoundError(
+            f"{url} is no suggestion server that answers ({error}): forward its port, or name its log by --decision-log"
+        ) from error
+    if not answer.ok:
+        raise NotFoundError(str(told.get("error", answer.reason)))
+    return dict(told)
+
+
+def page(record: Record) -> RenderableType:
+    """Lay out a record: the choice, what decided, and the best nodes with what each was like."""
+    by = decided_by(record["by"], record["rule"])
+    when = f", {datetime.fromtimestamp(record['time'], UTC):%Y-%m-%d %H:%M:%S} UTC" if "time" in record else ", now"
+    parts: list[RenderableType] = [
+        Text.assemble((f"{record['namespace']}/{record['pod']}", "bold"), " → ", (record["node"] or "no node", "bold")),
+        Text(f"{record['policy']} by {by}, of {record['nodes']} nodes that it fits{when}", "dim"),
+    ]
+    if record["best"]:
+        parts += ["", _table(record)]
+    parts += [Text(f"! {problem}", "yellow") for problem in record["problems"]]
+    return Group(*parts)
+
+
+def _table(record: Record) -> Table:
+    like = _like(record)
+    columns = [name for name in NAMES if any(name in one for one in like.values())]
+    caption = "as they were before the pod came; CPU and memory: share that is requested"
+    table = Table(box=box.SIMPLE, pad_edge=False, caption=caption, caption_justify="left")
+    table.add_column("node")
+    for heading in ("score", *(NAMES[name] for name in columns)):
+        table.add_column(heading, justify="right")
+    for best in record["best"]:
+        figures = like.get(best["node"], {})
+        score = "" if best["score"] is None else f"{best['score']:g}"
+        table.add_row(best["node"], score, *(_figure(name, figures.get(name)) for name in columns))
+    return table
+
+
+def _like(record: Record) -> dict[str, dict[str, float]]:
+    """What nodes were like before the pod came: of the chosen one, and of all where the record has its inputs."""
+    found = {record["node"]: dict(record["seen"])}
+    try:
+        names, nodes = nodes_of(record["inputs"])
+    except (KeyError, TypeError, ValueError, zlib.error):
+        return found
+    where = {name: index for index, name in enumerate(names.tolist())}
+    return found | {
+        best["node"]: seen(nodes.one(where[best["node"]])) for best in record["best"] if best["node"] in where
+    }
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0%}" if name in SHARES else f"{value:g}"

@@ -1,0 +1,179 @@
+"""Nodes and pods of the Kubernetes API, reduced to the numbers that placement needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from kubernetes.utils.quantity import parse_quantity
+
+from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU
+
+Json = Mapping[str, Any]
+
+LATENCY = "rlscaler.io/latency-ms"
+"""Annotation of a node: round trip to the users, in milliseconds."""
+GPU_INDEX = "rlscaler.io/gpu-index"
+"""Annotation of a pod: on which GPU its share is, from 0."""
+LIFETIME = "rlscaler.io/expected-lifetime-seconds"
+"""Annotation of a pod: how long it is expected to run."""
+GPU_MODEL = "nvidia.com/gpu.product"
+"""Label of a node."""
+
+MEBI = 2.0**20
+
+
+@lru_cache(maxsize=4096)
+def amount(text: str) -> float:
+    """A quantity such as 250m or 4Gi; NaN for what is none."""
+    try:
+        return float(parse_quantity(text))
+    except ValueError:
+        return math.nan
+
+
+def number(text: str | None) -> float:
+    """A number of an annotation; NaN where there is none, or it is not a finite one of 0 or more."""
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) and value >= 0 else math.nan
+
+
+class Resources(NamedTuple):
+    """The names of extended resources for whole GPUs and for thousandths."""
+
+    gpu: str
+    gpu_milli: str
+
+
+class NodeFacts(NamedTuple):
+    """What a node has."""
+
+    name: str
+    cpu_milli: float
+    memory_mib: float
+    pods: float
+    gpus: int
+    gpu_model: str
+    latency_ms: float
+
+
+class PodFacts(NamedTuple):
+    """What a pod asks for, and where it is."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    """Empty as long as it is bound to none."""
+    scheduler: str
+    cpu_milli: float
+    memory_mib: float
+    gpus: int
+    gpu_milli: float
+    gpu_index: int
+    """-1 where the pod does not say."""
+    daemon: bool
+    """Of a DaemonSet: such a pod does not make a node used."""
+    ends_at: float
+    """Seconds since 1970 when it is expected to end; NaN where that is not known."""
+    lifetime_s: float
+    annotations: Json
+
+
+def node_facts(node: Json, resources: Resources) -> NodeFacts:
+    """What the API says of a node."""
+    metadata, has = node["metadata"], node.get("status", {}).get("allocatable") or {}
+    gpus = amount(str(has.get(resources.gpu, "0")))
+    milli = amount(str(has.get(resources.gpu_milli, "0")))
+    return NodeFacts(
+        metadata["name"],
+        _milli(_or_zero(amount(str(has.get("cpu", "0"))))),
+        _or_zero(amount(str(has.get("memory", "0")))) / MEBI,
+        _or_zero(amount(str(has.get("pods", "0")))),
+        min(int(max(_or_zero(gpus), _or_zero(milli) // WHOLE_GPU)), MOST_GPUS),
+        (metadata.get("labels") or {}).get(GPU_MODEL, ""),
+        number((metadata.get("annotations") or {}).get(LATENCY)),
+    )
+
+
+def pod_facts(pod: Json, resources: Resources) -> PodFacts:
+    """What the API says of a pod; requests are counted as kube-scheduler does."""
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    annotations = metadata.get("annotations") or {}
+    asked = _requests(spec)
+    milli = asked.get(resources.gpu_milli, 0.0)
+    whole = int(asked.get(resources.gpu, 0.0))
+    gpus = whole or (max(int(milli // WHOLE_GPU), 1) if milli else 0)
+    lifetime = number(annotations.get(LIFETIME))
+    started = _time((pod.get("status") or {}).get("startTime") or metadata.get("creationTimestamp"))
+    return PodFacts(
+        str(metadata.get("uid", "")),
+        metadata.get("namespace", ""),
+        metadata.get("name", ""),
+        spec.get("nodeName") or "",
+        spec.get("schedulerName", ""),
+        _milli(asked.get("cpu", 0.0)),
+        asked.get("memory", 0.0) / MEBI,
+        gpus,
+        0.0 if not gpus else (milli if 0 < milli < WHOLE_GPU and not whole else float(WHOLE_GPU)),
+        int(index) if (index := annotations.get(GPU_INDEX, "")).isdecimal() else -1,
+        any(owner.get("kind") == "DaemonSet" for owner in metadata.get("ownerReferences") or ()),
+        started + lifetime,
+        lifetime,
+        annotations,
+    )
+
+
+def ended(pod: Json) -> bool:
+    """Whether its containers have ended for good, so that it takes nothing of its node."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _requests(spec: Json) -> dict[str, float]:
+    """Containers and sidecars together, or an init container with the sidecars before it where that is more."""
+    total = _added(container for container in spec.get("containers") or ())
+    sidecars: dict[str, float] = {}
+    peak: dict[str, float] = {}
+    for container in spec.get("initContainers") or ():
+        now = _added([container])
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum(sidecars, now)
+            now = sidecars
+        else:
+            now = _sum(sidecars, now)
+        peak = {name: max(peak.get(name, 0.0), now.get(name, 0.0)) for name in {*peak, *now}}
+    total = _sum(total, sidecars)
+    total = {name: max(total.get(name, 0.0), peak.get(name, 0.0)) for name in {*total, *peak}}
+    overhead = {name: _or_zero(amount(str(value))) for name, value in (spec.get("overhead") or {}).items()}
+    return _sum(total, overhead)
+
+
+def _added(containers: Iterable[Json]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for container in containers:
+        for name, value in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[name] = total.get(name, 0.0) + _or_zero(amount(str(value)))
+    return total
+
+
+def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in {*one, *other}}
+
+
+def _milli(cores: float) -> float:
+    """Whole millicores, rounded up as Kubernetes does."""
+    return float(math.ceil(round(cores * 1000.0, 6)))
+
+
+def _or_zero(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
+
+
+def _time(text: str | None) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else math.nan

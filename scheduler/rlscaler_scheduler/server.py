@@ -1,0 +1,312 @@
+"""The server: watches, calls of kube-scheduler, suggestions for people, metrics and probes. All on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aiohttp import web
+from kubernetes.aio import client, config
+from kubernetes.aio.config import ConfigException
+from pydantic import ValidationError
+
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.placement.actor import PlacementActor
+from rlscaler_core.placement.mask import fits
+from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
+from rlscaler_loadgen.service.watch import Follower, Object
+from rlscaler_scheduler.cache import Cache, as_pods
+from rlscaler_scheduler.extender import Call, InvalidCallError
+from rlscaler_scheduler.objects import PodFacts, Resources
+from rlscaler_scheduler.overrides import Override, Overrides
+from rlscaler_scheduler.records import Records
+from rlscaler_scheduler.replay import inputs
+from rlscaler_scheduler.settings import Settings
+from rlscaler_scheduler.suggest import Suggester, Suggestion
+from rlscaler_scheduler.wire import Question, Rosters, answer
+
+log = logging.getLogger("rlscaler.scheduler")
+
+LARGEST_CALL = 64 * 2**20
+"""Bytes of a call: 5,000 whole nodes are some 40 MB, their names 150 kB."""
+
+
+Asked = TypeVar("Asked", Call, Question)
+
+
+class SchedulerError(Exception):
+    """The server cannot begin; the message says what to do."""
+
+
+def load_actors(folder: Path | None) -> dict[Policy, PlacementActor]:
+    """The networks in the folder. Raises SchedulerError for one that cannot be used, or where there is none at all."""
+    if folder is None:
+        return {}
+    found = [policy for policy in Policy if (folder / f"{policy}.json").is_file()]
+    if not found:
+        raise SchedulerError(
+            f"{folder}: has no {', '.join(f'{policy}.json' for policy in Policy)}: name a folder that "
+            "`rlscaler scheduler train` wrote, or leave --model-dir out and the rules act"
+        )
+    try:
+        return {policy: PlacementActor.load(folder, policy) for policy in found}
+    except ModelError as error:
+        raise SchedulerError(str(error)) from error
+
+
+class Server:
+    """The HTTP handlers, and what they share."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises SchedulerError."""
+        self.settings = settings
+        self.cache = Cache(Resources(settings.gpu_resource, settings.gpu_milli_resource), settings.assumed_seconds)
+        self.suggester = Suggester(self.cache, Overrides(), settings, load_actors(settings.model_dir))
+        try:
+            self.records = Records(settings.decision_log)
+            self._token = settings.token_file.read_text(encoding="utf-8").strip() if settings.token_file else ""
+        except OSError as error:
+            raise SchedulerError(f"{error.filename}: {error.strerror}; name a file that may be used") from error
+        if settings.token_file and not self._token:
+            raise SchedulerError(f"{settings.token_file}: is empty; write a token into it, or leave --token-file out")
+        self.rosters = Rosters()
+        self._busy = 0
+
+    def application(self) -> web.Application:
+        """All routes."""
+        made = web.Application(client_max_size=LARGEST_CALL)
+        made.add_routes(
+            [
+                web.post("/filter", self.filter),
+                web.post("/prioritize", self.prioritize),
+                web.post("/score", self.score),
+                web.get("/suggestions", self.show),
+                web.put("/suggestions", self.override),
+                web.get("/metrics", self.metrics),
+                web.get("/healthz", self.alive),
+                web.get("/readyz", self.ready),
+            ]
+        )
+        made.on_cleanup.append(self._close)
+        return made
+
+    async def _close(self, application: web.Application) -> None:
+        del application
+        self.records.close()
+
+    def not_ready(self) -> str:
+        """Why there are no suggestions yet; empty = there are."""
+        missing = {"nodes", "pods"} - self.cache.listed
+        return f"{' and '.join(sorted(missing))} were not listed yet" if missing else ""
+
+    async def filter(self, request: web.Request) -> web.Response:
+        """Refuse nodes above the pod's hard latency, for an extender."""
+        return await self._answer(request, "filter", self._call, self._filter)
+
+    async def prioritize(self, request: web.Request) -> web.Response:
+        """Order the nodes, for an extender."""
+        return await self._answer(request, "prioritize", self._call, self._prioritize)
+
+    async def score(self, request: web.Request) -> web.Response:
+        """Order the nodes, for the score plugin."""
+        return await self._answer(request, "score", lambda body: Question(body, self.cache.resources), self._score)
+
+    def _call(self, body: bytes) -> Call:
+        return Call(json.loads(body), self.cache.resources)
+
+    def _filter(self, call: Call, declined: bool) -> web.Response:
+        return web.json_response(call.filtered({} if declined else self.suggester.refused(call.facts, call.names)))
+
+    def _prioritize(self, call: Call, declined: bool) -> web.Response:
+        if declined:
+            return web.json_response(call.prioritized([0] * len(call.names)))
+        suggestion = self.suggester.suggest(call.facts, self.cache.rows_of(call.names))
+        self._made(suggestion)
+        return web.json_response(call.prioritized(suggestion.levels(EXTENDER_LEVELS).tolist()))
+
+    def _score(self, question: Question, declined: bool) -> web.Response:
+        if declined:
+            return web.Response(status=204)
+        rows = self.rosters.rows(question, self.cache)
+        if rows is None:
+            return web.Response(status=409)
+        suggestion = self.suggester.suggest(question.facts, rows, question.counted)
+        if not suggestion.chosen:
+            return web.Response(status=204)
+        self._made(suggestion)
+        return web.Response(body=answer(suggestion.levels(PLUGIN_LEVELS), suggestion.sentence()))
+
+    def _made(self, suggestion: Suggestion) -> None:
+        """Count the pod on the chosen node from now on, and write the record."""
+        if suggestion.chosen:
+            self.cache.assume(suggestion.facts, suggestion.chosen)
+            self.records.add(
+                {"time": round(time.time(), 3), **suggestion.shown()},
+                {"inputs": inputs(suggestion)} if self.settings.decision_log_inputs else {},
+            )
+
+    async def _answer(
+        self,
+        request: web.Request,
+        verb: str,
+        read: Callable[[bytes], Asked],
+        answer_to: Callable[[Asked, bool], web.Response],
+    ) -> web.Response:
+        began = time.perf_counter()
+        self._busy += 1
+        try:
+            call = read(await request.read())
+            reason = self._declines(call.facts)
+            if reason:
+                self.records.declined.labels(reason).inc()
+            return answer_to(call, bool(reason))
+        except (InvalidCallError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            self.records.declined.labels("invalid").inc()
+            return web.json_response({"error": str(error)}, status=400)
+        except Exception:
+            log.exception("a call of kube-scheduler failed; it places the pod without a suggestion")
+            self.records.declined.labels("fault").inc()
+            return web.json_response({"error": "the suggestion server failed; its log has the reason"}, status=500)
+        finally:
+            self._busy -= 1
+            self.records.seconds.labels(verb).observe(time.perf_counter() - began)
+
+    def _declines(self, facts: PodFacts) -> str:
+        """Why a call is answered without an opinion; empty = it is not."""
+        if self.not_ready():
+            return "not_ready"
+        if self._busy > self.settings.most_waiting:
+            return "busy"
+        names = self.settings.scheduler_names
+        return "other_scheduler" if names and facts.scheduler not in names else ""
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Overrides and the last suggestions; with ?namespace=&pod= what a pending pod would be suggested now."""
+        namespace, pod = request.query.get("namespace"), request.query.get("pod")
+        if pod is None:
+            return web.json_response(
+                {"overrides": self.suggester.overrides.shown(), "suggestions": list(self.records.last)[::-1]}
+            )
+        facts = self.cache.pending.get((namespace or "default", pod))
+        if facts is None:
+            said = [found for found in self.records.last if (found["namespace"], found["pod"]) == (namespace, pod)]
+            if said:
+                return web.json_response(said[-1])
+            text = f"no pod {namespace or 'default'}/{pod} is pending, and none was suggested a node lately"
+            return web.json_response({"error": text}, status=404)
+        rows = self.cache.rows_of(self.cache.names())
+        _, nodes = self.cache.nodes_at(rows)
+        return web.json_response(self.suggester.suggest(facts, rows[fits(nodes, as_pods(facts))]).shown())
+
+    async def override(self, request: web.Request) -> web.Response:
+        """Set an override; with the token alone."""
+        if not self._token:
+            return web.json_response({"error": "overrides are off: start the server with --token-file"}, status=403)
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(given.encode(), self._token.encode()):
+            return web.json_response({"error": "send the token as `Authorization: Bearer TOKEN`"}, status=401)
+        try:
+            wanted = Override.model_validate_json(await request.read())
+            self.suggester.overrides.put(wanted)
+        except ValidationError as error:
+            said = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
+            return web.json_response({"error": said}, status=400)
+        except ValueError as error:
+            return web.json_response({"error": str(error)}, status=409)
+        return web.json_response({"overrides": self.suggester.overrides.shown()})
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Prometheus's text format."""
+        del request
+        nodes, pods, assumed = self.cache.counts
+        self.records.nodes.set(nodes)
+        self.records.pods.labels("assumed").set(assumed)
+        self.records.pods.labels("bound").set(pods - assumed)
+        for policy, breaker in self.suggester.breakers.items():
+            self.records.breaker.labels(policy).set(breaker.open)
+        return web.Response(body=self.records.render(), content_type="text/plain", charset="utf-8")
+
+    async def alive(self, request: web.Request) -> web.Response:
+        """The event loop turns."""
+        del request
+        return web.Response(text="ok")
+
+    async def ready(self, request: web.Request) -> web.Response:
+        """Nodes and pods are known."""
+        del request
+        why = self.not_ready()
+        return web.Response(text=why or "ok", status=503 if why else 200)
+
+    def followers(self, api: client.ApiClient) -> list[Follower]:
+        """The watches."""
+
+        async def everything() -> dict[str, Any]:
+            return {}
+
+        def namespaces(items: list[Object]) -> None:
+            self.suggester.namespaces.clear()
+            for item in items:
+                namespace(item, False)
+
+        def namespace(item: Object, deleted: bool) -> None:
+            name, annotations = item["metadata"]["name"], item["metadata"].get("annotations") or {}
+            if deleted:
+                self.suggester.namespaces.pop(name, None)
+            else:
+                self.suggester.namespaces[name] = annotations
+
+        core, cache = client.CoreV1Api(api), self.cache
+        return [
+            Follower("nodes", core.list_node_without_preload_content, everything, cache.set_nodes, cache.change_node),
+            Follower(
+                "pods",
+                core.list_pod_for_all_namespaces_without_preload_content,
+                everything,
+                cache.set_pods,
+                cache.change_pod,
+            ),
+            Follower("namespaces", core.list_namespace_without_preload_content, everything, namespaces, namespace),
+        ]
+
+
+async def run(settings: Settings) -> None:
+    """Serve until cancelled. Raises SchedulerError where it cannot begin."""
+    server = Server(settings)
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(client.ApiClient(await _configuration(settings)))
+        runner = web.AppRunner(server.application(), access_log=None)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, settings.host, settings.port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise SchedulerError(f"{settings.host}:{settings.port}: {error.strerror}; choose another --port") from error
+        log.info("listening on %s:%d", settings.host, runner.addresses[0][1])
+        async with asyncio.TaskGroup() as tasks:
+            for follower in server.followers(api):
+                tasks.create_task(follower.run())
+
+
+async def _configuration(settings: Settings) -> client.Configuration:
+    """Address and credentials of the API server. Raises SchedulerError."""
+    made = client.Configuration()
+    try:
+        if settings.kubeconfig is None:
+            try:
+                config.load_incluster_config(client_configuration=made)
+            except ConfigException:
+                await config.load_kube_config(client_configuration=made)
+        else:
+            await config.load_kube_config(config_file=str(settings.kubeconfig), client_configuration=made)
+    except Exception as error:  # the client library raises whatever a malformed file leads to
+        said = " ".join(str(error).split())
+        raise SchedulerError(f"cannot find a cluster: {said}; name a kubeconfig with --kubeconfig") from error
+    return made

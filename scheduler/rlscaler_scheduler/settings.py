@@ -1,0 +1,69 @@
+"""Settings of the suggestion server: from the command line, or the environment as `RLSCALER_SCHEDULER_<NAME>`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from rlscaler_core.placement.policies import Policy
+
+
+class Settings(BaseSettings):
+    """Settings of one server. Durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="RLSCALER_SCHEDULER_", frozen=True, use_attribute_docstrings=True)
+
+    kubeconfig: Path | None = None
+    """Kubeconfig of the cluster; default: the service account of the pod, else `$KUBECONFIG` or `~/.kube/config`."""
+
+    host: str = "127.0.0.1"
+    """Address that is listened on. Only kube-scheduler and Prometheus have to reach it."""
+
+    port: int = Field(default=8899, ge=0, le=65535)
+    """Port for kube-scheduler, suggestions, metrics and probes; 0 = any free one, which the log names."""
+
+    policy: Policy = Policy.EE
+    """Policy of pods that name none, nor their namespace."""
+
+    scheduler_names: Annotated[tuple[str, ...], NoDecode] = ()
+    """Pods of these `spec.schedulerName` are scored, comma-separated in the environment; empty = all. An extender is
+    asked about the pods of every profile of its kube-scheduler."""
+
+    model_dir: Path | None = None
+    """Folder of networks, POLICY.onnx and POLICY.json; a policy without one is decided by its rule."""
+
+    gpu_resource: str = "nvidia.com/gpu"
+    """Extended resource that counts whole GPUs."""
+
+    gpu_milli_resource: str = "rlscaler.io/gpu-milli"
+    """Extended resource that counts thousandths of GPUs, 1000 for each GPU of a node; a pod's share is of one GPU."""
+
+    token_file: Path | None = None
+    """File with the token that `PUT /suggestions` has to bring; without one overrides are refused."""
+
+    decision_log: Path | None = None
+    """Write a JSON line for each decision."""
+
+    decision_log_inputs: bool = False
+    """Write in each line what the decision was made from, so that `rlscaler scheduler replay` can repeat it: 5 to
+    15 bytes for each node."""
+
+    budget_seconds: float = Field(default=0.05, gt=0)
+    """Longest time for scoring one pod with a network; after three longer ones, or three faults, the rule acts."""
+
+    breaker_seconds: float = Field(default=30.0, gt=0)
+    """How long the rule acts then, before the network is tried again."""
+
+    most_waiting: int = Field(default=64, ge=1)
+    """Calls of kube-scheduler under way at once; further ones are answered at once, without an opinion."""
+
+    assumed_seconds: float = Field(default=30.0, gt=0)
+    """How long a node is taken to hold the pod that it was suggested for, until the API server says where it is."""
+
+    @field_validator("scheduler_names", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value

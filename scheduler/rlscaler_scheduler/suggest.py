@@ -1,0 +1,285 @@
+"""From a pod and the nodes that it may go to, to their order: by override, by network, or by the policy's rule."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.placement.actor import PlacementActor
+from rlscaler_core.placement.features import features
+from rlscaler_core.placement.mask import near_enough
+from rlscaler_core.placement.policies import DEFAULT_RULE, Policy, by_rule, levels, ranked
+from rlscaler_core.placement.rules import used_share
+from rlscaler_core.placement.types import WHOLE_GPU, Float, Int, Nodes, Pods
+from rlscaler_scheduler.annotations import Wishes, wishes
+from rlscaler_scheduler.cache import Cache, as_pods
+from rlscaler_scheduler.objects import Json, PodFacts
+from rlscaler_scheduler.overrides import Overrides
+from rlscaler_scheduler.settings import Settings
+
+log = logging.getLogger("rlscaler.scheduler")
+
+FAULTS = 3
+"""Faults or late answers of a network, one after the other, at which its rule takes over."""
+
+SHOWN = 5
+"""Nodes of a suggestion that are shown with their scores."""
+
+
+Names = NDArray[np.object_]
+"""Names of nodes."""
+
+
+class Counted(NamedTuple):
+    """What kube-scheduler counts on N nodes."""
+
+    cpu_milli: Float
+    memory_mib: Float
+    pods: Float
+    """Those of DaemonSets included."""
+
+    def over(self, nodes: Nodes, positions: Int, daemons: Float) -> Nodes:
+        """The nodes (K,), which are those at `positions`, with this count in place of the cache's."""
+        pods = np.maximum(self.pods[positions] - daemons, 0.0)
+        known = np.where(nodes.pods > 0, nodes.empty_in_s, np.nan)
+        return nodes._replace(
+            requested=np.stack([self.cpu_milli[positions], self.memory_mib[positions]], -1),
+            pods=pods,
+            empty_in_s=np.where(pods > 0, known, 0.0),
+        )
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The order of some nodes for one pod. N nodes were asked about, K of them are known."""
+
+    facts: PodFacts
+    wished: Wishes
+    asked: int
+    """N."""
+    positions: Int
+    """(K,) which of the N the known nodes are; they are sorted by name."""
+    names: Names
+    """(K,)"""
+    nodes: Nodes
+    """(K,) what was scored."""
+    scores: Float
+    """(K,)"""
+    order: Int
+    """(K,) indices from the best to the worst."""
+    by: str
+    """rule, network or override."""
+    rule: str
+    """What the rule is called; of a network the one that it was given."""
+    by_network: bool
+    """Whether the scores are a network's, before overrides."""
+    wanted: str | None
+    """The node that an override names."""
+    avoided: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def chosen(self) -> str:
+        """The best node; empty where no node is known."""
+        return str(self.names[self.order[0]]) if len(self.order) else ""
+
+    def levels(self, most: int) -> Int:
+        """(N,) 0 to `most`, higher is better: the chosen node alone has the highest, a node that is not known has 0."""
+        found = np.zeros(self.asked, np.int64)
+        found[self.positions] = levels(self.order, most)
+        return found
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON: the choice, what the chosen node was like, and the best nodes."""
+        best = self.order[:SHOWN].tolist()
+        return {
+            "namespace": self.facts.namespace,
+            "pod": self.facts.name,
+            "policy": str(self.wished.policy),
+            "by": self.by,
+            "rule": self.rule,
+            "node": self.chosen,
+            "seen": seen(self.nodes.one(best[0])) if best else {},
+            "nodes": len(self.names),
+            "best": [{"node": self.names[at], "score": _finite(self.scores[at])} for at in best],
+            "problems": list(self.problems),
+        }
+
+    def sentence(self) -> str:
+        """The choice and why, for the Event on the pod."""
+        if not len(self.order):
+            return ""
+        best = self.order[:2].tolist()
+        by = decided_by(self.by, self.rule)
+        had = ", ".join(f"{name} {value:g}" for name, value in seen(self.nodes.one(best[0])).items())
+        text = f"{self.chosen} suggested for {self.wished.policy} by {by}: score {self.scores[best[0]]:g}"
+        if len(best) > 1:
+            text += f", next {self.names[best[1]]} with {self.scores[best[1]]:g}"
+        text += f", of {len(self.names)} nodes; it had {had}"
+        return "; ".join((text, *self.problems))
+
+
+def seen(node: Nodes) -> dict[str, float]:
+    """What one node (N = 1) was like before the pod came; what it has not or is not known is left out."""
+    cpu, memory = used_share(node)[0].tolist()
+    found = {"requested_cpu": cpu, "requested_memory": memory, "pods": float(node.pods[0])}
+    if node.gpus[0]:
+        found["free_gpus"] = float(node.gpu_free[0].sum()) / WHOLE_GPU
+    if not np.isnan(node.latency_ms[0]):
+        found["latency_ms"] = float(node.latency_ms[0])
+    return {name: round(value, 4) for name, value in found.items()}
+
+
+def decided_by(by: str, rule: str) -> str:
+    """What decided, in words: `by` is rule, network or override, and `rule` the rule's name."""
+    return {"rule": f"the rule {rule}", "network": "the network", "override": "an override"}[by]
+
+
+class Breaker:
+    """Lets a network act until it has failed or been late several times in a row; then not for a while."""
+
+    def __init__(self, budget_seconds: float, open_seconds: float, clock: Callable[[], float]) -> None:
+        self._budget, self._pause, self._clock = budget_seconds, open_seconds, clock
+        self._faults, self._closed_at = 0, float("-inf")
+
+    @property
+    def open(self) -> bool:
+        """Whether the network may not act now."""
+        return self._clock() < self._closed_at
+
+    def ran(self, seconds: float, failed: bool) -> None:
+        """Note one run."""
+        self._faults = self._faults + 1 if failed or seconds > self._budget else 0
+        if self._faults >= FAULTS:
+            self._faults, self._closed_at = 0, self._clock() + self._pause
+
+
+class Suggester:
+    """Orders nodes. `actors` are the networks that were loaded."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        overrides: Overrides,
+        settings: Settings,
+        actors: Mapping[Policy, PlacementActor],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.cache, self.overrides, self.settings, self.actors = cache, overrides, settings, actors
+        self._clock = clock
+        self.breakers = {policy: Breaker(settings.budget_seconds, settings.breaker_seconds, clock) for policy in actors}
+        self.namespaces: dict[str, Json] = {}
+        """Annotations of namespaces."""
+
+    def wished(self, facts: PodFacts) -> Wishes:
+        """What the pod and its namespace ask for."""
+        return wishes(facts.annotations, self.namespaces.get(facts.namespace, {}), self.settings.policy)
+
+    def refused(self, facts: PodFacts, names: Sequence[str]) -> dict[str, str]:
+        """Nodes above the pod's hard latency, each with a sentence; nodes that were not measured are none of them."""
+        wished = self.wished(facts)
+        if np.isnan(wished.hard_ms):
+            return {}
+        rows = self.cache.rows_of(names)
+        known, nodes = self.cache.nodes_at(rows[rows >= 0])
+        far = ~near_enough(nodes, as_pods(facts, hard_ms=wished.hard_ms))
+        return {
+            known[at]: f"latency {nodes.latency_ms[at]:g} ms is above the hard limit {wished.hard_ms:g} ms"
+            for at in np.flatnonzero(far)
+        }
+
+    def suggest(self, facts: PodFacts, rows: Int, counted: Counted | None = None) -> Suggestion:
+        """Order the nodes of these rows (N,) of the cache, which the pod fits; rows of -1 are left out.
+
+        counted: what kube-scheduler counts on the nodes (N,); the cache's own count acts without it.
+        """
+        self.cache.expire()
+        self.cache.release(facts.uid)
+        wished = self.wished(facts)
+        positions = self.cache.in_order(rows)
+        names, nodes = self.cache.nodes_at(rows[positions])
+        if counted is not None:
+            nodes = counted.over(nodes, positions, self.cache.daemons_at(rows[positions]))
+        pods = as_pods(facts, wished.soft_ms, wished.hard_ms)
+        wanted, avoided = self.overrides.of(facts.namespace, facts.name)
+        values, why = self._network(wished.policy, nodes, pods)
+        scores, overridden, problems = score(wished.policy, names, nodes, pods, values, wanted, avoided)
+        by = "override" if overridden else "rule" if values is None else "network"
+        return Suggestion(
+            facts,
+            wished,
+            len(rows),
+            positions,
+            names,
+            nodes,
+            scores,
+            ranked(scores, nodes, pods),
+            by,
+            DEFAULT_RULE[wished.policy],
+            values is not None,
+            wanted,
+            tuple(sorted(avoided)),
+            (*wished.problems, *why, *problems),
+        )
+
+    def _network(self, policy: Policy, nodes: Nodes, pods: Pods) -> tuple[Float | None, tuple[str, ...]]:
+        """(K,) values of the policy's network, None where its rule acts, and why that acts in the network's place."""
+        actor = self.actors.get(policy)
+        if actor is None or not len(nodes.pods):
+            return None, ()
+        breaker = self.breakers[policy]
+        if breaker.open:
+            return None, (f"the network for {policy} was slow or failed {FAULTS} times: its rule acts for now",)
+        began, values, why = self._clock(), None, ""
+        try:
+            values = actor.values(features(policy, nodes, pods, near_enough(nodes, pods)))
+        except ModelError as error:
+            why = str(error)
+        if values is not None and not np.isfinite(values).all():
+            values, why = None, f"the network for {policy} gives values that are no numbers"
+        breaker.ran(self._clock() - began, values is None)
+        if values is None:
+            log.warning("%s; the rule acts", why)
+            return None, (why,)
+        return values, ()
+
+
+def score(
+    policy: Policy,
+    names: Names,
+    nodes: Nodes,
+    pods: Pods,
+    values: Float | None,
+    wanted: str | None,
+    avoided: Collection[str],
+) -> tuple[Float, bool, tuple[str, ...]]:
+    """Scores (K,) of the nodes, whether an override chose the best, and what is to be said of it.
+
+    values: those of the network (K,); None = the policy's rule scores. Nodes above the hard latency are below all
+    others, then those that are to be avoided. wanted: the node that an override names.
+    """
+    if not len(names):
+        return np.zeros(0), False, ()
+    scores = by_rule(DEFAULT_RULE[policy], nodes, pods) if values is None else values
+    scores = np.where(near_enough(nodes, pods), scores, scores.min() - 1.0)
+    if avoided:
+        apart = np.array([name in avoided for name in names])
+        scores = np.where(apart, scores.min() - 1.0, scores)
+    if wanted is None:
+        return scores, False, ()
+    (there,) = np.nonzero(names == wanted)
+    if not len(there):
+        return scores, False, (f"the override to {wanted} is not followed: the pod does not fit that node",)
+    scores[there] = scores.max() + 1.0
+    return scores, True, ()
+
+
+def _finite(value: float) -> float | None:
+    return round(float(value), 6) if np.isfinite(value) else None
