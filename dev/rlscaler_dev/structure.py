@@ -25,6 +25,8 @@ import networkx
 from rich.console import Console
 from rich.table import Table
 
+from rlscaler_operator.cli.cluster import output_option
+
 GENERATED = "_pb2"
 """Part of the name of generated modules, which are not counted."""
 
@@ -156,9 +158,9 @@ def _documents(root: Path) -> dict[str, int]:
 
 @structure.command()
 @click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@output_option
 @click.option("--field", help="Also list the files that name a field, such as budget_per_hour.")
-def measure(root: Path, as_json: bool, field: str | None) -> None:
+def measure(root: Path, output: str, field: str | None) -> None:
     """Measure the packages of the checkout ROOT."""
     tree = Tree(root.resolve())
     rows = measured(tree)
@@ -167,14 +169,17 @@ def measure(root: Path, as_json: bool, field: str | None) -> None:
         camel = "".join(part.title() if i else part for i, part in enumerate(field.split("_")))
         texts = {module: path.read_text(encoding="utf-8") for module, path in tree.modules.items()}
         result["field"] = _entered(tree, [m for m, text in texts.items() if field in text or camel in text])
-    if as_json:
+    if output == "json":
         click.echo(json.dumps(result, indent=2))
         return
-    table = Table(*rows[0])
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for column in rows[0]:
+        text = column == "package"
+        table.add_column(column.replace("_", "\n"), justify="left" if text else "right", no_wrap=text)
     for row in rows:
-        table.add_row(
-            *("" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in row.values())
-        )
+        name, *numbers = row.values()
+        shown = ("" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in numbers)
+        table.add_row(name.removeprefix("rlscaler_"), *shown)
     console = Console()
     console.print(table)
     for name, value in result.items():

@@ -11,11 +11,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rlscaler_dev.cluster import attach, binaries, kubeconfig, launcher, manifests, paths, state
 from rlscaler_dev.cluster.components import Layout
+from rlscaler_dev.cluster.kafka import component
+from rlscaler_dev.cluster.kafka.broker import Broker
+from rlscaler_dev.cluster.kafka.component import KAFKA
+from rlscaler_dev.cluster.kafka.jars import Jars, java
+from rlscaler_dev.cluster.kafka.jars import provide as provide_jars
 from rlscaler_dev.cluster.launcher import Options, healthy, layout_of
 from rlscaler_dev.cluster.processes import supported
 from rlscaler_dev.cluster.progress import Reporter
@@ -55,6 +61,10 @@ class ClusterInfo:
     """'real' where containers run beside the pods that kwok plays."""
     gateway_url: str | None = None
     """Beside a real node: where the Gateway API's data plane takes requests."""
+    kafka: str | None = None
+    """host:port of the Kafka broker, for clients without a credential; None without one."""
+    kafka_protected: str | None = None
+    """host:port for clients with TLS (the cluster's own authority) and the password of the user `rlscaler`."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -73,6 +83,8 @@ class ClusterInfo:
             "start_seconds": round(self.start_seconds, 2),
             "node": self.node,
             "gateway_url": self.gateway_url,
+            "kafka": self.kafka,
+            "kafka_protected": self.kafka_protected,
         }
 
     def add_scrape_target(self, job: str, *addresses: str, labels: Mapping[str, str] | None = None) -> Path:
@@ -103,6 +115,7 @@ def up(
     merge_kubeconfig: bool = False,
     node: str | None = None,
     real_gpus: int = DEFAULT_GPUS,
+    kafka: bool = False,
 ) -> ClusterInfo:
     """Start the cluster, or return it when it runs already. What a killed run left behind is cleaned first.
 
@@ -113,12 +126,13 @@ def up(
     node: 'real' runs containers on a node `real-1` beside those that kwok plays (Linux, root and
     `make e2e-packages`); None is what the running cluster has, else 'kwok'.
     real_gpus: GPUs that the real node pretends to have.
+    kafka: a Kafka broker beside it (Java, and Maven the first time); one that has ended is started again on its topics.
     Raises DevClusterError with a remedy.
     """
     reporter = progress or Reporter()
-    if kubeconfig is not None and (adapter or node):
+    if kubeconfig is not None and (adapter or node or kafka):
         raise DevClusterError(
-            "--adapter and --node change a cluster: they are not done to one that you bring with --kubeconfig"
+            "--adapter, --node and --kafka change a cluster: they are not done to one that you bring with --kubeconfig"
         )
     with paths.hold(f"cluster-{name}", reporter.say, f"another process that starts or stops {name}"):
         if kubeconfig is not None:
@@ -138,6 +152,10 @@ def up(
             chosen,
             real_gpus,
         )
+        if kafka and chosen == REAL:
+            raise DevClusterError("--kafka goes with --node kwok: pods of a real node could not reach the broker")
+        jars = _kafka_jars(reporter) if kafka else None
+        _revive_kafka(name, reporter)
         cluster = _running(name, options, reporter)
         if cluster is None:
             if chosen == REAL:
@@ -148,9 +166,25 @@ def up(
             cluster = launcher.start(name, options, provided, definitions, reporter.say)
         if adapter and cluster.process(ADAPTER) is None:
             launcher.start_adapter(cluster, binaries.provide([ADAPTER], reporter, source), reporter.say)
+        if jars is not None and cluster.process(KAFKA) is None:
+            component.start(cluster, partial(layout_of, cluster), jars, reporter.say)
         if merge_kubeconfig:
             _merge(cluster)
         return _info(cluster)
+
+
+def _kafka_jars(reporter: Reporter) -> Jars:
+    """Kafka's jars; what is missing for them is said before anything is started."""
+    java()
+    return provide_jars(reporter)
+
+
+def _revive_kafka(name: str, reporter: Reporter) -> None:
+    """Where nothing but the broker of a cluster has ended: start it again, on the topics that it had."""
+    cluster = state.load(name)
+    if cluster is None or cluster.phase != state.RUNNING or [record.name for record in cluster.dead()] != [KAFKA]:
+        return
+    component.start_again(cluster, Broker(layout_of(cluster)), _kafka_jars(reporter), reporter.say)
 
 
 def _running(name: str, options: Options, reporter: Reporter) -> ClusterState | None:
@@ -245,6 +279,7 @@ def _merge(cluster: ClusterState) -> None:
 def _info(cluster: ClusterState) -> ClusterInfo:
     layout: Layout = layout_of(cluster)
     with_prometheus = cluster.process("prometheus") is not None
+    broker = Broker(layout) if cluster.process(KAFKA) is not None else None
     return ClusterInfo(
         cluster.name,
         Path(cluster.kubeconfig),
@@ -259,4 +294,6 @@ def _info(cluster: ClusterState) -> ClusterInfo:
         cluster.start_seconds,
         _node_of(cluster),
         layout.gateway_url if cluster.process("traefik") else None,
+        broker.bootstrap_servers if broker else None,
+        broker.protected if broker else None,
     )

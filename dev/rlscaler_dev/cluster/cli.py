@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from rlscaler_dev.exceptions import DevClusterError, NotRunningError
+from rlscaler_operator.cli.cluster import output_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -23,11 +24,6 @@ NODES = ("kwok", "real")
 
 def _name_option(command: Command) -> Command:
     return click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which cluster.")(command)
-
-
-def _output_option(command: Command) -> Command:
-    choice = click.Choice(["text", "json"])
-    return click.option("--output", "-o", type=choice, default="text", show_default=True)(command)
 
 
 _source_option = click.option(
@@ -60,9 +56,10 @@ def cluster() -> None:
 )
 @click.option("--real-gpus", type=click.IntRange(0, 1000), default=16, show_default=True, help="With --node real.")
 @click.option("--adapter", is_flag=True, help="Serve Prometheus as external metrics for HorizontalPodAutoscalers.")
+@click.option("--kafka", is_flag=True, help="Also a Kafka broker; needs Java 17, and Maven the first time.")
 @click.option("--merge-kubeconfig", is_flag=True, help="Also add the context to $KUBECONFIG or ~/.kube/config.")
 @_source_option
-@_output_option
+@output_option
 def up(name: str, output: str, kubeconfig: Path | None, **options: Any) -> None:
     """Start the cluster, or show it when it runs already."""
     from rlscaler_dev.cluster import api
@@ -86,7 +83,7 @@ def down(name: str, every: bool) -> None:
 @cluster.command()
 @_name_option
 @click.option("--all", "every", is_flag=True, help="Every cluster that was started here.")
-@_output_option
+@output_option
 def status(name: str, every: bool, output: str) -> None:
     """Show the cluster; exit code 1 when it does not run or is not healthy."""
     from rlscaler_dev.cluster import api
@@ -161,7 +158,7 @@ def packages(install_them: bool) -> None:
     "--node", type=click.Choice(NODES), default="kwok", show_default=True, help="'real': also what that runs."
 )
 @_source_option
-@_output_option
+@output_option
 def build(tools: tuple[str, ...], node: str, source: str | None, output: str) -> None:
     """Get the binaries (all that a cluster runs, and kubectl) without starting anything."""
     from rlscaler_dev.cluster import binaries, manifests
@@ -183,7 +180,7 @@ def build(tools: tuple[str, ...], node: str, source: str | None, output: str) ->
 
 
 @cluster.command()
-@_output_option
+@output_option
 def images(output: str) -> None:
     """Build the container images of the operator and of the emulated service; needs root, buildah and debootstrap."""
     from rlscaler_dev.cluster.images import make
@@ -198,12 +195,14 @@ def images(output: str) -> None:
 @click.option("--go", is_flag=True, help="Go's caches and toolchain: most of the space; building again takes minutes.")
 @click.option("--binaries", is_flag=True, help="The binaries.")
 @click.option("--images", "archives", is_flag=True, help="The container images and what they are built in.")
+@click.option("--kafka", is_flag=True, help="Kafka's jars.")
 @click.option("--everything", is_flag=True, help="All of it, after stopping all clusters.")
-def clean(go: bool, binaries: bool, archives: bool, everything: bool) -> None:
+def clean(go: bool, binaries: bool, archives: bool, kafka: bool, everything: bool) -> None:
     """Remove what was built here. Nothing outside our own cache directory is touched."""
-    if not (go or binaries or archives or everything):
-        raise click.UsageError("say what to remove: --go, --binaries, --images or --everything")
-    for line in remove_built(go or everything, binaries or everything, archives or everything, clusters=everything):
+    if not (go or binaries or archives or kafka or everything):
+        raise click.UsageError("say what to remove: --go, --binaries, --images, --kafka or --everything")
+    parts = {"go": go, "binaries": binaries, "images": archives, "kafka": kafka}
+    for line in remove_built(**{part: asked or everything for part, asked in parts.items()}, clusters=everything):
         click.echo(line)
 
 
@@ -216,12 +215,14 @@ def _show(info: Any, output: str) -> None:
         click.echo(f"prometheus  {info.prometheus_url}, scrapes {info.prometheus_targets_dir}/*.json")
     if info.gateway_url:
         click.echo(f"gateway     {info.gateway_url}")
+    if info.kafka:
+        click.echo(f"kafka       {info.kafka} (with TLS and a password: {info.kafka_protected})")
     if info.managed:
         click.echo(f"started in  {info.start_seconds:.1f} s, files in {info.state_dir}")
     click.echo(f"export KUBECONFIG={info.kubeconfig}")
 
 
-def remove_built(go: bool, binaries: bool, images: bool, clusters: bool) -> Iterator[str]:
+def remove_built(go: bool, binaries: bool, images: bool, kafka: bool, clusters: bool) -> Iterator[str]:
     """Remove the chosen parts of our cache; yields a line for each.
 
     Raises DevClusterError when the binaries of a running cluster would go.
@@ -232,13 +233,15 @@ def remove_built(go: bool, binaries: bool, images: bool, clusters: bool) -> Iter
         for name in api.names():
             api.down(name)
             yield f"stopped {name}"
-    if binaries and (running := api.names()):
-        raise DevClusterError(f"clusters {', '.join(running)} use the binaries: `rlscaler cluster down --all` first")
+    if (binaries or kafka) and (running := api.names()):
+        raise DevClusterError(f"clusters {', '.join(running)} use what would go: `rlscaler cluster down --all` first")
     parts = [paths.go_dir()] if go else []
     if binaries:
         parts += [paths.bin_dir(), paths.manifests_dir()]
     if images:
         parts.append(paths.images_dir())
+    if kafka:
+        parts.append(paths.kafka_dir())
     for part in parts:
         if part.is_dir():
             freed = builder.size_mb(part)

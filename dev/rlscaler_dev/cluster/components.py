@@ -26,6 +26,9 @@ PORTS = (
 )
 """One port each; chosen together, so that none is chosen twice."""
 
+KAFKA_PORTS = ("kafka", "kafka-sasl", "kafka-controller", "kafka-metrics")
+"""Those of the broker, chosen when it is first started."""
+
 UNLIMITED_QPS = 5000
 """Client-side limits of the cluster's own controllers are lifted: a simulated node pool creates bursts of pods."""
 

@@ -35,6 +35,7 @@ CLUSTER_SCOPED = {
     "GatewayClass",
     "Namespace",
     "Node",
+    "RLScalingBudget",
 }
 """Kinds without a namespace; every other object is in its namespace, or in `default`."""
 
@@ -75,13 +76,13 @@ class KubeClient:
     def from_kubeconfig(cls, path: Path) -> KubeClient:
         """A client for the file's current context."""
         from kubernetes.client import Configuration
-        from kubernetes.config import ConfigException, load_kube_config
+        from kubernetes.config import load_kube_config
 
         configuration = Configuration()
         try:
             load_kube_config(config_file=str(path), client_configuration=configuration)
-        except (ConfigException, OSError, TypeError) as error:
-            raise ApiError(f"cannot use kubeconfig {path}: {error}") from error
+        except Exception as error:  # the client library raises whatever a malformed file leads to
+            raise ApiError(f"cannot use kubeconfig {path}: {' '.join(str(error).split())}") from error
         session = requests.Session()
         session.verify = (configuration.ssl_ca_cert or True) if configuration.verify_ssl else False
         if configuration.cert_file:

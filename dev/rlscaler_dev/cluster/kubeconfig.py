@@ -76,9 +76,9 @@ def write(path: Path, config: dict[str, Any]) -> None:
 def read(path: Path) -> dict[str, Any]:
     """The file's content; raises DevClusterError when it is not a kubeconfig."""
     try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise DevClusterError(f"cannot read kubeconfig {path}: {error}") from error
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DevClusterError(f"cannot read kubeconfig {path}: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict) or not any(content.get(section) for section in SECTIONS):
         raise DevClusterError(f"{path} is not a kubeconfig: it has no clusters, users or contexts")
     return content

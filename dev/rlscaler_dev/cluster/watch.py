@@ -1,15 +1,17 @@
-"""Following a collection of objects."""
+"""Following one collection of objects, or several at once."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import Self
 
 import requests
 
-from rlscaler_dev.cluster.kube import Json, KubeClient
+from rlscaler_dev.cluster.kube import Json, KubeClient, collection
 from rlscaler_dev.exceptions import ApiError
 
 WATCH_SECONDS = 240
@@ -96,3 +98,63 @@ class Watch(threading.Thread):
         if kind != "BOOKMARK":
             self._change(kind, thing)
         return str(thing["metadata"]["resourceVersion"])
+
+
+class Watches(ABC):
+    """Base of what follows several collections at once; a context manager that starts and stops their watches.
+
+    Events of all of them are taken one at a time, under `_lock`, and `_changed` is called after each.
+    """
+
+    def __init__(self, kube: KubeClient) -> None:
+        self._kube = kube
+        self._lock = threading.Lock()
+        self._watches: list[Watch] = []
+
+    def __enter__(self) -> Self:
+        for watch in self._watches:
+            watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for watch in self._watches:
+            watch.stop()
+
+    @property
+    def synced(self) -> bool:
+        """Whether every collection has been listed."""
+        return all(watch.synced.is_set() for watch in self._watches)
+
+    @property
+    def error(self) -> str | None:
+        """Why a collection cannot be followed at the moment."""
+        return next((watch.error.message for watch in self._watches if watch.error), None)
+
+    @abstractmethod
+    def _changed(self) -> None:
+        """Called under the lock after each event and after each list."""
+
+    def _follow(
+        self,
+        api_version: str,
+        kind: str,
+        take: Callable[[str, Json], None],
+        forget: Callable[[], None] | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Follow a collection: `take` gets every event, `forget` is called before a new list is taken."""
+
+        def change(event: str, thing: Json) -> None:
+            with self._lock:
+                take(event, thing)
+                self._changed()
+
+        def replace(things: list[Json]) -> None:
+            with self._lock:
+                if forget:
+                    forget()
+                for thing in things:
+                    take("ADDED", thing)
+                self._changed()
+
+        self._watches.append(Watch(self._kube, collection(api_version, kind, namespace), replace, change))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from rlscaler_dev.demo.settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, POLICIES, Pool, Settings
+from rlscaler_dev.demo.tenants.cli import tenants
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,9 +65,9 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
 @click.option(
     "--policy",
     type=click.Choice(POLICIES),
-    default="ppo",
+    default="rule",
     show_default=True,
-    help="Bundled policy: the trained network, or the forecast rule without one.",
+    help="Bundled policy: the forecast rule, or the trained network.",
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of pattern, arrivals and service.")
 @click.option(
@@ -119,6 +120,9 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
         raise
     screen.console.print(summary_table(summary))
     _say_where(screen.console, settings.out)
+
+
+demo.add_command(tenants)
 
 
 @demo.command()

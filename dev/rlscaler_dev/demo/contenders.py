@@ -7,6 +7,8 @@ import sys
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -60,24 +62,54 @@ class Policy(Contender):
     def __init__(
         self, settings: Settings, kube: KubeClient, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
     ) -> None:
-        self._settings, self._kube, self._cluster = settings, kube, cluster
-        self._supervisor, self._results = supervisor, results
+        self._settings, self._kube = settings, kube
+        self._operator = Operator(kube, cluster, supervisor, results.audit)
+
+    def install(self) -> None:
+        self._operator.install()
+
+    def start(self) -> None:
+        self._kube.apply(manifests.policy(self._settings))
+        self._operator.start()
+
+    def waiting_for(self, recorder: Recorder) -> str:
+        return "" if self._settings.mode == "Off" else policy_lacks(recorder)
+
+    def stop(self) -> None:
+        self._operator.stop()
+
+
+class Operator:
+    """The operator as a process of its own, with the rights of its own ServiceAccount and no others."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        cluster: ClusterInfo,
+        supervisor: Supervisor,
+        audit: Path,
+        namespaces: Sequence[str] = (NAMESPACE,),
+        budgets: bool = False,
+    ) -> None:
+        """`audit` is the file of its decision log, `namespaces` are those that it serves."""
+        self._kube, self._cluster, self._supervisor, self._audit = kube, cluster, supervisor, audit
+        self._namespaces, self._budgets = namespaces, budgets
         self._kubeconfig = cluster.state_dir / "operator.kubeconfig"
         self._target: Path | None = None
 
     def install(self) -> None:
-        definition, kube = crd(), self._kube
-        kube.apply(definition)
-        wait_until(
-            lambda: has_condition(kube.get(path_of(definition)), "Established"), "the CRD's acceptance", READY_SECONDS
-        )
-        for manifest in manifests.access():
+        """Install its CustomResourceDefinitions and grant it its roles."""
+        kube = self._kube
+        for definition in (crd(), crd("--budgets")) if self._budgets else (crd(),):
+            kube.apply(definition)
+            wait_until(partial(_established, kube, definition), "the CRD's acceptance", READY_SECONDS)
+        for manifest in manifests.access(self._namespaces, self._budgets):
             kube.apply(manifest)
         token = kube.token(manifests.OPERATOR_NAMESPACE, manifests.OPERATOR)
         kubeconfig.write(self._kubeconfig, kubeconfig.bearer(kube.server, kube.authority, token))
 
     def start(self) -> None:
-        self._kube.apply(manifests.policy(self._settings))
+        """Start it, and wait until it is ready."""
         (health,) = free_ports(1)
         child = self._supervisor.start("operator", self._command(health))
         self._supervisor.wait_until(child, lambda: answers(f"http://{HOST}:{health}/readyz"), READY_SECONDS)
@@ -85,14 +117,13 @@ class Policy(Contender):
 
     def _command(self, port: int) -> list[str]:
         return [
-            *(*RLSCALER, "operator", "run", "--kubeconfig", str(self._kubeconfig), "--namespace", NAMESPACE),
+            *(*RLSCALER, "operator", "run", "--kubeconfig", str(self._kubeconfig)),
+            *(option for name in self._namespaces for option in ("--namespace", name)),
+            *(("--budgets",) if self._budgets else ()),
             *("--prometheus-url", str(self._cluster.prometheus_url), "--scrape-interval", str(SCRAPE_INTERVAL_SECONDS)),
-            *("--metrics-port", str(port), "--audit-log", str(self._results.audit)),
+            *("--metrics-port", str(port), "--audit-log", str(self._audit)),
             *("--lease-namespace", manifests.OPERATOR_NAMESPACE),
         ]
-
-    def waiting_for(self, recorder: Recorder) -> str:
-        return "" if self._settings.mode == "Off" else policy_lacks(recorder)
 
     def stop(self) -> None:
         if self._target:
@@ -153,9 +184,13 @@ def autoscalers_lack(recorder: Recorder, settings: Settings) -> str:
     return ""
 
 
-def crd() -> Json:
-    """The CustomResourceDefinition as the installed operator generates it."""
-    command = [*RLSCALER, "crd", "generate", "--output", "-"]
+def _established(kube: KubeClient, definition: Json) -> bool:
+    return has_condition(kube.get(path_of(definition)), "Established")
+
+
+def crd(*options: str) -> Json:
+    """The CustomResourceDefinition as the installed operator generates it; with `--budgets` that of budgets."""
+    command = [*RLSCALER, "crd", "generate", "--output", "-", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise DemoError(f"the CustomResourceDefinition was not generated: {done.stderr.strip()}")

@@ -52,6 +52,8 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Removed while it is held: who waits for this file notices that it is gone, and makes a new one.
+        Path(self._lock.lock_file).unlink(missing_ok=True)
         self._lock.release()
 
     @property
@@ -87,10 +89,6 @@ class Journal:
     def end(self) -> None:
         """Nothing is left running."""
         self._path.unlink(missing_ok=True)
-
-    def discard(self) -> None:
-        """Leave no lock behind for a name that is not used again; after the journal was left."""
-        Path(self._lock.lock_file).unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any]:
         try:

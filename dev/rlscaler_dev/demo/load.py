@@ -20,35 +20,34 @@ LATE_GENERATOR = "generator_late"
 class Load:
     """Sends the requests and leaves `requests.csv`, `load.csv` and `load.json` in the data folder."""
 
-    def __init__(self, settings: Settings, data: Path) -> None:
-        self._data = data
+    def __init__(self, options: dict[str, object], data: Path, name: str = "locust") -> None:
+        """`options` are fields of `LoadSettings`; `name` is that of the process. Raises DemoError."""
+        self._data, self.name = data, name
         self._options = {
-            "pattern": settings.pattern,
-            "duration": settings.duration_seconds,
-            "seed": settings.seed,
-            "low": LOW_USERS,
-            "peak": HIGH_USERS,
-            "trace": settings.trace,
-            "model": SERVICE,
-            "slo_ms": settings.slo_ms,
+            **options,
             "timeout": CLIENT_TIMEOUT_MS / 1000,
             "arrivals": "open",
             "started": data / "started.json",
         }
         self.rate = offered(self._options)
+        self._child: Child
 
     @property
     def requests(self) -> Path:
         return self._data / "requests.csv"
 
-    def start(self, supervisor: Supervisor, url: str) -> tuple[Child, float]:
-        """Start Locust and wait for its first moment: the process, and Unix seconds of t = 0."""
+    def start(self, supervisor: Supervisor, url: str) -> Child:
+        """Start Locust; it sends its first request in a moment."""
         write_offered(self.rate, self._data)
         run = LoadRun(url, self._data, True, self._options)
-        child = supervisor.start("locust", run.command(), run.environment())
+        self._child = supervisor.start(self.name, run.command(), run.environment())
+        return self._child
+
+    def begun(self, supervisor: Supervisor) -> float:
+        """Wait for the first moment of the load: Unix seconds of t = 0."""
         started = Path(str(self._options["started"]))
-        supervisor.wait_until(child, started.exists, START_SECONDS)
-        return child, float(json.loads(started.read_text())["started_at"])
+        supervisor.wait_until(self._child, started.exists, START_SECONDS)
+        return float(json.loads(started.read_text())["started_at"])
 
     def warning(self) -> str:
         """Was the load generator itself too slow? Empty = no."""
@@ -59,6 +58,20 @@ class Load:
             f"the load generator was late itself (1 % of the requests left {result['dispatch_lag_p99_ms']:.0f} ms or "
             "more after their time): the latencies include that; run it on an idle machine"
         )
+
+
+def demo_options(settings: Settings) -> dict[str, object]:
+    """The load of the demo's service."""
+    return {
+        "pattern": settings.pattern,
+        "duration": settings.duration_seconds,
+        "seed": settings.seed,
+        "low": LOW_USERS,
+        "peak": HIGH_USERS,
+        "trace": settings.trace,
+        "model": SERVICE,
+        "slo_ms": settings.slo_ms,
+    }
 
 
 def offered(options: dict[str, object]) -> Float:

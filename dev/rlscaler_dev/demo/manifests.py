@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -39,7 +40,7 @@ def workload(settings: Settings) -> list[Manifest]:
     return [*objects, gateway_class(), gateway(), http_route(settings)]
 
 
-def deployment(pool: Pool) -> Manifest:
+def deployment(pool: Pool, namespace: str = NAMESPACE) -> Manifest:
     """A pool with its fewest replicas; the annotations tell a simulated node how long a pod takes to be ready."""
     low, high = (f"{round(seconds * 1000)}ms" for seconds in pool.cold_start_seconds)
     resources: dict[str, Any] = {"requests": REQUESTS[pool.name]}
@@ -59,7 +60,7 @@ def deployment(pool: Pool) -> Manifest:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": pool.deployment, "namespace": NAMESPACE, "labels": {**PART_OF, **labels}},
+        "metadata": {"name": pool.deployment, "namespace": namespace, "labels": {**PART_OF, **labels}},
         "spec": {
             "replicas": pool.min_replicas,
             "selector": {"matchLabels": {"app": pool.deployment}},
@@ -132,7 +133,7 @@ def policy(settings: Settings) -> Manifest:
         "spec": {
             "mode": settings.mode,
             "intervalSeconds": settings.interval_seconds,
-            "targets": {pool.name: _target(pool) for pool in settings.pools},
+            "targets": {pool.name: target(pool) for pool in settings.pools},
             "policy": {"bundled": settings.policy},
             "slo": {"latencyMilliseconds": round(settings.slo_ms)},
             "placement": {
@@ -146,7 +147,8 @@ def policy(settings: Settings) -> Manifest:
     }
 
 
-def _target(pool: Pool) -> Manifest:
+def target(pool: Pool) -> Manifest:
+    """One of `spec.targets` of a policy."""
     return {
         "deployment": pool.deployment,
         "minReplicas": pool.min_replicas,
@@ -158,40 +160,41 @@ def _target(pool: Pool) -> Manifest:
 
 
 def autoscalers(settings: Settings) -> list[Manifest]:
-    """One HorizontalPodAutoscaler a pool, with the bounds of the policy and upstream's default behavior."""
+    """One HorizontalPodAutoscaler a pool."""
+    return [autoscaler(pool) for pool in settings.pools]
+
+
+def autoscaler(pool: Pool, namespace: str = NAMESPACE) -> Manifest:
+    """The HorizontalPodAutoscaler of a pool, with the bounds of the policy and upstream's default behavior."""
     utilization = {"type": "Utilization", "averageUtilization": UTILIZATION_PERCENT}
     average = {"type": "AverageValue", "averageValue": str(UTILIZATION_PERCENT)}
     metrics = {
         "gpu": {"type": "Pods", "pods": {"metric": {"name": GPU_METRIC}, "target": average}},
         "cpu": {"type": "Resource", "resource": {"name": "cpu", "target": utilization}},
     }
-    return [
-        {
-            "apiVersion": "autoscaling/v2",
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": pool.deployment, "namespace": NAMESPACE, "labels": PART_OF},
-            "spec": {
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": pool.deployment},
-                "minReplicas": pool.min_replicas,
-                "maxReplicas": pool.max_replicas,
-                "metrics": [metrics[pool.name]],
-            },
-        }
-        for pool in settings.pools
-    ]
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": pool.deployment, "namespace": namespace, "labels": PART_OF},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": pool.deployment},
+            "minReplicas": pool.min_replicas,
+            "maxReplicas": pool.max_replicas,
+            "metrics": [metrics[pool.name]],
+        },
+    }
 
 
-WHERE = {"ClusterRole": NAMESPACE, "Role": OPERATOR_NAMESPACE}
-"""Where each is granted: no right of the operator reaches beyond the namespace of the policies and its own."""
+def operator_roles(file: str = "rbac.yaml") -> list[Manifest]:
+    """The operator's own roles as they ship: what it does to workloads, and its Lease; or those of another file."""
+    return list(yaml.safe_load_all(resources.files("rlscaler_operator").joinpath(file).read_text()))
 
 
-def operator_roles() -> list[Manifest]:
-    """The operator's own roles as they ship: what it does to workloads, and its Lease."""
-    return list(yaml.safe_load_all(resources.files("rlscaler_operator").joinpath("rbac.yaml").read_text()))
-
-
-def access() -> list[Manifest]:
+def access(namespaces: Sequence[str] = (NAMESPACE,), budgets: bool = False) -> list[Manifest]:
     """The operator's namespace, its ServiceAccount, and the roles bound to that.
+
+    What it does to workloads is granted in `namespaces`, its Lease in its own namespace. With `budgets` it also reads
+    RLScalingBudgets, nodes and pods of the whole cluster.
 
     The demo's operator acts with that account's token, so a rule that is missing shows.
     """
@@ -200,24 +203,30 @@ def access() -> list[Manifest]:
         "kind": "ServiceAccount",
         "metadata": {"name": OPERATOR, "namespace": OPERATOR_NAMESPACE, "labels": PART_OF},
     }
-    return [
-        namespace(OPERATOR_NAMESPACE),
-        account,
-        *(thing for role in operator_roles() for thing in _granted(WHERE[role["kind"]], role["rules"])),
+    where: dict[str, Sequence[str]] = {"ClusterRole": namespaces, "Role": (OPERATOR_NAMESPACE,)}
+    granted = [
+        thing
+        for role in operator_roles()
+        for name in where[role["kind"]]
+        for thing in _granted("Role", role["rules"], {"namespace": name})
     ]
+    if budgets:
+        shipped = {role["metadata"]["name"]: role for role in operator_roles("rbac-optional.yaml")}
+        granted += _granted("ClusterRole", shipped["rlscaler-budgets"]["rules"])
+    return [namespace(OPERATOR_NAMESPACE), account, *granted]
 
 
-def _granted(where: str, rules: list[dict[str, Any]]) -> list[Manifest]:
-    """A Role and its binding to the operator's ServiceAccount."""
-    metadata = {"name": OPERATOR, "labels": PART_OF, "namespace": where}
+def _granted(kind: str, rules: list[dict[str, Any]], where: Manifest | None = None) -> list[Manifest]:
+    """A role and its binding to the operator's ServiceAccount."""
+    metadata = {"name": OPERATOR, "labels": PART_OF, **(where or {})}
     group = "rbac.authorization.k8s.io"
     return [
-        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": rules},
         {
             "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
+            "kind": f"{kind}Binding",
             "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": OPERATOR},
+            "roleRef": {"apiGroup": group, "kind": kind, "name": OPERATOR},
             "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": OPERATOR_NAMESPACE}],
         },
     ]

@@ -71,10 +71,10 @@ class Supervisor:
         self._children[name] = child
         return child
 
-    def check(self, apart_from: Child | None = None) -> None:
+    def check(self, apart_from: Sequence[Child] = ()) -> None:
         """Raise ChildError when a child has ended by itself."""
         for child in self._children.values():
-            if child is not apart_from and not child.running:
+            if child not in apart_from and not child.running:
                 raise child.failure("ended unexpectedly")
 
     def wait_until(self, child: Child, ready: Callable[[], bool], timeout_seconds: float) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rlscaler_dev.cluster.kube import Json, KubeClient, collection, has_condition
-from rlscaler_dev.cluster.watch import Watch
+from rlscaler_dev.cluster.kube import Json, KubeClient, has_condition
+from rlscaler_dev.cluster.watch import Watches
 from rlscaler_dev.demo.records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
 from rlscaler_dev.demo.settings import POOLS, SERVICE, Settings
 from rlscaler_dev.demo.tails import DecisionLine, Tail, read_decision
@@ -91,15 +89,15 @@ def read_conditions(thing: Json) -> list[Condition]:
     return [Condition(c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in found]
 
 
-class Recorder:
+class Recorder(Watches):
     """Follows the service's objects by watches and the operator's audit log by reading its end.
 
     Use as a context manager; the properties show the present. `audit` is None for a contender without a log.
     """
 
     def __init__(self, kube: KubeClient, settings: Settings, data: Path, audit: Path | None) -> None:
+        super().__init__(kube)
         self._settings = settings
-        self._lock = threading.Lock()
         self._books = {pool: PoolBook() for pool in POOLS}
         self._pool_of = {pool.deployment: pool.name for pool in settings.pools}
         self._replicas = CsvWriter(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
@@ -119,36 +117,20 @@ class Recorder:
         self.last_action: DecisionLine | None = None
         self.last_guards: DecisionLine | None = None
         """The last decision that the shield changed."""
-        self._watches = [
-            self._watch(kube, "apps/v1", "Deployment", self._deployment),
-            self._watch(kube, "v1", "Pod", self._pod, self._forget_pods),
-            self._watch(kube, "gateway.networking.k8s.io/v1", "HTTPRoute", self._http_route),
-        ]
+        namespace = settings.namespace
+        self._follow("apps/v1", "Deployment", self._deployment, namespace=namespace)
+        self._follow("v1", "Pod", self._pod, self._forget_pods, namespace)
+        self._follow("gateway.networking.k8s.io/v1", "HTTPRoute", self._http_route, namespace=namespace)
         if settings.contender == "rl":
-            self._watches.append(self._watch(kube, "rlscaler.io/v1alpha1", "RLScalingPolicy", self._policy))
+            self._follow("rlscaler.io/v1alpha1", "RLScalingPolicy", self._policy, namespace=namespace)
         else:
-            self._watches.append(self._watch(kube, "autoscaling/v2", "HorizontalPodAutoscaler", self._autoscaler))
+            self._follow("autoscaling/v2", "HorizontalPodAutoscaler", self._autoscaler, namespace=namespace)
 
-    def __enter__(self) -> Recorder:
-        for watch in self._watches:
-            watch.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for watch in self._watches:
-            watch.stop()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self.read_audit()
         for file in (self._replicas, self._routes, self._decisions):
             file.close()
-
-    @property
-    def synced(self) -> bool:
-        return all(watch.synced.is_set() for watch in self._watches)
-
-    @property
-    def error(self) -> str | None:
-        """Why the cluster cannot be followed at the moment."""
-        return next((watch.error.message for watch in self._watches if watch.error), None)
 
     @property
     def replicas(self) -> dict[str, Replicas | None]:
@@ -165,29 +147,6 @@ class Recorder:
                 self.last_action = decision
             if decision.guards:
                 self.last_guards = decision
-
-    def _watch(
-        self,
-        kube: KubeClient,
-        api_version: str,
-        kind: str,
-        take: Callable[[str, Json], None],
-        forget: Callable[[], None] | None = None,
-    ) -> Watch:
-        def change(event: str, thing: Json) -> None:
-            with self._lock:
-                take(event, thing)
-                self._write_replicas(time.time())
-
-        def replace(things: list[Json]) -> None:
-            with self._lock:
-                if forget:
-                    forget()
-                for thing in things:
-                    take("ADDED", thing)
-                self._write_replicas(time.time())
-
-        return Watch(kube, collection(api_version, kind, self._settings.namespace), replace, change)
 
     def _deployment(self, event: str, deployment: Json) -> None:
         pool = self._pool_of.get(deployment["metadata"]["name"])
@@ -221,7 +180,8 @@ class Recorder:
             found = {f"{pool} {c.type}": c for c in read_conditions(autoscaler)}
             self.conditions = {**self.conditions, **found}
 
-    def _write_replicas(self, now: float) -> None:
+    def _changed(self) -> None:
+        now = time.time()
         for pool, book in self._books.items():
             replicas = book.replicas
             before = self._written[pool]

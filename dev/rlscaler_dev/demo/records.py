@@ -167,16 +167,16 @@ class Records:
 
 def read_records(data: Path) -> Records:
     """Read OUT/data. Raises RecordError that names the file."""
-    offered = _columns(data / "offered.csv", OFFERED_COLUMNS)
-    requests = _columns(data / "requests.csv", ("scheduled_at", "latency_ms", "outcome"))
-    replicas = _columns(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
-    routes = _columns(data / "routes.csv", ("time", *ROUTE_COLUMNS))
-    decisions = _columns(data / "decisions.csv", DECISION_COLUMNS)
+    offered = read_columns(data / "offered.csv", OFFERED_COLUMNS)
+    requests = read_requests(data / "requests.csv")
+    replicas = read_columns(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
+    routes = read_columns(data / "routes.csv", ("time", *ROUTE_COLUMNS))
+    decisions = read_columns(data / "decisions.csv", DECISION_COLUMNS)
     try:
         return Records(
             run=Run.read(data / "run.json"),
             offered_rps=_floats(offered["offered_rps"]),
-            requests=_requests(requests),
+            requests=requests,
             replicas={pool: _pool_steps(replicas, pool) for pool in POOLS},
             routes=Steps(_floats(routes["time"]), np.column_stack([_floats(routes[name]) for name in ROUTE_COLUMNS])),
             decisions=Decisions(
@@ -195,7 +195,8 @@ def placement_index(name: str) -> int:
     return PLACEMENTS.index(name) if name in PLACEMENTS else UNKNOWN_PLACEMENT
 
 
-def _columns(path: Path, names: Iterable[str]) -> dict[str, list[str]]:
+def read_columns(path: Path, names: Iterable[str]) -> dict[str, list[str]]:
+    """Read all columns of a CSV file, each of which must be there. Raises RecordError that names the file."""
     try:
         with path.open(newline="") as file:
             reader = csv.DictReader(file)
@@ -214,7 +215,9 @@ def _floats(texts: list[str]) -> Float:
     return np.array([float(text) for text in texts], dtype=float)
 
 
-def _requests(columns: dict[str, list[str]]) -> Requests:
+def read_requests(path: Path) -> Requests:
+    """Read a `requests.csv`. Raises RecordError that names the file, and ValueError where a cell is not a number."""
+    columns = read_columns(path, ("scheduled_at", "latency_ms", "outcome"))
     ok = np.array([outcome == "ok" for outcome in columns["outcome"]], dtype=bool)
     latency_ms = np.where(ok, _floats(columns["latency_ms"]), CLIENT_TIMEOUT_MS)
     return Requests(_floats(columns["scheduled_at"]), latency_ms, ok)

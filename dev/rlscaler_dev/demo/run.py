@@ -9,7 +9,7 @@ from typing import Any
 
 from rlscaler_dev.demo.contenders import Contender, make_contender
 from rlscaler_dev.demo.leftovers import Journal, end_processes
-from rlscaler_dev.demo.load import Load
+from rlscaler_dev.demo.load import Load, demo_options
 from rlscaler_dev.demo.processes import GRACE_SECONDS, Supervisor, interruptible
 from rlscaler_dev.demo.recorder import Recorder
 from rlscaler_dev.demo.records import Run
@@ -17,7 +17,7 @@ from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.screen import Screen, snapshot
 from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.demo.tails import LiveLoad, Tail
-from rlscaler_dev.demo.testbed import Cluster, Service
+from rlscaler_dev.demo.testbed import Cluster, Service, demo_service
 from rlscaler_dev.exceptions import DemoError
 
 REFRESH_SECONDS = 0.5
@@ -40,7 +40,7 @@ class Demo:
             stack.enter_context(interruptible(lambda: self._screen.step("still stopping; one moment")))
             journal.clean_up(GRACE_SECONDS, self._screen.step)
             self._results.prepare()
-            load = Load(self._settings, self._results.data)
+            load = Load(demo_options(self._settings), self._results.data)
             journal.begin(own_cluster=True)
             stack.callback(journal.end)
             self._supervisor = Supervisor(self._results.logs, journal.mark)
@@ -57,7 +57,7 @@ class Demo:
         settings, screen, supervisor = self._settings, self._screen, self._supervisor
         screen.step(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version} at {cluster.info.server}")
         contender = make_contender(settings, cluster.kube, cluster.info, supervisor, self._results)
-        service = Service(settings, cluster.info, supervisor)
+        service = demo_service(settings, cluster.info, supervisor)
         cluster.create_workload()
         service.start()
         contender.install()
@@ -78,18 +78,19 @@ class Demo:
         """Send the load and show what happens until its end."""
         settings, supervisor = self._settings, self._supervisor
         self._screen.step(f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, open loop")
-        child, started_at = load.start(supervisor, service.url)
+        child = load.start(supervisor, service.url)
+        started_at = load.begun(supervisor)
         Run.of(settings, cluster.info.server_version, started_at).write(self._results.data / "run.json")
         live = LiveLoad(Tail(load.requests), settings.slo_ms)
         with self._screen.table():
             while child.running:
                 recorder.read_audit()
                 self._screen.show(snapshot(settings, time.time() - started_at, load.rate, live, recorder))
-                supervisor.check(apart_from=child)
+                supervisor.check(apart_from=[child])
                 time.sleep(REFRESH_SECONDS)
         if child.process.returncode:
             raise child.failure("ended before the load was over")
-        supervisor.finish("locust")
+        supervisor.finish(load.name)
         self._screen.step("the load is over: stopping the contender, the service and the cluster")
 
     def _wait(self, missing: Callable[[], str], timeout_seconds: float) -> None:

@@ -58,7 +58,7 @@ class Settings:
     interval_seconds: int = 15
     """Action interval of the policy. The product's default is 30 s; the demo is shorter so that a run shows more."""
     mode: str = "Auto"
-    policy: str = "ppo"
+    policy: str = "rule"
     """The bundled policy that decides."""
     contender: str = "rl"
     seed: int = 1

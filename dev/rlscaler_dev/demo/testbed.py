@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,10 +92,13 @@ class Cluster:
 
 
 class Service:
-    """The emulated inference service in fleet mode, scraped by Prometheus."""
+    """An emulated inference service in fleet mode, scraped by Prometheus."""
 
-    def __init__(self, settings: Settings, cluster: ClusterInfo, supervisor: Supervisor) -> None:
-        self._settings, self._cluster, self._supervisor = settings, cluster, supervisor
+    def __init__(
+        self, cluster: ClusterInfo, supervisor: Supervisor, options: Sequence[str], name: str = "service"
+    ) -> None:
+        """`options` are those of `rlscaler service fleet` besides addresses; `name` is that of its process."""
+        self._cluster, self._supervisor, self._options, self._name = cluster, supervisor, options, name
         self._port, self._metrics_port = free_ports(2)
         self._target: Path | None = None
         self._child: Child
@@ -106,28 +109,41 @@ class Service:
 
     def start(self) -> None:
         """Start it; it is usable after `wait`."""
-        self._child = self._supervisor.start("service", self._command())
+        self._child = self._supervisor.start(self._name, self._command())
 
     def wait(self) -> None:
         self._supervisor.wait_until(self._child, lambda: answers(f"{self.url}/v2/health/live"), SERVICE_SECONDS)
-        self._target = self._cluster.add_scrape_target("rlscaler-demo", f"{HOST}:{self._metrics_port}")
+        self._target = self._cluster.add_scrape_target(f"rlscaler-demo-{self._name}", f"{HOST}:{self._metrics_port}")
 
     def stop(self) -> None:
         if self._target:
             self._target.unlink(missing_ok=True)
-        self._supervisor.stop("service")
+        self._supervisor.stop(self._name)
 
     def _command(self) -> list[str]:
-        settings = self._settings
         return [
-            *(*RLSCALER, "service", "fleet", "--kubeconfig", str(self._cluster.kubeconfig), "--namespace", NAMESPACE),
-            *("--name", SERVICE, "--http-route", SERVICE),
-            *("--gpu-deployment", settings.gpu.deployment, "--cpu-deployment", settings.cpu.deployment),
-            *("--gpu-ms", f"{1000 / settings.gpu.requests_per_second:g}"),
-            *("--cpu-ms", f"{1000 / settings.cpu.requests_per_second:g}"),
+            *(*RLSCALER, "service", "fleet", "--kubeconfig", str(self._cluster.kubeconfig), *self._options),
             *("--port", str(self._port), "--metrics-port", str(self._metrics_port)),
-            *("--seed", str(settings.seed), "--slo-ms", f"{settings.slo_ms:g}"),
         ]
+
+
+def fleet_options(name: str, namespace: str, pools: Sequence[Pool], seed: int, slo_ms: float) -> list[str]:
+    """Options of `rlscaler service fleet` for a service of this name and these pools."""
+    of_pools = [
+        option
+        for pool in pools
+        for option in (
+            *(f"--{pool.name}-deployment", pool.deployment),
+            *(f"--{pool.name}-ms", f"{1000 / pool.requests_per_second:g}"),
+        )
+    ]
+    return ["--name", name, "--namespace", namespace, *of_pools, "--seed", str(seed), "--slo-ms", f"{slo_ms:g}"]
+
+
+def demo_service(settings: Settings, cluster: ClusterInfo, supervisor: Supervisor) -> Service:
+    """The service of the demo: two pools and the HTTPRoute between them."""
+    options = fleet_options(SERVICE, NAMESPACE, settings.pools, settings.seed, settings.slo_ms)
+    return Service(cluster, supervisor, [*options, "--http-route", SERVICE])
 
 
 @contextmanager
@@ -159,7 +175,6 @@ def local_testbed(
     logs.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         journal = Journal(settings.cluster_name)
-        stack.callback(journal.discard)
         stack.enter_context(journal)
         journal.clean_up(GRACE_SECONDS, say)
         journal.begin(own_cluster=True)
@@ -169,7 +184,7 @@ def local_testbed(
         stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
         stack.callback(supervisor.stop_all)
         cluster.create_workload()
-        service = Service(settings, cluster.info, supervisor)
+        service = demo_service(settings, cluster.info, supervisor)
         service.start()
         service.wait()
         stack.callback(service.stop)

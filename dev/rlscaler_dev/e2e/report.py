@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -15,42 +16,51 @@ from rlscaler_dev.plot import BLUE, GREEN, INK, MUTED, ORANGE, RED, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 NAMES = {"rl": "rlscaler", "hpa": "HPA"}
 COLOURS = {"rl": BLUE, "hpa": ORANGE}
+
+TITLE = "The same requests on a real node: late or failed, p95, and pods ready (thick) and asked for (thin)"
+TITLE_CHARACTERS_PER_INCH = 9.0
+LEGEND_INCHES = 0.3
 
 
 def compare(plays: list[Play], out: Path) -> Path | None:
     """One column a pattern: load, p95, GPU and CPU replicas of each contender. None without runs."""
     if not plays:
         return None
-    patterns, path = list(dict.fromkeys(play.pattern for play in plays)), out / "comparison.png"
-    with picture(path, (1.5 + 4 * len(patterns), 9), 120, STYLE) as figure:
-        grid = figure.subplots(4, len(patterns), sharex="col", squeeze=False)
-        for column, pattern in zip(grid.T, patterns, strict=True):
-            for play in (play for play in plays if play.pattern == pattern):
-                _column(column, play, Timeline.read(out / play.name / "timeline.csv"))
-            column[0].set_title(pattern, loc="left", fontweight="bold")
-            column[-1].set_xlabel("seconds")
-        for axes, label in zip(
-            grid[:, 0],
-            ("requests/s: all (black),\nlate or failed", "p95 latency (ms)", "GPU pods", "CPU pods"),
-            strict=True,
-        ):
-            axes.set_ylabel(label)
-        handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="upper right", ncols=len(labels))
-        title = "The same requests on a real node: late or failed, p95, and pods ready (thick) and asked for (thin)"
-        figure.suptitle(title, x=0.02, ha="left", fontweight="bold")
-        figure.tight_layout(rect=(0, 0, 1, 0.97))
+    path = out / "comparison.png"
+    width = 1.5 + 4 * len({play.pattern for play in plays})
+    with picture(path, (width, 9), 120, STYLE) as figure:
+        draw_comparison(figure, plays, out)
     return path
 
 
-def _column(column: Any, play: Play, timeline: Timeline) -> None:
+def draw_comparison(figure: Figure, plays: list[Play], out: Path) -> None:
+    """Draw the timelines below `out`. The title takes as many lines as the width asks for; the legend is below."""
+    patterns = list(dict.fromkeys(play.pattern for play in plays))
+    grid = figure.subplots(4, len(patterns), sharex="col", squeeze=False)
+    for column, pattern in zip(grid.T, patterns, strict=True):
+        for number, play in enumerate(play for play in plays if play.pattern == pattern):
+            _column(column, play, Timeline.read(out / play.name / "timeline.csv"), first=number == 0)
+        column[0].set_title(pattern, loc="left", fontweight="bold")
+        column[-1].set_xlabel("seconds")
+    labels = ("requests/s: all (black),\nlate or failed", "p95 latency (ms)", "GPU pods", "CPU pods")
+    for axes, label in zip(grid[:, 0], labels, strict=True):
+        axes.set_ylabel(label)
+    handles, names = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="lower center", ncols=len(names))
+    lines = wrap(TITLE, int(TITLE_CHARACTERS_PER_INCH * figure.get_figwidth()))
+    figure.suptitle("\n".join(lines), x=0.02, ha="left", fontweight="bold")
+    figure.tight_layout(rect=(0, LEGEND_INCHES / figure.get_figheight(), 1, 1))
+
+
+def _column(column: Any, play: Play, timeline: Timeline, first: bool) -> None:
     name, colour = NAMES[play.contender], COLOURS[play.contender]
     load, latency, gpu, cpu = column
-    if play.contender == "rl":
+    if first:
         load.plot(timeline.t, timeline.offered_rps, color=INK, linewidth=1.4, label="all requests")
     load.plot(timeline.t, timeline.failed + timeline.late, color=colour, linewidth=1.0, label=name)
     latency.plot(timeline.t, timeline.p95_ms, color=colour, linewidth=1.2)

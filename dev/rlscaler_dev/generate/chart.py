@@ -12,7 +12,9 @@ from typing import Any
 
 import yaml
 
+from rlscaler_dev.generate import recording
 from rlscaler_dev.generate.definition import render as render_crd
+from rlscaler_dev.generate.definition import render_budget
 from rlscaler_dev.generate.pages import code, plain, table
 from rlscaler_operator.exceptions import OperatorError
 
@@ -179,10 +181,13 @@ def generated(charts: Path = CHARTS) -> Iterator[tuple[Path, Callable[[], str]]]
     """
     installed = charts / "rlscaler" / "files"
     yield installed / "crd.yaml", render_crd
+    yield installed / "crd-budgets.yaml", render_budget
     for roles in ROLES:
         yield installed / roles, partial(_roles, roles)
     for source in sorted(ADMISSION.glob("*.yaml")):
         yield installed / "admission" / source.name, partial(_admission, source)
+    for preset in recording.recorded():
+        yield charts / "rlscaler" / "recording" / f"{preset}.yaml", partial(_recording, preset)
     for chart in sorted(path.parent for path in charts.glob("*/Chart.yaml")):
         yield chart / "values.schema.json", partial(_schema, chart)
         yield chart / "README.md", partial(_readme, chart)
@@ -191,6 +196,10 @@ def generated(charts: Path = CHARTS) -> Iterator[tuple[Path, Callable[[], str]]]
 def _roles(name: str) -> str:
     source = resources.files("rlscaler_operator").joinpath(name).read_text(encoding="utf-8")
     return COPIED.format(source=f"operator/rlscaler_operator/{name}") + source
+
+
+def _recording(preset: str) -> str:
+    return COPIED.format(source="the table of presets") + recording.rules(preset)
 
 
 def _admission(source: Path) -> str:

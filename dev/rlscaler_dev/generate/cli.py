@@ -16,6 +16,7 @@ Render = Callable[[], str]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 CRD_FILE = Path("crds/rlscalingpolicies.yaml")
+BUDGET_CRD_FILE = Path("crds/budgets/rlscalingbudgets.yaml")
 REFERENCE_FILE = Path("docs/policy-reference.md")
 PAGES = Path("docs/reference")
 RULES = Path("helm/rlscaler/rules/rlscaler.yaml")
@@ -64,6 +65,12 @@ def _render_crd() -> str:
     return render()
 
 
+def _render_budget_crd() -> str:
+    from rlscaler_dev.generate.definition import render_budget
+
+    return render_budget()
+
+
 def _render_reference() -> str:
     from rlscaler_dev.generate.reference import render
 
@@ -72,14 +79,17 @@ def _render_reference() -> str:
 
 @click.group()
 def crd() -> None:
-    """Generate the CustomResourceDefinition or check it for drift."""
+    """Generate the CustomResourceDefinitions or check them for drift."""
 
 
 @crd.command("generate")
 @_output_option(CRD_FILE)
-def generate_crd(output: Path) -> None:
-    """Write the CustomResourceDefinition that the models describe."""
-    _write(output, _render_crd())
+@click.option("--budgets", is_flag=True, help=f"Write that of budgets, to {BUDGET_CRD_FILE}, in place of policies'.")
+def generate_crd(output: Path, budgets: bool) -> None:
+    """Write a CustomResourceDefinition that the models describe."""
+    if budgets:
+        output = BUDGET_CRD_FILE if output == CRD_FILE else output
+    _write(output, _render_budget_crd() if budgets else _render_crd())
 
 
 @crd.command("docs")
@@ -97,6 +107,7 @@ def check_crd(crd_file: Path, reference_file: Path) -> None:
     _check(
         (
             (crd_file, _render_crd, "rlscaler crd generate"),
+            (BUDGET_CRD_FILE, _render_budget_crd, "rlscaler crd generate --budgets"),
             (reference_file, _render_reference, "rlscaler crd docs"),
         )
     )
@@ -143,11 +154,13 @@ def check_chart() -> None:
 
 
 def _pages() -> Iterator[tuple[Path, Render]]:
-    from rlscaler_dev.generate import pages
+    from rlscaler_dev.generate import pages, presets, reference
 
     renders: dict[str, Render] = {
         "cli.md": pages.commands,
         "guards.md": pages.guards,
+        "presets.md": presets.presets,
+        "budget.md": reference.budget,
         "settings.md": pages.settings,
         "operator-metrics.md": pages.metrics,
         "alerts.md": partial(pages.alerts, RULES),
@@ -172,7 +185,7 @@ def docs() -> None:
 
 @docs.command("generate")
 def generate_docs() -> None:
-    """Write docs/reference: commands, guards, settings, metrics and alerts."""
+    """Write docs/reference: commands, guards, presets, settings, metrics and alerts."""
     for path, render in _pages():
         _write(path, render())
 

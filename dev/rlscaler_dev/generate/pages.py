@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from rlscaler_core.decision.guards import GUARDS
-from rlscaler_live.cli import main
+from rlscaler_live.cli import EXIT_CODES, main
 from rlscaler_operator.cli.operator import run
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.series import LABELS, PerPolicy
@@ -103,13 +103,19 @@ COMMANDS_INTRODUCTION = """\
 # Commands
 
 `rlscaler COMMAND --help` prints the same. `RLSCALER_DEBUG=1` in the environment logs everything.
+
+| exit code | meaning |
+|---|---|
 """
 
 
 def commands() -> str:
     """The page of all commands, from the same texts as `--help`."""
-    return COMMANDS_INTRODUCTION + "".join(
-        f"\n{part}\n" for part in _command(click.Context(main, info_name="rlscaler"), 1)
+    codes = "".join(f"| {code} | {meaning} |\n" for code, meaning in EXIT_CODES.items())
+    return (
+        COMMANDS_INTRODUCTION
+        + codes
+        + "".join(f"\n{part}\n" for part in _command(click.Context(main, info_name="rlscaler"), 1))
     )
 
 

@@ -1,4 +1,4 @@
-"""The reference page of RLScalingPolicy, written from the schema that the API server gets."""
+"""The reference pages of RLScalingPolicy and RLScalingBudget, written from the schemas that the API server gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlscaler_core.api import conditions, status
-from rlscaler_dev.generate.definition import COLUMNS, policy_schema
+from rlscaler_dev.generate.definition import BUDGET_COLUMNS, COLUMNS, Columns, budget_schema, policy_schema
 from rlscaler_dev.generate.schema import Schema, default_text
 
 WIDE = ("", " (with `-o wide`)")
@@ -47,8 +47,35 @@ ANNOTATIONS = """\
 """
 
 
+BUDGET_INTRODUCTION = """\
+# RLScalingBudget reference
+
+`rlscaler.io/v1alpha1`, cluster-scoped, short name `rlsb`. [Shared budgets](../budgets.md) says what it does.
+The same text is on your cluster: `kubectl explain rlsb.spec.members`.
+"""
+
+
+def budget() -> str:
+    """The page of budgets as Markdown."""
+    schema = budget_schema()["properties"]
+    parts = [
+        BUDGET_INTRODUCTION,
+        "## Spec\n\n" + _table(_fields(schema["spec"], "")),
+        "## What is refused\n\n"
+        + "\n".join(f"- `{path}`: {message}" for path, message in _rules(schema["spec"], "spec")),
+        "## Status\n\n" + _table(_fields(schema["status"], ""), defaults=False),
+        "## Columns of `kubectl get rlsb`\n\n" + _columns(BUDGET_COLUMNS),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _columns(columns: Columns) -> str:
+    rows = (f"| {name}{WIDE[wide]} | {description} |" for name, _, _, description, wide in columns)
+    return "| column | meaning |\n|---|---|\n" + "\n".join(rows)
+
+
 def render() -> str:
-    """The page as Markdown."""
+    """The page of policies as Markdown."""
     schema = policy_schema()["properties"]
     parts = [
         INTRODUCTION,
@@ -58,8 +85,7 @@ def render() -> str:
         ANNOTATIONS.rstrip(),
         "## Status\n\n" + _table(_fields(schema["status"], ""), defaults=False),
         _conditions(),
-        "## Columns of `kubectl get rlsp`\n\n| column | meaning |\n|---|---|\n"
-        + "\n".join(f"| {name}{WIDE[wide]} | {description} |" for name, _, _, description, wide in COLUMNS),
+        "## Columns of `kubectl get rlsp`\n\n" + _columns(COLUMNS),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 

@@ -17,11 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rlscaler_core.decision.action import from_indices
+from rlscaler_core.decision.action import REACH, from_indices
+from rlscaler_core.decision.rule import rule_of
 from rlscaler_core.decision.spec import SpecSettings
-from rlscaler_core.decision.types import Float, Float32, Int
-from rlscaler_rl.baselines.hindsight import Hindsight
+from rlscaler_core.decision.types import CPU, GPU, Float, Float32, Int, Placement
+from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings, sized_ahead
 from rlscaler_rl.simulation import ledger
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, paced, run
@@ -29,7 +31,8 @@ from rlscaler_rl.simulation.privileged import WIDTH, WINDOWS_SECONDS, hidden, re
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.training import validation
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.imitation import CriticFirst, advice
+from rlscaler_rl.training.export import bare_manifest
+from rlscaler_rl.training.imitation import CriticFirst
 from rlscaler_rl.workloads import HELD_OUT, PATTERNS, TRACES, Part, episodes
 
 WORKLOADS = (*PATTERNS, *TRACES)
@@ -50,6 +53,30 @@ TOLERANCE_PERCENT = 5.0
 
 Act = Callable[[Batch, Float32], Int]
 """The clusters and the network's input with `privileged.WIDTH` more columns -> the action (N, 3)."""
+
+
+def advice(batch: Batch) -> NDArray[np.int64]:
+    """(N, 3) what the hindsight rule would do now within the reach of one action."""
+    settings, params = HindsightSettings(), batch.params.copy()
+    params.requests_per_second = batch.scenarios.rps
+    interval = batch.scenarios.interval_seconds.astype(np.int64)
+    lead = np.ceil(float(settings.lead) * params.cold_start_seconds).astype(np.int64) + interval[:, None]
+    spec, ready = batch.cluster.pool["target"], batch.cluster.pool["ready"]
+    far, near = (_peak(batch, lead[:, pool]) / float(settings.target) for pool in (GPU, CPU))
+    wanted = sized_ahead(params, ready, far, near)
+    later = sized_ahead(params, ready, _peak(batch, lead[:, GPU] + interval) / float(settings.target), near)
+    wanted[:, GPU] = np.maximum(wanted[:, GPU], later[:, GPU] - REACH * params.step_size[:, GPU])
+    steps = np.clip(np.ceil((wanted - spec) / params.step_size), -REACH, REACH)
+    placement = np.full((len(steps), 1), int(Placement.BALANCED))
+    return np.concatenate([np.where(params.present, steps + REACH, REACH), placement], axis=1).astype(np.int64)
+
+
+def _peak(batch: Batch, lead: Int | NDArray[np.int64]) -> Float:
+    """(N,) highest rate of the next `lead` (N,) seconds of each row; the load's end lasts."""
+    offsets = np.arange(int(lead.max()))
+    moments = np.minimum(batch.cluster.row["time"][:, None] + offsets, batch.scenarios.duration[:, None] - 1)
+    rate = np.take_along_axis(batch.scenarios.rate, moments, axis=1)
+    return np.asarray(np.where(offsets < lead[:, None], rate, 0.0).max(axis=1), np.float64)
 
 
 def by_the_rule(batch: Batch, inputs: Float32) -> Int:
@@ -76,7 +103,8 @@ def trained(seed: int, steps: int, columns: int, interval: int | None = None) ->
 
 def play(scenarios: Scenarios, act: Act) -> Float:
     """(N,) J of the scenarios at the fluid level."""
-    batch, facts = Batch(scenarios, TrainingConfig().environment.contract()), hidden(scenarios)
+    manifest = bare_manifest(TrainingConfig())
+    batch, facts = Batch(scenarios, manifest.contract, rule=rule_of(manifest)), hidden(scenarios)
     for _ in range(int(scenarios.duration[0]) // batch.interval):
         samples, observation, stacked = batch.observe()
         inputs = np.concatenate([stacked, reveal(facts, batch.cluster, batch.scenarios, batch.rows)], axis=1)

@@ -52,12 +52,11 @@ class Idea:
 
 IDEAS = {
     BASE: Idea("the configuration of the bundled policy"),
-    "no-imitation": Idea("PPO from an actor that does nothing", agent={"imitation_rounds": 0}),
+    "no-imitation": Idea("PPO from an actor that changes nothing", agent={"imitation_rounds": 0}),
     "stack-4": Idea("4 observations instead of 12", environment={"stack_size": 4}),
     "stack-20": Idea("20 observations", environment={"stack_size": 20}),
-    "residual": Idea("the action is added to the forecast rule's replicas", environment={"residual": True}),
+    "plain": Idea("the action is added to the present replicas, not to the rule's", environment={"residual": False}),
     "symmetric-critic": Idea("the critic sees no more than the actor", environment={"asymmetric": False}),
-    "sees-time": Idea("the actor is told how much of the episode is over", environment={"sees_time": True}),
     "no-traces": Idea("no recorded loads in training", environment={"trace_share": 0.0}),
     "no-nominal": Idea("no episodes of the wholly nominal service", environment={"wholly_nominal_share": 0.0}),
     "all-nominal": Idea(
@@ -69,12 +68,12 @@ IDEAS = {
     "episodes-600": Idea("episodes of 600 s only", environment={"episode_duration": 600}),
     "gamma-0.90": Idea("discount 0.90 instead of 0.95", agent={"gamma": 0.90}),
     "gamma-0.97": Idea("discount 0.97", agent={"gamma": 0.97}),
-    "lr-3e-3": Idea("learning rate 3e-3 instead of 1e-3", agent={"learning_rate": 3e-3}),
+    "lr-3e-3": Idea("learning rate 3e-3 instead of 8e-4", agent={"learning_rate": 3e-3}),
     "lr-5e-4": Idea("learning rate 5e-4", agent={"learning_rate": 5e-4}),
-    "entropy-0.003": Idea("entropy bonus 0.003 instead of 0.01", agent={"entropy": 0.003}),
-    "batch-1024": Idea("minibatches of 1,024 instead of 2,048", agent={"batch_size": 1024}),
+    "entropy-0.01": Idea("entropy bonus 0.01 instead of 0.004", agent={"entropy": 0.01}),
+    "batch-1024": Idea("minibatches of 1,024 instead of 3,072", agent={"batch_size": 1024}),
     "batch-6144": Idea("minibatches of 6,144", agent={"batch_size": 6144}),
-    "epochs-8": Idea("8 passes over a rollout instead of 4", agent={"ppo_epochs": 8}),
+    "epochs-8": Idea("8 passes over a rollout instead of 3", agent={"ppo_epochs": 8}),
     "units-64": Idea("64 units a layer instead of 128", agent={"hidden_size": 64, "critic_hidden_size": 64}),
     "units-256": Idea("256 units a layer", agent={"hidden_size": 256, "critic_hidden_size": 256}),
 }
@@ -108,9 +107,8 @@ def probe() -> str:
     from rlscaler_rl.training.validation import CONDITIONS, scenarios
 
     found = hashlib.sha256()
-    for condition in CONDITIONS:
-        result = run(scenarios(*condition), load_bundled("rule")).result
-        found.update(np.round(np.stack([result.cost, result.late_percent]), 4).tobytes())
+    result = run(scenarios(*CONDITIONS[0]), load_bundled("rule")).result
+    found.update(np.round(np.stack([result.cost, result.late_percent]), 4).tobytes())
     drawn = randomised(DRAWN, np.random.default_rng(0), 30.0, 600)
     for column in (drawn.rate, drawn.initial, drawn.rps, drawn.min_replicas, drawn.target_utilization):
         found.update(np.round(column, 4).tobytes())

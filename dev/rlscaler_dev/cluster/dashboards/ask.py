@@ -62,6 +62,11 @@ class Source:
         self._session = requests.Session()
         self._session.trust_env = False
 
+    @property
+    def _step(self) -> float:
+        """Seconds between two points of a series."""
+        return max(1.0, self._last_seconds / POINTS)
+
     def resolve(self, dashboard: Dashboard, given: Values) -> dict[str, str]:
         """A value for every variable: as given, else all of them or the first. Raises DevClusterError."""
         values = {"__rate_interval": self._rate, **given}
@@ -87,6 +92,17 @@ class Source:
             if panel.kind != ROW:
                 yield Shown(panel, [self._answer(target, values) for target in panel.targets])
 
+    def marks(self, dashboard: Dashboard, values: Values) -> list[float]:
+        """Unix seconds at which an annotation's query began to give something. Raises DevClusterError."""
+        series = [one for target in dashboard.marks for one in self._answer(target, values)]
+        gap = 1.5 * self._step
+        return sorted(
+            time
+            for one in series
+            for before, time in zip([-math.inf, *one.times], one.times, strict=False)
+            if time - before > gap
+        )
+
     def _answer(self, target: Target, values: Values) -> list[Series]:
         query = expand(target.expr, values)
         series = self.instant(query) if target.instant else self._range(query)
@@ -101,8 +117,8 @@ class Source:
 
     def _range(self, query: str) -> list[Series]:
         end = time.time()
-        step = max(1.0, self._last_seconds / POINTS)
-        found = self._ask("query_range", query=query, start=end - self._last_seconds, end=end, step=step)
+        start = end - self._last_seconds
+        found = self._ask("query_range", query=query, start=start, end=end, step=self._step)
         return [
             Series("", one["metric"], [float(t) for t, _ in one["values"]], [float(v) for _, v in one["values"]])
             for one in found

@@ -75,7 +75,7 @@ def draw(file: Path, out: Path, **source: Any) -> None:
     content = load(file)
     asked, values = _resolve(content, **source)
     chosen = {variable.name: values[variable.name] for variable in content.variables}
-    draw_panels(content, list(asked.show(content, values)), chosen, out)
+    draw_panels(content, list(asked.show(content, values)), chosen, out, asked.marks(content, values))
     click.echo(out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 BACK = "#f4f5f7"
 COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#8C6D31", MUTED, "#AA3377", "#B8A500")
 
+STAT_COLOURS = {"green": GREEN, "orange": ORANGE, "red": RED, "blue": BLUE}
+
 COLUMN_INCHES, CELL_INCHES = 0.75, 0.36
 MARGIN = 0.012
 MOST_IN_LEGEND = 12
@@ -29,8 +32,14 @@ LETTERS_PER_COLUMN = 12.5
 STYLE = LOOK | {"font.size": 8, "axes.linewidth": 0.6, "legend.fontsize": 7, "savefig.facecolor": BACK}
 
 
-def draw(dashboard: Dashboard, shown: Sequence[Shown], chosen: Mapping[str, str], path: Path) -> None:
-    """Write a PNG; `chosen` are the values of the variables, for the heading."""
+def draw(
+    dashboard: Dashboard,
+    shown: Sequence[Shown],
+    chosen: Mapping[str, str],
+    path: Path,
+    marks: Sequence[float] = (),
+) -> None:
+    """Write a PNG; `chosen` are the values of the variables, for the heading, and `marks` the times of annotations."""
     rows = max(panel.box[1] + panel.box[3] for panel in dashboard.panels) + 2
     with picture(path, (24 * COLUMN_INCHES, rows * CELL_INCHES), 100, STYLE) as figure:
         said = "   ".join(f"{name}: {'all' if value == '.+' else value}" for name, value in chosen.items())
@@ -43,10 +52,10 @@ def draw(dashboard: Dashboard, shown: Sequence[Shown], chosen: Mapping[str, str]
                 height = 1 - (panel.box[1] + 2.5) / rows
                 figure.text(MARGIN, height, panel.title, fontsize=11, fontweight="bold", va="center")
             else:
-                _panel(figure, answers[id(panel)], rows, span)
+                _panel(figure, answers[id(panel)], rows, span, marks)
 
 
-def _panel(figure: Figure, shown: Shown, rows: int, span: tuple[float, float]) -> None:
+def _panel(figure: Figure, shown: Shown, rows: int, span: tuple[float, float], marks: Sequence[float]) -> None:
     x, y, width, height = shown.panel.box
     y += 2
     frame = figure.add_axes((x / 24 + 0.003, 1 - (y + height - 0.15) / rows, width / 24 - 0.006, (height - 0.3) / rows))
@@ -64,6 +73,8 @@ def _panel(figure: Figure, shown: Shown, rows: int, span: tuple[float, float]) -
     else:
         axes = figure.add_axes(inner)
         _states(axes, shown) if shown.panel.kind == "state-timeline" else _lines(axes, shown)
+        for mark in marks:
+            axes.axvline(mark, color=MUTED, lw=0.5, alpha=0.35, zorder=0)
         axes.set_xlim(*span)
         axes.xaxis.set_major_formatter(lambda at, _: datetime.fromtimestamp(at).strftime("%H:%M:%S"))
         axes.tick_params(labelsize=7, length=2)
@@ -91,7 +102,9 @@ def _lines(axes: Axes, shown: Shown) -> None:
         for i, one in enumerate(series):
             # A line of one point would not be seen.
             marker = "o" if len(one.values) < 3 else None
-            axes.plot(one.times, one.values, color=COLOURS[i % len(COLOURS)], lw=1.4, label=one.name, marker=marker)
+            limit = bool(panel.limits and re.fullmatch(panel.limits, one.name))
+            colour, style = (RED, "--") if limit else (COLOURS[i % len(COLOURS)], "-")
+            axes.plot(one.times, one.values, color=colour, ls=style, lw=1.4, label=one.name, marker=marker)
     axes.set_ylim(bottom=panel.lowest, top=panel.highest)
     axes.yaxis.set_major_formatter(lambda value, _: written(value, panel.unit))
     longest = max((len(one.name) for one in series), default=0)
@@ -126,8 +139,10 @@ def _states(axes: Axes, shown: Shown) -> None:
 
 def _stat(frame: Axes, shown: Shown) -> None:
     one = next(one for answer in shown.answers for one in answer if one.has_data)
-    text = one.name or written(one.values[-1], shown.panel.unit)
-    frame.text(0.5, 0.42, text, ha="center", va="center", fontsize=20, color=COLOURS[0], transform=frame.transAxes)
+    value = one.values[-1]
+    text = one.name or shown.panel.texts.get(f"{value:g}") or written(value, shown.panel.unit)
+    colour = STAT_COLOURS.get(shown.panel.colour(value), COLOURS[0])
+    frame.text(0.5, 0.42, text, ha="center", va="center", fontsize=20, color=colour, transform=frame.transAxes)
 
 
 def _table(frame: Axes, shown: Shown) -> None:
@@ -154,7 +169,7 @@ def _short(text: str) -> str:
 def written(value: float, unit: str) -> str:
     """A number in one of Grafana's units."""
     if unit == "percentunit":
-        return f"{100 * value:.3g} %"
+        return f"{100 * value:.4g} %"
     if unit == "bytes":
         return f"{value / 2**20:.3g} MiB"
     suffix = {"percent": " %", "ms": " ms", "s": " s", "reqps": " /s", "ops": " /s"}.get(unit, "")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,17 @@ class Panel:
     columns: tuple[str, ...]
     """Columns of a table, in their order."""
     targets: tuple[Target, ...]
+    steps: tuple[tuple[float, str], ...] = ()
+    """Thresholds of a figure: from which value on it has which colour, lowest first."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Words that stand for values."""
+    limits: str = ""
+    """Pattern of the series that are limits, drawn as broken lines."""
+
+    def colour(self, value: float) -> str:
+        """The colour of the last threshold that a value reaches; empty = the panel has none."""
+        reached = [colour for at, colour in self.steps if value >= at]
+        return reached[-1] if reached else ""
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,8 @@ class Dashboard:
     title: str
     variables: tuple[Variable, ...]
     panels: tuple[Panel, ...]
+    marks: tuple[Target, ...] = ()
+    """Annotations: moments at which something happened."""
 
 
 def load(path: Path) -> Dashboard:
@@ -74,7 +88,9 @@ def load(path: Path) -> Dashboard:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         variables = tuple(_variable(one) for one in content["templating"]["list"] if one["type"] == "query")
-        return Dashboard(content["title"], variables, tuple(_panel(one) for one in content["panels"]))
+        annotations = content.get("annotations", {}).get("list", ())
+        marks = tuple(Target(one["expr"], one["titleFormat"], False) for one in annotations if one.get("expr"))
+        return Dashboard(content["title"], variables, tuple(_panel(one) for one in content["panels"]), marks)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DevClusterError(f"{path}: not a dashboard: {error!r}; export it from Grafana as JSON") from error
 
@@ -104,6 +120,12 @@ def _panel(content: dict[str, Any]) -> Panel:
     defaults = content.get("fieldConfig", {}).get("defaults", {})
     custom = defaults.get("custom", {})
     organized = [one["options"] for one in content.get("transformations", ()) if one["id"] == "organize"]
+    steps = defaults.get("thresholds", {}).get("steps", ())
+    broken = [
+        one["matcher"]["options"]
+        for one in content.get("fieldConfig", {}).get("overrides", ())
+        if any(property_["id"] == "custom.lineStyle" for property_ in one["properties"])
+    ]
     order = {name: at for one in organized for name, at in one["indexByName"].items()}
     return Panel(
         content["title"],
@@ -117,4 +139,12 @@ def _panel(content: dict[str, Any]) -> Panel:
         tuple(
             Target(t["expr"], t.get("legendFormat", ""), t.get("instant", False)) for t in content.get("targets", ())
         ),
+        tuple((-math.inf if one["value"] is None else float(one["value"]), one["color"]) for one in steps),
+        {
+            value: shown["text"]
+            for mapping in defaults.get("mappings", ())
+            if mapping["type"] == "value"
+            for value, shown in mapping["options"].items()
+        },
+        "|".join(broken),
     )

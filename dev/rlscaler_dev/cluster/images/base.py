@@ -17,6 +17,7 @@ from rlscaler_dev.cluster import paths
 from rlscaler_dev.cluster.images.buildah import Buildah
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.realnode import packages
+from rlscaler_dev.exceptions import BuildError
 
 SUITE = "bookworm"
 """Debian's release with Python 3.11."""
@@ -72,10 +73,20 @@ def _runtime(buildah: Buildah, context: Path) -> str:
 
 
 def _tools(buildah: Buildah, context: Path) -> str:
-    """Puts the pip that comes with Python into `context`; the Dockerfile for it."""
-    installed = context / "installed"
-    buildah.run(sys.executable, "-m", "ensurepip", "--root", str(installed))
-    shutil.move(next(installed.glob("**/pip/__main__.py")).parent, context / "pip")
+    """Puts the pip that comes with Python into `context`; the Dockerfile for it.
+
+    It is taken from a new environment: where a pip is installed already, `ensurepip` may install none.
+    """
+    fresh = context / "environment"
+    try:
+        buildah.run(sys.executable, "-m", "venv", str(fresh))
+    except BuildError as error:
+        remedy = "python3-venv on Debian: apt-get install python3-venv"
+        raise BuildError(
+            f"no pip for the build image: this Python makes no virtual environment ({remedy})\n{error}"
+        ) from error
+    shutil.move(next(fresh.glob("lib/python*/site-packages/pip")), context / "pip")
+    shutil.rmtree(fresh)
     return TOOLS_DOCKERFILE
 
 

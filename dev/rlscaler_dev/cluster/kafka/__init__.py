@@ -1,0 +1,1 @@
+"""Apache Kafka beside the control plane: one broker, without containers."""

@@ -1,0 +1,170 @@
+"""The broker's files and command lines: one node in KRaft mode that is broker and controller.
+
+It listens on loopback only, twice: without any protection, where every client may do everything, and with TLS and a
+password, where the user `rlscaler` has no right but those that ACLs give it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+
+from rlscaler_dev.cluster.components import Layout
+from rlscaler_dev.cluster.kafka.jars import Jars
+from rlscaler_dev.cluster.network import HOST
+
+NODE_ID = 1
+USER = "rlscaler"
+"""The user of the protected listener."""
+
+LOG_CONFIG = """\
+<Configuration status="WARN">
+  <Appenders>
+    <Console name="C" target="SYSTEM_OUT"><PatternLayout pattern="%d{HH:mm:ss.SSS} %p %c{1} %m%n"/></Console>
+  </Appenders>
+  <Loggers><Root level="INFO"><AppenderRef ref="C"/></Root></Loggers>
+</Configuration>
+"""
+
+EXPORTED = (
+    "kafka.server:type=BrokerTopicMetrics,*",
+    "kafka.server:type=ReplicaManager,*",
+    "kafka.server:type=group-coordinator-metrics,*",
+    "kafka.controller:type=KafkaController,*",
+    "kafka.network:type=RequestMetrics,name=RequestsPerSec,*",
+    "java.lang:type=Memory",
+)
+"""The beans that Prometheus sees; all of them would be thousands of series."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """One broker: where its files are and on which ports it listens."""
+
+    layout: Layout
+
+    @property
+    def folder(self) -> Path:
+        """All of its files; it goes with the cluster's."""
+        return self.layout.directory / "kafka"
+
+    @property
+    def data(self) -> Path:
+        """Topics, committed offsets and groups."""
+        return self.folder / "data"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients begin that need no credential."""
+        return f"{HOST}:{self.layout.ports['kafka']}"
+
+    @property
+    def protected(self) -> str:
+        """Where clients begin with TLS and a password."""
+        return f"{HOST}:{self.layout.ports['kafka-sasl']}"
+
+    @property
+    def metrics(self) -> str:
+        """host:port that answers Prometheus."""
+        return f"{HOST}:{self.layout.ports['kafka-metrics']}"
+
+    @property
+    def password(self) -> Path:
+        """The file with the password of `USER`."""
+        return self.folder / "password"
+
+    @property
+    def properties(self) -> Path:
+        """The broker's configuration."""
+        return self.folder / "broker.properties"
+
+    @property
+    def jvm(self) -> list[str]:
+        """Options of every JVM that is started here: small, and quick to start."""
+        logs = f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.xml').as_uri()}"
+        return ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", logs]
+
+    def format(self, java: str, jars: Jars, cluster_id: str) -> list[str]:
+        """Make an empty data folder."""
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.properties)]
+        return [java, *self.jvm, "-cp", f"{jars.folder}/*", *tool]
+
+    def run(self, java: str, jars: Jars) -> list[str]:
+        """Start the broker, with the agent that answers Prometheus."""
+        agent = f"-javaagent:{jars.agent}={self.metrics}:{self.folder / 'exporter.yaml'}"
+        return [java, *self.jvm, agent, "-cp", f"{jars.folder}/*", "kafka.Kafka", str(self.properties)]
+
+    def write(self) -> None:
+        """Write configuration, password and certificate."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "log4j2.xml").write_text(LOG_CONFIG)
+        # JSON is YAML, too.
+        exporter = {"lowercaseOutputName": True, "lowercaseOutputLabelNames": True, "includeObjectNames": EXPORTED}
+        (self.folder / "exporter.yaml").write_text(json.dumps(exporter))
+        self.password.touch(mode=0o600)
+        self.password.write_text(secrets.token_urlsafe(18))
+        keystore = self.folder / "keystore.pem"
+        keystore.touch(mode=0o600)
+        keystore.write_text(_pkcs8(self.layout.pki.admin_key) + self.layout.pki.admin_cert.read_text())
+        self.properties.touch(mode=0o600)
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings(keystore).items()))
+
+    def _settings(self, keystore: Path) -> dict[str, object]:
+        controller = f"{HOST}:{self.layout.ports['kafka-controller']}"
+        clients = f"PLAINTEXT://{self.bootstrap_servers},SASL_SSL://{self.protected}"
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": NODE_ID,
+            "controller.quorum.voters": f"{NODE_ID}@{controller}",
+            "listeners": f"{clients},CONTROLLER://{controller}",
+            "advertised.listeners": clients,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+                f'{login} required user_{USER}="{self.password.read_text()}";'
+            ),
+            "listener.name.sasl_ssl.ssl.keystore.type": "PEM",
+            "listener.name.sasl_ssl.ssl.keystore.location": keystore,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "log.dirs": self.data,
+            # One node keeps one copy of everything.
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "share.coordinator.state.topic.num.partitions": 1,
+            # Groups that form at once, and sessions as short as a test wants them.
+            "group.initial.rebalance.delay.ms": 0,
+            "group.min.session.timeout.ms": 1000,
+            "group.consumer.min.session.timeout.ms": 1000,
+            "group.consumer.min.heartbeat.interval.ms": 500,
+            "auto.create.topics.enable": "false",
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+            "num.replica.fetchers": 1,
+            "background.threads": 2,
+            "num.recovery.threads.per.data.dir": 1,
+            "log.cleaner.dedupe.buffer.size": 4 * 2**20,
+            "log.segment.bytes": 64 * 2**20,
+            "log.retention.ms": 3_600_000,
+        }
+
+
+def _pkcs8(key: Path) -> str:
+    """The private key as Java reads it."""
+    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+    encoded = loaded.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return encoded.decode()

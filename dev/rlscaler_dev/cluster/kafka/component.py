@@ -1,0 +1,90 @@
+"""Starting the broker beside a running cluster, and starting it again on the topics that it had."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import uuid
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from rlscaler_dev.cluster import network, paths, processes, state
+from rlscaler_dev.cluster.components import KAFKA_PORTS, Layout
+from rlscaler_dev.cluster.kafka.broker import Broker
+from rlscaler_dev.cluster.kafka.jars import Jars, java
+from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.cluster.state import ClusterState
+from rlscaler_dev.exceptions import StartError
+
+KAFKA = "kafka"
+"""Name of the component."""
+
+START_SECONDS = 120.0
+FORMAT_SECONDS = 60.0
+ASK_SECONDS = 2.0
+
+Say = Callable[[str], None]
+
+
+def start(cluster: ClusterState, layout: Callable[[], Layout], jars: Jars, say: Say) -> None:
+    """Start a broker without topics, and have Prometheus scrape it. Raises StartError with the end of its log."""
+    command = java()
+    _draw_ports(cluster)
+    broker = Broker(layout())
+    say("starting Kafka")
+    broker.write()
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    done = subprocess.run(
+        broker.format(command, jars, cluster_id), capture_output=True, text=True, check=False, timeout=FORMAT_SECONDS
+    )
+    if done.returncode:
+        raise StartError("Kafka's data folder could not be made:\n" + (done.stdout + done.stderr)[-2000:])
+    _run(cluster, broker, command, jars)
+
+
+def start_again(cluster: ClusterState, broker: Broker, jars: Jars, say: Say) -> None:
+    """Start a broker that has ended on the files that it left: topics, offsets and groups are as they were."""
+    say("starting Kafka again, on the topics that it had")
+    _run(cluster, broker, java(), jars)
+
+
+def _run(cluster: ClusterState, broker: Broker, command: str, jars: Jars) -> None:
+    """Start the process and wait until a client is answered; a broker that does not come up is not recorded."""
+    record = processes.spawn(KAFKA, broker.run(command, jars), cluster.directory)
+    cluster.record(record)
+    try:
+        wait_until(lambda: _alive(record) and answers(broker.bootstrap_servers), "Kafka's readiness", START_SECONDS)
+    except BaseException:
+        cluster.forget(KAFKA)
+        raise
+    target = [{"targets": [broker.metrics], "labels": {"job": KAFKA}}]
+    (broker.layout.targets_dir / f"{KAFKA}.json").write_text(json.dumps(target))
+
+
+def _draw_ports(cluster: ClusterState) -> None:
+    """Choose free ports for the broker, unless the cluster has some."""
+    with paths.hold("ports"):
+        missing = [name for name in KAFKA_PORTS if name not in cluster.ports]
+        chosen = network.free_ports(len(missing), state.ports_taken())
+        cluster.ports |= dict(zip(missing, chosen, strict=True))
+        cluster.save()
+
+
+def _alive(record: processes.ProcessRecord) -> bool:
+    """True; raises StartError with the end of its log when the broker has ended."""
+    if record.process() is None:
+        raise StartError(f"Kafka ended; the last lines of {record.log}:\n{record.log_tail()}")
+    return True
+
+
+def answers(bootstrap_servers: str) -> bool:
+    """Whether the broker tells a client about its cluster, and that it is the leader of it."""
+    client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0, "socket.timeout.ms": 2000})
+    try:
+        metadata = client.list_topics(timeout=ASK_SECONDS)
+    except KafkaException:
+        return False
+    return bool(metadata.brokers) and metadata.controller_id >= 0

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// nodeLatency is the annotation of a node with its round trip to the users, in milliseconds.
+const nodeLatency = "rlscaler.io/latency-ms"
+
+// hardLatency are the annotations of a pod, or of its namespace, with the latency above which nodes are refused.
+var hardLatency = []string{"rlscaler.io/latency-hard-ms", "latencyHardConstraint"}
+
+const limitKey fwk.StateKey = Name + "/limit"
+
+type limit float64
+
+func (l limit) Clone() fwk.StateData { return l }
+
+// number reads an annotation: a finite number of 0 or more, as the suggestion server reads it.
+func number(text string) (float64, bool) {
+	text = strings.TrimSpace(text)
+	if strings.ContainsAny(text, "xX_") {
+		return 0, false
+	}
+	value, err := strconv.ParseFloat(text, 64)
+	return value, err == nil && value >= 0 && !math.IsInf(value, 0) && !math.IsNaN(value)
+}
+
+// hard is the pod's limit. An annotation that is no number is no limit; the suggestion server says so.
+func (p *Plugin) hard(pod *v1.Pod) (float64, bool) {
+	if text, ok := first(pod.Annotations, hardLatency); ok {
+		return number(text)
+	}
+	namespace, err := p.namespaces.Get(pod.Namespace)
+	if err != nil {
+		return 0, false
+	}
+	text, ok := first(namespace.Annotations, hardLatency)
+	if !ok {
+		return 0, false
+	}
+	return number(text)
+}
+
+func first(annotations map[string]string, names []string) (string, bool) {
+	for _, name := range names {
+		if text, ok := annotations[name]; ok {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// PreFilter reads the pod's limit once, and skips Filter for pods without one.
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	value, ok := p.hard(pod)
+	if !ok {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	state.Write(limitKey, limit(value))
+	return nil, nil
+}
+
+// PreFilterExtensions says that the limit does not depend on other pods.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter refuses a node that was measured above the limit. It needs no server. A node that was not measured is kept.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	data, err := state.Read(limitKey)
+	if err != nil {
+		return nil
+	}
+	wanted := float64(data.(limit))
+	latency, ok := number(info.Node().Annotations[nodeLatency])
+	if !ok || latency <= wanted {
+		return nil
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+		fmt.Sprintf("latency %g ms is above the hard limit %g ms", latency, wanted))
+}
+
+// EventsToRegister names what may bring a node below the limit: a new node, and a new measurement.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}},
+	}, nil
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// Name of the plugin in a KubeSchedulerConfiguration.
+const Name = "RlscalerSuggestions"
+
+const suggestionKey fwk.StateKey = Name + "/suggestion"
+
+// Plugin scores the nodes of a pod by one question to the suggestion server, and enforces hard latencies by itself.
+type Plugin struct {
+	arguments  Arguments
+	handle     fwk.Handle
+	namespaces corelisters.NamespaceLister
+	client     *http.Client
+	breaker    *breaker
+	roster     *roster
+	// lifetime ends with the process.
+	lifetime context.Context
+}
+
+var (
+	_ fwk.PreFilterPlugin   = &Plugin{}
+	_ fwk.FilterPlugin      = &Plugin{}
+	_ fwk.EnqueueExtensions = &Plugin{}
+	_ fwk.PreScorePlugin    = &Plugin{}
+	_ fwk.ScorePlugin       = &Plugin{}
+	_ fwk.PostBindPlugin    = &Plugin{}
+)
+
+// suggestion is the answer for one pod.
+type suggestion struct {
+	levels map[string]int64
+	chosen string
+	why    string
+}
+
+func (s *suggestion) Clone() fwk.StateData { return s }
+
+// New makes the plugin of one profile.
+func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	given, err := arguments(object)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plugin{
+		arguments:  given,
+		handle:     handle,
+		namespaces: handle.SharedInformerFactory().Core().V1().Namespaces().Lister(),
+		client: &http.Client{Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: given.timeout()}).DialContext,
+			MaxIdleConnsPerHost: 2,
+			IdleConnTimeout:     time.Minute,
+		}},
+		roster:   newRoster(),
+		lifetime: ctx,
+	}
+	p.breaker = &breaker{pause: given.pause(), probe: p.probe}
+	return p, nil
+}
+
+// Name of the plugin.
+func (p *Plugin) Name() string { return Name }
+
+// PreScore asks the server about all nodes that the pod fits. Without an answer the other score plugins decide.
+func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	if len(nodes) < 2 {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	if !p.breaker.closed() {
+		asked.WithLabelValues("breaker_open").Inc()
+		return fwk.NewStatus(fwk.Skip)
+	}
+	began := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, p.arguments.timeout())
+	defer cancel()
+	found, err := p.ask(bounded, pod, nodes)
+	seconds.Observe(time.Since(began).Seconds())
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fwk.NewStatus(fwk.Skip)
+	case err != nil:
+		p.breaker.failed(p.lifetime)
+		asked.WithLabelValues("failed").Inc()
+		klog.FromContext(ctx).Info("No suggestion: the pod is placed without it, and the server is not asked for a while",
+			"pod", klog.KObj(pod), "err", err)
+		return fwk.NewStatus(fwk.Skip)
+	case found == nil:
+		p.breaker.succeeded()
+		asked.WithLabelValues("no_opinion").Inc()
+		return fwk.NewStatus(fwk.Skip)
+	}
+	p.breaker.succeeded()
+	asked.WithLabelValues("suggested").Inc()
+	state.Write(suggestionKey, found)
+	return nil
+}
+
+// Score gives the level that the server gave.
+func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+	data, err := state.Read(suggestionKey)
+	if err != nil {
+		return 0, fwk.AsStatus(err)
+	}
+	return data.(*suggestion).levels[info.Node().Name], nil
+}
+
+// ScoreExtensions says that levels are already from 0 to 100.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
+
+// PostBind writes the Event, where that is asked for.
+func (p *Plugin) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) {
+	data, err := state.Read(suggestionKey)
+	if err != nil || !p.arguments.Events {
+		return
+	}
+	found := data.(*suggestion)
+	text := found.why
+	if node != found.chosen {
+		text = fmt.Sprintf("%s; kube-scheduler took %s", text, node)
+	}
+	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeNormal, "NodeSuggested", "Scheduling", "%s", text)
+}

@@ -1,0 +1,87 @@
+"""`rlscaler scheduler test1` and `test2`: policies beside kube-scheduler's default on the development cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rlscaler_dev.placement.churn import DEFAULT, Course, Plan
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(
+        (
+            click.option("--nodes", "count", default=100, show_default=True, type=click.IntRange(3, 5000)),
+            click.option("--contender", "names", multiple=True, default=(DEFAULT, "EL"), show_default=True),
+            click.option("--deployments", default=30, show_default=True, type=click.IntRange(1)),
+            click.option("--every", "every_s", default=3.0, show_default=True, help="Seconds between two of them."),
+            click.option("--wait", "wait_s", default=20.0, show_default=True, help="Seconds when all are there."),
+            click.option("--seed", default=0, show_default=True),
+            click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True),
+            click.option("--cluster-name", default="scheduler", show_default=True, help="Control plane to start."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_options
+def test1(**options: Any) -> None:
+    """Deployments come one by one, all go, and come again."""
+    _run("test1", **options)
+
+
+@click.command()
+@_options
+def test2(**options: Any) -> None:
+    """Deployments come one by one; then the oldest goes whenever a new one comes."""
+    _run("test2", **options)
+
+
+def _run(test: str, count: int, names: Sequence[str], out: Path, cluster_name: str, seed: int, **settings: Any) -> None:
+    from rlscaler_dev.cluster import api
+    from rlscaler_dev.cluster.kube import KubeClient
+    from rlscaler_dev.cluster.progress import ConsoleReporter
+    from rlscaler_dev.exceptions import DevClusterError
+    from rlscaler_dev.placement import churn
+    from rlscaler_dev.placement.draw import draw
+
+    plan = Plan(test, seed=seed, **settings)
+    try:
+        chosen = churn.contenders(names)
+        courses: list[Course] = []
+        with (
+            api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
+            KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
+        ):
+            bed = churn.Testbed(kube, count, seed)
+            for name in chosen:
+                courses.append(churn.play(bed, cluster.kubeconfig, name, plan, out / name, _live(name, count)))
+                click.echo("", err=True)
+    except DevClusterError as error:
+        raise click.ClickException(str(error)) from error
+    (out / f"{test}.json").write_text(json.dumps(churn.plain(plan, courses), indent=1), encoding="utf-8")
+    draw(courses, out / f"{test}.png", f"{test} on {count} nodes")
+    click.echo(churn.table(courses))
+    click.echo(f"{out / f'{test}.png'}", err=True)
+
+
+def _live(name: str, count: int) -> Callable[[dict[str, float]], None]:
+    """A line on the terminal that is written anew at every look."""
+
+    def say(row: dict[str, float]) -> None:
+        used = round(row["nodes_in_use"])
+        bar = "█" * round(30 * used / count) + "·" * (30 - round(30 * used / count))
+        click.echo(
+            f"\r{name:>8} {row['seconds']:6.1f} s {bar} {used:4d} of {count} nodes in use, {row['pods']:4.0f} pods, "
+            f"{row['latency_ms']:5.1f} ms",
+            nl=False,
+            err=True,
+        )
+
+    return say
