@@ -259,7 +259,7 @@ def main(
             raise click.ClickException(
                 f"{recorded}: was played by another {here[0]['policy']} than the one bundled now"
             )
-        simulated = run(scenarios(load, here[0], draws), actor, level="request", timeline=True)
+        simulated = run(scenarios(load, here[0], draws), actor, level="request", timeline=1)
         rows = compare(here, simulated)
         show(console, rows, here, draws)
         found[pattern] = {"draws": draws, "rows": rows}

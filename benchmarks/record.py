@@ -39,7 +39,7 @@ def main() -> None:
     making = (time.process_time() - began) / (rounds * len(outcomes))
 
     began = time.process_time()
-    same = sum(not one.differences and one.decided for one in replay(lines * rounds, actors))
+    same = sum(not (one.differences or one.problem) for one in replay(lines * rounds, actors))
     replaying = (time.process_time() - began) / (rounds * len(lines))
     result = {
         "decisions": len(lines),

@@ -30,6 +30,7 @@ from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_rl.simulation.gym_env import SimulatorEnv
 from rlscaler_rl.training.callbacks import TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
+from rlscaler_rl.training.export import bare_manifest
 from rlscaler_rl.training.train import make_env, make_model
 
 SIZES = {"64x64": {"hidden_size": 64, "critic_hidden_size": 64}, "shipped": {}}
@@ -67,7 +68,7 @@ def native(config: TrainingConfig) -> VecEnv:
 def dummy(config: TrainingConfig) -> VecEnv:
     """The same observations and rewards, one Python environment after the other; the critic sees no more than the
     actor, as these environments show nothing else."""
-    contract = config.environment.contract()
+    contract = bare_manifest(config).contract
     return DummyVecEnv([lambda: SimulatorEnv(contract=contract) for _ in range(DUMMY_ENVS)])
 
 

@@ -60,9 +60,10 @@ class Contender(ABC):
 class Operator(Contender):
     """This operator."""
 
-    def __init__(self, label: str, sense_seconds: int, shards: int = 1) -> None:
+    def __init__(self, label: str, sense_seconds: int, shards: int = 1, own: float = 0.0) -> None:
+        """`own` is the share of policies that bring a query of their own."""
         super().__init__(label)
-        self._sense_seconds, self._shards = sense_seconds, shards
+        self._sense_seconds, self._shards, self._own = sense_seconds, shards, own
         self._ports: list[int] = []
 
     def prepare(self, testbed: Testbed) -> None:
@@ -82,7 +83,12 @@ class Operator(Contender):
         testbed.run(f"operator-{i}", command)
 
     def adopt(self, testbed: Testbed) -> int:
-        create_all(testbed.kube, POLICIES, [policy(name, self._sense_seconds) for name in testbed.services])
+        window, own = _window_seconds(), round(self._own * len(testbed.services))
+        objects = [
+            policy(name, self._sense_seconds, own_window=window if i < own else None)
+            for i, name in enumerate(testbed.services)
+        ]
+        create_all(testbed.kube, POLICIES, objects)
         self._wait_decided(testbed)
         wait_until(lambda: self._ready(testbed) == len(testbed.services), "Ready policies", PATIENCE_SECONDS, 0.5)
         return len(testbed.services)
@@ -155,10 +161,15 @@ class Keda(Contender):
         keda.start(testbed, self._tuned)
 
     def adopt(self, testbed: Testbed) -> int:
-        window = round(max(10, 4 * SCRAPE_SECONDS))
+        window = _window_seconds()
         objects = [scaled_object(name, testbed.layout.prometheus_url, window) for name in testbed.services]
         create_all(testbed.kube, SCALED_OBJECTS, objects)
         return _wait_active(testbed)
+
+
+def _window_seconds() -> int:
+    """Seconds of the rate window that all use."""
+    return round(max(10, 4 * SCRAPE_SECONDS))
 
 
 def _wait_active(testbed: Testbed) -> int:
@@ -180,6 +191,8 @@ def contenders() -> dict[str, Contender]:
         "bare": Bare("patch loop, no autoscaler"),
         "rlscaler": Operator("rlscaler, senseSeconds 1", 1),
         "rlscaler-sense5": Operator("rlscaler, senseSeconds 5 (default)", 5),
+        "rlscaler-sense5-own": Operator("rlscaler, senseSeconds 5, half with own queries", 5, own=0.5),
+        "rlscaler-sense5-all-own": Operator("rlscaler, senseSeconds 5, all with own queries", 5, own=1.0),
         "hpa": Hpa("HPA, CPU"),
         "keda": Keda("KEDA, default", tuned=False),
         "keda-tuned": Keda("KEDA, tuned", tuned=True),

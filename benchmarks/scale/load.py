@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from rlscaler_dev.exposition import ExpositionServer
 
 NAMESPACE = "bench"
 LOW, HIGH = 1.0, 600.0
@@ -31,24 +32,8 @@ class Load:
                 f"inference_request_duration_seconds_count{{{label}}}",
             )
         ]
-        load = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = load.text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._server = ExpositionServer(self.text)
+        self.address = self._server.address
 
     def _advance(self) -> float:
         now = time.monotonic()
@@ -69,6 +54,4 @@ class Load:
             return self._at
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.close()

@@ -1,0 +1,112 @@
+"""How long the arbiter takes from proposals to grants, beside plain Python water filling.
+
+python benchmarks/arbiter.py [--seconds 5] [--out FILE]
+
+Members ask for 1 to 10 replicas, half of them have a guarantee, and the amount is 60 % of what is asked for. The peer
+hands out one replica after another from a heap, guarantees first: what `MaxMinFair` finds due, without what the arbiter
+adds to it (loans, what still runs elsewhere, reasons). Both have to come to the same grants.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from rlscaler_core.arbiter.arbitrate import arbitrate
+from rlscaler_core.arbiter.types import Budgets, Loans, Members, make_budgets, make_members, no_loans
+from rlscaler_dev.benchmark import machine, out_option, write
+
+
+class Size(NamedTuple):
+    """How many members share how many budgets."""
+
+    members: int
+    budgets: int
+
+
+SIZES = (Size(25, 1), Size(100, 1), Size(1000, 1), Size(1000, 50))
+FEWEST = 20
+"""Times that each is measured at least."""
+
+
+def drawn(size: Size, seed: int = 1) -> tuple[Budgets, Members, Loans]:
+    """Draw members and budgets; the members already run what they were granted, so that nothing has to wait."""
+    rng = np.random.default_rng(seed)
+    m, b = size
+    asked = rng.integers(1, 11, m)
+    own = np.where(rng.random(m) < 0.5, rng.integers(0, 4, m), 0)
+    budget = np.arange(m) % b
+    amount = np.floor(0.6 * np.bincount(budget, asked, b))
+    members = make_members(m, budget=budget, asked=asked, guaranteed=own, weight=rng.choice([1.0, 2.0, 4.0], m))
+    return make_budgets(b, amount=amount), members, no_loans(m)
+
+
+def water_filling(budgets: Budgets, members: Members) -> list[int]:
+    """Plain Python: of each budget one replica after another, to the member that would have least for its weight."""
+    granted = [0] * len(members)
+    for budget, amount in enumerate(budgets.amount.tolist()):
+        rows = np.flatnonzero(members.budget == budget).tolist()
+        own = {row: min(int(members.asked[row]), int(members.guaranteed[row] // members.units[row])) for row in rows}
+        for limit in (own, {row: int(members.asked[row]) for row in rows}):
+            heap = [(_level(members, row, granted[row]), row) for row in rows if granted[row] < limit[row]]
+            heapq.heapify(heap)
+            while heap:
+                _, row = heapq.heappop(heap)
+                if (units := float(members.units[row])) > amount:
+                    continue
+                granted[row] += 1
+                amount -= units
+                if granted[row] < limit[row]:
+                    heapq.heappush(heap, (_level(members, row, granted[row]), row))
+    return granted
+
+
+def _level(members: Members, row: int, granted: int) -> float:
+    return (granted + 1) * float(members.units[row]) / float(members.weight[row])
+
+
+def milliseconds(work: Callable[[], object], seconds: float) -> dict[str, float]:
+    """Median and 99th percentile of as many calls as fit in `seconds`."""
+    took: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(took) < FEWEST or time.perf_counter() < end:
+        began = time.perf_counter()
+        work()
+        took.append(1e3 * (time.perf_counter() - began))
+    return {
+        "p50_ms": round(float(np.median(took)), 3),
+        "p99_ms": round(float(np.percentile(took, 99)), 3),
+        "calls": len(took),
+    }
+
+
+@click.command()
+@click.option("--seconds", default=5.0, show_default=True, help="How long each is measured.")
+@out_option
+def main(seconds: float, out: Path | None) -> None:
+    """Measure and print one line for each size."""
+    rows: list[dict[str, Any]] = []
+    for size in SIZES:
+        budgets, members, loans = drawn(size)
+        grants, loans = arbitrate("MaxMinFair", budgets, members, loans)
+        members.current = grants.granted
+        if grants.granted.tolist() != water_filling(budgets, members):
+            raise SystemExit(f"{size}: the arbiter and water filling differ")
+        ours = milliseconds(lambda: arbitrate("MaxMinFair", budgets, members, loans), seconds)  # noqa: B023
+        peer = milliseconds(lambda: water_filling(budgets, members), seconds)  # noqa: B023
+        rows.append({"members": size.members, "budgets": size.budgets, "arbiter": ours, "water_filling": peer})
+        click.echo(
+            f"{size.members:5d} members, {size.budgets:2d} budgets: arbiter {ours['p50_ms']:7.3f} ms"
+            f" (p99 {ours['p99_ms']:.3f}), water filling {peer['p50_ms']:7.3f} ms (p99 {peer['p99_ms']:.3f})"
+        )
+    write(out, {"machine": machine(), "sizes": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""What suggestions cost: CPU of kube-scheduler and of the suggestion server for each pod, beside no suggestions.
+
+python -m benchmarks.scheduler --nodes 100 --nodes 1000 --pods 300 --out results/scheduler-cost.json
+
+kube-scheduler alone, with the extender, and rlscaler's build with the plugin (with and without Events on pods), on the
+same nodes in one run, every node scored. One pod is placed first, so that the starts are not counted. CPU time is
+counted, not time, since machines are shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from rlscaler_dev.cluster import api
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.placement import testbed
+
+NAMESPACE = "cost"
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that a process has used."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def place(kube: KubeClient, indices: range) -> int:
+    """Create pods and wait until all are bound, five minutes at most; how many are."""
+    kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    kube.apply_all([testbed.pod(f"p-{i}", NAMESPACE, f"{100 + i % 7 * 50}m", "128Mi") for i in indices])
+    end = time.monotonic() + 300
+    while (count := len(testbed.bound(kube, NAMESPACE))) < indices.stop and time.monotonic() < end:
+        time.sleep(0.5)
+    return count
+
+
+def clear(kube: KubeClient) -> None:
+    """Delete the pods and wait until they are gone."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    while items := kube.get(path)["items"]:
+        for item in items:
+            kube.delete(f"{path}/{item['metadata']['name']}?gracePeriodSeconds=0")
+
+
+ALONE, EXTENDER, PLUGIN, PLUGIN_EVENTS = "alone", "extender", "plugin", "plugin+events"
+
+
+def measure(kube: KubeClient, kubeconfig: Path, pods: int, way: str, policy: str, folder: Path) -> dict[str, Any]:
+    """Place the pods once."""
+    with ExitStack() as stack:
+        stack.callback(clear, kube)
+        server = None
+        if way != ALONE:
+            server = testbed.Suggestions(kubeconfig, folder, "--policy", policy)
+            stack.callback(server.stop)
+            while not server.ready():
+                time.sleep(0.2)
+        by_plugin = {"plugin": True, "events": way == PLUGIN_EVENTS} if way in (PLUGIN, PLUGIN_EVENTS) else {}
+        url = server.url if server else ""
+        scheduler = stack.enter_context(
+            testbed.second_scheduler(kubeconfig, url, folder, asked=server is not None, timeout_ms=5000, **by_plugin)
+        )
+        place(kube, range(1))
+        processes = [scheduler.process.pid, *([server.process.pid] if server else [])]
+        before = [cpu_s(pid) for pid in processes]
+        count = place(kube, range(1, pods + 1)) - 1
+        used = [1000 * (cpu_s(pid) - then) / max(count, 1) for pid, then in zip(processes, before, strict=True)]
+        found: dict[str, Any] = {"way": way, "policy": policy, "pods": count, "scheduler_cpu_ms": round(used[0], 2)}
+        if server is not None:
+            found["server_cpu_ms"] = round(used[1], 2)
+            verb = "score" if by_plugin else "prioritize"
+            inside = p99(server.metrics(), rf'rlscaler_scheduler_call_seconds_bucket{{le="([^"]+)",verb="{verb}"}}')
+            found["answer_p99_at_most_ms"] = inside
+        if by_plugin:
+            found["wait_p99_at_most_ms"] = p99(
+                scheduler.metrics(), r'rlscaler_plugin_call_seconds_bucket{le="([^"]+)"}'
+            )
+        return found
+
+
+def p99(text: str, bucket: str) -> float | None:
+    """Upper bound of the bucket of a histogram that holds its 99th percentile, in milliseconds."""
+    counts = re.findall(bucket.replace("{", r"\{", 1).replace("}", r"\}") + r" ([\d.e+]+)", text)
+    total = float(counts[-1][1]) if counts else 0.0
+    return next((1000 * float(le) for le, n in counts if total and float(n) >= 0.99 * total), None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, action="append", required=True)
+    parser.add_argument("--pods", type=int, default=300)
+    parser.add_argument("--policy", default="EE")
+    parser.add_argument("--way", action="append", choices=[ALONE, EXTENDER, PLUGIN, PLUGIN_EVENTS])
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    rows = []
+    with (
+        api.started("scheduler-cost", prometheus=False, metrics_server=False) as cluster,
+        KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        for nodes in sorted(options.nodes):
+            kube.apply_all(testbed.nodes(nodes))
+            for way in options.way or (ALONE, EXTENDER, PLUGIN, PLUGIN_EVENTS):
+                row = measure(kube, cluster.kubeconfig, options.pods, way, options.policy, Path(folder))
+                rows.append({"nodes": nodes, **row})
+                print(json.dumps(rows[-1]), flush=True)
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
