@@ -39,11 +39,27 @@ class Line:
     survived: bool = False
 
 
-LINES = pytest.StashKey[list[Line]]()
+FAULT = "fault"
+"""Name of the property by which a test's last report brings its line, also from a worker of xdist."""
+
+
+class Faults:
+    """Gathers the lines of all tests, in the process that prints the summary."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown":
+            self.lines += [Line(**value) for name, value in report.user_properties if name == FAULT]
+
+
+FAULTS = pytest.StashKey[Faults]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[LINES] = []
+    config.stash[FAULTS] = Faults()
+    config.pluginmanager.register(config.stash[FAULTS])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -52,11 +68,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     # Some tests look once more at the end whether the operator lives: it has survived where nothing failed at all.
     if report.when != "setup" and (line := getattr(item, "funcargs", {}).get("line")) is not None:
         line.survived = report.passed and (line.survived or report.when == "call")
+        if report.when == "teardown":
+            report.user_properties.append((FAULT, asdict(line)))
     return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    lines = config.stash[LINES]
+    lines = config.stash[FAULTS].lines
     if not lines:
         return
     terminalreporter.section("faults")
@@ -84,19 +102,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture
 def line(request: pytest.FixtureRequest) -> Line:
     """The test's line in the table; the test fills it in."""
-    row = Line(request.node.name.removeprefix("test_").replace("_", " "))
-    request.config.stash[LINES].append(row)
-    return row
+    return Line(request.node.name.removeprefix("test_").replace("_", " "))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[ClusterInfo]:
     """One of our own: API server and etcd are killed and stopped in here."""
     with own_cluster("chaos", cold_start_seconds=COLD_STARTS, metrics_server=False) as started:
         yield started
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def kube(cluster: ClusterInfo) -> Iterator[KubeClient]:
     with KubeClient.from_kubeconfig(cluster.kubeconfig) as client:
         setup.install(client)
@@ -104,7 +120,7 @@ def kube(cluster: ClusterInfo) -> Iterator[KubeClient]:
         yield client
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def exporter(cluster: ClusterInfo) -> Iterator[Exporter]:
     server = Exporter()
     cluster.add_scrape_target("chaos", server.address)

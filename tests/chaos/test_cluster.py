@@ -79,7 +79,11 @@ def crash(world, name: str) -> None:
         conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}
         if conditions.get("Ready") != "True":
             path = f"{pods}/{pod['metadata']['name']}/status"
-            world.kube.request("PATCH", path, {"status": status}, content_type="application/merge-patch+json")
+            try:
+                world.kube.request("PATCH", path, {"status": status}, content_type="application/merge-patch+json")
+            except ApiError as error:
+                if error.status != 404:  # the rollout has deleted it since it was listed
+                    raise
 
 
 def test_nodes_go_away(operator, world, replicas, kube: KubeClient, line: Line):

@@ -40,7 +40,7 @@ class Stage:
 
 
 STAGES = [
-    Stage("sensing", "Prometheus is being asked", "GET", prometheus=True),
+    Stage("sensing", "Prometheus is being asked", "POST", prometheus=True),
     Stage("finalizer", "the finalizer is being set", path="/{s}", body=b"finalizers", fresh=True),
     Stage("originals", "the originals are not recorded", path="/{s}/status", body=b"originals", fresh=True),
     Stage(

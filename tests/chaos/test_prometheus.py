@@ -45,6 +45,17 @@ def edit(change: Callable[[list[Json]], list[Json]]) -> Fault:
     return Fault(change=body)
 
 
+def part(body: bytes) -> bytes:
+    """What Thanos says while one of its stores is away: half of everything, and a warning."""
+    answer = json.loads(body)
+    answer["data"]["result"] = [
+        dict(one, value=[one["value"][0], str(float(one["value"][1]) / 2)]) if one["metric"].get("_") == "v" else one
+        for one in answer["data"]["result"]
+    ]
+    warning = "fetch series for {}: receive series from Addr: store-1 MinTime: 0: rpc error: code = Unavailable"
+    return json.dumps(answer | {"warnings": [warning]}).encode()
+
+
 def shifted(seconds: float) -> Fault:
     """What a Prometheus says whose clock is ahead: it evaluates and stamps by that clock."""
 
@@ -121,6 +132,7 @@ CASES = [
     Case("other-json", by_proxy(Fault(status=200, body=b'{"status": "success", "data": {"result": {}}}'))),
     Case("empty", by_proxy(edit(lambda _: []))),
     Case("duplicated-series", by_proxy(edit(doubled))),
+    Case("partial", by_proxy(Fault(change=part))),
     Case("nan", lambda stage: setting(stage.load, fault="nan")),
     Case("absent", lambda stage: setting(stage.load, fault="absent")),
     Case("stale", lambda stage: setting(stage.load, fault="stale"), dated=True),
@@ -206,7 +218,7 @@ class Episode:
                 break
 
 
-QUICK = {"down", "truncated-json", "duplicated-series", "stale", "prometheus-clock-2min-ahead", "none"}
+QUICK = {"down", "truncated-json", "duplicated-series", "partial", "stale", "prometheus-clock-2min-ahead", "none"}
 """What a plain test run shows; `make chaos` runs all."""
 
 

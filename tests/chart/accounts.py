@@ -10,6 +10,7 @@ from typing import Any
 
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_operator.cluster.lease import VACANT
 from tests.chart.charts import NAMESPACE, RELEASE
 from tests.chart.objects import LEASE, POLICIES, delete
 from tests.harness.setup import write_kubeconfig
@@ -48,7 +49,10 @@ def rlscaler(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 
 def holder(kube: KubeClient) -> str:
-    return (kube.get(LEASE).get("spec") or {}).get("holderIdentity", "")
+    """Which operator holds the Lease; empty where none does, or it is not there yet."""
+    lease = kube.find(LEASE) or {}
+    name = (lease.get("spec") or {}).get("holderIdentity", "")
+    return "" if name == VACANT else name
 
 
 def put_policy(kube: KubeClient, name: str, **spec: Any) -> None:

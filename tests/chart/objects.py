@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.exceptions import ApiError
 from tests.chart.charts import NAMESPACE, RELEASE
@@ -19,9 +21,13 @@ RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("e
 
 
 def make_namespaces(kube: KubeClient) -> None:
-    """The release's, which takes nothing but restricted pods, and the policies'."""
+    """The release's, which takes nothing but restricted pods, and the policies'.
+
+    An earlier release's Lease is not left there: its uninstallation may have taken it for a minute and a half.
+    """
     for name, labels in ((NAMESPACE, RESTRICTED), ("workloads", {})):
         kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+    kube.delete(LEASE)
 
 
 def absent(kube: KubeClient, path: str) -> bool:
@@ -36,3 +42,10 @@ def delete(kube: KubeClient, path: str, seconds: float = 60.0) -> None:
     """And wait until it is gone."""
     kube.delete(path)
     until(lambda: absent(kube, path), seconds)
+
+
+def keeps(after: Any, before: Any) -> bool:
+    """Say whether everything that was set is as it was; later fields may have come with their defaults."""
+    if isinstance(before, dict):
+        return isinstance(after, dict) and all(name in after and keeps(after[name], before[name]) for name in before)
+    return bool(after == before)

@@ -42,6 +42,28 @@ def operator(installed, cluster, kube, tmp_path_factory) -> Iterator[Operator]:
     one.stop()
 
 
+@pytest.mark.parametrize("installed", ["namespaced"], indirect=True)
+def test_verify_waits_for_an_operator_that_just_started(kube, cluster, installed, tmp_path, monkeypatch):
+    """Right after `helm install` no operator holds the Lease: the first one takes it when it expires."""
+    kubeconfig, environment = installed
+    for name, value in (accounts.SCOPE | environment).items():
+        monkeypatch.setenv(name, value)
+    verify = ("verify", "--kubeconfig", str(kubeconfig), "--prometheus-url", cluster.prometheus_url)
+    at_once = accounts.rlscaler(*verify)
+    assert at_once.returncode == 1
+    assert f"FAIL an operator holds the Lease {NAMESPACE}/{RELEASE}" in at_once.stdout
+    one = Operator(kubeconfig, cluster.prometheus_url, tmp_path)
+    try:
+        patient = accounts.rlscaler(*verify, "--patience-seconds", "90")
+        assert patient.returncode == 0, patient.stdout + patient.stderr
+        assert "FAIL" not in patient.stdout
+        nowhere = accounts.rlscaler(*verify, "--prometheus-url", "http://127.0.0.1:9", "--patience-seconds", "2")
+        assert nowhere.returncode == 1
+        assert "FAIL Prometheus answers at http://127.0.0.1:9" in nowhere.stdout
+    finally:
+        one.stop()
+
+
 def test_operator_works_and_verify_says_so(operator, kube, cluster, installed):
     kubeconfig, environment = installed
     accounts.put_policy(kube, "works")
@@ -53,6 +75,14 @@ def test_operator_works_and_verify_says_so(operator, kube, cluster, installed):
     assert "acts that would be too much" in done.stdout
     print(done.stdout)
     accounts.drop_policy(kube, "works")
+    assert "orbidden" not in operator.log.read_text()
+
+
+@pytest.mark.parametrize("installed", ["namespaced"], indirect=True)
+def test_the_lease_is_made_by_the_operator_and_made_again_after_it_was_deleted(operator, kube):
+    """Argo CD applies no Lease, and `kubectl delete lease` takes it away."""
+    kube.delete(LEASE)
+    until(lambda: accounts.holder(kube), 60)
     assert "orbidden" not in operator.log.read_text()
 
 

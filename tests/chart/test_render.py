@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 
@@ -9,6 +10,8 @@ import pytest
 import yaml
 
 from rlscaler_dev.generate.definition import manifest
+from rlscaler_dev.generate.recording import recorded
+from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.settings import Settings
 from tests.chart.charts import CHART, NAMESPACE, RELEASE, SETS, find, kinds, template, values
 from tests.harness.helm import HelmError
@@ -60,6 +63,11 @@ def test_settings_are_what_the_values_say(helm, monkeypatch):
     assert (settings.external_scaler_port, settings.write_concurrency) == (9666, 32)
 
 
+def test_the_lease_is_the_operators_to_make(helm):
+    """One that helm makes would be in the way of one that an operator made again while it was being deleted."""
+    assert all("Lease" not in kinds(template(helm, *values)) for values in SETS.values())
+
+
 def test_audit_log_on_standard_output(helm, tmp_path):
     objects = template(helm, *values({"auditLog": {"stdout": True}}, tmp_path))
     pod = find(objects, "Deployment", RELEASE)["spec"]["template"]["spec"]
@@ -75,13 +83,17 @@ def test_cluster_wide_role_is_the_operators(helm):
     assert subject == {"kind": "ServiceAccount", "name": RELEASE, "namespace": NAMESPACE}
 
 
-def test_lease_role_is_less_than_the_operators(helm):
-    rule, own = find(template(helm), "Role", "rlscaler-lease")["rules"]
+def test_lease_role_makes_any_lease_and_changes_its_own_only(helm):
+    """An installation without `create` would never act where no Lease is applied, as by Argo CD."""
+    make, change, own = find(template(helm), "Role", "rlscaler-lease")["rules"]
     whole, same = shipped("rbac.yaml", "rlscaler-lease")
     assert own == same
-    assert set(rule["verbs"]) < set(whole["verbs"])
-    assert (rule["apiGroups"], rule["resources"]) == (whole["apiGroups"], whole["resources"])
-    assert rule["resourceNames"] == [RELEASE]
+    assert make["verbs"] == ["create"]
+    assert "resourceNames" not in make, "RBAC cannot bind create to a name"
+    assert set(make["verbs"] + change["verbs"]) == set(whole["verbs"])
+    for rule in (make, change):
+        assert (rule["apiGroups"], rule["resources"]) == (whole["apiGroups"], whole["resources"])
+    assert change["resourceNames"] == [RELEASE]
     sharded = find(template(helm, *SETS["production"]), "Role", "rlscaler-lease")["rules"]
     assert sharded == [whole, same, *shipped("rbac-optional.yaml", "rlscaler-shards")]
 
@@ -107,6 +119,24 @@ def test_entries_of_one_namespace_become_one_role(helm, tmp_path):
     entries = [{"namespace": "a", "names": ["one"]}, {"namespace": "a", "names": ["two", "one"]}]
     objects = template(helm, *values({"access": {"secrets": entries}}, tmp_path))
     assert find(objects, "Role", "rlscaler-secrets", "a")["rules"][0]["resourceNames"] == ["one", "two"]
+
+
+@pytest.mark.parametrize("namespaces", [[], ["team-a"]])
+def test_budgets_bring_their_definition_and_a_role_of_the_whole_cluster(helm, tmp_path, namespaces):
+    chosen = {"operator": {"budgets": True}, "watchNamespaces": namespaces, "crds": {"install": True}}
+    objects = template(helm, *values(chosen, tmp_path))
+    assert find(objects, "CustomResourceDefinition", "rlscalingbudgets.rlscaler.io")["spec"]["scope"] == "Cluster"
+    assert find(objects, "CustomResourceDefinition", "rlscalingpolicies.rlscaler.io")
+    rules = find(objects, "ClusterRole", "rlscaler-budgets")["rules"]
+    assert rules == shipped("rbac-optional.yaml", "rlscaler-budgets")
+    (subject,) = find(objects, "ClusterRoleBinding", "rlscaler-budgets")["subjects"]
+    assert subject["namespace"] == NAMESPACE
+    container = find(objects, "Deployment", "rlscaler")["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "RLSCALER_BUDGETS", "value": "true"} in container["env"]
+    plain = template(helm)
+    assert [body["metadata"]["name"] for body in plain if body["kind"] == "CustomResourceDefinition"] == [
+        "rlscalingpolicies.rlscaler.io"
+    ]
 
 
 def test_pod_deletion_cost_adds_its_rule(helm, tmp_path):
@@ -144,6 +174,30 @@ def test_own_writes_are_those_of_the_releases_account(helm):
     assert binding["policyName"] == "prod-rlscaler-own-writes"
 
 
+def ports(objects):
+    rules = find(objects, "NetworkPolicy", "rlscaler")["spec"]["ingress"]
+    return {rule["ports"][0]["port"]: rule.get("from") for rule in rules}
+
+
+def test_the_external_scaler_is_reached_only_by_whom_values_let_in(helm):
+    scaler = ("--set", "externalScaler.enabled=true", "--set", "externalScaler.tlsSecret=scaler")
+    assert set(ports(template(helm))) == {"metrics"}
+    assert set(ports(template(helm, *scaler))) == {"metrics"}
+    keda = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}
+    opened = ("--set-json", f"networkPolicy.externalScalerFrom=[{json.dumps(keda)}]")
+    assert ports(template(helm, *scaler, *opened))["scaler"] == [keda]
+
+
+def test_the_documentation_names_the_services_that_the_chart_makes(helm):
+    scaler = ("--set", "externalScaler.enabled=true", "--set", "externalScaler.tlsSecret=scaler")
+    objects = template(helm, *scaler)
+    made = {f"{body['metadata']['name']}.rlscaler-system" for body in objects if body["kind"] == "Service"}
+    text = "".join(path.read_text() for path in (REPOSITORY / "docs").rglob("*.md"))
+    named = set(re.findall(r"\b([a-z0-9-]+\.rlscaler-system)(?=[:\s\"`.]|\.svc)", text))
+    assert named
+    assert named <= made
+
+
 def test_monitoring_only_where_its_api_is(helm):
     objects = kinds(template(helm, monitoring=False))
     assert not {"ServiceMonitor", "PodMonitor", "PrometheusRule"} & set(objects)
@@ -154,12 +208,16 @@ def test_monitoring_only_where_its_api_is(helm):
 
 
 def test_alerts_link_to_the_runbooks_that_values_name(helm):
-    links = re.compile(r"runbook_url: (\S+?)/[\w.-]+$", re.MULTILINE)
+    links = re.compile(r"runbook_url: (\S+?)/[\w-]+\.html$", re.MULTILINE)
     option = ("--set", "monitoring.prometheusRule.runbookBaseUrl=https://wiki/rl/")
     rule = find(template(helm, *option), "PrometheusRule", "rlscaler-rlscaler")
-    assert set(links.findall(yaml.safe_dump(rule, width=1000))) == {"https://wiki/rl"}
+    found = links.findall(text := yaml.safe_dump(rule, width=1000))
+    assert set(found) == {"https://wiki/rl"}
+    assert len(found) == text.count("alert:")
+    assert "runbook: " not in text
     plain = yaml.safe_load((CHART / "rules" / "rlscaler.yaml").read_text())
     assert find(template(helm), "PrometheusRule", "rlscaler-rlscaler")["spec"] == plain
+    assert "://" not in yaml.safe_dump(plain)
 
 
 def test_dashboards_are_whole(helm):
@@ -188,9 +246,10 @@ def test_network_policy_opens_the_ports_of_prometheus(helm, tmp_path, url, allow
 def test_names_follow_the_release(helm):
     text = helm.run("template", "prod", str(CHART), "--namespace", "ops", "--set", "operator.shards=2")
     names = {body["metadata"]["name"] for body in yaml.safe_load_all(text) if body}
-    shared = {"rlscalingpolicies.rlscaler.io", "rlscaler-pauses", "rlscaler-replicas", "rlscaler-one-autoscaler"}
+    checks = {"rlscaler-pauses", "rlscaler-replicas", "rlscaler-one-autoscaler", "rlscaler-envelope"}
+    shared = {"rlscalingpolicies.rlscaler.io", *checks}
     assert {name for name in names - shared if not name.startswith("prod-rlscaler")} == set()
-    assert {"prod-rlscaler-0", "prod-rlscaler-1"} <= names
+    assert {"prod-rlscaler", "prod-rlscaler-lease"} <= names
 
 
 def test_notes_name_what_the_user_named(helm, tmp_path):
@@ -199,14 +258,88 @@ def test_notes_name_what_the_user_named(helm, tmp_path):
     notes = text.partition("NOTES:")[2]
     assert "kubectl rollout status deployment/scaler -n ops" in notes
     assert "helm test mine -n ops" in notes
-    assert "kubectl apply -n shop -f -" in notes
+    assert "rlscaler init --from-hpa NAME -n shop --out policy.yaml" in notes
+    assert "rlscaler preflight policy.yaml -n shop --operator ops/scaler --lease-name scaler" in notes
     assert "Left out, because this cluster does not know the API monitoring.coreos.com/v1" in notes
     assert "PrometheusRule, ServiceMonitor." in notes
-    policy = re.search(r"<<'EOF'\n(.*?)\n *EOF", notes, re.DOTALL)
-    assert policy is not None
-    assert yaml.safe_load(policy[1])["kind"] == "RLScalingPolicy"
+
+
+@pytest.mark.parametrize(
+    ("url", "forward", "asked"),
+    [
+        ("http://prometheus-operated.monitoring.svc:9090", "-n monitoring svc/prometheus-operated 9090:9090 &", None),
+        ("http://vm.metrics:8428/", "-n metrics svc/vm 9090:8428 &", None),
+        ("https://thanos.example.org/api", None, "https://thanos.example.org/api"),
+    ],
+)
+def test_notes_forward_a_port_to_the_prometheus_of_the_values(helm, tmp_path, url, forward, asked):
+    options = values({"prometheus": {"url": url, "scrapeIntervalSeconds": 30}}, tmp_path)
+    notes = helm.run("install", "mine", str(CHART), "--dry-run=client", *options).partition("NOTES:")[2]
+    assert ("kubectl port-forward" in notes) == (forward is not None)
+    assert forward is None or f"kubectl port-forward {forward}" in notes
+    assert f"--scrape-interval 30 --prometheus-url {asked or 'http://127.0.0.1:9090'}\n" in notes
 
 
 def test_error_of_an_unknown_value_is_helms(helm):
     with pytest.raises(HelmError, match="replicaCount"):
         template(helm, "--set", "replicaCount=3")
+
+
+def test_kinds_of_targets_come_with_their_rights_and_their_setting(helm, monkeypatch, tmp_path):
+    kinds_of_targets = [
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "resource": "statefulsets"},
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "resource": "rollouts"},
+    ]
+    before = find(template(helm), "ClusterRole", f"{RELEASE}-operator")["rules"]
+    objects = template(helm, *values({"targetKinds": kinds_of_targets}, tmp_path))
+    added = [rule for rule in find(objects, "ClusterRole", f"{RELEASE}-operator")["rules"] if rule not in before]
+    assert added == [
+        {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+        for group, plural in (("apps", "statefulsets"), ("argoproj.io", "rollouts"))
+        for resource, verbs in ((plural, ["get", "list", "watch"]), (f"{plural}/scale", ["get", "patch"]))
+    ]
+    deployment = find(objects, "Deployment", RELEASE)
+    environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    found = {entry["name"]: entry.get("value") for entry in environment}
+    monkeypatch.setenv("RLSCALER_TARGET_KINDS", found["RLSCALER_TARGET_KINDS"])
+    assert [kind.prefix for kind in TargetKinds(Settings().target_kinds).others] == [
+        "statefulset.apps/",
+        "rollout.argoproj.io/",
+    ]
+
+
+def recording(objects):
+    return {one["metadata"]["name"]: one for one in objects if "-recording-" in one["metadata"]["name"]}
+
+
+@pytest.mark.parametrize("chosen", SETS)
+def test_nothing_is_recorded_unless_asked_for(helm, chosen):
+    assert not recording(template(helm, *SETS[chosen]))
+
+
+def test_presets_that_are_named_are_recorded(helm, tmp_path):
+    rules = {"presets": ["vllm", "istio"], "labels": {"release": "prometheus"}}
+    asked = values({"monitoring": {"recordingRules": rules}}, tmp_path)
+    found = recording(template(helm, *asked))
+    assert list(found) == [f"{RELEASE}-recording-vllm", f"{RELEASE}-recording-istio"]
+    for preset in ("vllm", "istio"):
+        body = found[f"{RELEASE}-recording-{preset}"]
+        assert body["spec"] == yaml.safe_load((CHART / "recording" / f"{preset}.yaml").read_text())
+        assert body["metadata"]["labels"]["release"] == "prometheus"
+    assert not recording(template(helm, *asked, monitoring=False))
+
+
+def test_a_preset_without_rules_is_refused(helm, tmp_path):
+    with pytest.raises(HelmError, match="recordingRules"):
+        template(helm, *values({"monitoring": {"recordingRules": {"presets": ["envoy"]}}}, tmp_path))
+
+
+def test_every_preset_that_can_be_recorded_may_be_named():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    rules = schema["properties"]["monitoring"]["properties"]["recordingRules"]["properties"]["presets"]
+    assert rules["items"]["enum"] == recorded() == sorted_like(path.stem for path in (CHART / "recording").iterdir())
+
+
+def sorted_like(names):
+    """The names in the order of the table of presets."""
+    return sorted(names, key=recorded().index)

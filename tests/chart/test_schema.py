@@ -43,6 +43,8 @@ def test_every_map_is_closed_or_says_what_it_takes():
         ".networkPolicy.metricsFrom[]",
         ".operator.extraEnv[].valueFrom",
         ".resources.claims[]",
+        ".scheduler.kubeScheduler.resources.claims[]",
+        ".scheduler.resources.claims[]",
         ".topologySpreadConstraints[]",
     }
 

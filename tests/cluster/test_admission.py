@@ -10,6 +10,7 @@ import yaml
 from kubernetes.client import Configuration
 from kubernetes.config import load_kube_config
 
+from rlscaler_core.models import load_bundled
 from rlscaler_dev.cluster.kube import KubeClient
 from tests.harness import setup
 from tests.harness.setup import REPOSITORY
@@ -137,3 +138,78 @@ def test_an_hpa_beside_a_policy_is_warned_about_where_the_policy_acts(ask, mode,
         until(lambda: f"RLScalingPolicy {name} in mode Auto scales Deployment {name}" in answer()[1])
     assert answer()[0] == 201
     assert ("already and will stop acting" in answer()[1]) == warned
+
+
+GPU = {"deployment": "chat-gpu", "maxReplicas": 10, "requestsPerSecond": 20, "coldStartSeconds": 45}
+CPU = {"deployment": "chat-cpu", "maxReplicas": 10, "requestsPerSecond": 4, "coldStartSeconds": 8}
+UNSAID = {
+    "targets": {
+        pool: {name: value for name, value in target.items() if name != "requestsPerSecond"}
+        for pool, target in (("gpu", GPU), ("cpu", CPU))
+    }
+}
+"""Without what a replica carries."""
+
+TOKENS = UNSAID | {"capacity": {"unit": "tokens"}, "metrics": {"preset": "vllm"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        pytest.param({"targets": {"gpu": GPU | {"maxReplicas": 65}, "cpu": CPU}}, "gpu.maxReplicas is outside 2..64"),
+        pytest.param({"targets": {"gpu": GPU, "cpu": CPU | {"maxReplicas": 1}}}, "cpu.maxReplicas is outside 2..64"),
+        pytest.param({"targets": {"gpu": GPU | {"coldStartSeconds": 901}}}, "gpu.coldStartSeconds is outside 5..900"),
+        pytest.param({"targets": {"cpu": CPU | {"coldStartSeconds": 3.9}}}, "cpu.coldStartSeconds is outside 4..300"),
+        pytest.param({"targets": {"gpu": GPU | {"requestsPerSecond": 70}, "cpu": CPU}}, "requestsPerSecond gpu/cpu is"),
+        pytest.param(
+            {"targets": {"gpu": GPU | {"costPerHour": 1}, "cpu": CPU | {"costPerHour": 2}}}, "costPerHour gpu/"
+        ),
+        pytest.param({"slo": {"latencyMilliseconds": 10_001}}, "slo.latencyMilliseconds is outside 50..10000"),
+        pytest.param({"intervalSeconds": 300}, "intervalSeconds is outside 10..60"),
+        pytest.param(TOKENS, "capacity.unit is outside requests"),
+        pytest.param(TOKENS | {"capacity": {"unit": "concurrency"}}, "capacity.unit is outside requests"),
+        pytest.param(
+            UNSAID | {"capacity": {"perReplica": {"gpu": 40, "cpu": 40}}}, "capacity.perReplica gpu/cpu is outside"
+        ),
+        pytest.param(
+            {"slo": {"latencyMilliseconds": 500, "signal": "ttft"}, "metrics": {"preset": "vllm"}},
+            "slo.signal is outside endToEnd",
+        ),
+    ],
+)
+def test_what_the_bundled_model_was_not_trained_for_is_said_at_once(ask, spec, said):
+    usual = {"targets": {"gpu": GPU, "cpu": CPU}, "policy": {"bundled": "ppo"}}
+    status, warning = ask("POST", f"{POLICIES}?dryRun=All", policy("outside", **usual | spec))
+    assert status == 201
+    assert said in warning
+    assert "fallback.behavior forecastRule will act instead" in warning
+    own = {"policy": {"bundled": "rule"}, "fallback": {"behavior": "hpaFormula"}}
+    status, warning = ask("POST", f"{POLICIES}?dryRun=All", policy("outside", **usual | spec | own))
+    assert (status, "outside" in warning) == (201, False), "the forecast rule acts anywhere"
+
+
+def test_what_it_was_trained_for_is_accepted_without_a_word(ask):
+    inside = policy("inside", targets={"gpu": GPU, "cpu": CPU}, policy={"bundled": "ppo"})
+    status, warning = ask("POST", f"{POLICIES}?dryRun=All", inside)
+    assert (status, "outside" in warning) == (201, False)
+
+
+def test_the_numbers_are_those_of_the_bundled_manifest():
+    text = (REPOSITORY / "admission" / "rlscaler.yaml").read_text()
+    envelope = load_bundled("ppo").manifest.envelope
+    bounds = {
+        "spec.slo.latencyMilliseconds": envelope.slo_ms,
+        "spec.intervalSeconds": envelope.interval_seconds,
+        "spec.targets.gpu.maxReplicas": envelope.max_replicas.gpu,
+        "spec.targets.cpu.maxReplicas": envelope.max_replicas.cpu,
+        "spec.targets.gpu.coldStartSeconds": envelope.cold_start_seconds.gpu,
+        "spec.targets.cpu.coldStartSeconds": envelope.cold_start_seconds.cpu,
+        "costPerHour gpu/cpu": envelope.price_ratio,
+        "requestsPerSecond gpu/cpu": envelope.rps_ratio,
+    }
+    for what, (low, high) in bounds.items():
+        assert f"{what} is outside {low:.3g}..{high:.5g}" in text
+    low, high = envelope.rps_ratio
+    assert f"capacity.perReplica gpu/cpu is outside {low:.3g}..{high:.5g}" in text
+    for what, names in {"capacity.unit": envelope.units, "slo.signal": envelope.signals}.items():
+        assert f"spec.{what} is outside {' or '.join(names)}'" in text

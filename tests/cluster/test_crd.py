@@ -99,18 +99,20 @@ def test_shortest_policy_is_stored_with_the_models_defaults(objects: client.Cust
     assert stored["spec"]["targets"]["gpu"] == {
         "deployment": "chat-gpu",
         "kind": "Deployment",
+        "apiVersion": "apps/v1",
         "minReplicas": 1,
         "maxReplicas": 10,
         "costPerHour": 2.5,
     }
-    assert stored["spec"]["fallback"] == {"behavior": "currentReplicas", "failureThreshold": 3}
+    assert stored["spec"]["fallback"] == {"behavior": "forecastRule", "failureThreshold": 3}
     assert parse(stored).spec == parse(policy()).spec
 
 
-@pytest.mark.parametrize("example", ["policy.yaml", "policy-full.yaml"])
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("policy*.yaml")))
 def test_examples_are_accepted_under_strict_validation(objects: client.CustomObjectsApi, example: str) -> None:
     body = yaml.safe_load((ROOT / "examples" / example).read_text())
     body["metadata"]["namespace"] = NAMESPACE
+    body["metadata"]["name"] = example.removesuffix(".yaml")
     stored = objects.create_namespaced_custom_object(**POLICIES, body=body, field_validation="Strict")
     assert parse(stored).spec == parse(body).spec
 
@@ -179,7 +181,7 @@ def full_status() -> dict[str, Any]:
     target = {"deployment": "chat-gpu", "current": 3, "ready": 2, "starting": 1, "desired": 4, "summary": "2/4"}
     signal = {"value": 412.0, "state": "Known", "ageSeconds": 2.5}
     signals = ["cpuUtilization", "memoryUtilization", "gpuUtilization", "p95Latency", "throughput"]
-    signals += ["gpuReplicas", "cpuReplicas", "loadTrend", "loadVariance", "timeInEpisode"]
+    signals += ["gpuReplicas", "cpuReplicas", "loadTrend", "loadVariance", "forecastUtilization"]
     expiry = {"value": -2, "expires": now}
     remembered = {"recommendations": [expiry], "changes": [expiry], "floor": 2}
     known = {"requestsPerSecond": 18.5, "coldStartSeconds": 44.0, "samples": 12}

@@ -112,7 +112,7 @@ def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_p
     assert float(rows[-1]["cost"]) == pytest.approx(summary["cost"], abs=1e-4)
     assert max(int(row["gpu_ready"]) + int(row["cpu_ready"]) for row in rows) > 2
     assert (out / "timeline.png").stat().st_size > 50_000
-    replay = [sys.executable, "-m", "rlscaler_live.cli", "replay", "--json", str(out)]
+    replay = [sys.executable, "-m", "rlscaler_live.cli", "replay", "-o", "json", str(out)]
     replayed = subprocess.run(replay, capture_output=True, text=True, check=False)
     assert replayed.returncode == 0, replayed.stderr
     tally = json.loads(replayed.stdout)

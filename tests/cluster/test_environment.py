@@ -141,7 +141,7 @@ def test_unknown_stays_unknown_and_an_episode_without_meters_ends_with_the_reaso
     env = make(episode_duration=300)
     env.reset(seed=1)
     monkeypatch.setattr(episodes, "UNREACHABLE_SECONDS", 1.0)
-    target = api.status(NAME).prometheus_targets_dir / "rlscaler-demo.json"
+    target = api.status(NAME).prometheus_targets_dir / "rlscaler-demo-service.json"
     content = target.read_text()
     target.unlink()
 

@@ -64,11 +64,11 @@ def test_what_somebody_else_wrote_is_not_overwritten(
     body = {"metadata": {"name": "taken"}, "data": {"manifest.json": "{}"}}
     core.create_namespaced_config_map(NAMESPACE, body, field_manager="kubectl")
     refused = applied(folder, cluster, name="taken")
-    assert refused.exit_code == 2
+    assert refused.exit_code == 1
     assert "choose another --name" in refused.output
 
 
 def test_a_namespace_that_is_not_there_is_named(cluster: ClusterInfo, folder: Path) -> None:
     refused = applied(folder, cluster, namespace="nowhere")
-    assert refused.exit_code == 2
+    assert refused.exit_code == 1
     assert "create the namespace first" in refused.output

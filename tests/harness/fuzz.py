@@ -46,6 +46,10 @@ class Fuzz:
             for name, part in schema.get("properties", {}).items()
             if (name in required and self._random.random() >= self._oddity) or self._random.random() < OPTIONAL
         }
+        if "deployment" in schema.get("properties", {}) and self._random.random() >= self._oddity:
+            # A target is named once, and mostly as a Deployment.
+            made = {name: value for name, value in made.items() if name not in ("name", "kind", "apiVersion")}
+            made["deployment"] = self.value({"type": "string"}, "deployment")
         if "additionalProperties" in schema:
             for _ in range(self._random.randint(0, 3)):
                 name = self._random.choice(("arrivalRate", "p95Latency", "gpuUtilization", "nonsense"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from rlscaler_dev.exposition import ExpositionServer
 
 RPS = {"gpu": 20.0, "cpu": 4.0}
 REQUEST = {"gpu": (4.0, 8e9), "cpu": (2.0, 2e9)}
@@ -31,6 +32,8 @@ class Load:
     """How far the clock is ahead that dates the samples."""
     paths: int = 0
     """Further series of the arrivals, told apart by a label `path`, as a careless release brings them."""
+    pods: int = 1
+    """Pods of each pool that share the usage."""
     busy: dict[str, float] = field(default_factory=dict)
     """Requests in flight at single pods, by their names."""
     _received: float = 0.0
@@ -66,19 +69,20 @@ class Load:
                 count = self._received / 2 if bound >= self.latency else 0
                 yield f'inference_request_duration_seconds_bucket{{{labels},le="{le}"}} {count}'
             yield f"inference_request_duration_seconds_count{{{labels}}} {self._received / 2}"
-        for pool in ("gpu", "cpu"):
+        for pool, i in itertools.product(("gpu", "cpu"), range(self.pods)):
             cores, memory = REQUEST[pool]
-            pod = f'namespace="{self.namespace}",pod="{self.service}-{pool}-6b7f-abcde"'
-            used = self._received / 2 / RPS[pool] * cores
+            pod = f'namespace="{self.namespace}",pod="{self.service}-{pool}-6b7f-abcd{i}"'
+            used = self._received / 2 / RPS[pool] * cores / self.pods
             yield f'container_cpu_usage_seconds_total{{{pod},container="app"}} {used}'
             yield f'container_memory_working_set_bytes{{{pod},container="app"}} {memory / 2}'
             for resource, value in (("cpu", cores), ("memory", memory)):
                 labels = f'{pod},container="app",resource="{resource}",unit="x"'
                 yield f"kube_pod_container_resource_requests{{{labels}}} {value}"
+            if pool == "gpu":
+                gpu = 100 * self.rate / 2 / RPS["gpu"] / self.pods
+                yield f'DCGM_FI_DEV_GPU_UTIL{{{pod},gpu="0"}} {gpu}'
         for name, requests in self.busy.items():
             yield f'inference_requests_in_flight{{namespace="{self.namespace}",pod="{name}"}} {requests}'
-        gpu = 100 * self.rate / 2 / RPS["gpu"]
-        yield f'DCGM_FI_DEV_GPU_UTIL{{namespace="{self.namespace}",pod="{self.service}-gpu-6b7f-abcde",gpu="0"}} {gpu}'
 
 
 class Exporter:
@@ -86,25 +90,12 @@ class Exporter:
 
     def __init__(self) -> None:
         self.loads: list[Load] = []
-        exporter = self
+        self._server = ExpositionServer(self.text)
+        self.address = self._server.address
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = "".join(load.text() for load in list(exporter.loads)).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
+    def text(self) -> str:
+        """One scrape."""
+        return "".join(load.text() for load in list(self.loads))
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.close()

@@ -42,4 +42,4 @@ class Operator:
         if not self.audit.exists():
             return []
         lines = [line for line in self.audit.read_text().splitlines() if line.endswith("}")]
-        return [record for record in map(json.loads, lines) if record["name"] == name]
+        return [record for record in map(json.loads, lines) if record.get("name") == name]

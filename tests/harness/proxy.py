@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, TraceConfig, web
 from yarl import URL
 
 HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "content-encoding", "keep-alive", "host"}
@@ -82,6 +82,9 @@ class Proxy:
         self._faults: list[tuple[Match, Fault]] = []
         self._holds: list[Hold] = []
         self._streams: list[web.BaseRequest] = []
+        self._connecting = 0
+        """Connections to the server that are being made."""
+        self._closing = False
         self.seen: list[Request] = []
         """All requests, in the order of their arrival."""
         self.port = 0
@@ -94,6 +97,10 @@ class Proxy:
     def close(self) -> None:
         for hold in self._holds:
             self._loop.call_soon_threadsafe(hold.released.set)
+        self._closing = True
+        self._call(self._settle())
+        # Requests that are under way would open connections of a session that is closed already.
+        self._call(_cancel_all())
         self._call(self._shut())
         self._call(_cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -139,15 +146,35 @@ class Proxy:
 
     async def _open(self) -> None:
         connector = TCPConnector(ssl=self._context or True, limit=0)
-        self._session = ClientSession(connector=connector, timeout=ClientTimeout(total=None), auto_decompress=True)
+        trace = TraceConfig()
+        trace.on_connection_create_start.append(self._begin_connecting)
+        trace.on_connection_create_end.append(self._end_connecting)
+        self._session = ClientSession(
+            connector=connector, timeout=ClientTimeout(total=None), auto_decompress=True, trace_configs=[trace]
+        )
+        self._connecting = 0
         self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)  # type: ignore[arg-type]
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
         self.port = self._runner.addresses[0][1]
 
+    async def _begin_connecting(self, *_: object) -> None:
+        self._connecting += 1
+
+    async def _end_connecting(self, *_: object) -> None:
+        self._connecting -= 1
+
+    async def _settle(self) -> None:
+        """Wait for connections that are being made: one that is cancelled in its handshake leaves its socket open."""
+        for _ in range(100):
+            if self._connecting <= 0:
+                return
+            await asyncio.sleep(0.02)
+
     async def _shut(self) -> None:
         await self._cut()
+        await self._settle()
         await self._runner.cleanup()
         await self._session.close()
 
@@ -157,6 +184,8 @@ class Proxy:
                 stream.transport.abort()
 
     async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        if self._closing:
+            return web.Response(status=503)
         path, _, query = incoming.path_qs.partition("?")
         request = Request(incoming.method, path, query, await incoming.read(), time.monotonic())
         self.seen.append(request)

@@ -23,6 +23,12 @@ def install(kube: KubeClient) -> None:
     until(lambda: kube.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingpolicies"))
 
 
+def install_budgets(kube: KubeClient) -> None:
+    """The CRD of budgets as it ships."""
+    kube.apply(yaml.safe_load((REPOSITORY / "crds" / "budgets" / "rlscalingbudgets.yaml").read_text()))
+    until(lambda: kube.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingbudgets"))
+
+
 def shipped_roles() -> dict[str, dict[str, Any]]:
     """Every role that ships with the operator, by name."""
     folder = Path(rlscaler_operator.__file__).parent

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rlscaler_core.arbiter.rules import RULES
 from rlscaler_core.decision.batch import Entry, decide_all, starting_state
 from rlscaler_core.decision.types import Flag
 from rlscaler_core.models import load_bundled
@@ -15,6 +16,8 @@ from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import Line
 from rlscaler_operator.records.record import Subject, line
+from rlscaler_operator.records.sharing import BudgetObject, Told, sharing_line
+from tests.property.test_arbiter_properties import random_case
 from tests.property.test_shield_properties import random_params, random_samples
 
 POLICIES, STEPS = 150, 12
@@ -49,3 +52,20 @@ def test_random_policies_on_random_measurements(actor):
     assert len(again) == POLICIES * STEPS
     every = Flag.FALLBACK | Flag.BEHAVIOR | Flag.FLOOR | Flag.PAUSED | Flag.PENDING | Flag.BUDGET_LIMITED
     assert flags & every == every
+
+
+@pytest.mark.parametrize("rule", tuple(RULES))
+def test_however_a_budget_was_shared_it_comes_out_again_to_the_last_bit(rule):
+    rng, lines = np.random.default_rng(5), []
+    for number in range(300):
+        m = int(rng.integers(1, 12))
+        budgets, members, loans = random_case(rng, 1, m)
+        policies = tuple(("ns", f"p{i}") for i in range(m))
+        told = Told(rule, "gpu", policies, (True,) * m, budgets, members, loans)
+        record = sharing_line(f"id-{number}", 1e9, BudgetObject("few", "u", 1), told, *told.again())
+        lines.append(Line(Path("log"), number, sharing=json.loads(json.dumps(record, allow_nan=False))))
+    again = list(replay(lines, AvailableActors()))
+    assert [(one.differences, one.problem) for one in again if one.differences or one.problem] == []
+    assert len(again) == 300
+    lines[0].sharing["grants"]["granted"][0] += 1
+    assert next(replay(lines, AvailableActors())).differences

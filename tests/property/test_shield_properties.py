@@ -41,9 +41,11 @@ def random_params(rng: np.random.Generator, n: int) -> Params:
         requests_per_second=np.where(rng.random((n, 2)) < 0.1, np.nan, rng.uniform(0.1, 40, (n, 2))),
         cold_start_seconds=rng.choice([5.0, 8.0, 45.0], (n, 2)),
         reactive_floor=rng.random(n) > 0.2,
+        ceiling=rng.random(n) > 0.2,
+        ceiling_seconds=rng.choice([60.0, 150.0, 600.0], n),
         pending_seconds=rng.choice([16.0, 90.0, np.inf], (n, 2)),
         budget_per_hour=np.where(rng.random(n) < 0.3, rng.uniform(1, 100, n), np.inf),
-        fallback=rng.integers(0, 4, n),
+        fallback=rng.integers(0, len(FallbackBehavior), n),
         fallback_replicas=rng.integers(0, 40, (n, 2)),
         failure_threshold=rng.integers(1, 4, n),
         has_behavior=with_behavior,
@@ -72,6 +74,7 @@ def random_samples(rng: np.random.Generator, params: Params, time: float, spec: 
         spec_replicas=spec,
         ready_replicas=np.minimum(rng.integers(0, 40, (n, 2)), spec),
         pending_seconds=np.where(rng.random((n, 2)) < 0.2, rng.uniform(0, 200, (n, 2)), 0.0),
+        stuck_replicas=rng.integers(-1, 8, (n, 2)),
         paused=rng.random(n) < 0.1,
         paused_replicas=rng.integers(-1, 35, (n, 2)),
         paused_scale_down=rng.random(n) < 0.1,
@@ -118,20 +121,58 @@ def check(
     assert (held | (spent <= np.maximum(params.budget_per_hour, running) * (1 + 1e-6))).all()
 
 
+class Witness:
+    """Remembers every arrival rate that was known, to say what the ceiling may take; its own bookkeeping is plain."""
+
+    def __init__(self) -> None:
+        self.taken, self.rate = np.full((ROWS, STEPS), np.nan), np.full((ROWS, STEPS), np.nan)
+        self.lowered = 0
+
+    def see(self, index: int, params: Params, samples: Samples) -> None:
+        age = samples.age_seconds[:, 0]
+        known = np.isfinite(samples.arrival_rate) & (samples.arrival_rate >= 0) & (age <= params.max_age_seconds)
+        self.taken[known, index] = (samples.time - age)[known]
+        self.rate[known, index] = samples.arrival_rate[known]
+
+    def check(self, params: Params, samples: Samples, decision: Decision, unknown: np.ndarray, acted: bool) -> None:
+        """What the ceiling took, the highest rate of a gapless stretch did not need, and what is left is ready."""
+        left, before = (decision.trail[:, STAGES.index(name)] for name in ("ceiling", "pending"))
+        assert (left <= before).all()
+        rows = np.flatnonzero((left < before).any(axis=1))
+        self.lowered += len(rows)
+        assert acted or not rows.size
+        open_capacity = (np.isnan(params.requests_per_second) & params.present).any(axis=1)
+        assert not (unknown | ~params.ceiling | open_capacity)[rows].any()
+        assert (left[rows] >= np.minimum(params.min_replicas, before)[rows]).all()
+        unit = np.nan_to_num(params.requests_per_second) * params.target_utilization * params.present
+        for row in rows.tolist():
+            begin = samples.time[row] - params.ceiling_seconds[row]
+            times = self.taken[row][np.isfinite(self.taken[row])]
+            inside = np.concatenate([times[times <= begin][-1:], times[times > begin]])
+            assert inside[0] <= begin
+            assert (np.diff(inside) <= params.max_age_seconds[row]).all()
+            needed = self.rate[row][self.taken[row] > begin].max()
+            serving = np.minimum(left[row], samples.ready_replicas[row])
+            assert (serving * unit[row]).sum() >= needed * (1 - 1e-6)
+
+
 def test_a_million_steps_stay_in_bounds_and_never_fall_on_unknown_data() -> None:
     rng = np.random.default_rng(20)
     params = random_params(rng, ROWS)
     state = initial_state(ROWS, CONTRACT.stack_size)
     spec = rng.integers(0, 35, (ROWS, 2)) * params.present
+    witness = Witness()
     for index in range(STEPS):
         samples = random_samples(rng, params, 1e9 + 15.0 * index, spec)
         before = state
+        witness.see(index, params, samples)
         if index % 4 == 3:
             decision, state = floor_tick(params, sense(params, state, samples), samples)
             unknown, static = np.ones(ROWS, bool), np.zeros(ROWS, bool)
         else:
             decision, state, unknown, static = step(rng, params, state, samples, residual=index % 8 == 0)
         check(params, before, samples, decision, unknown, static)
+        witness.check(params, samples, decision, unknown, acted=index % 4 != 3)
         written = rng.random((ROWS, 1))
         by_hand = rng.integers(0, 35, (ROWS, 2)) * params.present
         spec = np.where(written < 0.8, decision.desired, np.where(written < 0.95, spec, by_hand))
@@ -139,6 +180,7 @@ def test_a_million_steps_stay_in_bounds_and_never_fall_on_unknown_data() -> None
         params.put(edited, random_params(rng, int(edited.sum())))
         spec *= params.present
     assert ROWS * STEPS >= 1_000_000
+    assert witness.lowered > 10_000
 
 
 def snapshot(*tables: Rows) -> list[np.ndarray]:

@@ -79,6 +79,10 @@ def test_invariants_hold_behind_the_shield(seed: int, interval: int, residual: b
 @SETTINGS
 @given(seed=st.integers(0, 2**31), more=st.floats(1.0, 3.0))
 def test_more_load_on_the_same_replicas_is_never_answered_better(seed: int, more: float):
+    """Within what the late share of the fluid level may be off between two buckets of waiting time.
+
+    That is 5 % of it or, where hardly anything is late, one request in a thousand.
+    """
     light = randomised(ROWS, np.random.default_rng(seed), 30, 60)
     heavy = light.copy()
     heavy.arrivals = (heavy.arrivals * more).astype(np.float32)
@@ -88,7 +92,7 @@ def test_more_load_on_the_same_replicas_is_never_answered_better(seed: int, more
         batch.advance(60)
         ledger = ledgers.check(ledgers.read(batch.cluster), scenarios)
         missed.append(ledger.late + ledger.dropped + ledger.queued)
-    assert (missed[1] >= missed[0] - 1e-3 - 1e-5 * light.arrivals.sum(1)).all()
+    assert (missed[1] >= 0.95 * missed[0] - 1e-3 * (1 + light.arrivals.sum(1))).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)

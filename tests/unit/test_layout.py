@@ -50,10 +50,11 @@ def test_the_extra_of_a_package_is_known(package: str, extra: str | None) -> Non
 @pytest.mark.parametrize(
     ("command", "package", "extra"),
     [
-        (["service", "pod", "--flavour", "gpu"], "aiohttp", "load"),
         (["trace", "plot"], "matplotlib", "plot"),
         (["evaluate"], "optuna", "train"),
-        (["train", "--help"], "numba", "train"),
+        (["train", "--steps", "1"], "numba", "train"),
+        (["load", "run", "--host", "http://127.0.0.1:1"], "locust", "load"),
+        (["load", "worker", "--master", "127.0.0.1"], "locust", "load"),
     ],
 )
 def test_a_command_names_the_extra_that_it_lacks(command: list[str], package: str, extra: str) -> None:
@@ -61,7 +62,8 @@ def test_a_command_names_the_extra_that_it_lacks(command: list[str], package: st
     program = f"import sys; sys.modules[{package!r}] = None; from rlscaler_live.cli import main; main({command!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"'{package}': pip install 'rlscaler[{extra}]'" in done.stderr
+    assert f"needs the package '{package}': `make install` in a clone" in done.stderr
+    assert f"pip install '.[{extra}]'" in done.stderr
 
 
 def test_debug_logs_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +78,7 @@ def test_readme_has_no_gap() -> None:
     assert not re.findall(r"^[A-Z]+_[A-Z_]+$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-ROOMS = ("core", "operator", "rl", "live", "loadgen", "dev", "research")
+ROOMS = ("core", "operator", "rl", "live", "loadgen", "scheduler", "dev", "research")
 GENERATED = "external_scaler_pb2_grpc.py"
 """Its only private import, of grpc, expects that the module may be missing."""
 

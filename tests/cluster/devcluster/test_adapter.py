@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -10,8 +11,8 @@ from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.exposition import ExpositionServer
 
-from .exporter import serve
 from .objects import create, deployment, pods, ready, wait_ready
 
 NAMESPACE, NAME = "default", "gpu-hpa"
@@ -26,8 +27,8 @@ def utilization(cluster: ClusterInfo) -> Iterator[list[str]]:
     def body() -> str:
         return "".join(f'DCGM_FI_DEV_GPU_UTIL{{namespace="{NAMESPACE}",pod="{pod}",gpu="0"}} 90\n' for pod in names)
 
-    with serve(body) as address:
-        target = cluster.add_scrape_target("dcgm", address)
+    with closing(ExpositionServer(body)) as server:
+        target = cluster.add_scrape_target("dcgm", server.address)
         yield names
         target.unlink()
 

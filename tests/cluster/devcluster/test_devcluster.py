@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from statistics import median
 
@@ -15,9 +16,9 @@ from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.exceptions import ApiError
+from rlscaler_dev.exposition import ExpositionServer
 from tests.harness.waiting import stalls
 
-from .exporter import serve
 from .objects import create, deployment, deployments, pods, wait_ready
 
 
@@ -109,8 +110,8 @@ def test_prometheus_scrapes_a_file_that_was_dropped(cluster: ClusterInfo) -> Non
         query = {"query": 'emulated_value{job="exporter",pod="chat-0"}[20s]'}
         return requests.get(f"{cluster.prometheus_url}/api/v1/query", params=query, timeout=5).json()["data"]["result"]
 
-    with serve(lambda: 'emulated_value{pod="chat-0"} 42\n') as address:
-        target = cluster.add_scrape_target("exporter", address)
+    with closing(ExpositionServer(lambda: 'emulated_value{pod="chat-0"} 42\n')) as server:
+        target = cluster.add_scrape_target("exporter", server.address)
         try:
             wait_until(lambda: bool(samples()) and len(samples()[0]["values"]) >= 6, "six samples", 60)
         finally:

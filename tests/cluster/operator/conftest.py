@@ -54,10 +54,20 @@ def operator_kubeconfig(cluster, kube, tmp_path_factory) -> Path:
     return setup.write_kubeconfig(path, cluster.kubeconfig, setup.token(kube))
 
 
+@pytest.fixture(scope="session")
+def with_budgets(kube, operator_kubeconfig) -> None:
+    """The CustomResourceDefinition of budgets and the operator's permission for them, as they ship."""
+    setup.install_budgets(kube)
+    setup.grant(kube, "rlscaler", "budgets", setup.shipped_roles()["rlscaler-budgets"]["rules"])
+
+
 @pytest.fixture(scope="module")
-def world(kube, exporter, request) -> World:
+def world(kube, exporter, request) -> Iterator[World]:
+    """A namespace of the module's own; what its pods take of the nodes is free for the next one."""
     name = request.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
-    return World(kube, f"{name}-{os.getpid()}", exporter)
+    made = World(kube, f"{name}-{os.getpid()}", exporter)
+    yield made
+    kube.delete(f"/api/v1/namespaces/{made.namespace}")
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def rlscaler(kubeconfig):
             main, [*words, "--kubeconfig", str(kubeconfig)]
         )
         assert done.exit_code == code, done.output
-        return done.output
+        return done.stdout if "json" in words else done.output
 
     return run
 
@@ -70,7 +70,7 @@ def test_one_policy_in_detail_and_its_newest_decision(rlscaler, policy):
     said = rlscaler("explain", policy)
     assert "asked for" in said
     assert "p95Latency" in said
-    assert json.loads(rlscaler("explain", policy, "--json"))["lastDecision"]["id"]
+    assert json.loads(rlscaler("explain", policy, "-o", "json"))["lastDecision"]["id"]
 
 
 def test_what_is_not_there_is_said_with_what_is(rlscaler, policy, world):
@@ -85,12 +85,13 @@ def test_promoted_it_acts_paused_it_stops_resumed_it_acts_again(rlscaler, policy
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat-gpu"}
     body = {"metadata": {"name": "theirs"}, "spec": {"scaleTargetRef": target, "maxReplicas": 3}}
     world.kube.request("POST", world.path("horizontalpodautoscalers"), body)
-    wait(lambda: world.condition("chat", "Conflicted")[0] == "True")
+    wait(lambda: world.condition("chat", "Conflicted") == ("False", "NotActing"))
     assert "HPA theirs scales Deployment chat-gpu" in rlscaler("promote", policy, code=1)
     world.delete("horizontalpodautoscalers", "theirs")
-    wait(lambda: world.condition("chat", "Conflicted")[0] == "False", 90)
+    wait(lambda: world.condition("chat", "Conflicted") == ("False", "NoConflict"), 90)
     assert "is in mode Auto: replicas and traffic follow" in rlscaler("promote", policy)
     assert "is in mode Auto already" in rlscaler("promote", policy)
+    assert json.loads(rlscaler("promote", policy, "-o", "json"))["spec"]["mode"] == "Auto"
     wait(lambda: world.condition("chat", "Active") == ("True", "Acting"), 60)
 
     assert "is held at gpu 3" in rlscaler("pause", policy, "--gpu", "3")
@@ -104,7 +105,10 @@ def test_promoted_it_acts_paused_it_stops_resumed_it_acts_again(rlscaler, policy
     assert "is not paused" in rlscaler("resume", policy)
     wait(lambda: world.condition("chat", "Paused")[0] == "False")
     assert "is not scaled down" in rlscaler("pause", policy, "--scale-down")
-    rlscaler("resume", policy)
+    held = json.loads(rlscaler("pause", policy, "-o", "json"))["metadata"]["annotations"]
+    assert held["rlscaler.io/paused"] == "true"
+    freed = json.loads(rlscaler("resume", policy, "-o", "json"))["metadata"].get("annotations") or {}
+    assert "rlscaler.io/paused" not in freed
 
 
 def test_a_pool_that_is_not_there_cannot_be_held(rlscaler, world):

@@ -30,13 +30,19 @@ SCALED_OBJECT_CRD = {
 def keda(kube, wait):
     """KEDA's resource; a KEDA that other tests ran leaves its own, which will do."""
     name = SCALED_OBJECT_CRD["metadata"]["name"]
-    there = name in [item["metadata"]["name"] for item in kube.request("GET", GROUP)["items"]]
+
+    def is_there() -> bool:
+        return name in [item["metadata"]["name"] for item in kube.request("GET", GROUP)["items"]]
+
+    there = is_there()
     if not there:
         kube.request("POST", GROUP, SCALED_OBJECT_CRD)
     wait(lambda: kube.request("GET", SCALED_OBJECTS.format("default")))
     yield
     if not there:
         kube.delete(f"{GROUP}/{name}")
+        # One that is still on its way out looks to the next module as if it were there.
+        wait(lambda: not is_there(), 60)
 
 
 @pytest.fixture(scope="module")

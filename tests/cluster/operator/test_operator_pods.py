@@ -1,7 +1,10 @@
 """Pods that go and pods that are replaced: with the real ReplicaSet and Deployment controllers."""
 
+import re
+
 import pytest
 
+from rlscaler_operator.sensing.pod_names import CUT_AFTER, WHOLE, pods_of
 from tests.harness import setup
 
 AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -56,3 +59,12 @@ def test_nothing_is_scaled_down_while_a_target_is_rolled_out(operator, world, wa
     world.patch("deployments", "roll-cpu", {"spec": {"template": {"spec": {"nodeSelector": {"pool": "cpu"}}}}})
     wait(lambda: world.condition("roll", "Active") == ("True", "Acting"), 60)
     wait(lambda: sum(world.replicas("roll")) < sum(held), 60)
+
+
+@pytest.mark.parametrize("characters", [WHOLE, WHOLE + 1, 52, CUT_AFTER - 1])
+def test_the_names_of_real_pods_are_those_of_their_deployment(world, wait, characters):
+    name = ("long-name-" * 6)[: characters - 4] + "-gpu"
+    world.deployment(name, "cpu", 2)
+    wait(lambda: len(names(world, name)) == 2)
+    pattern = pods_of([name]).replace(r"\\", "\\")
+    assert all(re.fullmatch(pattern, pod) for pod in names(world, name)), names(world, name)

@@ -6,7 +6,7 @@ import pytest
 
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.prometheus import Prometheus
-from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
 
 
@@ -44,7 +44,7 @@ async def test_one_query_gives_the_histograms_of_all_services(operator, cluster,
 
     async def late():
         found = histograms(await client.instant(query))
-        shares = [found.get((world.namespace, name), Histogram()).late(1.0) for name in ("quick", "slow")]
+        shares = [found.get(("", world.namespace, name), Histogram()).late(1.0) for name in ("quick", "slow")]
         return None not in shares and shares
 
     async with asyncio.timeout(60):
@@ -53,7 +53,7 @@ async def test_one_query_gives_the_histograms_of_all_services(operator, cluster,
     quick, slow = shares
     assert quick == (0, 0)
     assert slow[0] == slow[1] > 0
-    client.close()
+    await client.close()
 
 
 def test_auto_with_evidence_waits_for_it(operator, world, wait, stays):

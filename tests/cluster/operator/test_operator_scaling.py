@@ -74,7 +74,7 @@ def test_a_deployment_held_by_an_hpa_is_not_touched_though_decisions_go_on(opera
     world.policy("beside", mode="Shadow", targets=targets, metrics={"service": "held"})
     wait(lambda: world.condition("held", "Conflicted") == ("True", "HorizontalPodAutoscalerExists"))
     assert world.condition("held", "Active") == ("False", "Conflicted")
-    wait(lambda: world.condition("beside", "Conflicted")[0] == "True")
+    wait(lambda: world.condition("beside", "Conflicted") == ("False", "NotActing"))
     for name in ("held", "beside"):
         desired = wait(lambda name=name: world.get("rlscalingpolicies", name)["status"].get("lastDecision"))
         assert desired["desired"]["cpu"] > 2
@@ -126,3 +126,39 @@ def test_pause_annotations_hold_and_set_replicas(operator, world, wait):
     wait(lambda: world.replicas("rest") == (2, 1))
     world.patch("rlscalingpolicies", "rest", {"metadata": {"annotations": dict.fromkeys(annotations)}})
     wait(lambda: sum(world.replicas("rest")) > 3)
+
+
+def test_zero_replicas_by_hand_turn_a_pool_off_until_it_is_turned_on(operator, world, wait, stays):
+    """As with an HPA: nothing else that the operator does for the service stops."""
+    world.service("night", rate=40)
+    world.deployments("night", gpu=2, cpu=2)
+    world.policy("night")
+    wait(lambda: world.replicas("night") not in ((2, 2), (2, 0)))
+    world.patch("deployments", "night-gpu", {"spec": {"replicas": 0}}, "scale", manager="kubectl-scale")
+    wait(lambda: world.condition("night", "Active") == ("True", "ScalingDisabled"))
+    wait(lambda: world.replicas("night")[1] >= 10, 60)
+    stays(lambda: world.replicas("night")[0], 0, 12)
+    world.patch("deployments", "night-cpu", {"spec": {"replicas": 0}}, "scale", manager="kubectl-scale")
+    wait(lambda: world.condition("night", "Active") == ("False", "ScalingDisabled"))
+    stays(lambda: world.replicas("night"), (0, 0), 12)
+    message = next(c for c in world.get("rlscalingpolicies", "night")["status"]["conditions"] if c["type"] == "Active")
+    assert "scale deployment/night-gpu --replicas=1" in message["message"]
+    world.patch("deployments", "night-gpu", {"spec": {"replicas": 1}}, "scale", manager="kubectl-scale")
+    wait(lambda: world.condition("night", "Active") == ("True", "ScalingDisabled"))
+    wait(lambda: world.replicas("night")[0] > 1)
+    assert world.replicas("night")[1] == 0
+
+
+def test_zero_replicas_that_the_operator_set_itself_come_back_with_the_load(operator, world, wait):
+    load = world.service("idle", rate=0)
+    world.deployments("idle", gpu=1, cpu=1)
+    targets = {
+        "gpu": {"deployment": "idle-gpu", "maxReplicas": 10, "requestsPerSecond": 20, "coldStartSeconds": 8},
+        "cpu": {"deployment": "idle-cpu", "maxReplicas": 10, "requestsPerSecond": 4, "coldStartSeconds": 8},
+    }
+    targets["gpu"]["minReplicas"] = 0
+    world.policy("idle", targets=targets)
+    wait(lambda: world.replicas("idle")[0] == 0, 60)
+    load.rate = 150
+    wait(lambda: world.replicas("idle")[0] >= 5, 60)
+    assert world.condition("idle", "Active") == ("True", "Acting")

@@ -59,3 +59,30 @@ def test_every_policy_has_one_operator_and_the_others_take_over_what_the_dead_on
     assert survivor.stop() == 0
     wait(lambda: len(set(holders())) == 1 and holders()[0], 30)
     assert third.stop() == 0
+
+
+def test_operators_with_another_number_of_shards_stand_by_until_the_old_ones_have_ended(
+    start, world, wait, stays, kube
+):
+    """A rollout from one shard to two: the new pods are there before the old one goes."""
+    load = world.service("rollout", rate=5)
+    world.deployments("rollout")
+    world.policy("rollout")
+    # Those of the other test have left its shards' Leases behind, under the same name.
+    old = start("--shards", "1")
+    wait(lambda: world.condition("rollout", "Ready")[0] == "True", 60)
+    new = [start("--shards", "2"), start("--shards", "2")]
+    wait(lambda: all("standing by" in one.log.read_text() for one in new), 60)
+    load.rate = 60
+    wait(lambda: sum(world.replicas("rollout")) > 2, 60)
+    stays(lambda: [one.decisions("rollout") for one in new], [[], []], 7)
+    assert old.stop() == 0
+    wait(lambda: any(one.decisions("rollout") for one in new), 60)
+    assert sum(bool(one.decisions("rollout")) for one in new) == 1
+    last = max(float(decision["time"]) for decision in old.decisions("rollout"))
+    first = min(float(decision["time"]) for one in new for decision in one.decisions("rollout"))
+    assert first > last
+    for one in new:
+        assert one.stop() == 0
+    path = f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{world.namespace}"
+    assert not kube.get(path)["spec"]["holderIdentity"], "handed back by the last one that left"

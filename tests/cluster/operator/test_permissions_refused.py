@@ -92,7 +92,7 @@ ATTEMPTS = (
     Attempt("make itself cluster-admin", "POST", f"{RBAC}/clusterrolebindings", BINDING),
     Attempt("widen its own role", "PATCH", f"{RBAC}/namespaces/{OWN}/roles/{ACCOUNT}-operator", EVERYTHING),
     Attempt("create a role", "POST", f"{RBAC}/namespaces/{OWN}/roles", {"metadata": {"name": "more"}, **EVERYTHING}),
-    Attempt("act as somebody else", "GET", core(OWN, "pods"), None, (("Impersonate-User", "admin"),)),
+    Attempt("act as another user", "GET", core(OWN, "pods"), None, (("Impersonate-User", "admin"),)),
     Attempt("get another account's token", "POST", core("default", "serviceaccounts/rlscaler/token"), TOKEN),
     Attempt("get a longer token of its own", "POST", core("default", f"serviceaccounts/{ACCOUNT}/token"), TOKEN),
     Attempt(
@@ -232,6 +232,123 @@ def own_writes(kube, world, token, wait):
     yield pods[0]["metadata"]["name"]
     for path in paths:
         kube.delete(path)
+
+
+FILTER = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "x-user", "value": "admin"}]}}
+MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "theirs", "port": 80}}}
+
+HOSTILE_ROUTES = {
+    "another Service": [("replace", "/spec/rules/0/backendRefs/0/name", "elsewhere")],
+    "another port": [("replace", "/spec/rules/0/backendRefs/0/port", 8080)],
+    "another namespace": [("add", "/spec/rules/0/backendRefs/0/namespace", "kube-system")],
+    "another kind": [("add", "/spec/rules/0/backendRefs/0/kind", "ServiceImport")],
+    "another group": [("add", "/spec/rules/0/backendRefs/0/group", "theirs.example")],
+    "a backend's filter": [("add", "/spec/rules/0/backendRefs/0/filters", [FILTER])],
+    "one backend more": [("add", "/spec/rules/0/backendRefs/-", {"name": "theirs", "port": 80, "weight": 1})],
+    "one backend less": [("remove", "/spec/rules/0/backendRefs/1", None)],
+    "no backends": [("remove", "/spec/rules/0/backendRefs", None)],
+    "the order of backends": [
+        ("replace", "/spec/rules/0/backendRefs/0/name", "chat-cpu"),
+        ("replace", "/spec/rules/0/backendRefs/1/name", "chat-gpu"),
+    ],
+    "a rule's filter": [("add", "/spec/rules/0/filters", [FILTER])],
+    "a mirror": [("add", "/spec/rules/0/filters", [MIRROR])],
+    "a rule's timeouts": [("add", "/spec/rules/0/timeouts", {"request": "1ms"})],
+    "a rule's matches": [("add", "/spec/rules/0/matches", [{"path": {"type": "Exact", "value": "/nowhere"}}])],
+    "one rule more": [("add", "/spec/rules/-", {"backendRefs": [{"name": "theirs", "port": 80}]})],
+    "no rules": [("remove", "/spec/rules", None)],
+    "host names": [("add", "/spec/hostnames", ["elsewhere.example"])],
+    "a Gateway": [("add", "/spec/parentRefs", [{"name": "public"}])],
+    "a label": [("add", "/metadata/labels", {"a": "b"})],
+    "an annotation": [("add", "/metadata/annotations", {"a": "b"})],
+    "a finalizer": [("add", "/metadata/finalizers", ["theirs.example/one"])],
+}
+"""What a JSON patch of an HTTPRoute would change besides weights."""
+
+
+def json_patch(path: str, steps: list[tuple[str, str, Any]]) -> Attempt:
+    body = [{"op": op, "path": at} | ({} if op == "remove" else {"value": value}) for op, at, value in steps]
+    kind = (("Content-Type", "application/json-patch+json"),)
+    return Attempt("", "PATCH", f"{path}?dryRun=All&fieldManager=rlscaler", body, kind)
+
+
+@pytest.mark.parametrize("what", HOSTILE_ROUTES)
+def test_of_a_route_nothing_but_weights_is_changed(own_writes, token, world, wait, what):
+    route = world.path("httproutes", "chat")
+    weight = ("replace", "/spec/rules/0/backendRefs/0/weight", 7)
+    wait(lambda: token(json_patch(route, [("add", "/metadata/labels", {"a": "b"})]))[0] == 422)
+    assert token(json_patch(route, [weight]))[0] == 200
+    for steps in (HOSTILE_ROUTES[what], [weight, *HOSTILE_ROUTES[what]]):
+        status, text = token(json_patch(route, steps))
+        assert (status, "rlscaler-own-writes" in text) == (422, True), text
+
+
+@pytest.fixture(scope="module")
+def policies(kube, world, own_writes):
+    """Deployments of a policy in Auto, of one in Shadow and of none; and a namespace without policies."""
+    for name in ("auto", "shadow", "free"):
+        world.deployment(f"{name}-cpu", "cpu", 3)
+    for name, mode in (("auto", "Auto"), ("shadow", "Shadow")):
+        bounds = {"deployment": f"{name}-cpu", "minReplicas": 2, "maxReplicas": 5}
+        world.policy(name, mode=mode, targets={"cpu": bounds})
+    return own_writes
+
+
+@pytest.mark.parametrize(
+    ("deployment", "replicas", "allowed"),
+    [
+        ("auto-cpu", 5, True),
+        ("auto-cpu", 2, True),
+        ("auto-cpu", 6, False),
+        ("auto-cpu", 1, False),
+        ("auto-cpu", 0, False),
+        ("shadow-cpu", 9, True),
+        ("free-cpu", 0, True),
+    ],
+)
+def test_replicas_stay_within_the_policies_that_name_the_deployment(
+    policies, token, world, wait, deployment, replicas, allowed
+):
+    scale = world.path("deployments", deployment, "scale")
+    beyond = json_patch(world.path("deployments", "auto-cpu", "scale"), [("replace", "/spec/replicas", 99)])
+    wait(lambda: token(beyond)[0] == 422)
+    status, text = token(json_patch(scale, [("add", "/spec/replicas", replicas)]))
+    assert (status == 200) == allowed, text
+    assert allowed or "RLScalingPolicy auto" in text
+
+
+def test_a_pool_that_is_out_of_its_bounds_may_be_brought_back(policies, token, world, wait):
+    scale = world.path("deployments", "auto-cpu", "scale")
+    wait(lambda: token(json_patch(scale, [("replace", "/spec/replicas", 99)]))[0] == 422)
+    for found, step, allowed in ((9, 7, True), (9, 10, False), (0, 1, True), (1, 0, False)):
+        world.patch("deployments", "auto-cpu", {"spec": {"replicas": found}})
+        steps = [("test", "/spec/replicas", found or None), ("add", "/spec/replicas", step)]
+        assert (token(json_patch(scale, steps))[0] == 200) == allowed, (found, step)
+
+
+def test_nothing_is_scaled_where_there_is_no_policy(policies, kube, token, theirs, wait):
+    setup.grant(kube, ACCOUNT, "everywhere", setup.shipped_roles()["rlscaler-operator"]["rules"], theirs)
+    labels = {"app": "alone"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "app"}]}}
+    path = f"/apis/apps/v1/namespaces/{theirs}/deployments"
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    kube.request("POST", path, {"metadata": {"name": "alone"}, "spec": spec})
+    scale = json_patch(f"{path}/alone/scale", [("replace", "/spec/replicas", 0)])
+    status, text = wait(lambda: (answer := token(scale))[0] not in (403, 200) and answer)
+    assert (status, "rlscaler-own-scaling" in text) == (422, True), text
+
+
+def test_the_scale_subresource_changes_nothing_else(policies, token, world):
+    """What is said about the rest of a Deployment in a patch of its scale is dropped by the API server itself."""
+    attempt = json_patch(
+        world.path("deployments", "auto-cpu", "scale"),
+        [("replace", "/spec/replicas", 4), ("add", "/metadata/labels", {"a": "b"}), ("add", "/spec/paused", True)],
+    )
+    status, _ = token(attempt._replace(path=attempt.path.replace("dryRun=All&", "")))
+    assert status in (200, 400, 422)
+    after = world.get("deployments", "auto-cpu")
+    assert "a" not in after["metadata"].get("labels", {})
+    assert "paused" not in after["spec"]
 
 
 def test_what_rbac_cannot_bound_the_admission_policy_does(own_writes, token, world, wait):

@@ -1,6 +1,7 @@
 """What a policy names outside itself: models, credentials, queries. On the real API server and Prometheus."""
 
 import base64
+import hashlib
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.service_tuning.publish import publish
+from tests.harness import hostile_models as hostile
 from tests.harness import setup
 
 GRAPH = (files("rlscaler_core.models") / "ppo.onnx").read_bytes()
@@ -129,6 +131,36 @@ def test_a_model_from_a_config_map_is_reloaded_and_garbage_leaves_the_last_good_
     published(cluster, world, write_model(tmp_path / "one", "three"))
     wait(lambda: model_of(world, "chat") == "three")
     wait(lambda: world.condition("chat", "ModelOutdated") == ("", ""))
+
+
+def test_hostile_models_are_a_condition_and_delay_no_other_policy(operator, world, wait):
+    world.service("good", rate=30)
+    world.deployments("good")
+    world.policy("good")
+    wait(lambda: world.condition("good", "Ready")[0] == "True")
+    hostiles = {make.__name__: bytes(make().SerializeToString()) for make in (hostile.loop, hostile.fill, hostile.slow)}
+    for name, graph in hostiles.items():
+        update = {"stack_size": 4, "digest": hashlib.sha256(graph).hexdigest()}
+        config_map = {
+            "metadata": {"name": name},
+            "data": {"manifest.json": MANIFEST.model_copy(update=update).model_dump_json()},
+            "binaryData": {"policy.onnx": base64.b64encode(graph).decode()},
+        }
+        world.kube.request("POST", f"{CORE}/{world.namespace}/configmaps", config_map)
+        world.service(name, rate=30)
+        world.deployments(name)
+        world.policy(name, policy={"configMap": {"name": name, "key": "manifest.json"}})
+    before = len(operator.decisions("good"))
+    for name in hostiles:
+        wait(lambda name=name: world.condition(name, "Ready") == ("False", "ConfigMapForbidden"))
+        setup.obey(world.kube, message(world, name))
+    for name in hostiles:
+        wait(lambda name=name: world.condition(name, "Ready") == ("False", "ModelInvalid"))
+    wait(lambda: len(operator.decisions("good")) > before + 2)
+    assert operator.process.poll() is None
+    late = [record["seconds"]["decide"] for record in operator.decisions("good")[before:] if record.get("seconds")]
+    assert late
+    assert max(late) < 0.5, "a decision waited for no trial"
 
 
 def test_a_model_from_the_policy_dir(operator, world, wait, policy_dir):

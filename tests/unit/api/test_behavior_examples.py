@@ -107,15 +107,16 @@ def test_up(behavior, start, expected):
     ("behavior", "minutes"),
     [
         pytest.param("", 10, id="off"),
-        pytest.param("scaleDown: {stabilizationWindowSeconds: 60}", 20, id="60 s"),
-        pytest.param(DEFAULT, 100, id="300 s"),
+        pytest.param("scaleDown: {stabilizationWindowSeconds: 60}", 11.5, id="60 s"),
+        pytest.param(DEFAULT, 19.5, id="300 s"),
         pytest.param(LIMITED_RATE, 19.5, id="10 % a minute"),
     ],
 )
 def test_the_descent_that_results(behavior, minutes):
     """From 41 replicas to 1 by an actor that asks for two fewer every 30 s: the table in docs/behavior.md.
 
-    A window is over proposals, and a proposal is the present replicas less two: so it lets two go per window.
+    A window is over proposals, and a proposal is the present replicas less two: so it lets two go per window, until the
+    ceiling proposes what the load of the last ten minutes needs.
     """
     service = Service(behavior, 41, step=1, interval=30)
     while service.replicas > 1:

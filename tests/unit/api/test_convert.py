@@ -27,10 +27,25 @@ def test_one_row_with_the_defaults(body):
     np.testing.assert_array_equal(row.cost_per_hour, [[2.5, 0.625]])
     np.testing.assert_array_equal(row.target_utilization, [[0.8, 0.8]])
     assert (row.slo_ms[0], row.interval_seconds[0], row.sense_seconds[0], row.max_age_seconds[0]) == (1000, 30, 5, 60)
-    assert row.fallback[0] == FallbackBehavior.CURRENT_REPLICAS
+    assert row.fallback[0] == FallbackBehavior.FORECAST_RULE
     assert row.failure_threshold[0] == 3
     assert not row.has_behavior[0]
     assert row.reactive_floor[0]
+    assert (row.ceiling[0], row.ceiling_seconds[0]) == (True, 600)
+
+
+def test_the_ceiling_and_its_stretch(body):
+    row = params(body, {"guards": {"ceiling": False, "ceilingSeconds": 86_400}})
+    assert (row.ceiling[0], row.ceiling_seconds[0]) == (False, 86_400)
+
+
+def test_a_pool_that_is_turned_off_is_not_there(body):
+    row = to_params(parse(body()).spec, off=("cpu",))
+    assert (row.present.tolist(), row.min_replicas.tolist(), row.max_replicas.tolist()) == (
+        [[True, False]],
+        [[1, 0]],
+        [[10, 0]],
+    )
 
 
 def test_capacity_that_nobody_knows_is_nan_and_never_zero(body):

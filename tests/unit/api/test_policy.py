@@ -20,10 +20,11 @@ def test_shortest_policy_gets_every_default(body):
     assert spec.targets.gpu.min_replicas == 1
     assert (spec.targets.gpu.cost_per_hour, spec.targets.cpu.cost_per_hour) == (2.5, 0.625)
     assert (spec.slo.objective, spec.slo.percentile) == (99, 95)
-    assert spec.policy.bundled_name == "ppo"
+    assert spec.policy.bundled_name == "rule"
     assert spec.metrics.max_age_seconds == 60
-    assert (spec.fallback.behavior, spec.fallback.failure_threshold) == ("currentReplicas", 3)
+    assert (spec.fallback.behavior, spec.fallback.failure_threshold) == ("forecastRule", 3)
     assert (spec.guards.target_utilization.gpu, spec.guards.reactive_floor) == (80, True)
+    assert (spec.guards.ceiling, spec.guards.ceiling_seconds) == (True, 600)
     assert (spec.promotion.require, spec.promotion.min_days, spec.restore_on_delete) == ("None", 7, False)
 
 

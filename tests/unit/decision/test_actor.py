@@ -20,13 +20,14 @@ from rlscaler_core.decision.manifest import Envelope, Manifest
 from rlscaler_core.decision.observation import CONTRACT_VERSION, sense
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.training_distribution import TrainingDistribution
-from rlscaler_core.decision.types import Flag, Float32, Params, Placement, Samples, State
+from rlscaler_core.decision.types import FallbackBehavior, Flag, Float32, Params, Placement, Samples, State
 from rlscaler_core.models import load_bundled
 
 ENVELOPE = Envelope.model_validate(
     {
         "slo_ms": [200, 3000],
         "cold_start_seconds": {"gpu": [20, 90], "cpu": [3, 20]},
+        "max_replicas": {"gpu": [5, 20], "cpu": [5, 20]},
         "price_ratio": [2, 8],
         "interval_seconds": [10, 60],
         "rps_ratio": [2, 10],
@@ -115,7 +116,8 @@ def test_the_head_of_an_absent_pool_says_no_change() -> None:
 def test_outside_the_envelope_nobody_asks_the_actor() -> None:
     content = linear(5 * UP_UP_CPU)
     actor = Actor.load(content, manifest(content, envelope=ENVELOPE.model_dump()))
-    params, state, samples = rows(2, slo_ms=[1000.0, 50.0])
+    keeps = FallbackBehavior.CURRENT_REPLICAS
+    params, state, samples = rows(2, slo_ms=[1000.0, 50.0], fallback=keeps)
     decision, _, _ = decide(params, state, samples, actor)
     assert decision.desired.tolist() == [[4, 6], [3, 4]]
     assert decision.flags.tolist() == [Flag.NONE, Flag.FALLBACK | Flag.OUT_OF_ENVELOPE]
@@ -132,6 +134,9 @@ def test_outside_the_envelope_nobody_asks_the_actor() -> None:
         ({"cost_per_hour": (1.0, 1.0)}, 3.0, "costPerHour gpu/cpu 1"),
         ({"cost_per_hour": (1.0, 1.0), "present": (True, False)}, 3.0, ""),
         ({"requests_per_second": (100, 1)}, 3.0, "requestsPerSecond gpu/cpu 100"),
+        ({"max_replicas": (50, 10)}, 3.0, "targets.gpu.maxReplicas 50 is outside 5..20"),
+        ({"max_replicas": (10, 4)}, 3.0, "targets.cpu.maxReplicas 4 is outside 5..20"),
+        ({"max_replicas": (10, 50), "present": (True, False)}, 3.0, ""),
         ({"requests_per_second": (np.nan, 1)}, 3.0, ""),
         ({}, 0.0, ""),
         ({}, 50.0, "age of the arrival rate 50"),

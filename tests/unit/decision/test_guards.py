@@ -15,7 +15,21 @@ SAMPLES = make_samples(1, arrival_rate=100.0, spec_replicas=(2, 2), ready_replic
 
 
 def test_the_stages_are_those_of_recorded_decisions() -> None:
-    assert STAGES == ("proposal", "unknown", "pending", "behavior", "floor", "budget", "limits", "pause")
+    assert (
+        *(
+            "proposal",
+            "unknown",
+            "pending",
+            "ceiling",
+            "grant",
+            "behavior",
+            "floor",
+            "partitions",
+            "budget",
+            "limits",
+            "pause",
+        ),
+    ) == STAGES
 
 
 def test_every_flag_belongs_to_one_guard_or_says_why_the_actor_is_not_followed() -> None:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from rlscaler_core.decision.exceptions import ColumnError, ContractMismatchError
+from rlscaler_core.decision.manifest import LearnedPrices, Manifest
 from rlscaler_core.decision.observation import NEUTRAL, ObservationContract, observe, sense, stacked_input
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS, rule_plan
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import OBSERVATIONS, SIGNALS, Observation, SignalState
 
@@ -43,25 +45,65 @@ def named(row: np.ndarray) -> dict[str, float]:
     return dict(zip(OBSERVATIONS, row[0].tolist(), strict=True))
 
 
+def test_a_network_is_shown_the_forecast_of_the_rule_that_it_stands_on() -> None:
+    contract = Manifest(name="x", learned=LearnedPrices(late_price=0.5, caution=0.2, jump_caution=0.15)).contract
+    params = make_params(1, requests_per_second=(20, 4))
+    state = initial_state(1, contract.stack_size)
+    for tick in range(2031):  # a burst every five minutes, of which three minutes know nothing
+        now, rate = 1.7e9 + 5.0 * tick, 90.0 if tick % 60 == 0 else 30.0
+        samples = make_samples(1, **HEALTHY | {"time": now, "arrival_rate": rate})
+        state = sense(params, state, samples)
+    shown, plain = (named(observe(params, state, samples, one)[0].values) for one in (contract, ObservationContract()))
+    held = rule_plan(params, state, samples, DEFAULT_SETTINGS).load[0]
+    assert held > 40
+    assert shown["forecast_utilization"] == pytest.approx(100 * held / (2 * 20 + 3 * 4))
+    assert shown["load_trend"] == pytest.approx((held - 30) / (held + 30 + 0.1))
+    assert plain["forecast_utilization"] == pytest.approx(100 * 1.05 * 30 / (2 * 20 + 3 * 4))
+    others = set(OBSERVATIONS) - {"forecast_utilization", "load_trend"}
+    assert {name: shown[name] for name in others} == {name: plain[name] for name in others}
+
+
 def test_values_are_what_people_read_and_fed_is_dimensionless() -> None:
-    observation = observed(time_in_episode=0.7)
+    observation = observed()
     values, fed = named(observation.values), named(observation.fed)
     assert (values["cpu_utilization"], values["memory_utilization"], values["gpu_utilization"]) == (50, 40, 60)
     assert (values["p95_latency"], values["gpu_replicas"], values["cpu_replicas"]) == (250, 2, 3)
     assert values["throughput"] == pytest.approx(30 / (10 * 20 + 10 * 4) * 100)
     assert fed["cpu_utilization"] == pytest.approx(0.5)
     assert fed["p95_latency"] == pytest.approx(np.log1p(0.5) / np.log1p(20))
-    assert fed["throughput"] == pytest.approx(0.125)
+    assert fed["throughput"] == pytest.approx(30 / (2 * 20 + 3 * 4)), "of what is ready, not of what may ever be"
     assert (fed["gpu_replicas"], fed["cpu_replicas"]) == (pytest.approx(0.2), pytest.approx(0.15))
-    assert values["time_in_episode"] == 0.7
-    assert fed["time_in_episode"] == 0
+    assert values["forecast_utilization"] == pytest.approx(100 * 1.05 * 30 / (2 * 20 + 3 * 4))
+    assert fed["forecast_utilization"] == pytest.approx(values["forecast_utilization"] / 100)
     assert (observation.status == KNOWN).all()
     assert not observation.required_unknown[0]
 
 
-def test_time_is_fed_only_where_the_contract_says_so() -> None:
-    observation = observed(ObservationContract(sees_time=True), time_in_episode=0.7)
-    assert named(observation.fed)["time_in_episode"] == pytest.approx(0.7)
+@pytest.mark.parametrize("factor", [2, 20])
+def test_a_service_that_is_so_many_times_as_large_is_fed_alike(factor: int) -> None:
+    """Its load, its replicas and its step are that many times as large, whatever its largest size is."""
+    small = observed(params_max_replicas=(5, 5), params_step_size=(1, 1), params_min_replicas=(1, 1))
+    large = observed(
+        params_max_replicas=(200, 40),
+        params_step_size=(factor, factor),
+        arrival_rate=30.0 * factor,
+        spec_replicas=(2 * factor, 3 * factor),
+        ready_replicas=(2 * factor, 3 * factor),
+    )
+    np.testing.assert_allclose(large.fed, small.fed, atol=2e-3)
+
+
+def test_nothing_that_is_fed_depends_on_the_clock() -> None:
+    one, other = observed(time=100.0), observed(time=1_767_571_200.0)
+    np.testing.assert_array_equal(one.fed, other.fed)
+
+
+def test_load_without_a_ready_replica_is_as_much_as_is_ever_fed() -> None:
+    contract = ObservationContract()
+    starting = observed(contract, ready_replicas=(0, 0), cpu_utilization=np.nan, gpu_utilization=np.nan)
+    assert named(starting.fed)["throughput"] == contract.clip
+    idle = observed(contract, ready_replicas=(0, 0), arrival_rate=0.0, cpu_utilization=np.nan, gpu_utilization=np.nan)
+    assert named(idle.fed)["throughput"] == 0
 
 
 def test_absurd_values_are_clipped_for_the_network_and_shown_as_they_are() -> None:
@@ -88,20 +130,20 @@ def test_absurd_values_are_clipped_for_the_network_and_shown_as_they_are() -> No
         pytest.param({"memory_utilization": -1.0}, {"memory_utilization": UNKNOWN}, False, id="negative"),
         pytest.param(
             {"arrival_rate": np.nan},
-            dict.fromkeys(("throughput", "load_trend", "load_variance"), UNKNOWN),
+            dict.fromkeys(("throughput", "load_trend", "load_variance", "forecast_utilization"), UNKNOWN),
             True,
             id="arrival rate missing",
         ),
         pytest.param(
             {"age_seconds": ages(arrival_rate=60.5)},
-            dict.fromkeys(("throughput", "load_trend", "load_variance"), UNKNOWN),
+            dict.fromkeys(("throughput", "load_trend", "load_variance", "forecast_utilization"), UNKNOWN),
             True,
             id="arrival rate stale",
         ),
         pytest.param({"age_seconds": ages(arrival_rate=60.0)}, {}, False, id="just fresh enough"),
         pytest.param(
             {"age_seconds": ages(replicas=np.inf)},
-            dict.fromkeys(("gpu_replicas", "cpu_replicas"), UNKNOWN),
+            dict.fromkeys(("gpu_replicas", "cpu_replicas", "forecast_utilization"), UNKNOWN),
             True,
             id="replicas unknown",
         ),
@@ -124,7 +166,10 @@ def test_absurd_values_are_clipped_for_the_network_and_shown_as_they_are() -> No
             id="pool wanted and none ready, no p95",
         ),
         pytest.param(
-            {"params_requests_per_second": (20, np.nan)}, {"throughput": UNKNOWN}, False, id="capacity unknown"
+            {"params_requests_per_second": (20, np.nan)},
+            {"throughput": UNKNOWN, "forecast_utilization": UNKNOWN},
+            False,
+            id="capacity unknown",
         ),
     ],
 )
@@ -143,13 +188,13 @@ def test_age_is_that_of_the_signal_behind() -> None:
     observation = observed(age_seconds=ages(arrival_rate=4.0, p95_latency=9.0, replicas=2.0))
     assert named(observation.age_seconds) == {
         **dict.fromkeys(OBSERVATIONS, 1.0),
+        "forecast_utilization": 4.0,
         "p95_latency": 9.0,
         "throughput": 4.0,
         "load_trend": 4.0,
         "load_variance": 4.0,
         "gpu_replicas": 2.0,
         "cpu_replicas": 2.0,
-        "time_in_episode": 0.0,
     }
 
 

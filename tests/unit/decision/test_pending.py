@@ -1,8 +1,12 @@
-"""A pool whose pods do not come up grows no further; the other takes the need (20 and 4 requests/s a replica)."""
+"""Pods that do not come up: the other pool takes what they would have carried, and no pool is frozen by one of them.
+
+A GPU replica answers 20 requests/s and a CPU replica 4.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from rlscaler_core.decision.guards import GUARDS, STAGES, Guard, without
 from rlscaler_core.decision.observation import ObservationContract, observe
@@ -12,6 +16,7 @@ from rlscaler_core.decision.types import Decision, Flag
 
 CONTRACT = ObservationContract(stack_size=1)
 LONG, SHORT = 100.0, 89.0
+SLOW_CPU = {"cold_start_seconds": (8.0, 45.0)}
 
 
 def decided(
@@ -21,7 +26,9 @@ def decided(
     ready: tuple[int, int] = (4, 2),
     rate: float = 1.0,
     *,
+    stuck: tuple[int, int] | None = None,
     tick: bool = False,
+    hold: tuple[int, int] = (0, 0),
     guards: tuple[Guard, ...] = GUARDS,
     **params: object,
 ) -> Decision:
@@ -36,8 +43,10 @@ def decided(
         spec_replicas=base,
         ready_replicas=ready,
         pending_seconds=pending,
+        **({} if stuck is None else {"stuck_replicas": stuck}),
     )
     state = initial_state(1, 1)
+    state.floor_hold[0] = hold
     if tick:
         return floor_tick(table, state, samples, guards=guards)[0]
     observation, state = observe(table, state, samples, CONTRACT)
@@ -46,57 +55,93 @@ def decided(
 
 
 def test_growth_of_a_stuck_pool_becomes_the_others_capacity() -> None:
-    decision = decided((LONG, 0), (2, 0))
+    decision = decided((LONG, 0), (2, 0), ready=(2, 2))
     assert decision.desired[0].tolist() == [4, 12], "two GPU replicas carry what ten CPU replicas do"
     assert decision.trail[0, STAGES.index("unknown")].tolist() == [6, 2]
     assert decision.trail[0, STAGES.index("pending")].tolist() == [4, 12]
     assert decision.flags[0] & Flag.PENDING
 
 
-def test_a_pool_is_not_stuck_before_its_time() -> None:
-    decision = decided((SHORT, 0), (2, 0))
+def test_what_is_asked_for_beyond_the_stuck_pods_is_tried() -> None:
+    assert decided((LONG, 0), (2, 0), ready=(3, 2)).desired[0].tolist() == [5, 7]
+
+
+def test_a_pod_is_not_stuck_before_its_time() -> None:
+    decision = decided((SHORT, 0), (2, 0), ready=(2, 2))
     assert decision.desired[0].tolist() == [6, 2]
     assert not decision.flags[0] & Flag.PENDING
 
 
 def test_the_cpu_pool_spills_to_whole_gpu_replicas() -> None:
-    assert decided((0, LONG), (0, 2)).desired[0].tolist() == [5, 2], "8 requests/s are less than one GPU replica"
+    spilt = decided((0, LONG), (0, 2), base=(4, 4), ready=(4, 2))
+    assert spilt.desired[0].tolist() == [5, 4], "8 requests/s are less than one GPU replica"
 
 
-def test_where_both_are_stuck_neither_grows() -> None:
-    assert decided((LONG, LONG), (2, 2)).desired[0].tolist() == [4, 2]
+def test_where_pods_of_both_are_stuck_neither_takes_over() -> None:
+    assert decided((LONG, LONG), (2, 2), ready=(2, 0)).desired[0].tolist() == [4, 2]
 
 
 def test_a_stuck_pool_may_shrink() -> None:
-    assert decided((LONG, 0), (-2, 0)).desired[0].tolist() == [2, 2]
+    assert decided((LONG, 0), (-2, 0), ready=(2, 2)).desired[0].tolist() == [2, 2]
 
 
 def test_replica_for_replica_where_a_capacity_is_not_known() -> None:
-    decision = decided((LONG, 0), (2, 0), requests_per_second=(np.nan, 4))
+    decision = decided((LONG, 0), (2, 0), ready=(2, 2), requests_per_second=(np.nan, 4))
     assert decision.desired[0].tolist() == [4, 4]
 
 
-def test_a_single_pool_has_nowhere_to_spill_to() -> None:
-    assert decided((LONG, 0), (2, 0), (4, 0), (4, 0), present=[[True, False]]).desired[0].tolist() == [4, 0]
+@pytest.mark.parametrize("only", [0, 1])
+def test_a_single_pool_with_one_slow_pod_asks_for_what_the_load_needs_and_for_no_more(only: int) -> None:
+    """600 requests/s need 33 GPU replicas, which bear 94 % where 3 bear 80; nine of ten are ready, one pends."""
+    pool = [only == 0, only == 1]
+    base, ready = (np.array(pool) * 10).tolist(), (np.array(pool) * 9).tolist()
+    rate = 600.0 if only == 0 else 120.0
+    decision = decided(
+        (LONG, LONG),
+        base=base,
+        ready=ready,
+        rate=rate,
+        tick=True,
+        present=[pool],
+        max_replicas=50,
+        target_utilization=0.8,
+    )
+    assert decision.desired[0, only] == 33
+    assert decision.desired[0, 1 - only] == 0
 
 
-def test_the_floor_counts_only_what_is_ready_of_a_stuck_pool() -> None:
+def test_one_slow_pod_of_many_costs_the_other_pool_what_that_pod_would_have_carried() -> None:
+    whole = decided((0, 0), base=(10, 2), ready=(10, 2), rate=208.0, tick=True)
+    one = decided((LONG, 0), base=(10, 2), ready=(9, 2), rate=208.0, tick=True, **SLOW_CPU)
+    assert whole.desired[0].tolist() == [10, 2]
+    assert one.desired[0].tolist() == [10, 7], "20 requests/s are five CPU replicas"
+    beyond = decided((LONG, 0), base=(10, 2), ready=(9, 2), rate=408.0, tick=True, **SLOW_CPU)
+    assert beyond.desired[0].tolist() == [20, 7], "growth goes where it would have gone"
+
+
+def test_the_count_of_stuck_pods_is_believed_as_far_as_pods_are_not_ready() -> None:
+    starting = {"base": (10, 2), "ready": (6, 2), "rate": 208.0, "tick": True, **SLOW_CPU}
+    assert decided((LONG, 0), stuck=(1, 0), **starting).desired[0].tolist() == [10, 7], "three are only starting"
+    assert decided((LONG, 0), stuck=(9, 0), **starting).desired[0].tolist() == [10, 22], "four cannot be nine"
+
+
+def test_the_floor_counts_what_is_not_stuck() -> None:
     """Six GPU replicas were asked for and two came up: 100 requests/s need 60 more from CPU."""
     stuck = {"base": (6, 2), "ready": (2, 2), "rate": 100.0, "tick": True}
     assert decided((LONG, 0), **stuck).desired[0].tolist() == [6, 15]
-    slow_cpu = {"cold_start_seconds": (8.0, 45.0)}
-    assert decided((0, 0), **stuck, **slow_cpu).desired[0].tolist() == [6, 2], "GPU is quicker: it is waited for"
-    assert decided((LONG, 0), **stuck, **slow_cpu).desired[0].tolist() == [6, 15], "not any more"
+    assert decided((0, 0), **stuck, **SLOW_CPU).desired[0].tolist() == [6, 2], "GPU is quicker: it is waited for"
+    assert decided((LONG, 0), **stuck, **SLOW_CPU).desired[0].tolist() == [6, 15], "not any more"
 
 
-def test_the_floor_adds_nothing_to_a_stuck_pool() -> None:
-    assert decided((LONG, 0), rate=500.0, tick=True).desired[0].tolist() == [4, 30]
-    assert decided((0, LONG), rate=500.0, tick=True).desired[0].tolist() == [25, 2]
+def test_what_the_floor_holds_for_a_pod_that_never_comes_up_ends() -> None:
+    held = {"base": (10, 2), "hold": (10, 0), "action": (-2, 0)}
+    assert decided((LONG, 0), ready=(8, 2), stuck=(1, 0), **held).desired[0].tolist() == [10, 2], "one is starting"
+    assert decided((LONG, 0), ready=(9, 2), stuck=(1, 0), **held).desired[0].tolist() == [8, 2]
 
 
 def test_min_replicas_count_even_so() -> None:
-    assert decided((LONG, 0), base=(1, 2), ready=(1, 2), min_replicas=(3, 1)).desired[0].tolist() == [3, 2]
+    assert decided((LONG, 0), base=(1, 2), ready=(0, 2), min_replicas=(3, 1)).desired[0].tolist() == [3, 2]
 
 
 def test_without_the_guard_the_pool_grows() -> None:
-    assert decided((LONG, 0), (2, 0), guards=without("pending")).desired[0].tolist() == [6, 2]
+    assert decided((LONG, 0), (2, 0), ready=(2, 2), guards=without("pending")).desired[0].tolist() == [6, 2]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rlscaler_core.decision.guards import STAGES
-from rlscaler_core.decision.manifest import Manifest, RuleGains
+from rlscaler_core.decision.manifest import LearnedPrices, Manifest, RuleGains
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
-from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings, rule_under
+from rlscaler_core.decision.rule import BY_LOAD, DEFAULT_SETTINGS, Rule, RuleSettings, rule_of, rule_under
 from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Placement, State
@@ -90,6 +90,7 @@ def test_a_pool_that_is_not_there_stays_at_nothing() -> None:
         (FallbackBehavior.CURRENT_REPLICAS_IF_HIGHER, [7, 5]),
         (FallbackBehavior.STATIC, [7, 2]),
         (FallbackBehavior.HPA_FORMULA, {"unknown": [4, 5], "failed": [3, 4]}),
+        (FallbackBehavior.FORECAST_RULE, {"unknown": [4, 5], "failed": [1, 0]}),
     ],
 )
 def test_hold_then_fall_back(why: str, fallback: FallbackBehavior, expected: list[int] | dict) -> None:
@@ -218,9 +219,17 @@ def test_between_actions_an_edit_of_the_limits_applies() -> None:
 def test_the_rule_under_a_residual_actor_is_the_manifests() -> None:
     gains = RuleGains(loading=0.7, peak_seconds=60)
     on_rule, plain = (FrozenActor(Manifest(name="x", residual=mode, rule=gains)) for mode in (True, False))
-    assert rule_under(on_rule) == RuleSettings(loading=0.7, peak_seconds=60)
+    assert rule_under(on_rule) == RuleSettings(
+        loading=0.7, peak_seconds=60, late_price=0.0, placement=Placement.BALANCED
+    )
     assert rule_under(plain) is None
     assert rule_under(Rule(RuleSettings(horizon=0.5))) == RuleSettings(horizon=0.5)
+    learned = LearnedPrices(late_price=0.4, caution=0.3, jump_caution=0.1)
+    knowing = Manifest(name="x", residual=True, rule=gains, learned=learned)
+    assert rule_of(knowing) == RuleSettings(
+        loading=0.7, peak_seconds=60, late_price=0.4, caution=0.3, jump_caution=0.1, placement=BY_LOAD
+    )
+    assert Manifest.parse(knowing.model_dump_json()) == knowing
     assert Manifest(name="x").rule.model_dump().items() <= asdict(DEFAULT_SETTINGS).items()
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_dev.demo.cli import _settings, demo
-from rlscaler_dev.demo.load import Load
+from rlscaler_dev.demo.load import Load, demo_options
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, Settings
 from rlscaler_dev.exceptions import DemoError
@@ -49,7 +49,7 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("time,rate\nnow,many\n")
     with pytest.raises(DemoError, match=r"trace\.csv"):
-        Load(Settings(out=tmp_path, pattern="trace", trace=trace), tmp_path)
+        Load(demo_options(Settings(out=tmp_path, pattern="trace", trace=trace)), tmp_path)
 
 
 def test_the_result_folder_is_named_after_contender_and_pattern() -> None:

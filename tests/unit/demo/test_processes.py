@@ -167,3 +167,4 @@ def test_the_remains_of_a_killed_demo_are_found_and_ended(holder: subprocess.Pop
         journal.begin(own_cluster=False)
         journal.end()
         assert not journal.leftover_cluster
+    assert not list(tmp_path.glob("demo.*")), "neither journal nor lock is left"

@@ -54,6 +54,7 @@ def test_releases_are_located_where_upstream_publishes_them(monkeypatch: pytest.
         assert text(pinned(TOOLS[name])) in found.url
         assert "arm64" in found.url
     assert release.locate(TOOLS["prometheus-adapter"]) is None
+    assert release.locate(TOOLS["rlscaler-kube-scheduler"]) is None, "ours, from packages of Kubernetes"
 
 
 def test_checksums_are_read_alone_or_from_a_list() -> None:
@@ -90,5 +91,5 @@ def test_cleaning_copes_with_gos_read_only_folders() -> None:
     module.mkdir(parents=True)
     (module / "go.mod").write_text("module example.com\n")
     module.chmod(0o555)
-    assert list(remove_built(go=True, binaries=False, images=False, clusters=False)) != []
+    assert list(remove_built(go=True, binaries=False, images=False, kafka=False, clusters=False)) != []
     assert not paths.go_dir().exists()

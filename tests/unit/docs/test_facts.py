@@ -18,7 +18,9 @@ RULES = ROOT / "helm/rlscaler/rules/rlscaler.yaml"
 REASONS = ROOT / "docs/operations/conditions.md"
 RECORDS = ROOT / "docs/decisions"
 RUNBOOKS = ROOT / "docs/operations/runbooks"
-PACKAGES = tuple(f"rlscaler_{name}" for name in ("core", "operator", "rl", "live", "loadgen", "dev", "research"))
+PACKAGES = tuple(
+    f"rlscaler_{name}" for name in ("core", "operator", "rl", "live", "loadgen", "scheduler", "dev", "research")
+)
 KIND = "RLScalingPolicy"
 VALUES_PAGES = ("docs/operations/install.md",)
 
@@ -65,7 +67,8 @@ def test_metrics_that_are_named_exist(page: Path) -> None:
 
 @cache
 def _metrics() -> frozenset[str]:
-    return frozenset(re.findall(r"`(rlscaler_\w+)`", generated.metrics()))
+    plugin = (ROOT / "dev/rlscaler_dev/cluster/tools/scheduler/metrics.go").read_text(encoding="utf-8")
+    return frozenset(re.findall(r"[`\"](rlscaler_\w+)[`\"]", generated.metrics() + plugin))
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
@@ -78,7 +81,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 def test_every_alert_links_its_runbook() -> None:
     for rule in generated.alerting_rules(RULES):
         page = generated.page_name(rule["alert"]).removesuffix(".md")
-        assert rule["annotations"]["runbook_url"].endswith(f"/operations/runbooks/{page}.html"), rule["alert"]
+        assert rule["annotations"]["runbook"] == f"docs/operations/runbooks/{page}.md", rule["alert"]
 
 
 def test_every_reason_is_explained() -> None:

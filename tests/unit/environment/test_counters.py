@@ -7,7 +7,7 @@ import pytest
 
 from rlscaler_live.environment import LiveEnvironmentError
 from rlscaler_live.environment.counters import CounterReader, Totals, counters_query
-from rlscaler_operator.sensing.queries import Subject
+from rlscaler_operator.sensing.subject import Subject
 
 SUBJECT = Subject("ns", "chat", ("chat-gpu", "chat-cpu"))
 BOUNDS = ("0.5", "1.0", "2.0", "+Inf")
@@ -76,7 +76,7 @@ def test_a_counter_that_is_not_there_is_named(kind):
 
 def test_a_service_with_one_pool_asks_for_one_pools_pods():
     query = counters_query(Subject("ns", "chat", ("chat-gpu", None)), 30.0)
-    assert "chat-gpu-" in query
+    assert "(chat-gpu)-" in query
     assert "None" not in query
 
 

@@ -130,9 +130,9 @@ def test_an_archive_is_fed_as_its_manifest_says(tmp_path):
     folder = training(tmp_path / "training_1")
     path = folder / "manifest.json"
     said = Manifest.load(path)
-    timed = said.normalisation.model_copy(update={"sees_time": True})
+    timed = said.normalisation.model_copy(update={"clip": 2.0})
     path.write_text(said.model_copy(update={"normalisation": timed}).model_dump_json())
-    assert models.load(str(folder / "best_model.zip"), tmp_path).actor.manifest.contract.sees_time
+    assert models.load(str(folder / "best_model.zip"), tmp_path).actor.manifest.contract.clip == 2.0
     path.write_text(said.model_copy(update={"contract_version": "rlscaler.io/observation/v0"}).model_dump_json())
     with pytest.raises(EvaluationError, match="contract_version"):
         models.load(str(folder / "best_model.zip"), tmp_path)
@@ -140,9 +140,9 @@ def test_an_archive_is_fed_as_its_manifest_says(tmp_path):
     with pytest.raises(EvaluationError, match="not JSON"):
         models.load(str(folder / "best_model.zip"), tmp_path)
     path.unlink()
-    (folder / "config.json").write_text('{"environment": {"residual": true, "sees_time": true}}')
+    (folder / "config.json").write_text('{"environment": {"residual": true}}')
     manifest = models.load(str(folder / "best_model.zip"), tmp_path).actor.manifest
-    assert (manifest.residual, manifest.contract.sees_time) == (True, True)
+    assert manifest.residual
 
 
 def test_another_recipe_is_no_training_seed(tmp_path):

@@ -20,7 +20,7 @@ def played(monkeypatch, tmp_path):
     def episodes(entry, workload, scenarios, settings, place, watch):
         watch.begins(workload, entry.label)
         controller = entry.make(scenarios.rate.astype(np.float64), settings.seed)
-        finished = run(scenarios, controller, settings.seed, timeline=True)
+        finished = run(scenarios, controller, settings.seed, timeline=1)
         rows = []
         for row in range(len(scenarios)):
             figures = {

@@ -1,4 +1,4 @@
-"""The five patterns: their shape, their seeds, and how a trace is rescaled."""
+"""The patterns: their shape, their seeds, and how a trace is rescaled."""
 
 from __future__ import annotations
 

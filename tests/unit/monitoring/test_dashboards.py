@@ -20,6 +20,26 @@ def queries(path: Path) -> list[str]:
     return [target.expr for panel in load(path).panels for target in panel.targets]
 
 
+def test_the_policys_dashboard_leads_with_state_savings_and_late_requests() -> None:
+    board = load(next(path for path in DASHBOARDS if path.stem == "policy"))
+    first = sorted(
+        (panel for panel in board.panels if panel.kind != ROW), key=lambda panel: (panel.box[1], panel.box[0])
+    )
+    assert [panel.title for panel in first[:4]] == ["State", "Saved today", "Late requests", "Of what may be late"]
+    assert sum(panel.box[1] < 21 for panel in first) == 12
+    budget = first[3]
+    assert [budget.colour(value) for value in (0.1, 0.7, 1.5)] == ["green", "orange", "red"]
+    assert {panel.limits for panel in first[:12]} == {"", "SLO", "budget", "max|min"}
+    for panel in board.panels:
+        assert panel.kind == ROW or panel.unit
+
+
+def test_decisions_are_marked() -> None:
+    board = load(next(path for path in DASHBOARDS if path.stem == "policy"))
+    assert [mark.legend for mark in board.marks] == ["{{pool}}: other replicas decided", "{{type}} changed"]
+    assert {name for mark in board.marks for name in NAME.findall(mark.expr)} <= exported()
+
+
 def test_there_are_dashboards() -> None:
     assert [path.stem for path in DASHBOARDS] == ["fleet", "operator", "policy"]
 

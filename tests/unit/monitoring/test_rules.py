@@ -14,7 +14,7 @@ from tests.harness.monitoring import RULES, exported
 
 REPOSITORY = Path(__file__).parents[3]
 TESTS = REPOSITORY / "tests" / "rules" / "rlscaler.yaml"
-RUNBOOKS = "https://rlscaler.io/docs/operations/runbooks"
+RUNBOOKS = "docs/operations/runbooks"
 
 
 def rules() -> list[dict[str, Any]]:
@@ -35,10 +35,10 @@ def test_rules_ask_only_for_metrics_that_exist() -> None:
 def test_an_alert_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     notes = rule["annotations"]
-    assert set(notes) == {"summary", "description", "runbook_url"}
+    assert set(notes) == {"summary", "description", "runbook"}
     page = page_name(rule["alert"]).removesuffix(".md")
-    assert notes["runbook_url"] == f"{RUNBOOKS}/{page}.html"
-    assert (REPOSITORY / "docs" / "operations" / "runbooks" / f"{page}.md").is_file()
+    assert notes["runbook"] == f"{RUNBOOKS}/{page}.md"
+    assert (REPOSITORY / notes["runbook"]).is_file()
 
 
 def test_for_each_alert_it_is_tested_that_it_fires() -> None:

@@ -1,11 +1,16 @@
+import asyncio
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from kubernetes.aio.client import Configuration
 
-from rlscaler_core.decision.batch import Entry, fresh_state
+from rlscaler_core.decision.batch import Entry, decide_all, fresh_state
 from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.tables import make_params, make_samples
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.settings import Settings
+from tests.harness.budgets import Bench
 
 
 @pytest.fixture(scope="session")
@@ -62,11 +67,14 @@ def policy_body():
 
 
 class ApiServer:
-    """Answers every request with `text`, and a write with what was written when `text` is empty."""
+    """Answers every request with `text`, and a write with what was written when `text` is empty.
+
+    `answers` are other texts by path and query.
+    """
 
     def __init__(self):
         self.text, self.status, self.asked = "{}", 200, 0
-        self.paths = []
+        self.paths, self.answers = [], {}
         self.slow_path, self.hold = "", threading.Event()
         outer = self
 
@@ -77,7 +85,7 @@ class ApiServer:
                     outer.hold.wait(10)
                 outer.paths.append(self.path.partition("?")[0])
                 sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                text = outer.text.encode() or sent
+                text = outer.answers.get(self.path, outer.text).encode() or sent
                 self.send_response(outer.status)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
@@ -100,3 +108,27 @@ def api_server():
     one.hold.set()
     one.http.shutdown()
     one.http.server_close()
+
+
+@pytest.fixture
+async def bench(api_server):
+    settings = Settings()
+    kube = Kube(Configuration(host=api_server.url))
+    one = Bench(kube, settings)
+    yield one
+    await asyncio.gather(*one.tasks)
+    await kube.close()
+
+
+@pytest.fixture
+def asks(entry, rule):
+    """What comes out for a policy alone that asks for so many GPU replicas."""
+
+    def make(replicas, running=1, kind="action"):
+        one = entry(kind, actor=rule, replicas=(running, 0), rate=1.0, min_replicas=(replicas, 0))
+        one.samples.spec_replicas[:] = running, 0
+        outcome = decide_all([one])[0]
+        assert outcome.decision.desired[0, 0] == replicas
+        return outcome
+
+    return make

@@ -15,9 +15,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from rlscaler_core.api.metrics import Metrics
 from rlscaler_operator.cluster.references import Name, References
 from rlscaler_operator.exceptions import CredentialError
-from rlscaler_operator.sensing.access import SECRETS, Access, Certificates, access_of
+from rlscaler_operator.sensing.access import SECRETS, Access, Certificates, access_of, own_access
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import Query
 from rlscaler_operator.settings import Settings
@@ -154,7 +155,8 @@ def https(authority, tmp_path_factory):
     (folder / "ca.pem").write_text(authority.pem)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
             allowed = self.headers.get("Authorization") == "Bearer abc"
             text = json.dumps({"status": "success", "data": {"resultType": "vector", "result": []}}).encode()
             self.send_response(200 if allowed else 401)
@@ -181,11 +183,14 @@ def https(authority, tmp_path_factory):
 
 
 def ask(access):
-    prometheus = Prometheus(access, timeout_seconds=2.0)
-    try:
-        return asyncio.run(prometheus.ask(QUERIES))["a"]
-    finally:
-        prometheus.close()
+    async def once():
+        prometheus = Prometheus(access, timeout_seconds=2.0)
+        try:
+            return (await prometheus.ask(QUERIES))["a"]
+        finally:
+            await prometheus.close()
+
+    return asyncio.run(once())
 
 
 def test_mutual_tls_and_a_token_are_accepted(https, authority):
@@ -217,3 +222,40 @@ def test_a_key_that_does_not_belong_to_the_certificate_is_said(access, authority
     auth = {"tls": {"certificate": key("s", "crt"), "privateKey": key("s", "key")}}
     found = access(auth, s={"crt": authority.issue()[0], "key": authority.issue()[1]})
     assert found.refused[0] == "SecretInvalid"
+
+
+def own(metrics=None, **settings):
+    """How own queries of a policy in namespace `team` are asked."""
+    chosen = Settings(prometheus_url="http://prometheus:9090", allowed_prometheus_urls=("http://mine",), **settings)
+    metrics = Metrics.model_validate({"queries": {"arrivalRate": "up"}, **(metrics or {})})
+    access = access_of(metrics, ("team", "chat"), chosen, None)
+    return own_access(access, metrics, "team", chosen)
+
+
+def test_own_queries_go_where_the_others_go_unless_the_administrator_says_otherwise():
+    found = own()
+    assert (found.access.url, found.parameters, found.access.refused) == ("http://prometheus:9090", (), None)
+    assert own(allow_own_queries=False).access.refused[0] == "OwnQueriesForbidden"
+
+
+def test_own_queries_are_kept_to_their_namespace_by_a_server_that_can():
+    found = own(own_query_url="http://proxy:8080", own_query_parameter="namespace={namespace}")
+    assert (found.access.url, found.parameters) == ("http://proxy:8080", (("namespace", "team"),))
+    metrics = own(own_query_parameter="extra_label=namespace={namespace}")
+    assert (metrics.access.url, metrics.parameters) == ("http://prometheus:9090", (("extra_label", "namespace=team"),))
+
+
+def test_a_prometheus_of_the_policys_own_is_no_way_around_that():
+    there = {"prometheus": {"url": "http://mine"}}
+    assert own(there).access.url == "http://mine"
+    assert own(there, own_query_url="http://proxy:8080").access.url == "http://mine"
+    enforced = own(there, own_query_url="http://proxy:8080", own_query_parameter="namespace={namespace}")
+    assert enforced.access.refused[0] == "OwnQueriesForbidden"
+
+
+@pytest.mark.parametrize(
+    "parameter", ["namespace", "={namespace}", "namespace=fixed", "a={namespace}&b=c", "a b={namespace}"]
+)
+def test_a_parameter_that_names_no_namespace_is_refused(parameter):
+    with pytest.raises(ValueError, match="own_query_parameter"):
+        Settings(own_query_parameter=parameter)

@@ -9,6 +9,7 @@ from kubernetes.aio.client import Configuration
 
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.apply import Actuator
+from rlscaler_operator.actuation.drain import Need
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube
@@ -41,7 +42,8 @@ def apply(kube, cache, entry, policy_body):
 
     async def run(base, desired):
         row = np.array([[base, 0]], np.int32), np.array([[desired, 0]], np.int32)
-        return policy, await actuator.apply(policy, replace(decision, base=row[0], desired=row[1]))
+        changed = replace(decision, base=row[0], desired=row[1])
+        return policy, await actuator.apply(policy, changed, Need.unknown())
 
     return run
 
@@ -80,7 +82,7 @@ async def test_where_they_are_restored_originals_are_recorded_before_growth(api_
 async def test_shrinking_waits_until_the_originals_are_recorded(api_server, apply):
     api_server.status = 500
     _, applied = await apply(2, 1)
-    assert applied.writes["gpu"].outcome == "Conflict"
+    assert applied.writes["gpu"].outcome == "Waiting"
     assert not any(path.endswith("/scale") for path in api_server.paths)
     api_server.status = 200
     _, applied = await apply(2, 1)

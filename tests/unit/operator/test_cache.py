@@ -1,6 +1,7 @@
 import pytest
 
-from rlscaler_operator.cluster.cache import WatchCache, deployment_of_pod, parse_deployment, start_seconds
+from rlscaler_operator.cluster.bodies import deployment_of_pod, parse_deployment, start_seconds
+from rlscaler_operator.cluster.cache import WatchCache
 
 
 def body(replicas=2, ready=1, version="10", uid="u", managers=()):
@@ -20,8 +21,8 @@ def body(replicas=2, ready=1, version="10", uid="u", managers=()):
     }
 
 
-def pod(uid="p", ready="2026-01-01T00:00:50Z", restarts=0, unready=None):
-    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}]
+def pod(uid="p", ready="2026-01-01T00:00:50Z", restarts=0, unready=None, scheduled="2026-01-01T00:00:05Z"):
+    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled}]
     if unready:
         conditions.append({"type": "Ready", "status": "False", "lastTransitionTime": unready})
     elif ready:
@@ -31,6 +32,7 @@ def pod(uid="p", ready="2026-01-01T00:00:50Z", restarts=0, unready=None):
             "namespace": "ns",
             "name": "chat-6b7f-abcde",
             "uid": uid,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"pod-template-hash": "6b7f"},
             "ownerReferences": [{"kind": "ReplicaSet", "name": "chat-6b7f"}],
         },
@@ -70,7 +72,7 @@ def test_cold_start_is_the_median_of_enough_pods():
         assert cache.cold_start_seconds(("ns", "chat")) is None
         for ready in (None, f"2026-01-01T00:00:{second}Z", None, "2026-01-01T05:00:00Z"):
             cache.put_pod(pod(uid=f"p{i}", ready=ready))
-    assert cache.cold_start_seconds(("ns", "chat")) == 45.0
+    assert cache.cold_start_seconds(("ns", "chat")) == 50.0
 
 
 def test_a_pod_that_is_first_seen_ready_teaches_nothing():
@@ -93,12 +95,18 @@ def test_a_pod_that_was_never_ready_is_starting():
     for i in range(5):
         cache.put_pod(pod(uid=f"p{i}", unready="2026-01-01T00:00:07Z"))
         cache.put_pod(pod(uid=f"p{i}"))
-    assert cache.cold_start_seconds(("ns", "chat")) == 45.0
+    assert cache.cold_start_seconds(("ns", "chat")) == 50.0
 
 
 def test_pods_that_are_not_ready_or_were_restarted_teach_nothing():
     assert start_seconds(pod(ready=None)) is None
     assert start_seconds(pod(restarts=1)) is None
+
+
+def test_the_time_until_there_is_a_node_is_part_of_the_cold_start_and_a_shortage_is_not():
+    """Capacity ordered now serves after the node's start and its own; hours without a free GPU are neither."""
+    assert start_seconds(pod(scheduled="2026-01-01T00:04:00Z", ready="2026-01-01T00:05:00Z")) == 300.0
+    assert start_seconds(pod(scheduled="2026-01-01T02:00:00Z", ready="2026-01-01T02:00:45Z")) is None
 
 
 def test_the_deployment_of_a_pod():
@@ -162,6 +170,19 @@ def test_where_all_replicas_are_ready_none_is_pending_whatever_the_watch_has_mis
     cache.put_pod(pod(uid="newest", ready=None))
     cache.clock.now = 110.0
     assert cache.pending_seconds(CHAT) == 10.0
+
+
+def test_only_the_pods_that_are_pending_for_too_long_are_stuck():
+    cache = pending_cache(replicas=3)
+    assert [cache.stuck_pods(CHAT, limit) for limit in (30.0, 90.0, 100.0)] == [2, 1, 0]
+    assert cache.stuck_pods(("ns", "other"), 30.0) == 0
+
+
+def test_a_pod_that_crashed_once_before_it_came_up_is_not_stuck():
+    cache = pending_cache(replicas=3)
+    cache.put_pod(pod(uid="new", restarts=1))
+    assert cache.stuck_pods(CHAT, 90.0) == 0
+    assert cache.pending_seconds(CHAT) == 40.0, "the newer one is still starting"
 
 
 def test_a_deployment_that_is_gone_has_no_pending_pods():

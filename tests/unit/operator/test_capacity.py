@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_core.api.status import Learned, LearnedPool
+from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_operator.cluster.cache import WatchCache
-from rlscaler_operator.loop.learn import learn_capacity, learned
+from rlscaler_operator.loop.learn import learn_capacity, learned, without_saturated
 from rlscaler_operator.sensing.capacity import NEEDED, Capacity
+from rlscaler_operator.sensing.measure import nothing_measured
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.state.registry import Registry
 
@@ -51,6 +54,12 @@ def test_each_window_counts_once_however_often_it_is_looked_at():
     assert len(watched(101, every=5.0).samples) == 8
 
 
+def test_cpu_time_above_what_was_requested_teaches_at_once():
+    capacity = watched(NEEDED + 1, Capacity(may_saturate=False), utilization=375.0)
+    assert capacity.published == 20.0
+    assert watched(NEEDED + 1, utilization=95.0).published is None, "that of a GPU may be so high at any load"
+
+
 def test_replicas_that_come_and_go_teach_nothing():
     capacity = Capacity()
     for i in range(100):
@@ -72,26 +81,128 @@ def test_what_is_published_is_a_lower_bound():
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(50, 400)), min_size=20, max_size=60))
-def test_it_moves_by_at_most_a_tenth_an_hour(seen):
+def test_it_rises_by_at_most_a_tenth_an_hour_and_does_not_fall(seen):
     capacity, before = Capacity(20.0, 0.0), 20.0
     for i, (answered, utilization) in enumerate(seen):
         capacity.look(i * WINDOW, WINDOW, answered, 3, 3, utilization)
     hours = len(seen) * WINDOW / 3600
-    assert math.exp(-0.11 * hours) * before <= capacity.value <= math.exp(0.11 * hours) * before
+    assert capacity.value is None or before <= capacity.value <= math.exp(0.11 * hours) * before
 
 
 def test_a_faster_service_is_believed_slowly():
     capacity = watched(NEEDED + 1)
-    watched(50, capacity, begin=1e4, rps=40.0)
-    assert 17.0 < capacity.published < 20.0, "measurements that disagree make the bound lower at first"
-    watched(120, capacity, begin=2e4, rps=40.0)
+    watched(50, capacity, begin=1e4, rps=40.0, utilization=90.0)
+    assert 20.0 <= capacity.published <= 22.0, "measurements that disagree make the bound lower at first"
+    watched(120, capacity, begin=2e4, rps=40.0, utilization=90.0)
     assert 20.0 < capacity.published < 28.0
+
+
+def test_more_load_at_the_same_utilization_is_one_that_does_not_follow_it():
+    capacity = watched(NEEDED + 1)
+    assert watched(50, capacity, begin=1e4, rps=40.0).published is None
 
 
 def test_a_long_rest_does_not_save_up_moves():
     capacity = Capacity(20.0, 0.0)
     watched(NEEDED + 1, capacity, begin=1e6, rps=200.0)
     assert capacity.published <= 22.0
+
+
+class Pool:
+    """A GPU pool that the reactive floor scales by what is learned; a replica answers 40 requests/s.
+
+    `saturates` is the utilization that is shown whenever anything runs, as under continuous batching; None = it follows
+    the load.
+    """
+
+    TRUE = 40.0
+
+    def __init__(self, replicas=5, saturates=95.0, noise=0.02):
+        self.replicas, self.saturates, self.noise = replicas, saturates, noise
+        self.capacity, self.time, self.rng, self.p95 = Capacity(), 0.0, np.random.default_rng(1), 200.0
+
+    def minute(self, load, late=None):
+        whole = self.TRUE * self.replicas
+        late = load > whole if late is None else late
+        self.time += WINDOW
+        shown = min(load, whole) * (1 + self.noise * self.rng.standard_normal())
+        used = self.saturates or min(100.0, 100 * load / whole)
+        self.capacity.look(self.time, WINDOW, shown, self.replicas, self.replicas, used, arrived=load, late=late)
+        if self.capacity.published is not None:
+            self.replicas = max(self.replicas, self.floor(load))
+
+    def floor(self, load):
+        learned = (self.capacity.published, np.nan)
+        params = make_params(1, present=(True, False), requests_per_second=learned, max_replicas=(50, 1))
+        now = (self.replicas, 0)
+        samples = make_samples(1, time=self.time, arrival_rate=load, spec_replicas=now, ready_replicas=now)
+        return int(floor_tick(params, initial_state(1, 1), samples)[0].desired[0, 0])
+
+    def hours(self, hours, load, **given):
+        for _ in range(int(hours * 60)):
+            self.minute(load(self.time) if callable(load) else load, **given)
+        return self.capacity.published
+
+
+STEPS = {"constant": lambda _: 100.0, "a day": lambda t: 110.0 - 80.0 * math.cos(2 * math.pi * t / 86400)}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("saturates", [88.0, 95.0, 100.0])
+@pytest.mark.parametrize("load", STEPS.values(), ids=STEPS)
+def test_two_days_of_a_saturated_utilization_teach_nothing_and_add_no_replicas(load, saturates, noise):
+    """What a replica answers is a lower bound of what it could: more replicas only make the bound lower."""
+    pool = Pool(saturates=saturates, noise=noise)
+    assert pool.hours(48, load) is None
+    assert pool.replicas == 5
+
+
+@pytest.mark.parametrize("saturates", [60.0, 75.0])
+def test_one_that_saturates_lower_is_given_up_once_loads_differ(saturates):
+    pool = Pool(saturates=saturates)
+    pool.hours(6, 100.0)
+    most = pool.replicas
+    assert most <= 5
+    assert pool.hours(42, STEPS["a day"]) is None
+    assert pool.replicas <= 2 * math.ceil(190 / (0.8 * Pool.TRUE))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("load", STEPS.values(), ids=STEPS)
+def test_a_utilization_that_follows_the_load_teaches_within_a_tenth(load, noise):
+    pool = Pool(saturates=None, replicas=4, noise=noise)
+    learned = pool.hours(48, load)
+    assert 0.9 * Pool.TRUE <= learned <= 1.05 * Pool.TRUE
+    assert pool.replicas <= math.ceil(190 / (0.8 * 0.9 * Pool.TRUE))
+
+
+def test_replicas_that_are_added_by_hand_lower_nothing():
+    pool = Pool(saturates=None, replicas=4)
+    before = pool.hours(2, 100.0)
+    pool.saturates, pool.replicas = 95.0, 5
+    pool.hours(2, 100.0)
+    pool.replicas = 6
+    after = pool.hours(24, 100.0)
+    assert after is None or after >= before
+
+
+def test_what_was_learned_too_high_is_lowered_by_overload_to_what_is_answered():
+    pool = Pool(saturates=None, replicas=3)
+    pool.capacity = Capacity(80.0, 0.0)
+    pool.minute = lambda load: Pool.minute(pool, load)
+    for _ in range(20):
+        pool.replicas = 3
+        pool.minute(200.0)
+    assert 0.9 * Pool.TRUE <= pool.capacity.published <= 1.1 * Pool.TRUE
+
+
+def test_a_latency_that_is_always_above_the_slo_is_no_ratchet():
+    """An SLO that the service cannot keep even when idle: adding replicas helps nothing, so they teach nothing."""
+    pool = Pool(saturates=95.0)
+    pool.capacity = Capacity(40.0, 0.0)
+    learned = pool.hours(48, 100.0, late=True)
+    assert learned is None or learned >= 19.0, "20 requests/s are what each replica was seen to answer"
+    assert pool.replicas <= 7
 
 
 @pytest.fixture
@@ -104,12 +215,12 @@ def policy(policy_body):
     return Registry().put(body)
 
 
-def look(policy, count, age=2.0, begin=0.0):
-    policy.decision.readings["gpu_utilization"] = Reading(60.0, 2.0)
+def look(policy, count, age=2.0, begin=0.0, utilization=60.0):
+    readings = nothing_measured() | {"gpu_utilization": Reading(utilization, 2.0), "p95_latency": Reading(100.0, 2.0)}
     pools = {"gpu": Reading(36.0, age), "cpu": Reading(4.0, age)}
     answers = {"answer_rate": {("ns", "chat"): Reading(40.0, age, pools=pools)}}
     for i in range(count):
-        learn_capacity(policy, answers, (3, 2), (3, 2), WINDOW, begin + i * WINDOW)
+        learn_capacity(policy, readings, answers, (3, 2), (3, 2), WINDOW, begin + i * WINDOW)
     policy.decision.learned = learned(policy, WatchCache())
     return policy.decision.learned
 
@@ -130,3 +241,23 @@ def test_what_was_learned_before_a_restart_goes_on_and_moves_slowly(policy):
     policy.decision.learned = Learned(gpu=LearnedPool(requests_per_second=10.0, samples=60))
     assert look(policy, 1).gpu.requests_per_second == 10.0
     assert 10.0 < look(policy, 20, begin=1e3).gpu.requests_per_second < 10.8
+
+
+@pytest.mark.parametrize(
+    ("utilization", "p95", "used"),
+    [(95.0, 100.0, False), (95.0, 300.0, True), (95.0, math.nan, True), (80.0, 100.0, True)],
+)
+def test_a_high_utilization_that_proves_nothing_is_unknown_while_the_latency_is_low(policy, utilization, p95, used):
+    """Nor may the HPA formula or the actor add replicas by it. The SLO is 500 ms."""
+    look(policy, 3, utilization=utilization)
+    readings = nothing_measured() | {
+        "gpu_utilization": Reading(utilization, 2.0),
+        "p95_latency": Reading(p95, 2.0),
+        "cpu_utilization": Reading(99.0, 2.0),
+    }
+    seen = without_saturated(policy, readings)
+    assert seen["gpu_utilization"].known is used
+    assert seen["cpu_utilization"].value == 99.0, "its capacity is in the spec"
+    if not used:
+        assert seen["gpu_utilization"].reason == "UtilizationSaturated"
+        assert "spec.targets.gpu.requestsPerSecond" in seen["gpu_utilization"].message

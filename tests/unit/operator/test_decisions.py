@@ -3,7 +3,7 @@ import pytest
 
 from rlscaler_core.decision import batch as decisions
 from rlscaler_core.decision.batch import decide_all, fresh_state, with_stack
-from rlscaler_core.decision.types import Flag
+from rlscaler_core.decision.types import FallbackBehavior, Flag
 
 
 def test_outcomes_come_in_the_order_of_the_entries(entry):
@@ -15,9 +15,11 @@ def test_outcomes_come_in_the_order_of_the_entries(entry):
 
 
 def test_without_an_actor_replicas_are_held_then_fall_back(entry):
-    first = decide_all([entry(actor=None, failure_threshold=2, reactive_floor=False)])[0]
+    first = decide_all(
+        [entry(actor=None, failure_threshold=2, reactive_floor=False, fallback=FallbackBehavior.CURRENT_REPLICAS)]
+    )[0]
     assert first.decision.flags[0] & Flag.HELD_UNKNOWN
-    again = entry(actor=None, failure_threshold=2, reactive_floor=False)
+    again = entry(actor=None, failure_threshold=2, reactive_floor=False, fallback=FallbackBehavior.CURRENT_REPLICAS)
     again.state = first.state
     second = decide_all([again])[0]
     assert second.decision.flags[0] & Flag.FALLBACK
@@ -66,3 +68,11 @@ def test_state_that_goes_in_is_left_alone(kind, entry, rule):
     for name in ("rate_time", "stack", "stacked", "recommendation_time", "weights"):
         np.testing.assert_array_equal(getattr(one.state, name), getattr(before, name))
     assert decisions.stack_size(rule) == 1
+
+
+@pytest.mark.parametrize("kind", ["floor", "action"])
+def test_where_every_pool_is_off_nothing_is_asked_for(entry, kind):
+    outcome = decide_all([entry(kind, replicas=(0, 0), rate=50.0, present=(False, False))])[0]
+    assert outcome.error is None
+    assert outcome.decision.desired.tolist() == [[0, 0]]
+    assert not outcome.moves

@@ -3,8 +3,6 @@
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_core.api import set_condition
-from rlscaler_core.api.conditions import CONFLICTED
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.loop.diagnose import ASK_AGAIN_SECONDS, Diagnostician, _unknown
@@ -21,21 +19,25 @@ async def kube(api_server):
     await one.close()
 
 
-async def test_a_conflict_ends_with_its_holder_even_where_the_watch_missed_that(api_server, kube, policy_body):
+@pytest.mark.parametrize("mode", ["Auto", "Shadow"])
+async def test_what_else_scales_ends_with_its_object_even_where_the_watch_missed_that(
+    api_server, kube, policy_body, mode
+):
     cache, registry = WatchCache(), Registry()
     cache.put_autoscaler("HorizontalPodAutoscaler", HPA)
-    policy = registry.put(policy_body())
+    body = policy_body()
+    body["spec"]["mode"] = mode
+    policy = registry.put(body)
     diagnostician = Diagnostician(kube, cache, registry)
-    assert (await diagnostician.diagnose(policy, None)).conflict is not None
-    policy.report.conditions, _ = set_condition(
-        policy.report.conditions, CONFLICTED, True, "HorizontalPodAutoscalerExists", "…"
-    )
+    found = await diagnostician.diagnose(policy, None)
+    assert found.other is not None
+    assert (found.conflict is not None) == (mode == "Auto")
     asked = api_server.asked
     api_server.status = 404
-    assert (await diagnostician.diagnose(policy, None)).conflict is not None
+    assert (await diagnostician.diagnose(policy, None)).other is not None
     assert api_server.asked == asked
     policy.ownership.holder_asked_at -= ASK_AGAIN_SECONDS
-    assert (await diagnostician.diagnose(policy, None)).conflict is None
+    assert (await diagnostician.diagnose(policy, None)).other is None
 
 
 async def test_a_rollout_is_said_with_the_deployment(kube, policy_body):

@@ -12,11 +12,13 @@ from rlscaler_operator.cluster.concurrency import CROWD, Priority
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.loop.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
+from rlscaler_operator.loop.tick import PATIENCE_SECONDS
 from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.queries import Window
-from rlscaler_operator.sensing.results import HeldRates, group
+from rlscaler_operator.sensing.results import NOTHING, Asked, HeldRates, Reading, group
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.schedule import Due, Schedule
+from tests.harness.waiting import stalls
 
 
 async def until(true):
@@ -29,7 +31,9 @@ async def until(true):
 async def engine(api_server):
     settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", lease_seconds=60)
     kube = Kube(Configuration(host=api_server.url))
-    yield Engine(settings, kube, Shards(kube, settings))
+    made = Engine(settings, kube, Shards(kube, settings))
+    yield made
+    await made.ticker.sources.close()
     await kube.close()
 
 
@@ -97,6 +101,76 @@ async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_se
     api_server.hold.set()
     await until(lambda: not slow.outbox.writing)
     assert "observedGeneration" in slow.outbox.status
+
+
+def with_own_query(body, promql="sum(hits)"):
+    return body | {"spec": body["spec"] | {"metrics": {"queries": {"arrivalRate": promql}}}}
+
+
+async def test_slow_queries_of_one_policys_own_hold_up_only_that_policy(engine, policy_body):
+    """And those that share its request, once."""
+    bodies = [
+        with_own_query(policy_body("slow"), "sum(slow)"),
+        with_own_query(policy_body("mate")),
+        with_own_query(policy_body("other", namespace="elsewhere")),
+        policy_body("plain"),
+    ]
+    slow, mate, other, plain = policies = [engine.registry.put(body) for body in bodies]
+    answered, asked = asyncio.Event(), []
+
+    async def ask(_, queries):
+        return {query.name: {} for query in queries}
+
+    async def ask_own(_, namespace, queries, parameters, apart):
+        asked.append((namespace, sorted(query.promql[15:25] for query in queries), apart))
+        if slowly := any("slow" in query.promql for query in queries):
+            await answered.wait()
+        return Asked({query.name: {NOTHING: Reading(7.0, 1.0)} for query in queries}, 4.0 if slowly else 0.1)
+
+    engine.ticker.sources.ask, engine.ticker.sources.ask_own = ask, ask_own
+    for policy in policies:
+        key = dict(zip(("namespace", "name"), (policy.key[0], next(filter(None, policy.deployments))), strict=True))
+        engine.cache.put_deployment(GPUS | {"metadata": key})
+
+    async def tick(*quick):
+        """The seconds until `quick` are done, while the answer to the slow query is held back."""
+        answered.clear()
+        for policy in policies:
+            policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
+        began = time.monotonic()
+        with stalls() as lost:
+            batch = [(policy, Due.SENSE) for policy in policies]
+            engine._launch(policies, engine.ticker.tick_batch(engine._access(slow), batch))
+            await until(lambda: not any(policy.timing.busy for policy in quick))
+        seconds = time.monotonic() - began - lost.seconds
+        assert slow.timing.busy
+        answered.set()
+        await until(lambda: not any(policy.timing.busy for policy in policies))
+        return seconds
+
+    assert await tick(other, plain) < 4 * PATIENCE_SECONDS
+    assert plain.decision.readings["arrival_rate"].reason == "SeriesAbsent"
+    assert [one.decision.readings["arrival_rate"].value for one in (slow, mate, other)] == [7, 7, 7]
+    for _ in range(3):
+        assert await tick(mate, other, plain) < PATIENCE_SECONDS
+    crowds = [(len(queries), apart) for namespace, queries, apart in asked if namespace == "ns"]
+    assert crowds == [(2, False), *[(1, True)] * 2, *[(1, True), (1, False)] * 2]
+
+
+async def test_forbidden_own_queries_are_the_reason_of_that_signal_and_nothing_is_asked(api_server, policy_body):
+    settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", allow_own_queries=False)
+    kube = Kube(Configuration(host=api_server.url))
+    engine = Engine(settings, kube, Shards(kube, settings))
+    policy = engine.registry.put(with_own_query(policy_body()))
+    engine.cache.put_deployment(GPUS)
+    policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
+    engine._launch([policy], engine.ticker.tick_batch(engine._access(policy), [(policy, Due.SENSE)]))
+    await until(lambda: not policy.timing.busy)
+    reading = policy.decision.readings["arrival_rate"]
+    assert (reading.known, reading.reason) == (False, "OwnQueriesForbidden")
+    assert "spec.metrics.queries" in reading.message
+    await engine.ticker.sources.close()
+    await kube.close()
 
 
 async def test_a_policy_whose_status_waits_goes_on_sensing_and_the_newest_status_is_written(
@@ -242,3 +316,49 @@ async def test_a_status_is_no_news_and_everything_else_wakes_the_loop(engine, po
     assert wakes(policy_body(generation=2))
     assert wakes(policy_body(generation=2, deletionTimestamp="2026-01-01T00:00:00Z"))
     assert wakes(policy_body(uid="another"))
+
+
+@pytest.mark.parametrize("moment", ["before it is asked for", "while Prometheus answers", "after the decision"])
+async def test_a_spec_that_becomes_invalid_during_a_tick_is_a_condition_and_spoils_no_other(
+    engine, policy_body, monkeypatch, caplog, moment
+):
+    engine.shards.leases[0]._deadline = math.inf
+    edited, other = engine.registry.put(policy_body("edited")), engine.registry.put(policy_body("other"))
+    for pool in ("edited-gpu", "other-gpu", "chat-gpu"):
+        engine.cache.put_deployment({"metadata": {"namespace": "ns", "name": pool}, "spec": {"replicas": 2}})
+    for policy in (edited, other):
+        policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
+
+    def edit():
+        body = policy_body("edited")
+        body["metadata"]["generation"] += 1
+        body["spec"]["mode"] = "Sometimes"
+        engine.registry.put(body)
+
+    ask, compare = engine.ticker.ask, engine.ticker._compare_all
+
+    async def ask_and_edit(access, policies):
+        answers = await ask(access, policies)
+        edit()
+        return answers
+
+    def edit_and_compare(access, ticks):
+        edit()
+        compare(access, ticks)
+
+    batch = [(edited, Due.ACTION), (other, Due.ACTION)]
+    engine._launch([edited, other], engine.ticker.tick_batch(engine._access(edited), batch))
+    if moment == "before it is asked for":
+        edit()
+    elif moment == "while Prometheus answers":
+        monkeypatch.setattr(engine.ticker, "ask", ask_and_edit)
+    else:
+        monkeypatch.setattr(engine.ticker, "_compare_all", edit_and_compare)
+    await until(lambda: not edited.timing.busy and not other.timing.busy and other.report.conditions)
+    assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert {one.type: one.reason for one in other.report.conditions}["Ready"] != "InternalError"
+    engine._acting = {0: 1}
+    engine._launch_due()
+    await until(lambda: not edited.timing.busy and edited.report.conditions)
+    assert {one.type: one.reason for one in edited.report.conditions}["Ready"] == "InvalidSpec"
+    await until(lambda: not edited.outbox.writing and not other.outbox.writing)

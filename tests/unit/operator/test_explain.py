@@ -12,12 +12,15 @@ from rlscaler_core.decision.action import most_likely
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.guards import STAGES, without
+from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.explain.analysis import steps
 from rlscaler_operator.cli.explain.command import explain
 from rlscaler_operator.cli.explain.flips import find_flips
 from rlscaler_operator.records.record import Subject, line
+from rlscaler_rl.baselines.actors import FrozenActor
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +44,8 @@ def log(tmp_path):
     return write
 
 
-def run(*arguments):
-    return CliRunner(env={"COLUMNS": "160"}).invoke(explain, [str(argument) for argument in arguments])
+def run(*arguments, columns=160):
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(explain, [str(argument) for argument in arguments])
 
 
 def asked(actor, entry, **changes):
@@ -54,18 +57,20 @@ def asked(actor, entry, **changes):
     return tuple(most_likely(outcome.decision.probabilities)[0].tolist()), outcome.decision.trail[0, 0].tolist()
 
 
-def test_a_flip_is_where_the_action_changes_and_not_before(ppo, entry):
+def test_a_flip_is_where_the_answer_changes_and_not_before(ppo, entry):
+    """The answer: the action and what it is added to, since the network stands on the rule."""
     one = entry(actor=ppo, rate=60.0)
-    now, _ = asked(ppo, one)
+    now = asked(ppo, one)
     flips = [flip for flip in find_flips(one) if flip.signal in ("arrival_rate", "gpu_utilization", "p95_latency")]
     assert flips
     for flip in flips:
         column = "p95_ms" if flip.signal == "p95_latency" else flip.signal
         at, proposal = asked(ppo, one, **{column: flip.value})
-        assert at == flip.action != now
+        assert at == flip.action
         assert tuple(proposal) == flip.proposal
+        assert (at, proposal) != now
         nearer = flip.value + (flip.measured - flip.value) * 0.02
-        assert asked(ppo, one, **{column: nearer})[0] == now
+        assert asked(ppo, one, **{column: nearer}) == now
 
 
 def test_other_replicas_are_whole_and_within_the_limits(ppo, entry):
@@ -105,6 +110,8 @@ def test_without_an_actor_nothing_flips(entry, kind):
         ("pause", "action", {}, {"paused": True, "paused_replicas": (7, 7)}),
         ("behavior", "action", {"has_behavior": True, "select_policy": (2, 2)}, {"arrival_rate": 1.0}),
         ("budget", "action", {"budget_per_hour": 6.5}, {"arrival_rate": 190.0}),
+        ("grant", "action", {}, {"arrival_rate": 190.0, "granted_replicas": (2, -1)}),
+        ("partitions", "action", {"stream": True}, {"arrival_rate": 190.0, "settling": True}),
     ],
 )
 def test_without_a_guard_the_others_still_act(rule, entry, guard, kind, params, samples):
@@ -122,6 +129,15 @@ def test_without_a_guard_the_others_still_act(rule, entry, guard, kind, params, 
     assert expected.tolist() != decision.desired[0].tolist()
 
 
+def test_without_the_ceiling_more_than_the_stretch_has_needed_is_kept(entry):
+    one = entry(actor=FrozenActor(Manifest(name="frozen", stack_size=1)), replicas=(8, 4), ceiling_seconds=60.0)
+    one.state.peak_time[0], one.state.peak_value[0] = np.arange(-20.0, 100.0, 10.0), 20.0
+    decision = decide_all([one])[0].decision
+    found = {step.guard: step for step in steps(one, decision)}
+    assert decision.desired.tolist() == [[2, 2]]
+    assert found["ceiling"].without == {"gpu": 8, "cpu": 4}
+
+
 def test_the_page_says_what_happened(ppo, entry, log):
     one = entry(actor=ppo, rate=190.0)
     outcome = decide_all([one])[0]
@@ -135,8 +151,26 @@ def test_the_page_says_what_happened(ppo, entry, log):
     assert "reactive floor" in done.output
 
 
+def test_the_page_says_what_a_budget_grants_and_why_it_is_not_more(rule, entry, log):
+    one = entry(actor=rule, rate=190.0)
+    one.samples.granted_replicas[:] = 3, -1
+    outcome = decide_all([one])[0]
+    outcome.granted = "RLScalingBudget gpus: asked 6, granted 3: team/svc-b's guarantee"
+    done = run("last", log(outcome))
+    assert "grant      RLScalingBudget gpus: asked 6, granted 3: team/svc-b's guarantee" in done.output
+    assert "GrantLimited" in done.output
+    assert re.search(r"^ *grant .*\d → 3", done.output, re.MULTILINE)
+
+
+def test_names_stay_whole_on_a_narrow_terminal(ppo, entry, log):
+    done = run("last", log(decide_all([entry(actor=ppo, rate=190.0)])[0]), columns=80)
+    for name in (*STAGES, *OBSERVATIONS):
+        assert re.search(rf"^ *{name} ", done.output, re.MULTILINE), name
+    assert max(map(len, done.output.splitlines())) <= 80
+
+
 def test_the_same_as_json(ppo, entry, log):
-    done = run("last", log(decide_all([entry(actor=ppo)])[0]), "--json")
+    done = run("last", log(decide_all([entry(actor=ppo)])[0]), "-o", "json")
     shown = json.loads(done.stdout)
     assert [step["guard"] for step in shown["guards"]] == list(STAGES)
     assert shown["flips"]

@@ -2,6 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 from rlscaler_core.api import find_condition
 from rlscaler_core.api.conditions import CAPACITY_UNKNOWN, MODEL_OUTDATED
+from rlscaler_core.api.promotion import PromotionStatus
 from rlscaler_operator.cluster.events import BURST, REFILL_SECONDS, REPEAT_SECONDS, EventFilter
 from rlscaler_operator.state.findings import Findings, Problem, update
 from rlscaler_operator.state.ownership import Conflict
@@ -30,11 +31,39 @@ def test_a_problem_makes_it_unready_and_inactive_with_its_reason():
     assert conditions["Fallback"] == ("False", "Holding")
 
 
-def test_shadow_beside_an_hpa_is_ready_and_conflicted():
-    conditions = shown(Findings(mode="Shadow", conflict=Conflict("HorizontalPodAutoscalerExists", "…", None)))
+def test_a_pool_that_is_off_is_said_and_without_any_pool_nothing_acts():
+    off = Problem("ScalingDisabled", "Deployment chat-gpu has 0 replicas that rlscaler did not set")
+    assert shown(Findings(mode="Auto", off=[off]))["Active"] == ("True", "ScalingDisabled")
+    assert shown(Findings(mode="Auto", off=[off], all_off=True))["Active"] == ("False", "ScalingDisabled")
+
+
+HPA = Conflict("HorizontalPodAutoscalerExists", "HPA chat scales Deployment chat-gpu", "delete it", None)
+
+
+def said(findings, type_):
+    return find_condition(update([], findings, 1, NOW)[0], type_).message
+
+
+def test_shadow_beside_an_hpa_is_no_conflict_and_says_what_it_is_compared_with():
+    beside = Findings(mode="Shadow", other=HPA)
+    conditions = shown(beside)
     assert conditions["Ready"] == ("True", "Ready")
     assert conditions["Active"] == ("False", "ModeShadow")
-    assert conditions["Conflicted"] == ("True", "HorizontalPodAutoscalerExists")
+    assert conditions["Conflicted"] == ("False", "NotActing")
+    assert "HPA chat scales Deployment chat-gpu" in said(beside, "Conflicted")
+
+
+def test_auto_that_collects_evidence_says_to_keep_the_hpa_until_it_is_there_and_to_delete_it_then():
+    promotion = PromotionStatus(state="Collecting", since=NOW, reason="CollectingEvidence", message="2 of 7 days")
+    collecting = Findings(mode="Auto", promotion=promotion, other=HPA)
+    assert shown(collecting)["Active"] == ("False", "CollectingEvidence")
+    assert shown(collecting)["Conflicted"] == ("False", "NotActing")
+    assert "HPA chat scales Deployment chat-gpu and is compared with: keep it until then" in said(collecting, "Active")
+    alone = Findings(mode="Auto", promotion=promotion)
+    assert "the replicas stay as they are" in said(alone, "Active")
+    promoted = Findings(mode="Auto", acts=True, other=HPA, promotion=promotion.model_copy(update={"state": "Promoted"}))
+    assert shown(promoted)["Conflicted"] == ("True", "HorizontalPodAutoscalerExists")
+    assert said(promoted, "Conflicted").endswith("the evidence for this policy is there: delete it")
 
 
 def test_conditions_that_only_warn_come_and_go():

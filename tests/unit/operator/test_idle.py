@@ -17,7 +17,7 @@ A, B, C = PODS
 
 def series(kind, **values):
     pods = dict(zip("abc", PODS, strict=True))
-    return [{"metric": {"pod": pods[n], "_": kind}, "value": [0, str(v)]} for n, v in values.items()]
+    return [{"metric": {"namespace": "ns", "pod": pods[n], "_": kind}, "value": [0, str(v)]} for n, v in values.items()]
 
 
 def test_requests_at_a_pod_go_before_what_it_uses():
@@ -35,9 +35,13 @@ def test_a_pod_of_which_nothing_is_known_is_not_idle():
 
 
 def test_the_query_names_the_pods_of_one_deployment_only():
-    query = busy_pods("ns", "chat-gpu")
-    assert 'namespace="ns",pod=~"(chat-gpu)-[a-z0-9]+-[a-z0-9]{5}"' in query
-    assert query.count("label_replace") == 3
+    query = busy_pods("chat-gpu")
+    assert query.count('pod=~"((chat-gpu)-[a-z0-9]+-[a-z0-9]{5})"') == 6
+
+
+async def test_pods_of_the_same_name_in_another_namespace_are_not_those(mark):
+    theirs = [dict(one, metric=one["metric"] | {"namespace": "theirs"}) for one in series("in_flight", a=0, b=0, c=0)]
+    assert (await mark(1, theirs))[0] == []
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What people see of policies, and the commands around it. With a cluster: tests/cluster/operator/test_cli.py."""
 
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -7,10 +8,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from rlscaler_core.decision.types import Flag
 from rlscaler_live import plugin
 from rlscaler_live.cli import main
 from rlscaler_operator.cli.explain.live import live_page
 from rlscaler_operator.cli.pages import age, detail, evidence, table
+from rlscaler_operator.state.status import flag_names
 
 
 def ago(**what):
@@ -60,8 +63,8 @@ def body():
     }
 
 
-def shown(page):
-    console = Console(width=200, highlight=False, no_color=True)
+def shown(page, width=200):
+    console = Console(width=width, highlight=False, no_color=True)
     with console.capture() as capture:
         console.print(page)
     return capture.get()
@@ -112,6 +115,24 @@ def test_the_newest_decision_as_the_status_tells_it(body):
     guards = said.partition("What the guards made of it")[2].partition("The last changes")[0]
     assert "floor" in guards
     assert "unknown" not in guards, "a guard that changed nothing is left out"
+
+
+def test_names_stay_whole_on_a_narrow_terminal(body):
+    reasons = sorted(flag_names(-1 & sum(Flag)), key=len)[-3:]
+    body["status"]["history"] = [
+        {
+            "time": ago(days=3),
+            "base": {"gpu": 10, "cpu": 100},
+            "desired": {"gpu": 12, "cpu": 120},
+            "action": {"gpu": 2, "cpu": 2, "placement": "PreferGPU"},
+            "applied": True,
+            "reasons": reasons,
+        }
+    ]
+    said = shown(live_page(body), 80)
+    for name in (*reasons, "PreferGPU"):
+        assert re.search(rf"\b{name}\b", said.partition("The last changes")[2]), name
+    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_a_sensing_tick_asked_for_nothing(body):

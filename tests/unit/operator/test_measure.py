@@ -14,8 +14,9 @@ from rlscaler_operator.sensing.measure import (
     samples_row,
     shown_latency,
 )
-from rlscaler_operator.sensing.queries import Subject, Window, batch, own_name
+from rlscaler_operator.sensing.queries import Window, batch, own_name
 from rlscaler_operator.sensing.results import NOTHING, Reading
+from rlscaler_operator.sensing.subject import Subject
 
 SUBJECT = Subject("ns", "chat", ("chat-gpu", "chat-cpu"))
 SERVICE, GPU, CPU = ("ns", "chat"), ("ns", "chat-gpu"), ("ns", "chat-cpu")
@@ -159,3 +160,14 @@ def test_the_latency_that_is_shown_may_be_another_percentile():
     given = answers(p99_ms={SERVICE: Reading(900.0, 2.0)})
     assert shown_latency(given, replace(SUBJECT, percentile=99.0), readings).value == 900.0
     assert not shown_latency(answers(), replace(SUBJECT, percentile=99.0), readings).known
+
+
+def test_a_deployment_whose_pods_are_not_told_apart_has_no_utilization_and_keeps_its_load():
+    long = "x" * 58
+    subject = Subject("ns", "chat", (long, None))
+    answers = {name: {("ns", long): Reading(50.0, 1.0)} for name in ("gpu_utilization", "memory_usage")}
+    answers["arrival_rate"] = {("ns", "chat"): Reading(7.0, 1.0)}
+    found = measure(answers, subject, (1, 0))
+    assert found["arrival_rate"].value == 7
+    assert (found["gpu_utilization"].reason, found["memory_utilization"].reason) == ("NameTooLong", "NameTooLong")
+    assert long in found["gpu_utilization"].message

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from rlscaler_core.api import set_condition
 from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus, Regret, RegretInterval
 from rlscaler_core.decision.batch import decide_all
+from rlscaler_core.decision.forecaster import memory
 from rlscaler_core.models import load_bundled
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.scale import Write
-from rlscaler_operator.cluster.cache import Deployment
+from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.reporting import measures
 from rlscaler_operator.reporting.measures import entropy_ratio, interventions
 from rlscaler_operator.reporting.metrics import Metrics
@@ -85,6 +87,21 @@ def test_without_an_actor_they_are_unknown_not_zero(entry, tick, show):
     assert math.isnan(seen[series("rlscaler_action_probability", head="gpu", action="0")])
     assert math.isnan(seen[series("rlscaler_action_entropy_ratio", head="gpu")])
     assert seen[series("rlscaler_guard_interventions_total", guard="unknown")] == 1
+
+
+def test_forecasts_are_judged_by_pool_and_unknown_before_the_first_is_over(entry, tick, show):
+    made = entry()
+    made.state.load_recent, made.state.load_calendar = memory.nothing_learned(1)
+    first = tick(made)
+    held = {pool: series("rlscaler_forecast_held_ratio", pool=pool, quantile="0.9") for pool in ("gpu", "cpu")}
+    assert math.isnan(show()[held["gpu"]])
+    assert show()[series("rlscaler_forecasts_judged", pool="gpu")] == 0
+    kept = memory.recent_of(first.state.load_recent)
+    kept.judged[0], kept.missed[0, :, 1] = (100, 50), (20, 5)
+    tick(replace(made, state=first.state))
+    seen = show()
+    assert (seen[held["gpu"]], seen[held["cpu"]]) == pytest.approx((0.8, 0.9))
+    assert seen[series("rlscaler_forecasts_judged", pool="gpu")] == 100
 
 
 @pytest.mark.parametrize(

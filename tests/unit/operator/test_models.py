@@ -1,4 +1,8 @@
 import base64
+import hashlib
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.resources import files
 
 import pytest
@@ -9,6 +13,7 @@ from rlscaler_operator.cluster.models import ModelFile, from_config_map
 from rlscaler_operator.cluster.references import Name
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_rl.evaluation.service_tuning.publish import MANIFEST, config_map, read_folder
+from tests.harness import hostile_models as hostile
 
 GRAPH = (files("rlscaler_core.models") / "ppo.onnx").read_bytes()
 TEXT = load_bundled("ppo").manifest.model_dump_json()
@@ -63,26 +68,78 @@ def test_what_cannot_be_used_is_refused_with_a_reason(content, reason, says):
     assert "ns/chat-policy" in message
 
 
+def test_a_model_of_an_earlier_release_is_refused_with_the_range_to_state():
+    said = json.loads(load_bundled("ppo").manifest.model_dump_json())
+    del said["envelope"]["max_replicas"]
+    message = refusal(NAME, body(json.dumps(said), graph=GRAPH))[1]
+    assert "envelope.max_replicas: Field required" in message
+    assert '"gpu": [5, 20]' in message
+
+
 def test_a_model_that_states_no_envelope_is_refused():
     text = load_bundled("ppo").manifest.model_copy(update={"envelope": None}).model_dump_json()
     assert "envelope" in refusal(NAME, body(text, graph=GRAPH))[1]
 
 
+def test_a_hostile_network_is_refused_and_loaded_nowhere():
+    graph = bytes(hostile.fill().SerializeToString())
+    text = load_bundled("ppo").manifest.model_copy(
+        update={"stack_size": 4, "digest": hashlib.sha256(graph).hexdigest()}
+    )
+    reason, message = refusal(NAME, body(text.model_dump_json(), graph=graph))
+    assert reason == "ModelInvalid"
+    assert "takes more than 128 MiB" in message
+
+
+@pytest.mark.parametrize("text", ["[" * 900_000, '{"a":' * 150_000])
+def test_a_manifest_without_an_end_is_refused(text):
+    reason, message = refusal(NAME, body(text, graph=GRAPH))
+    assert reason == "ModelInvalid"
+    assert "not JSON" in message
+
+
 @pytest.fixture
-def model_file(folder, monkeypatch):
-    monkeypatch.setattr(models, "LOOK_AGAIN_SECONDS", 0.0)
-    file = ModelFile(folder, "manifest.json")
+def threads():
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def look(file):
+    """Look at the files, wait for what that began, and take it."""
     file.refresh()
+    if file.loading is not None:
+        wait([file.loading])
+        file.refresh()
+
+
+def test_nobody_waits_for_a_model_that_is_loaded(folder, threads):
+    gate = threading.Event()
+    threads.submit(gate.wait)
+    file = ModelFile(folder, "manifest.json", threads)
+    try:
+        file.refresh()
+        assert (file.pending, file.loading.done()) == (True, False)
+    finally:
+        gate.set()
+    look(file)
+    assert file.actor is not None
+
+
+@pytest.fixture
+def model_file(folder, monkeypatch, threads):
+    monkeypatch.setattr(models, "LOOK_AGAIN_SECONDS", 0.0)
+    file = ModelFile(folder, "manifest.json", threads)
+    look(file)
     assert (file.actor is not None, file.error) == (True, None)
     return file
 
 
 def test_a_file_is_read_again_when_it_changes_and_only_then(model_file, folder):
     before = model_file.actor
-    model_file.refresh()
+    look(model_file)
     assert model_file.actor is before
     (folder / "manifest.json").write_text(TEXT.replace('"ppo"', '"better"'))
-    model_file.refresh()
+    look(model_file)
     assert model_file.actor.manifest.name == "better"
 
 
@@ -90,25 +147,25 @@ def test_a_file_is_read_again_when_it_changes_and_only_then(model_file, folder):
 def test_garbage_leaves_the_last_good_model_in_force(model_file, folder, broken):
     before, content = model_file.actor, (folder / broken).read_bytes()
     (folder / broken).write_bytes(content[: len(content) // 2])
-    model_file.refresh()
+    look(model_file)
     assert (model_file.actor, model_file.error is not None) == (before, True)
     (folder / broken).write_bytes(content)
-    model_file.refresh()
+    look(model_file)
     assert model_file.error is None
 
 
 def test_a_file_that_is_gone_leaves_the_last_good_model_in_force(model_file, folder):
     (folder / "manifest.json").unlink()
-    model_file.refresh()
+    look(model_file)
     assert model_file.error.reason == "ModelMissing"
     assert model_file.actor is not None
 
 
-def test_a_link_out_of_the_folder_is_refused(folder, monkeypatch):
+def test_a_link_out_of_the_folder_is_refused(folder, threads):
     inner = folder / "inner"
     inner.mkdir()
     (inner / "manifest.json").symlink_to(folder / "manifest.json")
-    file = ModelFile(inner, "manifest.json")
-    file.refresh()
+    file = ModelFile(inner, "manifest.json", threads)
+    look(file)
     assert file.actor is None
     assert "leads out" in str(file.error)

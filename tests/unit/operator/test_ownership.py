@@ -1,6 +1,8 @@
 import pytest
 
-from rlscaler_operator.cluster.cache import Deployment, WatchCache
+from rlscaler_core.api.spec import Spec
+from rlscaler_operator.cluster.bodies import Deployment
+from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.state.ownership import (
     NOT_ACTING,
     TOOLS,
@@ -9,6 +11,7 @@ from rlscaler_operator.state.ownership import (
     declared,
     find_conflict,
     tool_of,
+    turned_off,
 )
 
 OLD = Claim("2026-01-01T00:00:00Z", "ns", "old", ("chat-gpu", "chat-cpu"))
@@ -85,6 +88,73 @@ def test_the_same_manager_twice_is_a_conflict_for_a_while():
     assert writes.conflict("chat-cpu", 141.0 + 151.0) is None
 
 
+def put_back(writes, tries, now=1000.0):
+    """A tool that answers each write of the policy within a second; the pauses that follow, in seconds."""
+    pauses = []
+    for _ in range(tries):
+        writes.written = 8  # the policy writes, and the tool puts its manifest's replicas back
+        writes.look(deployment(5, "argocd-controller"), "rlscaler", 30, now + 1)
+        end = now + 2
+        while writes.conflict("chat-cpu", end):
+            end += 1
+        pauses.append(end - now - 2)
+        now = end
+    return pauses, now
+
+
+def test_a_writer_that_does_not_give_in_is_tried_ever_less_often():
+    writes = ForeignWrites(5)
+    pauses, _ = put_back(writes, 10)
+    assert pauses[0] == 0, "once is a person at work"
+    assert pauses[1:] == pytest.approx([150, 300, 600, 1200, 2400, 3600, 3600, 3600, 3600], abs=2)
+
+
+def test_the_pause_is_said_with_its_number_and_length_and_only_changes_with_it():
+    writes = ForeignWrites(5)
+    _, now = put_back(writes, 3)
+    writes.written = 8
+    writes.look(deployment(5, "argocd-controller"), "rlscaler", 30, now)
+    said = {writes.conflict("chat-cpu", now + later).message for later in (1, 200, 599)}
+    assert len(said) == 1
+    assert "pause number 3" in said.pop()
+    assert "600 s" in writes.conflict("chat-cpu", now + 1).message
+
+
+def test_after_a_quiet_time_everything_begins_anew():
+    writes = ForeignWrites(5)
+    _, now = put_back(writes, 5)
+    pauses, _ = put_back(writes, 3, now + 1200 + 1)
+    assert pauses == pytest.approx([0, 150, 300], abs=2)
+
+
+def test_a_writer_that_goes_on_during_the_pause_prolongs_it_and_does_not_double_it():
+    writes = ForeignWrites(5)
+    _, now = put_back(writes, 2)
+    writes.written = 8
+    for replicas in (5, 6, 7):
+        writes.look(deployment(replicas, "theirs"), "rlscaler", 30, now)
+        now += 100
+    assert writes.hold_seconds == 300
+    assert writes.conflict("chat-cpu", now - 100 + 299)
+    assert writes.conflict("chat-cpu", now - 100 + 301) is None
+
+
+def test_what_others_set_while_the_policy_writes_nothing_is_no_foreign_write():
+    writes = ForeignWrites(3)
+    for replicas in (5, 6, 7):
+        writes.adopt(deployment(replicas, "kube-controller-manager"))
+    assert writes.look(deployment(7, "kube-controller-manager"), "rlscaler", 30, 111.0) is None
+
+
+def test_a_scaled_object_goes_before_the_hpa_that_keda_makes_for_it():
+    cache = WatchCache()
+    cache.put_autoscaler("HorizontalPodAutoscaler", hpa())
+    cache.put_autoscaler("ScaledObject", hpa())
+    conflict = find_conflict(NEW, claims(NEW), cache)
+    assert conflict.reason == "ScaledObjectExists"
+    assert "kubectl -n ns delete scaledobject h" in conflict.message
+
+
 def test_twice_with_a_long_time_between_is_no_conflict():
     writes = ForeignWrites(3)
     writes.look(deployment(5, "kubectl"), "rlscaler", 30, 111.0)
@@ -137,3 +207,29 @@ def test_a_tool_that_owns_the_replicas_is_named_before_it_sets_them_back():
     assert "Helm (helm) owns spec.replicas of Deployment chat-cpu" in declared(NEW, cache)
     cache.deployments["ns", "chat-cpu"] = deployment(3, "kubectl")
     assert declared(NEW, cache) == ""
+
+
+@pytest.mark.parametrize(
+    ("manager", "replicas", "least", "off"),
+    [
+        ("kubectl", 0, 1, True),
+        ("kubectl", 0, 0, True),
+        ("argocd-controller", 0, 1, True),
+        ("kubectl", 1, 1, False),
+        ("rlscaler", 0, 1, False),
+        ("rlscaler", 0, 0, False),
+        ("keda", 0, 1, False),
+        ("kube-controller-manager", 0, 1, False),
+        ("", 0, 1, True),
+        ("", 0, 0, False),
+    ],
+)
+def test_zero_replicas_of_another_writer_mean_off(manager, replicas, least, off):
+    targets = {
+        "gpu": {"deployment": "g", "maxReplicas": 4, "minReplicas": least},
+        "cpu": {"deployment": "c", "maxReplicas": 4},
+    }
+    spec = Spec.model_validate({"targets": targets, "slo": {"latencyMilliseconds": 500}})
+    found = {"gpu": Deployment("u", "1", replicas, 0, manager), "cpu": Deployment("u", "1", 3, 3, "kubectl")}
+    assert turned_off(spec, found) == (("gpu",) if off else ())
+    assert turned_off(spec, {"gpu": None, "cpu": None}) == ()

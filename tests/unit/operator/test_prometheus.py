@@ -4,15 +4,22 @@ import asyncio
 import json
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
-from rlscaler_operator.sensing.prometheus import Prometheus, Sources
-from rlscaler_operator.sensing.queries import Query, Window
+from rlscaler_operator.sensing.answer import OWN, Bounds
+from rlscaler_operator.sensing.prometheus import OWN_AT_ONCE, Prometheus
+from rlscaler_operator.sensing.queries import Query, Window, batch
+from rlscaler_operator.sensing.results import NOTHING
+from rlscaler_operator.sensing.sources import Sources
+from rlscaler_operator.sensing.subject import Subject
 from tests.harness.waiting import stalls
 
 QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
@@ -21,21 +28,41 @@ QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
 class Server:
     def __init__(self):
         self.status, self.body, self.hold, self.asked = 200, {}, threading.Event(), 0
-        self.location = ""
+        self.location, self.forms, self.paths, self.header_bytes, self.sent = "", [], [], 8192, 0
+        self.get_only, self.verdict = False, lambda query: (200, None)
         self.hold.set()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
+                self.answer(parse_qs(urlsplit(self.path).query))
+
+            def do_POST(self):
+                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                self.answer(form | parse_qs(urlsplit(self.path).query))
+
+            def answer(self, form):
                 outer.asked += 1
+                outer.forms.append(form)
+                outer.paths.append(self.path)
                 outer.hold.wait(10)
-                text = outer.body if isinstance(outer.body, str) else json.dumps(outer.body)
-                self.send_response(outer.status)
+                status = outer.status
+                if len(self.requestline) > outer.header_bytes:
+                    status = 414  # nginx with large_client_header_buffers 4 8k
+                elif outer.get_only and self.command == "POST":
+                    status = 405
+                said, body = outer.verdict("".join(form.get("query", [])))
+                self.send_response(status if status != 200 else said)
+                body = body or outer.body
+                text = body if isinstance(body, str) else json.dumps(body)
                 self.send_header("Content-Length", str(len(text)))
                 if outer.location:
                     self.send_header("Location", outer.location)
                 self.end_headers()
-                self.wfile.write(text.encode())
+                view = memoryview(text.encode())
+                with suppress(OSError):
+                    for begin in range(0, len(view), 2**16):
+                        outer.sent += self.wfile.write(view[begin : begin + 2**16])
 
             def log_message(self, *_):
                 pass
@@ -44,8 +71,8 @@ class Server:
         self.url = f"http://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
-    def answer(self, *series):
-        self.body = {"status": "success", "data": {"resultType": "vector", "result": list(series)}}
+    def answer(self, *series, **more):
+        self.body = {"status": "success", "data": {"resultType": "vector", "result": list(series)}, **more}
 
 
 @pytest.fixture
@@ -58,10 +85,10 @@ def server():
 
 
 @pytest.fixture
-def prometheus(server):
+async def prometheus(server):
     client = Prometheus(Access(server.url), timeout_seconds=10)
     yield client
-    client.close()
+    await client.close()
 
 
 def series(value="3", kind="v"):
@@ -101,7 +128,7 @@ async def test_a_prometheus_that_hangs_costs_one_timeout_not_one_a_query(server)
     with stalls() as lost:
         async with asyncio.timeout(30):
             answers = await client.ask(QUERIES)
-    client.close()
+    await client.close()
     assert time.monotonic() - begun - lost.seconds < 1.5
     assert all(isinstance(error, MetricsError) for error in answers.values())
     assert server.asked == 1
@@ -120,7 +147,7 @@ async def test_one_that_hangs_takes_no_thread_from_the_others(server):
     server.hold.set()
     await waiting
     for client in (hanging, other):
-        client.close()
+        await client.close()
 
 
 async def test_overlapping_batches_wait_for_one_another(server, prometheus):
@@ -150,18 +177,18 @@ async def test_it_is_busy_while_it_answers_a_batch_and_never_for_long(server, pr
 async def test_nobody_there_has_a_message_without_addresses_in_memory():
     client = Prometheus(Access("http://127.0.0.1:9"), timeout_seconds=0.5)
     answers = await client.ask(QUERIES)
-    client.close()
+    await client.close()
     assert answers["a"].reason == "PrometheusUnreachable"
     assert "0x" not in str(answers["a"])
     assert "refused" in str(answers["a"])
 
 
 async def test_an_address_that_is_none_is_the_answer_to_every_query_and_logged_once(caplog):
-    sources = Sources(timeout_seconds=0.5)
+    sources = Sources(timeout_seconds=0.5, bounds=Bounds(2**20, 100))
     for _ in range(3):
         answers = await sources.ask(Access("http://["), QUERIES)
         assert {type(error) for error in answers.values()} == {MetricsError}
-    sources.close()
+    await sources.close()
     assert len([record for record in caplog.records if record.name == "rlscaler.prometheus"]) <= 1
 
 
@@ -170,3 +197,166 @@ async def test_a_redirect_leads_nowhere(server, prometheus):
     answers = await prometheus.ask(QUERIES)
     assert "redirects to" in str(answers["a"])
     assert server.asked == 1
+
+
+async def test_a_hundred_policies_are_asked_for_through_a_proxy_with_buffers_of_8k(server, prometheus):
+    server.answer(series())
+    subjects = [
+        Subject(
+            f"team-{i % 10}", f"inference-service-{i}", (f"inference-service-{i}-gpu", f"inference-service-{i}-cpu")
+        )
+        for i in range(100)
+    ]
+    queries = batch(subjects, Window(60, 15.0), Window(60, 15.0))
+    answers = await prometheus.ask(queries)
+    assert {name: answer for name, answer in answers.items() if isinstance(answer, MetricsError)} == {}
+    assert server.forms[0]["query"] == [queries[0].promql]
+
+
+async def test_a_server_that_takes_no_post_is_asked_by_get_from_then_on(server, prometheus):
+    server.answer(series())
+    server.get_only = True
+    for _ in range(2):
+        answers = await prometheus.ask(QUERIES[:1])
+        assert answers["a"]["ns", "chat"].value == 3.0
+    assert server.asked == 3
+
+
+THANOS = 'fetch series for {receive="eu"}: receive series from Addr: store-1: rpc error: code = Unavailable'
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"warnings": [THANOS]}, "PartialAnswer"),
+        ({"warnings": ["No StoreAPIs matched for this query"]}, "PartialAnswer"),
+        ({"warnings": ["PromQL info: metric might not be a counter", THANOS]}, "PartialAnswer"),
+        ({"isPartial": True}, "PartialAnswer"),
+        ({"warnings": ["results truncated due to limit"]}, "AnswerTooLarge"),
+        ({"infos": ["PromQL info: metric might not be a counter, name does not end in _total"]}, ""),
+        ({"warnings": ["PromQL info: metric might not be a counter"]}, ""),
+        ({"warnings": ['PromQL warning: bucket label "le" is missing or has a malformed value of "x"']}, ""),
+        ({"warnings": None, "infos": None}, ""),
+        ({"warnings": [], "isPartial": False}, ""),
+    ],
+)
+async def test_a_part_is_no_answer_and_remarks_about_expressions_are(server, prometheus, more, reason):
+    server.answer(series(), **more)
+    answer = (await prometheus.ask(QUERIES[:1]))["a"]
+    assert getattr(answer, "reason", "") == reason
+    with pytest.raises(MetricsError) if reason else nullcontext():
+        await prometheus.instant("up")
+
+
+async def test_a_part_lowers_nothing_and_the_rate_is_held_as_it_was(server, prometheus):
+    queries = [Query("a", "service", "rate(x[10s])", Window(10, 2.0))]
+    for value, taken, more in (("100", "80", {}), ("100", "99", {}), ("50", "99.5", {"warnings": [THANOS]})):
+        server.answer(series(value), series(taken, "t"), **more)
+        answers = await prometheus.ask(queries)
+    assert isinstance(answers["a"], MetricsError)
+    server.answer(series("100"), series("99.9", "t"))
+    assert (await prometheus.ask(queries))["a"]["ns", "chat"].value == 100
+
+
+async def test_servers_that_can_are_asked_for_all_or_nothing(server, prometheus):
+    server.answer(series())
+    await prometheus.ask(QUERIES[:1])
+    (form,) = server.forms
+    assert (form["partial_response"], form["deny_partial_response"], form["limit"]) == (["false"], ["1"], ["50000"])
+
+
+def crowd(number):
+    row = '{"metric":{"__name__":"http_requests_total","path":"/v1/%d","pod":"chat-7d-%d"},"value":[1700000000.1,"1"]}'
+    rows = ",".join(row % (i, i) for i in range(number))
+    return f'{{"status":"success","data":{{"resultType":"vector","result":[{rows}]}}}}'
+
+
+async def test_an_answer_is_read_no_further_than_its_bound_and_the_next_one_is_taken(server):
+    server.body = crowd(150_000)
+    client = Prometheus(Access(server.url), timeout_seconds=30, bounds=Bounds(2**20, 50_000))
+    own = [Query("own", "nothing", "http_requests_total")]
+    tracemalloc.start()
+    size = len(server.body)
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    async with asyncio.timeout(60):
+        answers = (await client.ask_own("ns", own, ())).answers
+    grown = tracemalloc.get_traced_memory()[1] - before - size  # the server of this test copies its answer
+    shared = await client.ask([Query("a", "service", "x")])
+    tracemalloc.stop()
+    assert size > 15 * 2**20
+    assert answers["own"].reason == shared["a"].reason == "AnswerTooLarge"
+    assert "aggregate it" in str(answers["own"])
+    assert "RLSCALER_ANSWER_BYTES" in str(shared["a"])
+    assert grown < 2 * 2**20
+    assert server.forms[0]["limit"] == [str(OWN.series)]
+    server.answer(series())
+    assert (await client.ask([Query("a", "service", "x")]))["a"]["ns", "chat"].value == 3.0
+    await client.close()
+
+
+async def test_many_small_series_are_too_many_as_well(server):
+    server.body = crowd(101)
+    client = Prometheus(Access(server.url), timeout_seconds=10, bounds=Bounds(2**20, 100))
+    assert (await client.ask(QUERIES[:1]))["a"].reason == "AnswerTooLarge"
+    await client.close()
+
+
+async def test_one_odd_series_blinds_no_other(server, prometheus):
+    server.answer(series(), {"metric": {"namespace": "evil", "_": "v"}, "histogram": [100.0, {"count": "1"}]})
+    assert (await prometheus.ask(QUERIES[:1]))["a"]["ns", "chat"].value == 3.0
+
+
+async def test_own_queries_of_one_namespace_share_a_few_places_and_delay_no_other(server, prometheus):
+    server.answer({"metric": {"_": "v"}, "value": [100.0, "7"]})
+    server.hold.clear()
+    many = [
+        asyncio.create_task(prometheus.ask_own("busy", [Query("own", "nothing", f"q{i}")], ()))
+        for i in range(3 * OWN_AT_ONCE)
+    ]
+    async with asyncio.timeout(20):
+        while server.asked < OWN_AT_ONCE:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        other = asyncio.create_task(prometheus.ask_own("other", [Query("own", "nothing", "mine")], ()))
+        while server.asked < OWN_AT_ONCE + 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert server.forms[-1]["query"] == ["mine"]
+    assert server.asked == OWN_AT_ONCE + 1
+    server.hold.set()
+    for answers in await asyncio.gather(other, *many):
+        assert answers.answers["own"][NOTHING].value == 7.0
+
+
+async def test_what_keeps_own_queries_to_a_namespace_stands_in_the_url(server, prometheus):
+    server.answer({"metric": {"_": "v"}, "value": [100.0, "7"]})
+    await prometheus.ask_own("ns", [Query("own", "nothing", "up")], (("extra_label", "namespace=ns"),))
+    assert server.paths == ["/api/v1/query?extra_label=namespace%3Dns"]
+
+
+def numbered(number, value="7"):
+    return {"metric": {"_": "v", "_q": str(number)}, "value": [100.0, value]}
+
+
+TWO = [Query("one", "nothing", "sum(a)"), Query("other", "nothing", "sum(b)")]
+
+
+async def test_own_queries_of_several_policies_are_one_request(server, prometheus):
+    server.answer(numbered(1, "8"), numbered(0, "7"))
+    answers = (await prometheus.ask_own("ns", TWO, ())).answers
+    assert [answers[query.name][NOTHING].value for query in TWO] == [7.0, 8.0]
+    assert server.asked == 1
+    server.answer(numbered(1, "8"))
+    answers = (await prometheus.ask_own("ns", TWO, ())).answers
+    assert (answers["one"][NOTHING].reason, answers["other"][NOTHING].value) == ("SeriesAbsent", 8.0)
+
+
+async def test_one_that_is_refused_spoils_no_other(server, prometheus):
+    def spoilt(query):
+        return (422, {"error": "bad one"}) if "sum(b)" in query else (200, None)
+
+    server.answer({"metric": {"_": "v"}, "value": [100.0, "7"]})
+    server.verdict = spoilt
+    answers = (await prometheus.ask_own("ns", TWO, ())).answers
+    assert answers["one"][NOTHING].value == 7.0
+    assert "bad one" in str(answers["other"])
+    assert server.asked == 3

@@ -1,4 +1,12 @@
-from rlscaler_operator.sensing.queries import MATCHED_NAMES, Subject, Window, batch, own_name
+import re
+
+import pytest
+
+from rlscaler_operator.sensing.labels import Labels
+from rlscaler_operator.sensing.pod_names import LONGEST, WHOLE, deployment_of, pods_of, told_apart
+from rlscaler_operator.sensing.queries import Window, batch, own_name, own_queries
+from rlscaler_operator.sensing.selection import MATCHED_NAMES
+from rlscaler_operator.sensing.subject import Subject
 
 SHORT, LONG = Window(10, 2.0), Window(60, 15.0)
 
@@ -11,13 +19,13 @@ def test_the_number_of_queries_does_not_grow_with_the_policies():
     one = [Subject("ns", "chat", ("chat-gpu", "chat-cpu"))]
     many = [Subject(f"ns-{i}", f"s-{i}", (f"g-{i}", f"c-{i}")) for i in range(1000)]
     assert len(batch(one, SHORT, SHORT)) == len(batch(many, SHORT, SHORT))
-    assert max(len(query.promql) for query in batch(many, SHORT, SHORT)) < 2_000
+    assert max(len(query.promql) for query in batch(many, SHORT, SHORT)) < 6_000
 
 
 def test_load_is_what_arrives_told_apart_by_pool():
     promql = by_name([Subject("ns", "chat", ("chat-gpu", None))])["arrival_rate"]
-    assert "sum by (namespace, service, pool) (rate(inference_requests_received_total" in promql
-    assert 'namespace="ns",service="chat"' in promql
+    assert "sum by (namespace, service, pool)" in promql
+    assert 'rate(inference_requests_received_total{service=~"(chat)",exported_service=""}' in promql
     assert "[10s]" in promql
 
 
@@ -38,7 +46,7 @@ def test_usage_is_a_mean_over_pods_with_data_and_says_of_how_many():
 def test_container_metrics_have_their_own_window():
     queries = by_name([Subject("ns", "chat", ("chat-gpu", "chat-cpu"))])
     assert "[60s]" in queries["cpu_usage"]
-    assert 'pod=~"(chat-cpu|chat-gpu)-[a-z0-9]+-[a-z0-9]{5}"' in queries["cpu_usage"]
+    assert 'pod=~"((chat-cpu|chat-gpu)-[a-z0-9]+-[a-z0-9]{5})"' in queries["cpu_usage"]
 
 
 def test_names_are_matched_literally():
@@ -48,18 +56,37 @@ def test_names_are_matched_literally():
 
 def test_many_names_are_not_matched_at_all():
     subjects = [Subject("ns", f"s-{i}", (None, None)) for i in range(MATCHED_NAMES + 1)]
-    assert "service=" not in by_name(subjects)["arrival_rate"]
+    assert not re.search(r"\bservice=", by_name(subjects)["arrival_rate"])
 
 
 OWN = Subject("ns", "chat", ("chat-gpu", "chat-cpu"), queries=(("arrivalRate", "sum(rate(hits[1m])) # mine"),))
 
 
 def test_a_query_of_the_users_own_replaces_the_built_in_one():
-    queries = by_name([OWN])
-    assert "arrival_rate" not in queries
-    promql = queries[own_name(*OWN.queries[0])]
-    assert "(sum(rate(hits[1m])) # mine\n)" in promql, "a comment does not swallow what follows"
-    assert promql.count("timestamp(") == 1
+    assert "arrival_rate" not in by_name([OWN])
+    (own,) = own_queries(OWN)
+    assert own.name == own_name(*OWN.queries[0])
+    assert "(sum(rate(hits[1m])) # mine\n)" in own.promql, "a comment does not swallow what follows"
+
+
+@pytest.mark.parametrize(
+    ("promql", "evaluations"),
+    [
+        ("hits", 2),
+        ("(hits)", 2),
+        ('hits{path="/sum("}', 2),
+        ("hits # sum(", 2),
+        ("hits{a='#'} offset 5m", 2),
+        ("hits offset (5m)", 2),
+        ("sum(hits)", 1),
+        ("sum by (a) (hits)", 1),
+        ("rate (hits[1m])", 1),
+        ("hits and (other)", 1),
+    ],
+)
+def test_only_what_names_a_series_is_asked_twice(promql, evaluations):
+    (own,) = own_queries(Subject("ns", "chat", ("g", None), queries=(("arrivalRate", promql),)))
+    assert own.promql.count(f"({promql}\n)") == evaluations
 
 
 def test_a_built_in_query_that_somebody_needs_is_asked():
@@ -83,9 +110,54 @@ def test_another_percentile_is_one_more_query_for_those_who_show_it():
 def test_what_was_answered_is_asked_only_where_capacity_is_learned():
     assert "answer_rate" not in by_name([OWN])
     learning = by_name([OWN, Subject("ns", "new", ("g", None), learns=True)])["answer_rate"]
-    assert 'service="new"' in learning
+    assert 'service=~"(new)"' in learning
     assert "sum by (namespace, service, pool)" in learning
 
 
 def test_nobody_asks_nothing():
     assert batch([], SHORT, SHORT) == []
+
+
+HASH, SUFFIX = "7d9c6b8f5d", "x7kbp"
+
+
+def pod_of(deployment):
+    return f"{deployment}-{HASH}-"[:58] + SUFFIX
+
+
+def owner(pod, deployments):
+    """What `label_replace` makes of a pod's name."""
+    promql = deployment_of("v", deployments)
+    pattern = re.fullmatch(r'label_replace\(v, "deployment", "([^"]*)", "pod", "([^"]*)"\)', promql)
+    found = re.fullmatch(pattern[2].replace(r"\\", "\\"), pod)
+    return found and "".join(group or "" for group in found.groups())
+
+
+@pytest.mark.parametrize("length", range(1, LONGEST + 1))
+def test_pods_are_attributed_whatever_the_length_of_the_name(length):
+    name = ("chat.very-long-name-" * 3)[: length - 1] + "x"
+    others = [other for n in (3, WHOLE, WHOLE + 1, 50, LONGEST) if n != length and (other := "y" * n)]
+    assert owner(pod_of(name), [name, *others]) == name
+    pattern = pods_of([name]).replace(r"\\", "\\")
+    assert re.fullmatch(pattern, pod_of(name))
+    assert not any(re.fullmatch(pattern, pod_of(other)) for other in others)
+
+
+def test_a_name_that_another_begins_with_keeps_its_own_pods():
+    short = "chat-" * 9 + "a"
+    names = [short, short + "-gpu", short + "-gpu-canary"]
+    assert [owner(pod_of(name), names) for name in names] == names
+
+
+def test_pods_of_longer_names_do_not_say_whose_they_are():
+    names = ["x" * 60 + end for end in ("-gpu", "-cpu")]
+    assert pod_of(names[0]) == pod_of(names[1])
+    assert not any(map(told_apart, names))
+
+
+def test_a_namespaces_word_about_another_is_taken_of_trusted_exporters_only():
+    subject = Subject("ns", "chat", ("chat-gpu", None))
+    (query, *_) = batch([subject], SHORT, SHORT, Labels(exporters=("gateways",)))
+    for part in query.promql.split("label_replace(label_replace(")[1:]:
+        assert 'namespace=~"(gateways)"' in part or 'namespace!~"(gateways)"' in part
+    assert "exported_namespace" not in batch([subject], SHORT, SHORT, Labels(exporters=()))[0].promql

@@ -12,7 +12,14 @@ from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.references import Name, References, Source
 from rlscaler_operator.exceptions import CredentialError
 
-RELEASE = threading.Event()
+LOADING, RELEASE = threading.Event(), threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    LOADING.clear()
+    RELEASE.clear()
+
 
 NAME = Name("ns", "chat", "token")
 
@@ -20,6 +27,7 @@ NAME = Name("ns", "chat", "token")
 def load(name, body):
     text = body["data"][name.key]
     if text == "forever":
+        LOADING.set()
         RELEASE.wait(10)
     if text == "garbage":
         raise CredentialError("garbage", "SecretInvalid")
@@ -140,6 +148,30 @@ def test_an_object_that_takes_forever_holds_up_nothing(held, api_server, monkeyp
     assert seen == [(None, "SecretUnavailable")]
 
 
+def test_an_object_that_is_loaded_for_long_delays_no_other(api_server):
+    async def run():
+        configuration = Configuration()
+        configuration.host = api_server.url
+        kube = Kube(configuration)
+        news = asyncio.Event()
+        known = References(kube, source(False), 30.0, news.set)
+        answer(api_server, "forever")
+        slow = known.get(NAME)
+        running = asyncio.create_task(known.run())
+        await asyncio.to_thread(LOADING.wait, 10)
+        answer(api_server, "two")
+        other = known.get(Name("ns", "other", "token"))
+        await asyncio.wait_for(news.wait(), 10)
+        found = other.value, slow.pending
+        RELEASE.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await kube.close()
+        return found
+
+    assert asyncio.run(run()) == ("two", True)
+
+
 def test_an_object_that_nobody_asks_for_is_forgotten(api_server, monkeypatch):
     monkeypatch.setattr(references, "FORGET_SECONDS", 0.0)
 
@@ -154,3 +186,68 @@ def test_an_object_that_nobody_asks_for_is_forgotten(api_server, monkeypatch):
 
     asyncio.run(run())
     assert api_server.asked == 0
+
+
+class Loader:
+    """Loads tokens; `slow` of the loads wait for `release`, and `broken` of them fail in a way that nobody foresaw."""
+
+    def __init__(self, slow=0, broken=0):
+        self.slow, self.broken, self.loads = slow, broken, 0
+        self.release = threading.Event()
+
+    def __call__(self, name, body):
+        self.loads += 1
+        if self.loads <= self.slow:
+            self.release.wait(10)
+        if self.loads <= self.broken:
+            raise MemoryError("starved")
+        return body["data"][name.key]
+
+
+async def looked_at(api_server, loader, *steps):
+    """What is held after each step and the look that follows it."""
+    kube = Kube(Configuration(host=api_server.url), timeout_seconds=2.0)
+    known = References(kube, Source("Secret", "secrets", loader, False, CredentialError, "create it"), 0.0)
+    known.get(NAME)
+    seen = []
+    for step in steps:
+        step()
+        if loader.release.is_set() and (begun := known.get(NAME).loading):
+            await asyncio.wait({begun[1]})
+        await known.refresh()
+        one = known.get(NAME)
+        seen.append((one.value, one.error is not None))
+        one.looked_at = float("-inf")
+    loader.release.set()
+    await kube.close()
+    return seen
+
+
+async def test_a_load_that_was_late_once_is_taken_when_it_is_done(api_server, monkeypatch):
+    """The disk, the processor or the executor was busy for a while: nothing is wrong with the object."""
+    monkeypatch.setattr(references, "LOAD_SECONDS", 0.05)
+    loader = Loader(slow=1)
+    answer(api_server)
+    seen = await looked_at(api_server, loader, lambda: None, lambda: None, loader.release.set)
+    assert seen == [(None, True), (None, True), ("one", False)]
+    assert loader.loads == 1, "it is not loaded a second time while the first load runs"
+
+
+async def test_an_endless_load_keeps_one_thread_and_the_next_version_is_loaded(api_server, monkeypatch):
+    monkeypatch.setattr(references, "LOAD_SECONDS", 0.05)
+    loader = Loader(slow=1)
+    answer(api_server)
+    again = [lambda: None] * 5
+    seen = await looked_at(api_server, loader, *again, lambda: answer(api_server, "two", "2"))
+    assert seen[:5] == [(None, True)] * 5
+    assert seen[5] == ("two", False)
+    assert loader.loads == 2
+
+
+async def test_a_load_that_failed_in_an_unforeseen_way_is_tried_again(api_server, monkeypatch):
+    monkeypatch.setattr(references, "RETRY_SECONDS", 0.0)
+    answer(api_server)
+    loader = Loader(broken=2)
+    seen = await looked_at(api_server, loader, *[lambda: None] * 4)
+    assert seen == [(None, True), (None, True), ("one", False), ("one", False)]
+    assert loader.loads == 3

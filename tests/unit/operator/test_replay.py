@@ -77,11 +77,36 @@ def run(*arguments):
     return CliRunner().invoke(command.replay, [str(argument) for argument in arguments])
 
 
+def test_a_log_of_a_release_without_budgets_replays_to_the_last_bit(ppo, episode, log):
+    """Such a record has no column, no stage and no field of a grant; nothing else of a new one differs from it."""
+    records = episode(ppo)
+    for record in records:
+        assert "grant" not in [step["guard"] for step in record["guards"]]
+        assert record.pop("grant") is None
+        assert record.pop("sharing") is None
+        assert record["samples"].pop("granted_replicas") == [-1, -1]
+    done = run(log(*records), "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["same"] == len(records)
+
+
+def test_a_grant_replays_and_another_one_is_a_difference(rule, entry, log):
+    one = entry(actor=rule, rate=190.0)
+    one.samples.granted_replicas[:] = 3, -1
+    record = line("granted", 1e9, Subject("ns", "chat", "u", 1, "Auto"), decide_all([one])[0], [], None, None)
+    assert [step["after"]["gpu"] for step in record["guards"] if step["guard"] == "grant"] == [3]
+    assert run(log(record)).exit_code == 0
+    record["samples"]["granted_replicas"] = [4, -1]
+    done = run(log(record))
+    assert done.exit_code == 1
+    assert "guards" in done.output
+
+
 @pytest.mark.parametrize("params", [{}, {"has_behavior": True, "stabilization_seconds": (20.0, 60.0)}])
 def test_everything_recorded_comes_out_again(ppo, rule, episode, log, params):
     records = [*episode(ppo, **params), *episode(rule, name="other", **params), *episode(None, name="none", **params)]
     log(*records[30:])
-    done = run("--json", log(*records[:30], name="audit.jsonl.1.gz").parent)
+    done = run("-o", "json", log(*records[:30], name="audit.jsonl.1.gz").parent)
     tally = json.loads(done.stdout)
     assert done.exit_code == 0, done.output
     assert tally["same"] == tally["decisions"] == 90
@@ -185,7 +210,7 @@ def test_a_model_of_ones_own_is_found_by_its_digest(ppo, episode, log, tmp_path)
 
 def test_one_policy_of_many(rule, episode, log):
     path = log(*episode(rule, length=4), *episode(rule, length=5, name="other"))
-    assert json.loads(run("--json", path, "--policy", "ns/other").stdout)["decisions"] == 5
+    assert json.loads(run("-o", "json", path, "--policy", "ns/other").stdout)["decisions"] == 5
 
 
 @pytest.mark.parametrize("arguments", [["nowhere.jsonl"], ["."], ["--model", "."]])

@@ -14,6 +14,7 @@ from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import Flag
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.calibration import Histogram
+from rlscaler_operator.shadow.evidence import is_whole
 from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows, params_and_actor
 from rlscaler_operator.state.registry import Registry
 
@@ -225,19 +226,49 @@ def test_a_model_that_cannot_be_read_for_a_while_costs_no_promotion(service):
         assert (one.policy.promotion.status.state, one.policy.promotion.status.basis) == ("Promoted", basis)
 
 
-def test_gaps_pauses_and_other_autoscalers_are_not_compared(service):
-    blind, paused, held = service("blind"), service("paused"), service("held")
+def test_gaps_and_pauses_are_not_compared(service):
+    blind, paused = service("blind"), service("paused")
     paused.paused = True
-    held.policy.report.conditions = [CONFLICT]
-    world = World(paused, held)
+    world = World(paused)
     world.run(600)
-    assert [latest(world, one).evidence[-1].hours for one in (paused, held)] == [0, 0]
+    assert latest(world, paused).evidence[-1].hours == 0
     world = World(blind)
     world.run(600, rate=lambda t: float("nan"))
     world.run(600)
     world.now += 3600
     world.run(600)
     assert latest(world, blind).evidence[-1].hours == pytest.approx(2 * 540 / 3600, abs=0.01)
+
+
+@pytest.mark.parametrize("spec", [{}, {"mode": "Auto", "promotion": {"require": "Evidence"}}], ids=["Shadow", "Auto"])
+def test_days_are_compared_while_another_autoscaler_runs_the_replicas(service, spec):
+    """That is how a policy comes to evidence in a cluster that scales already."""
+    beside = service(replicas=(8, 8), **spec)
+    beside.policy.report.conditions = [CONFLICT]
+    world = World(beside)
+    world.run(26 * 3600)
+    found = latest(world, beside)
+    assert (found.state, found.against) == ("Collecting", "Running")
+    assert [day.hours for day in found.evidence] == pytest.approx([2, 24], abs=0.05)
+    assert is_whole(found.evidence[1])
+
+
+def test_a_demoted_policy_is_compared_with_the_autoscaler_that_runs(service):
+    fallen = service(mode="Auto", promotion={"require": "Evidence"}, replicas=(8, 8))
+    fallen.policy.promotion.status = at_stage("Demoted")
+    fallen.policy.report.conditions = [CONFLICT]
+    world = World(fallen)
+    world.run(3600)
+    assert latest(world, fallen).evidence[-1].hours == pytest.approx(1, abs=0.05)
+
+
+def test_what_another_autoscaler_does_is_no_evidence_against_a_policy_that_should_act(service):
+    held = service(mode="Auto")
+    held.policy.report.conditions = [CONFLICT]
+    world = World(held)
+    world.run(600)
+    assert latest(world, held).against == "HPAFormula"
+    assert latest(world, held).evidence[-1].hours == 0
 
 
 def test_a_policy_of_unknown_capacity_is_not_compared_and_disturbs_nobody(service):
@@ -285,7 +316,7 @@ def test_the_model_is_held_against_the_histogram_of_each_window(service):
         assert world.shadows.due_for_calibration([one.policy], world.now + 600) == [one.policy]
         good = Histogram(18000.0, {0.1: 9000.0, 0.25: 17900.0, 0.5: 18000.0, 1.0: 18000.0})
         bad = Histogram(18000.0, {0.1: 0.0, 5.0: 9000.0, float("inf"): 18000.0})
-        world.shadows.calibrate([one.policy], {("ns", "chat"): good if window < 6 else bad}, world.now)
+        world.shadows.calibrate([one.policy], {("", "ns", "chat"): good if window < 6 else bad}, world.now)
     comparison = next(iter(world.shadows._comparisons.values()))
     assert comparison.calibrated
     assert (comparison.measured.windows, comparison.measured.agreeing) == (7, 5)

@@ -225,3 +225,29 @@ def test_shadow_is_only_ever_the_users_choice():
     assert run.wanted.mode == "Auto"
     assert not demoted("Shadow", run.ask(mode="Shadow").status)
     assert not writes("Shadow", run.status)
+
+
+def first_hour(calibration):
+    """The promotion of a policy in the first hour of its first day."""
+    today = day(0, hours=0.9, calibration=calibration)
+    now = datetime(FIRST.year, FIRST.month, FIRST.day, 1, tzinfo=UTC)
+    before = next_promotion(None, asked(), [], now)
+    return next_promotion(before, asked(), [today], now)
+
+
+def test_the_first_hour_says_whether_the_model_matches():
+    assert "Today" not in first_hour(measured(windows=0)).message
+    fine = first_hour(measured(windows=2))
+    assert fine.reason == "CollectingEvidence"
+    assert "Today 0.9 h are compared so far, and the model matches what was measured" in fine.message
+    assert "requestsPerSecond" not in fine.message
+    late = first_hour(measured(late=0.2, windows=2))
+    assert late.reason == "CollectingEvidence"
+    assert "does not match (1.00 % late against 20.00 to 20.00 %, p95 alike in 2 of 2 windows)" in late.message
+    assert "targets.*.requestsPerSecond" in late.message, "the remedy"
+    assert "p95 alike in 1 of 2" in first_hour(measured(windows=2, agreeing=1)).message
+
+
+def test_after_an_hour_that_does_not_match_it_is_the_reason():
+    assert first_hour(measured(late=0.2, windows=5)).reason == "CollectingEvidence"
+    assert first_hour(measured(late=0.2, windows=6)).reason == "ModelUncalibrated"

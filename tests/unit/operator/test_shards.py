@@ -31,6 +31,8 @@ def test_each_policy_is_fenced_by_the_lease_of_its_own_shard():
     for key in KEYS[:20]:
         assert shards.of(key) is shards.leases[shard_of(key, 3)]
     shards.leases[1]._deadline = float("inf")
+    assert not shards.held, "not without the Lease that says how many shards there are"
+    shards._split._deadline = float("inf")
     assert shards.held
     assert set(shards.holds()) == {1}
 

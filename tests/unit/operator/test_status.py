@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rlscaler_core.api import Status
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.tables import initial_state, make_params
-from rlscaler_operator.cluster.cache import Deployment
+from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.reporting.stabilization import restore, to_status
 from rlscaler_operator.state.status import (
     decision_status,

@@ -41,7 +41,7 @@ async def test_what_is_installed_later_is_read_and_then_watched_and_what_is_remo
     async def come(resource):
         heard.append(("read", resource, set(apis.insights.watched_resources)))
 
-    apis = OptionalApis(kube, come, lambda resource: heard.append(("forgotten", resource)))
+    apis = OptionalApis(kube, OPTIONAL, come, lambda resource: heard.append(("forgotten", resource)))
     api_server.status = 404
     await apis.look()
     assert (heard, apis.insights.watched_resources) == ([], set())
@@ -64,7 +64,7 @@ async def test_an_api_that_may_not_be_read_ends_the_operator_with_the_reason(api
     async def come(resource):
         raise OperatorError(f"cannot list {resource.plural}")
 
-    apis = OptionalApis(kube, come, lambda _: None)
+    apis = OptionalApis(kube, OPTIONAL, come, lambda _: None)
     serves(api_server, *OPTIONAL)
     with pytest.raises(OperatorError, match="scaledobjects"):
         await apis.look()

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import yaml
 
+from rlscaler_core.decision.action import one_hot
+from rlscaler_core.decision.types import Placement
 from rlscaler_core.models import load_bundled
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.actors import FrozenActor
@@ -31,6 +33,15 @@ STILL = FrozenActor(load_bundled("ppo").manifest.model_copy(update={"residual": 
 """Holds the replicas that are there; the floor alone raises them."""
 
 RAISED = {"min_gpu": 5}
+
+
+class Dropping:
+    """Asks for fewer replicas at all times; the floor alone raises them again."""
+
+    manifest = STILL.manifest
+
+    def probabilities(self, stacked):
+        return one_hot(np.tile(np.array([[-2, -2, Placement.BALANCED]], np.int32), (len(stacked), 1)))
 
 
 def bursts() -> np.ndarray:
@@ -104,13 +115,12 @@ def test_a_spec_that_does_not_help_is_not_recommended(bench):
 
 
 def test_a_network_that_is_worse_under_the_users_spec_is_passed_over(bench):
-    ppo = load_bundled("ppo")
     listed = of_all(bench.kind.default)
-    good, bad = network(OWN_SPEC, ppo), network(FOUND_SPEC, STILL)
-    choice = bench.choose([Alternative(GENERAL, ppo), bad, good], listed)
+    good, bad = network(OWN_SPEC, STILL), network(FOUND_SPEC, Dropping())
+    choice = bench.choose([Alternative(GENERAL, STILL), bad, good], listed)
     assert choice.network is good
-    unlearned = network(OWN_SPEC, ppo, steps=0)
-    assert bench.choose([Alternative(GENERAL, ppo), bad, unlearned], listed).network is unlearned
+    unlearned = network(OWN_SPEC, STILL, steps=0)
+    assert bench.choose([Alternative(GENERAL, STILL), bad, unlearned], listed).network is unlearned
 
 
 def board_of(j: dict[str, float]) -> Board:

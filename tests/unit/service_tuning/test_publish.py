@@ -54,7 +54,7 @@ def test_the_config_map_holds_an_actor_that_loads(folder):
 def test_what_must_not_be_published_needs_force(folder):
     judge(folder, publishable=False)
     refused = run(folder)
-    assert refused.exit_code == 2
+    assert refused.exit_code == 3
     assert "do not publish" in refused.output
     forced = run(folder, "--force")
     assert forced.exit_code == 0
@@ -69,7 +69,7 @@ def test_a_verdict_on_another_policy_does_not_count(folder):
 
 def test_a_policy_that_nobody_tried_needs_force_and_a_name(folder):
     (folder / "verdict.json").unlink()
-    assert "nobody has said" in run(folder).output
+    assert "not known what this policy is worth" in run(folder).output
     assert "--name and --namespace" in run(folder, "--force").output
     assert run(folder, "--force", "--name", "chat", "--namespace", "demo").exit_code == 0
 
@@ -104,5 +104,5 @@ def test_no_cluster_is_said(folder, tmp_path):
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("{}")
     result = run(folder, "--apply", "--kubeconfig", kubeconfig)
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "--kubeconfig" in result.output

@@ -135,3 +135,23 @@ def test_nobody_who_is_tried_spends_more_than_the_budget(budget):
     rows = from_rate(np.full((2, 600), 200.0), np.arange(2), 30.0, pattern="full", **service.columns())
     found = episode.run(service.bind(rows), Hpa(HpaSettings(0.3)), level="fluid").result
     assert ((found.cost * service.gpu_cost_per_hour <= 8.0) == np.isfinite(budget)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"capacity": {"unit": "tokens"}, "metrics": {"preset": "vllm"}}, "spec.capacity.unit = tokens"),
+        (
+            {"slo": {"latencyMilliseconds": 50, "signal": "tpot"}, "metrics": {"preset": "vllm"}},
+            "spec.slo.signal = tpot",
+        ),
+    ],
+)
+def test_only_requests_are_simulated(tmp_path, change, field):
+    def changed(spec):
+        spec.update(change)
+        for target in spec["targets"].values():
+            target.pop("requestsPerSecond")
+
+    with pytest.raises(EvaluationError, match=f"{field}.*in the copy that you give here"):
+        service_of(read_policy(policy(tmp_path, changed)), 15)

@@ -17,7 +17,7 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import load_start
 from rlscaler_rl.evaluation.service_tuning.episodes import ServiceSource
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
-from rlscaler_rl.training.export import NumpyActor
+from rlscaler_rl.training.export import NumpyActor, bare_manifest
 from rlscaler_rl.training.finetune import FineTuning
 from rlscaler_rl.training.network import weights_of
 from rlscaler_rl.training.train import make_model
@@ -29,7 +29,7 @@ def model(service, history):
     settings = FineTuning(envs=2, buffer_size=4, batch_size=8)
     config = settings.config(start.manifest.stack_size, False, start.hidden_size, 30, 600)
     take = ServiceSource(service, history, np.random.default_rng(0)).take
-    env = SimulatorVecEnv(2, sources=[take], contract=config.environment.contract(), asymmetric=True)
+    env = SimulatorVecEnv(2, sources=[take], contract=bare_manifest(config).contract, asymmetric=True)
     yield make_model(config, env, None)
     env.close()
 
@@ -99,9 +99,10 @@ def test_a_folder_is_a_start(tmp_path):
         ({"contract_version": "rlscaler.io/observation/v9"}, "contract_version"),
         ({"stack_size": 5}, "stack_size 5"),
         ({"digest": "0" * 64}, "sha256"),
+        ({"learned": {"late_price": 0.5, "caution": 0.2, "jump_caution": 0.15}}, "history_hours 0"),
     ],
 )
-def test_another_contract_or_width_is_refused(tmp_path, change, named):
+def test_another_contract_width_or_rule_is_refused(tmp_path, change, named):
     with pytest.raises(EvaluationError, match=named):
         load_start(copy(tmp_path, change))
 

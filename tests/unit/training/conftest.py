@@ -10,7 +10,14 @@ from rlscaler_rl.training import validation
 from rlscaler_rl.training.config import TrainingConfig
 
 SMALL = {
-    "environment": {"envs": 12, "episode_duration": 60, "action_interval": 30, "stack_size": 4, "trace_share": 0.0},
+    "environment": {
+        "envs": 12,
+        "episode_duration": 60,
+        "action_interval": 30,
+        "stack_size": 4,
+        "trace_share": 0.0,
+        "history_hours": 0,
+    },
     "agent": {
         "steps": 12 * 8 * 4,
         "buffer_size": 8,
@@ -24,7 +31,7 @@ SMALL = {
     },
 }
 
-BRIEF = {"CONDITIONS": ((30.0, 60, True),), "WORKLOADS": ("ramp", "flat"), "EPISODES": 2}
+BRIEF = {"CONDITIONS": ((30.0, 60, True),), "WORKLOADS": ("smooth", "worldcup"), "EPISODES": 2, "HISTORY_HOURS": 0.2}
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +44,9 @@ def _brief_validation() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in BRIEF.items():
             patch.setattr(validation, name, value)
-        validation.scenarios.cache_clear()
+        validation.known_services.cache_clear()
         yield
-    validation.scenarios.cache_clear()
+    validation.known_services.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""Runs as Ray tasks: order, lost workers, failures, several seeds, and nothing left behind."""
+"""Runs as Ray tasks: order, lost workers, failures, several seeds, and nothing left behind.
+
+`make chaos` runs those that kill processes, which take minutes.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +93,7 @@ def test_every_port_is_on_the_loopback_address():
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
 
 
+@pytest.mark.chaos
 @pytest.mark.usefixtures("ray")
 def test_seeds_survive_a_killed_worker_and_the_best_is_exported(tmp_path, config):
     killed: list[int] = []
@@ -131,6 +135,7 @@ def _kill_once(folder: Path, killed: list[int], over: threading.Event) -> None:
                     killed.append(process.pid)
 
 
+@pytest.mark.chaos
 def test_a_worker_without_the_disk_goes_on_from_what_it_sent(tmp_path, ray, config):
     first = seeds.train_seeds(config, [3], tmp_path / "elsewhere")
     kept = seeds.pack(tmp_path / "elsewhere" / "seed_3")
@@ -167,6 +172,7 @@ def test_a_seed_that_diverges_is_reported_and_the_others_count(tmp_path, small):
         seeds._finish(tmp_path, [bad])
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_outlives_an_interrupted_command(number):
     program = [sys.executable, "-c", RUNS.format(statements=[FOREVER] * 2)]
@@ -182,6 +188,7 @@ def test_nothing_outlives_an_interrupted_command(number):
     assert not psutil.wait_procs(children, timeout=WAIT_SECONDS)[1]
 
 
+@pytest.mark.chaos
 def test_with_the_first_failure_the_others_end(tmp_path):
     runs, fail, log = tmp_path / "runs", tmp_path / "fail", tmp_path / "log"
     os.mkfifo(fail)

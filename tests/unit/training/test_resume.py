@@ -51,10 +51,10 @@ COMMAND = "from rlscaler_live.train_cli import general; general()"
 
 @pytest.fixture(scope="module")
 def config(small) -> TrainingConfig:
-    """Twelve updates on environments of several intervals, with recorded loads among them."""
+    """Twelve updates on environments of several intervals, with recorded loads and services with a past among them."""
     body = small.model_dump()
     body["agent"] |= {"steps": 12 * 8 * 12, "critic_rollouts": 3}
-    body["environment"] |= {"action_interval": None, "trace_share": 0.3}
+    body["environment"] |= {"action_interval": None, "trace_share": 0.3, "history_hours": 0.5}
     return TrainingConfig.model_validate(body)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.models import load_bundled
 from rlscaler_live.train_cli import general as command
 from rlscaler_rl.simulation.episode import run
-from rlscaler_rl.simulation.scenario import nominal
+from rlscaler_rl.simulation.randomisation import randomised
+from rlscaler_rl.simulation.ranges import RANGES
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
@@ -38,7 +40,7 @@ def test_a_run_leaves_what_it_promises_and_can_go_on(tmp_path, small):
     assert any(name.startswith("evaluation_episode_") for name in names)
     rows = json.loads((folder / "training_progress.json").read_text())
     assert rows[-1]["steps"] == small.agent.steps
-    assert "ramp" in summary(folder)
+    assert "worldcup" in summary(folder)
 
     before = checkpoint.found(folder)[0]
     more = TrainingConfig.load(folder / "config.json", steps=small.agent.steps * 2)
@@ -133,14 +135,14 @@ def test_the_command_trains_and_refuses_what_it_cannot_do(tmp_path, small):
         assert said in refused.output
 
 
-def test_the_bundled_policy_beats_holding_still_in_every_pattern():
-    """A smoke test on a few episodes; `rlscaler evaluate` gives the figures."""
+def test_the_bundled_network_is_about_as_good_as_the_rule_with_and_without_a_memory():
+    """A smoke test on a few drawn stretches of the nominal service; days give the figures."""
     actor = load_bundled("ppo")
-    frozen = Frozen(actor.manifest)
-    patterns = ["ramp", "spike", "periodic", "random"]
-    scenarios = nominal(patterns * 4, list(range(16)), 600, 30.0, initial_replicas=(2, 1))
-    ours, still = run(scenarios, actor).result.j, run(scenarios, frozen).result.j
-    assert ours.mean() < 0.7 * still.mean()
+    nominal = replace(RANGES, wholly_nominal_share=1.0, one_pool_share=0.0)
+    stretches = randomised(24, np.random.default_rng(99), 30.0, 1800, nominal)
+    ours, rule, still = (run(stretches, one).result.j for one in (actor, load_bundled("rule"), Frozen(actor.manifest)))
+    assert ours.mean() < 1.03 * rule.mean()
+    assert ours.mean() < 1.03 * still.mean()
 
 
 class Frozen:

@@ -82,9 +82,15 @@ def test_the_weights_of_the_configuration_act():
 def test_training_runs_on_it():
     from rlscaler_rl.training.config import TrainingConfig
 
-    settings = {"objective": "weighted", "envs": 12, "action_interval": 30, "episode_duration": 300}
+    settings = {
+        "objective": "weighted",
+        "envs": 12,
+        "action_interval": 30,
+        "episode_duration": 300,
+        "history_hours": 0,
+    }
     env = make_env(TrainingConfig(environment=EnvironmentConfig(**settings)))
     env.reset()
-    rewards = np.stack([env.step(np.tile([2, 2, 1], (12, 1)))[1] for _ in range(12)])
+    rewards = np.stack([env.step(np.tile([3, 2, 1], (12, 1)))[1] for _ in range(12)])
     assert np.isfinite(rewards).all()
     assert np.ptp(rewards) > 0

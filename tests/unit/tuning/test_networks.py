@@ -8,6 +8,7 @@ from rich.console import Console
 
 from rlscaler_core.decision.rule import RuleSettings, rule_under
 from rlscaler_core.decision.spec import SpecSettings
+from rlscaler_core.decision.types import Placement
 from rlscaler_rl.baselines.actors import Configured
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tuning import networks, spaces
@@ -82,7 +83,7 @@ def test_what_is_trained_on_a_rule_says_so_and_plays_on_it():
     made = networks.train("ramp", Plan(1, found, on_rule=True), TINY)
     assert made.manifest.residual
     assert made.manifest.rule.loading == 0.9
-    assert rule_under(made.actor()) == RuleSettings(loading=0.9)
+    assert rule_under(made.actor()) == RuleSettings(loading=0.9, late_price=0.0, placement=Placement.BALANCED)
     assert made.manifest.training.hyperparameters["plan"]["on_rule"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
-from rlscaler_rl.evaluation.tuning.search import BATCH, child, grid, search
+from rlscaler_rl.evaluation.tuning.search import BATCH, child, grid, search, search_each
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "n": IntDistribution(0, 20), "kind": CategoricalDistribution(["a", "b"])}
 START = {"x": 0.9, "n": 20, "kind": "b"}
@@ -49,6 +49,16 @@ def test_what_is_known_is_played_first_and_batches_are_large():
 def test_the_same_seed_finds_the_same():
     one, two = (search(SPACE, [START], score, 120, seed=3) for _ in range(2))
     assert [trial.found for trial in one] == [trial.found for trial in two]
+
+
+def test_searches_side_by_side_find_what_each_finds_alone():
+    def other(found):
+        return score([{**one, "n": 20 - one["n"]} for one in found])
+
+    together = search_each(SPACE, [START], lambda batches: [score(batches[0]), other(batches[1])], 60, 2, seed=3)
+    for trials, one in zip(together, (score, other), strict=True):
+        assert [trial.found for trial in trials] == [trial.found for trial in search(SPACE, [START], one, 60, seed=3)]
+    assert together[0][0].found != together[1][0].found
 
 
 def test_a_small_space_is_played_whole():

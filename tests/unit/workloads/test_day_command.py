@@ -28,7 +28,7 @@ def test_days_lists_every_load_with_its_licence_and_what_is_there(tmp_path):
         assert f"| {name} | {load.what} | {load.days} |" in text
     assert text.count("| ships |") == 3
     assert text.count("| to be made |") == len(day_loads()) - 3
-    (found,) = json.loads(call("days", "balancer", "--json", "--days", tmp_path))
+    (found,) = json.loads(call("days", "balancer", "-o", "json", "--days", tmp_path))
     assert found["licence"] == "MIT"
     assert not found["there"]
     assert found["originals"][0].startswith("https://raw.githubusercontent.com/numenta/NAB/")
@@ -39,7 +39,7 @@ def test_days_measures_what_is_there(tmp_path):
     text = call("days", "worldcup", "taxi", "--statistics", "--days", tmp_path, "--markdown")
     assert "| worldcup | worldcup | 1 | 86 | 60 | drawn | 180 | 21.3 | - | - |" in text
     assert "| taxi | taxi | 2 | 215 | 1800 | drawn | - |" in text
-    (found,) = json.loads(call("days", "worldcup", "--statistics", "--json"))
+    (found,) = json.loads(call("days", "worldcup", "--statistics", "-o", "json"))
     assert found["statistics"]["peak_over_mean"] == pytest.approx(21.3, abs=0.1)
 
 

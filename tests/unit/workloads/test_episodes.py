@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_rl.workloads import (
+    EXTRAS,
     HELD_OUT,
     NAMES,
     PATTERNS,
@@ -47,7 +48,7 @@ def test_a_run_added_leaves_the_others_as_they_were_and_is_the_first_of_the_next
         np.testing.assert_array_equal(episodes(name, Part.TEST, **SMALL, seed=1).arrivals, more.arrivals[4:])
 
 
-@pytest.mark.parametrize("name", [*PATTERNS, *VARIED, "flat", "one_pool", "envelope"])
+@pytest.mark.parametrize("name", [*PATTERNS, *VARIED, *EXTRAS])
 def test_parts_of_drawn_loads_share_no_seed(name):
     seeds = [set(episodes(name, part, **SMALL).seed.tolist()) for part in Part]
     assert len(set.union(*seeds)) == 24

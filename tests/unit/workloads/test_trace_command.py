@@ -31,7 +31,7 @@ def test_list_names_what_ships():
     text = call("list")
     for name in (*TRACES, "CC-BY-4.0", "Apache-2.0", "MIT", "3502 x 1 s", "36/18/48", "a9cabd7b1449"):
         assert name in text
-    found = json.loads(call("list", "--json"))
+    found = json.loads(call("list", "-o", "json"))
     assert [one["name"] for one in found] == list(TRACES)
     assert found[0]["blocks"] == {"train": 0, "tune": 0, "test": 5}
 

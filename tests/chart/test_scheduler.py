@@ -1,0 +1,127 @@
+"""The suggestion server and its kube-scheduler in the chart: off by default, and on a real API server when it is on."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from rlscaler_dev.cluster.kube import path_of
+from rlscaler_scheduler.configuration import configuration
+from rlscaler_scheduler.settings import Settings
+from tests.chart.charts import NAMESPACE, SETS, find, kinds, template
+from tests.harness.helm import HelmError
+
+ON = ("--set", "scheduler.enabled=true")
+NAME = "rlscaler-scheduler"
+PLUGIN = (
+    "--set",
+    "scheduler.mode=plugin",
+    "--set",
+    "scheduler.kubeScheduler.repository=registry.example.com/rlscaler-kube-scheduler",
+)
+
+
+def told(helm, *options: str) -> dict:
+    config = find(template(helm, *ON, *options), "ConfigMap", NAME)
+    return yaml.safe_load(config["data"]["kube-scheduler.yaml"])
+
+
+def test_nothing_of_it_is_there_by_default(helm):
+    for chosen in SETS.values():
+        assert not [body for body in template(helm, *chosen) if "scheduler" in body["metadata"]["name"]]
+
+
+def test_kube_scheduler_is_told_what_the_command_prints(helm):
+    url = f"http://{NAME}.{NAMESPACE}.svc:8899"
+    expected = configuration(url)
+    expected["leaderElection"] |= {"resourceName": f"{NAME}-kube-scheduler", "resourceNamespace": NAMESPACE}
+    assert told(helm) == expected
+    assert told(helm, "--set", "scheduler.strict=true")["extenders"][0]["ignorable"] is False
+    assert told(helm, "--set", "scheduler.wholeCluster=true") == configuration(url, whole_cluster=True)
+
+
+def test_kube_scheduler_with_the_plugin_is_told_what_the_command_prints(helm):
+    url = f"http://{NAME}.{NAMESPACE}.svc:8899"
+    expected = configuration(url, plugin=True, timeout_ms=70, events=True)
+    expected["leaderElection"] |= {"resourceName": f"{NAME}-kube-scheduler", "resourceNamespace": NAMESPACE}
+    more = ("--set", "scheduler.timeoutMilliseconds=70", "--set", "scheduler.events=true")
+    assert told(helm, *PLUGIN, *more) == expected
+    pod = find(template(helm, *ON, *PLUGIN), "Deployment", f"{NAME}-kube-scheduler")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"].startswith("registry.example.com/rlscaler-kube-scheduler:v1.")
+    whole = ("--set", "scheduler.mode=plugin", "--set", "scheduler.wholeCluster=true")
+    assert told(helm, *whole) == configuration(url, plugin=True, whole_cluster=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--set", "scheduler.mode=plugin"), r"scheduler\.kubeScheduler\.repository"),
+        ((*PLUGIN, "--set", "scheduler.strict=true"), "the plugin enforces hard latencies without the server"),
+        (("--set", "scheduler.events=true"), r"set scheduler\.mode=plugin"),
+        (("--set", "scheduler.mode=both"), "scheduler"),
+    ],
+)
+def test_modes_that_cannot_be_are_refused(helm, options, said):
+    with pytest.raises(HelmError, match=said):
+        template(helm, *ON, *options)
+
+
+def test_the_server_reads_and_writes_nothing(helm):
+    objects = template(helm, *ON)
+    (rule,) = find(objects, "ClusterRole", NAME)["rules"]
+    assert set(rule["verbs"]) == {"list", "watch"}
+    assert set(rule["resources"]) == {"nodes", "pods", "namespaces"}
+    pod = find(objects, "Deployment", NAME)["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == NAME
+    assert pod["securityContext"]["runAsNonRoot"]
+
+
+def test_its_options_are_the_servers(helm):
+    options = ("--set", "scheduler.modelConfigMap=nets", "--set", "scheduler.tokenSecret=token")
+    pod = find(template(helm, *ON, *options), "Deployment", NAME)["spec"]["template"]["spec"]
+    arguments = pod["containers"][0]["args"]
+    assert arguments[:2] == ["scheduler", "run"]
+    named = {word.removeprefix("--").split("=")[0].replace("-", "_") for word in arguments[2:]}
+    assert named - {"scheduler_name"} <= set(Settings.model_fields)
+    assert [volume["name"] for volume in pod["volumes"]] == ["models", "token"]
+
+
+def test_the_whole_cluster_needs_no_second_kube_scheduler(helm):
+    objects = template(helm, *ON, "--set", "scheduler.wholeCluster=true")
+    names = [body["metadata"]["name"] for body in objects if body["kind"] == "Deployment"]
+    assert names == ["rlscaler", NAME]
+    assert "RoleBinding" in kinds(template(helm, *ON))
+
+
+def test_the_real_api_server_takes_it_and_the_account_may_only_read(helm, cluster, kube):
+    objects = template(helm, *ON, monitoring=False)
+    mine = [body for body in objects if "scheduler" in body["metadata"]["name"]]
+    kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    kube.apply_all([body for body in mine if body["metadata"].get("namespace") != "kube-system"])
+
+    def may(account: str, verb: str, resource: str, group: str = "") -> bool:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": f"system:serviceaccount:{NAMESPACE}:{account}",
+                "resourceAttributes": {"verb": verb, "resource": resource, "group": group, "namespace": "default"},
+            },
+        }
+        answer = kube.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"].get("allowed"))
+
+    assert may(NAME, "list", "nodes")
+    assert may(NAME, "watch", "pods")
+    assert not may(NAME, "patch", "pods")
+    assert not may(NAME, "create", "bindings")
+    assert not may(NAME, "list", "secrets")
+    assert not may(NAME, "create", "events", "events.k8s.io")
+    assert may(f"{NAME}-kube-scheduler", "create", "bindings")
+    assert may(f"{NAME}-kube-scheduler", "create", "events", "events.k8s.io"), (
+        "the plugin's Events need no further right"
+    )
+    assert not may(f"{NAME}-kube-scheduler", "list", "secrets")
+    for body in mine:
+        if body["metadata"].get("namespace") != "kube-system":
+            kube.delete(path_of(body))

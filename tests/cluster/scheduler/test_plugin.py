@@ -1,0 +1,210 @@
+"""The score plugin in the real kube-scheduler: where it puts pods, and what happens while the server is away."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from rlscaler_dev.cluster.network import free_ports
+from rlscaler_dev.placement.testbed import SIZES, SecondScheduler, bound, pod, second_scheduler
+from rlscaler_scheduler.objects import LATENCY
+from rlscaler_scheduler.replay import repeat
+from tests.harness.waiting import until
+
+CORES = {f"place-{index:04d}": SIZES[index % len(SIZES)][0] for index in range(12)}
+
+
+def create(kube, namespace: str, pods) -> None:
+    """Create the pods, and wait until all pods of the namespace are bound."""
+    for one in pods:
+        assert kube.create(one)
+    count = len(kube.get(f"/api/v1/namespaces/{namespace}/pods")["items"])
+    until(lambda: len(bound(kube, namespace)) == count, 300)
+
+
+def small(namespace: str, start: int, count: int):
+    return [pod(f"p-{index}", namespace, "10m", "8Mi") for index in range(start, start + count)]
+
+
+def pods_by_result(scheduler: SecondScheduler) -> dict[str, int]:
+    """How the server was asked about the pods so far."""
+    found = re.findall(r'rlscaler_plugin_pods_total\{result="(\w+)"\} (\S+)', scheduler.metrics())
+    return {result: int(float(value)) for result, value in found}
+
+
+@pytest.fixture
+def late_server() -> Iterator[str]:
+    """The URL of a server that is ready at once, and that answers no question before the test ends."""
+    ended = threading.Event()
+
+    class Late(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            ended.wait()
+
+        def log_message(self, *arguments) -> None:
+            del arguments
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Late)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    ended.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_thousand_pods_at_once_are_packed_as_suggested(cluster, kube, server, namespace, folder):
+    log = folder / "decisions.jsonl"
+    suggestions = server("--policy", "EE", "--decision-log", str(log), "--decision-log-inputs")
+    kube.apply_all(small(namespace, 0, 1000))
+    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, plugin=True, timeout_ms=5000) as scheduler:
+        until(lambda: len(bound(kube, namespace)) == 1000, 300)
+        results = pods_by_result(scheduler)
+    assert results["suggested"] >= 1000
+    assert not results.get("failed")
+    used = set(bound(kube, namespace).values())
+    # 110 pods fit a node: ten are needed, and the biggest of twelve are opened first.
+    assert len(used) == 10
+    assert {name for name, cores in CORES.items() if cores == 64} <= used
+    again = repeat(log.read_text().splitlines(), {})
+    assert again.same >= 1000
+    assert not again.different
+
+
+def test_load_is_balanced_over_pods_that_are_only_assumed(cluster, kube, server, namespace, folder):
+    suggestions = server("--policy", "LB")
+    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, plugin=True, timeout_ms=5000):
+        create(kube, namespace, [pod(f"p-{index}", namespace) for index in range(28)])
+    shares = [list(bound(kube, namespace).values()).count(name) / cores for name, cores in CORES.items()]
+    assert max(shares) == min(shares) == 1 / 16
+
+
+def test_a_hard_latency_needs_no_server(cluster, kube, namespace, folder, nodes):
+    latency = {
+        item["metadata"]["name"]: float(item["metadata"]["annotations"][LATENCY])
+        for item in kube.get("/api/v1/nodes")["items"]
+        if item["metadata"]["name"] in nodes
+    }
+    third = sorted(latency.values())[2]
+    kube.request(
+        "PATCH",
+        f"/api/v1/namespaces/{namespace}",
+        {"metadata": {"annotations": {"rlscaler.io/latency-hard-ms": f"{third}"}}},
+        content_type="application/merge-patch+json",
+    )
+    nowhere = pod("nowhere", namespace, annotations={"latencyHardConstraint": "0.5"})
+    anywhere = [pod(f"any-{text}", namespace, annotations={"latencyHardConstraint": text}) for text in ("inf", "far")]
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    with second_scheduler(cluster.kubeconfig, url, folder, plugin=True):
+        create(kube, namespace, [pod(f"p-{index}", namespace) for index in range(8)] + anywhere)
+        found = bound(kube, namespace)
+        assert all(latency[found[f"p-{index}"]] <= third for index in range(8)), "the limit of the namespace"
+        kube.create(nowhere)
+
+        def why() -> str:
+            item = kube.get(f"/api/v1/namespaces/{namespace}/pods/nowhere")
+            return " ".join(c.get("message", "") for c in item["status"].get("conditions", []))
+
+        assert "above the hard limit 0.5 ms" in until(lambda: "hard limit" in why() and why())
+        nearest = min(latency, key=lambda name: latency[name])
+        measured = {"metadata": {"annotations": {LATENCY: "0.1"}}}
+        kube.request("PATCH", f"/api/v1/nodes/{nearest}", measured, content_type="application/merge-patch+json")
+        until(lambda: bound(kube, namespace).get("nowhere") == nearest, 120)
+        restored = {"metadata": {"annotations": {LATENCY: str(latency[nearest])}}}
+        kube.request("PATCH", f"/api/v1/nodes/{nearest}", restored, content_type="application/merge-patch+json")
+
+
+def test_suggestions_go_on_when_a_killed_server_is_back(cluster, kube, server, namespace, folder):
+    suggestions = server("--policy", "EE")
+    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, plugin=True, timeout_ms=5000) as scheduler:
+        create(kube, namespace, small(namespace, 0, 5))
+        assert pods_by_result(scheduler) == {"suggested": 5}
+        suggestions.send(signal.SIGKILL)
+        create(kube, namespace, small(namespace, 5, 5))
+        away = pods_by_result(scheduler)
+        assert away["suggested"] == 5
+        assert away["failed"] + away.get("breaker_open", 0) == 5
+        server("--policy", "EE", port=suggestions.port)
+        until(lambda: "rlscaler_plugin_breaker_open 0" in scheduler.metrics(), 60)
+        create(kube, namespace, small(namespace, 10, 5))
+        assert pods_by_result(scheduler)["suggested"] == 10, "the names of the nodes were sent again"
+
+
+def test_one_pod_waits_for_a_server_that_hangs_and_the_others_do_not(cluster, kube, server, namespace, folder):
+    suggestions = server("--policy", "EE")
+    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, plugin=True, timeout_ms=1000) as scheduler:
+        create(kube, namespace, small(namespace, 0, 2))
+        until(lambda: "rlscaler_plugin_breaker_open 0" in scheduler.metrics(), 60)
+        before = pods_by_result(scheduler)
+        suggestions.send(signal.SIGSTOP)
+        create(kube, namespace, small(namespace, 2, 30))
+        after = pods_by_result(scheduler)
+        suggestions.send(signal.SIGCONT)
+        assert after["failed"] - before.get("failed", 0) == 1, "probes find it hanging, so no further pod waits"
+        assert after["breaker_open"] - before.get("breaker_open", 0) == 29
+        until(lambda: "rlscaler_plugin_breaker_open 0" in scheduler.metrics(), 60)
+
+
+def test_pauses_grow_for_a_server_that_is_ready_and_never_answers_in_time(
+    cluster, kube, nodes, namespace, folder, late_server
+):
+    with second_scheduler(cluster.kubeconfig, late_server, folder, plugin=True, timeout_ms=100) as scheduler:
+        create(kube, namespace, small(namespace, 0, 40))
+        results = pods_by_result(scheduler)
+        assert results["failed"] + results.get("breaker_open", 0) == 40, "each pod was asked about once at most"
+        assert 1 <= results["failed"] < 10
+
+
+def test_a_server_that_was_never_there_delays_nothing(cluster, kube, nodes, namespace, folder):
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    with second_scheduler(cluster.kubeconfig, url, folder, plugin=True) as scheduler:
+        create(kube, namespace, small(namespace, 0, 30))
+        assert pods_by_result(scheduler) == {"failed": 1, "breaker_open": 29}
+
+
+def test_an_event_on_the_pod_says_why(cluster, kube, server, namespace, folder):
+    suggestions = server("--policy", "EE")
+    options = {"plugin": True, "events": True, "timeout_ms": 5000}
+    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, **options):
+        create(kube, namespace, [pod("p", namespace, annotations={"latencySoftConstraint": "near"})])
+
+        def said() -> list[str]:
+            items = kube.get(f"/api/v1/namespaces/{namespace}/events")["items"]
+            return [item["message"] for item in items if item["reason"] == "NodeSuggested"]
+
+        (text,) = until(said)
+    assert text.startswith(f"{bound(kube, namespace)['p']} suggested for EE by the rule pack: score ")
+    assert "of 12 nodes; it had requested_cpu 0, requested_memory 0, pods 0, latency_ms " in text
+    assert "'near' is no number of milliseconds" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"url": "nowhere"}, "is no http address"), ({"url": "http://a", "timeout": 3}, "unknown field")],
+)
+def test_arguments_that_cannot_be_are_said_at_the_start(cluster, folder, monkeypatch, arguments, said):
+    from rlscaler_dev.placement import testbed
+
+    told = testbed.configuration
+
+    def wrong(*given, **options):
+        made = told(*given, **options)
+        made["profiles"][0]["pluginConfig"][0]["args"] = arguments
+        return made
+
+    monkeypatch.setattr(testbed, "configuration", wrong)
+    with second_scheduler(cluster.kubeconfig, "", folder, plugin=True) as scheduler:
+        until(lambda: scheduler.process.poll() is not None)
+        assert said in scheduler.log.read_text()
+        assert scheduler.process.returncode != 0

@@ -1,0 +1,214 @@
+"""Days of load: who meets what, what is known before, and what a table says of it. An hour stands for a day here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rlscaler_core.decision.forecaster.memory import recent_of
+from rlscaler_core.decision.rule import BY_LOAD, Rule, RuleSettings
+from rlscaler_core.decision.types import Placement
+from rlscaler_core.models import load_bundled
+from rlscaler_loadgen.traces import Trace
+from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.evaluation.days import compare as comparison
+from rlscaler_rl.evaluation.days.compare import Request, compare
+from rlscaler_rl.evaluation.days.play import covered, played, prepared
+from rlscaler_rl.evaluation.days.service_load import ServiceLoad, from_library, own
+from rlscaler_rl.evaluation.days.shift import Shifted, compare_shifts, shift_markdown, shifted_columns
+from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score, difference, markdown
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.statistics import Verdict
+from rlscaler_rl.workloads import Part
+from rlscaler_rl.workloads.day_splits import SHIFTS
+
+HOUR = 3600
+
+
+def load(name: str, rate: float = 30.0, group: str | None = None, days: int = 5) -> ServiceLoad:
+    """A load with a jump in the middle of each of its hours."""
+    seconds = np.arange(days * HOUR)
+    values = rate * (1 + 1.0 * ((seconds % HOUR) // 600 == 3))
+    return ServiceLoad(
+        name=name,
+        group=group or name,
+        drawn=False,
+        seconds=lambda first, last: values[first:last],
+        begin=1_767_571_200.0,
+        offset=0,
+        parts={Part.TRAIN: (0, 1), Part.TUNE: (2,), Part.TEST: (3, 4)},
+        length=HOUR,
+    )
+
+
+def steady_load(name: str, rate: float) -> ServiceLoad:
+    """The same without jumps."""
+    return replace(load(name), seconds=lambda first, last: np.full(last - first, rate))
+
+
+def test_all_contenders_meet_the_same_arrivals_and_a_day_does_not_depend_on_those_beside_it():
+    alone = prepared([(load("a"), 3)])
+    beside = prepared([(load("b", 50.0), 4), (load("a"), 3)])
+    np.testing.assert_array_equal(alone.scenarios.arrivals[0], beside.scenarios.arrivals[1])
+    first, second = (played(days, lambda rate: load_bundled("rule")).result for days in (alone, beside))
+    assert first.j[0] == second.j[1]
+    hpa = played(alone, lambda rate: Hpa())
+    assert hpa.ledger.requests[0] == alone.scenarios.arrivals[0].sum()
+
+
+def test_the_rules_split_makes_fewer_requests_late_at_the_same_cost():
+    """The same replicas on loads that fill them: what is won is won by who answers."""
+    steady = [steady_load(str(rate), rate) for rate in (40.0, 85.0, 130.0)]
+    days = prepared([(one, number) for one in steady for number in (3, 4)])
+    balanced, split = (
+        played(days, lambda rate, placement=placement: Rule(RuleSettings(placement=placement))).result
+        for placement in (Placement.BALANCED, BY_LOAD)
+    )
+    np.testing.assert_allclose(split.cost, balanced.cost, rtol=1e-3)
+    assert (balanced.late_percent > 0.1).all()
+    assert (split.late_percent < 0.6 * balanced.late_percent).all()
+
+
+def test_the_past_of_a_day_ends_before_it_begins_and_holds_nothing_of_it():
+    days = prepared([(load("a"), 3)])
+    times = days.past.rate_time[0]
+    assert np.nanmax(times) < days.past.epoch[0]
+    np.testing.assert_allclose(np.nanmean(days.past.rate_value[0]), 30.0, rtol=0.1)
+    changed = load("a")
+    values = np.concatenate([changed.seconds(0, 3 * HOUR), np.full(2 * HOUR, 500.0)])
+    later = prepared([(replace(changed, seconds=lambda first, last: values[first:last]), 3)])
+    np.testing.assert_array_equal(days.past.load_recent, later.past.load_recent)
+    np.testing.assert_array_equal(days.past.load_calendar, later.past.load_calendar)
+
+
+def test_playing_twice_gives_the_same_and_leaves_the_past_as_it_was():
+    days = prepared([(load("a"), 3)])
+    before = days.past.load_recent.copy()
+    runs = [played(days, lambda rate: load_bundled("rule")).result.j for _ in range(2)]
+    np.testing.assert_array_equal(*runs)
+    np.testing.assert_array_equal(before, days.past.load_recent)
+
+
+def test_coverage_is_of_the_forecasts_of_the_day_alone_and_of_those_that_learn():
+    days = prepared([(load("a"), 3)])
+    assert recent_of(days.past.load_recent).judged.sum() == 0
+    assert recent_of(days.past.load_recent).rises.sum() > 0
+    share = covered(played(days, lambda rate: load_bundled("rule")))[0]
+    assert (np.diff(share, axis=1) >= 0).all()
+    assert (share[:, 2] > 0.8).all()
+    assert np.isnan(covered(played(days, lambda rate: Hpa()))).all()
+
+
+def test_a_load_of_the_library_is_scaled_by_its_train_days_alone():
+    found = from_library("worldcup", 240.0, share=0.5)
+    train = np.concatenate([found.day(number) for number in found.parts[Part.TRAIN]])
+    assert np.quantile(train, 0.99) == pytest.approx(120.0, rel=0.2)
+    assert set(found.parts[Part.TRAIN]).isdisjoint(found.parts[Part.TEST])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "said"), [(60, "at least 2 h are needed, export a longer time"), (119, "119 min of history")]
+)
+def test_a_history_that_is_too_short_is_refused_with_the_remedy(minutes: int, said: str):
+    with pytest.raises(EvaluationError, match=said):
+        own(Trace(np.full(minutes, 5.0), 60.0), "short.csv")
+
+
+def test_a_history_of_hours_is_judged_on_its_last_part_and_one_of_days_on_whole_days():
+    hours = own(Trace(np.full(600, 5.0), 60.0), "hours")
+    assert hours.length == 4 * HOUR
+    assert hours.parts[Part.TEST] == (1,)
+    days = own(Trace(np.full(5 * 1440 + 30, 5.0), 60.0), "days")
+    assert days.length == 24 * HOUR
+    assert days.parts[Part.TEST] == (3, 4)
+    assert days.offset + 5 * days.length == (5 * 1440 + 30) * 60
+
+
+@pytest.mark.parametrize(("shift", "value"), [(shift, value) for shift in SHIFTS for value in shift.values])
+def test_every_shift_can_be_played(shift, value):
+    columns = shifted_columns(shift, value)
+    assert played(prepared([(load("a"), 0)], **columns), lambda rate: Hpa()).result.requests[0] > 0
+
+
+def table(**j: tuple[float, ...]) -> DayTable:
+    """A table of three loads of two days; j[name] has the mean J of each load."""
+    loads = [PlayedLoad(name=n, group=n, drawn=False, days=[0, 1], requests=1.0, digest="") for n in "abc"]
+    scores = [
+        Score(
+            load=one.name,
+            contender=name,
+            label=name.upper(),
+            role="policy" if name == "rule" else "untuned",
+            j=[value, value],
+            cost=[1.0, 1.0],
+            late_percent=[0.0, 0.0],
+            gpu_hours=[1.0, 1.0],
+            cpu_hours=[1.0, 1.0],
+        )
+        for name, values in j.items()
+        for one, value in zip(loads, values, strict=True)
+    ]
+    return DayTable(
+        kind="transfer", level="fluid", share=0.5, version="0", loads=loads, scores=scores, seconds=1.0, peak_mib=1
+    )
+
+
+def test_a_difference_says_the_mean_over_loads_and_the_worst_load():
+    found = difference(table(rule=(0.9, 1.8, 2.7), hpa=(1.0, 2.0, 3.0)), "rule", "hpa")
+    assert found is not None
+    assert found.mean == pytest.approx(-10.0)
+    assert found.verdict is Verdict.WIN
+    lost = difference(table(rule=(0.9, 1.8, 6.0), hpa=(1.0, 2.0, 3.0)), "rule", "hpa")
+    assert lost is not None
+    assert (lost.worst_load, lost.worst) == ("c", pytest.approx(100.0))
+    assert lost.verdict is Verdict.UNDECIDED
+
+
+def test_loads_of_one_origin_are_one_observation_and_two_origins_decide_nothing():
+    made = table(rule=(0.9, 0.9, 0.9), hpa=(1.0, 1.0, 1.0))
+    joined = made.model_copy(
+        update={"loads": [one.model_copy(update={"group": "same" if one.name != "c" else "c"}) for one in made.loads]}
+    )
+    found = difference(joined, "rule", "hpa")
+    assert found is not None
+    assert found.groups == 2
+    assert found.verdict is Verdict.UNDECIDED
+
+
+def test_the_report_begins_with_what_the_policy_loses():
+    lines = list(markdown(table(rule=(2.0, 4.0, 6.0), hpa=(1.0, 2.0, 3.0), keda=(4.0, 8.0, 12.0))))
+    verdicts = [line for line in lines if "against" in line and "mean difference" not in line]
+    assert "HPA" in verdicts[0]
+    assert "loss" in verdicts[0]
+    assert "**1.00 (0.00)**" in "\n".join(lines)
+
+
+def test_a_comparison_on_the_past_of_loads_has_every_contender_on_every_load(monkeypatch):
+    told: list[str] = []
+    request = Request("own", [load("a"), load("b", 60.0, "b")], days=1, tuned=("hpa",), trials=4)
+    found = compare(request, told.append)
+    names = {row.contender for row in found.scores if row.load == "b"}
+    assert {"rule", "hpa", "keda", "kpa", "hindsight", "static", "hpa_tuned"} <= names
+    assert set(found.settings["hpa_tuned"]) == {"a", "b"}
+    assert told
+    assert comparison.DayTable.model_validate_json(found.model_dump_json()) == found
+
+
+def test_services_that_are_played_side_by_side_are_those_that_are_played_alone():
+    def scaled(name: str, capacity: float) -> ServiceLoad:
+        return load(name, 0.2 * capacity)
+
+    request = Request("shift", [load("a"), load("b")], days=1)
+    shifts = [
+        Shifted("price 1", {"price_ratio": 1.0}),
+        Shifted("size 30, 30", {"max_replicas": (30, 30), "schedulable": (30, 30)}),
+    ]
+    together = compare_shifts(request, scaled, shifts, lambda text: None)
+    alone = [compare_shifts(request, scaled, [one], lambda text: None)[0] for one in shifts]
+    assert [table.scores for _, table in together] == [table.scores for _, table in alone]
+    assert shifts[1].capacity_rps == 720
+    requests = [table.loads[0].requests for _, table in together]
+    assert requests[1] == pytest.approx(3 * requests[0], rel=0.01)
+    assert "| size 30, 30 |" in "\n".join(shift_markdown(together))

@@ -1,0 +1,52 @@
+"""The picture of an end-to-end run: in its smallest and in its largest case all of its text is on it, side by side."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from rlscaler_dev.demo.timeline import build_timeline
+from rlscaler_dev.e2e.report import compare, draw_comparison
+from rlscaler_dev.e2e.settings import Play
+from tests.unit.demo.records_fixture import made_up_run
+
+SMALLEST, LARGEST = (["spike"], ["hpa"]), (["spike", "ramp", "periodic", "random"], ["rl", "hpa"])
+
+
+def played(out: Path, patterns: list[str], contenders: list[str]) -> list[Play]:
+    timeline = build_timeline(made_up_run(120))
+    plays = [Play(f"{one}-{pattern}", one, pattern, 120) for pattern in patterns for one in contenders]
+    for play in plays:
+        (out / play.name).mkdir()
+        timeline.write(out / play.name / "timeline.csv")
+    return plays
+
+
+@pytest.mark.parametrize(("patterns", "contenders"), [SMALLEST, LARGEST, (["spike"], ["rl", "hpa"])])
+def test_title_legend_and_panels_are_whole_and_apart(
+    tmp_path: Path, patterns: list[str], contenders: list[str]
+) -> None:
+    plays = played(tmp_path, patterns, contenders)
+    assert compare(plays, tmp_path) == tmp_path / "comparison.png"
+    figure = Figure((1.5 + 4 * len(patterns), 9))
+    draw_comparison(figure, plays, tmp_path)
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 4 * len(patterns)
+    assert figure.legends[0].texts[0].get_text() == "all requests"
+    (title,) = figure.texts
+    boxes = [title.get_window_extent(), figure.legends[0].get_window_extent()]
+    boxes += [axes.get_tightbbox() for axes in figure.axes]
+    for box in boxes:
+        assert box.x0 >= figure.bbox.x0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y0 >= figure.bbox.y0
+        assert box.y1 <= figure.bbox.y1
+    for one, other in combinations(boxes, 2):
+        assert not one.overlaps(other)
+
+
+def test_without_runs_there_is_no_picture(tmp_path: Path) -> None:
+    assert compare([], tmp_path) is None

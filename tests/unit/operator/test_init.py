@@ -1,0 +1,129 @@
+"""What `rlscaler init` makes of objects, what preflight makes of quotas and nodes, and a client that cannot write."""
+
+from typing import get_args
+
+import pytest
+import yaml
+from kubernetes.aio.client import Configuration
+
+from rlscaler_core.api import parse
+from rlscaler_core.api.metrics import ServerName
+from rlscaler_core.api.targets import GPUTarget
+from rlscaler_operator.cli.init.guess import IMAGES, Seen, drafted
+from rlscaler_operator.cli.preflight.room import devices, fits, short_of
+from rlscaler_operator.cluster.kube import ReadOnly
+from rlscaler_operator.exceptions import KubeError
+
+
+def deployment(name, replicas=2, gpus=0, **requests):
+    resources = {"requests": requests, "limits": {"nvidia.com/gpu": str(gpus)} if gpus else {}}
+    pod = {"containers": [{"name": "app", "resources": resources}]}
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod}
+    return {"metadata": {"name": name}, "spec": {"replicas": replicas, "template": template}}
+
+
+def scaled_object(**spec):
+    trigger = {
+        "serverAddress": "http://prometheus.monitoring:9090",
+        "query": "sum(rate(my_total[1m]))",
+        "threshold": "15",
+    }
+    spec = {"scaleTargetRef": {"name": "chat"}, "triggers": [{"type": "prometheus", "metadata": trigger}], **spec}
+    return {"kind": "ScaledObject", "metadata": {"name": "chat"}, "spec": spec}
+
+
+def seen(scaler=None, gpus=1, **more):
+    return Seen("workloads", {"chat": deployment("chat", gpus=gpus)}, scaler, **more)
+
+
+def test_address_query_and_limits_come_from_the_scaled_object():
+    text = drafted(seen(scaled_object(minReplicaCount=0)), two_pools=False).yaml()
+    spec = yaml.safe_load(text)["spec"]
+    assert (spec["targets"]["gpu"]["minReplicas"], spec["targets"]["gpu"]["maxReplicas"]) == (1, 100)
+    assert spec["metrics"]["prometheus"]["url"] == "http://prometheus.monitoring:9090"
+    assert spec["metrics"]["queries"] == {"arrivalRate": "sum(rate(my_total[1m]))"}
+    assert "adds a replica for each 15" in text
+    assert "0 before: one pool has to keep a replica" in text
+    assert "sets none: KEDA's default" in text
+
+
+def test_every_draft_is_a_policy_and_every_guess_a_comment():
+    draft = drafted(seen(gpus=0), two_pools=False)
+    text = draft.yaml()
+    assert parse(yaml.safe_load(text)).spec.targets.cpu.deployment == "chat"
+    assert parse(yaml.safe_load(text)).spec.mode == "Shadow"
+    flat = " ".join(line.strip().removeprefix("# ") for line in text.splitlines())
+    for note in draft.notes.values():
+        assert note in flat
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_a_service_that_selects_the_pods_is_the_label_of_the_metrics():
+    def service(name, **selector):
+        return {"metadata": {"name": name}, "spec": {"selector": selector}}
+
+    one = drafted(seen(services=[service("front", app="chat"), service("else", app="b")]), two_pools=False)
+    assert one.fields["spec.metrics.service"] == "front"
+    two = drafted(seen(services=[service("front", app="chat"), service("back", app="chat")]), two_pools=False)
+    assert "spec.metrics.service" not in two.fields
+    assert "front, back" in two.notes["spec.metrics.service"]
+
+
+@pytest.mark.parametrize(
+    ("image", "preset"),
+    [("vllm/vllm-openai:v0.10", "vllm"), ("nvcr.io/nvidia/tritonserver:25.01-py3", "triton"), ("team/own:1", None)],
+)
+def test_the_preset_is_guessed_by_the_image(image, preset):
+    one = seen()
+    one.deployments["chat"]["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    draft = drafted(one, two_pools=False)
+    assert draft.fields.get("spec.metrics.preset") == preset
+    parse(draft.body())
+
+
+def test_every_preset_of_an_image_exists():
+    assert set(IMAGES.values()) == set(get_args(ServerName))
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "short"),
+    [
+        ({"requests.nvidia.com/gpu": "10"}, {"requests.nvidia.com/gpu": "2"}, False),
+        ({"requests.nvidia.com/gpu": "9"}, {"requests.nvidia.com/gpu": "2"}, True),
+        ({"cpu": "8"}, {"cpu": "4"}, False),
+        ({"requests.cpu": "7900m"}, {"requests.cpu": "4"}, True),
+        ({"requests.memory": "2Gi"}, {}, False),
+        ({"pods": "5"}, {"pods": "2"}, True),
+    ],
+)
+def test_a_quota_has_to_last_for_the_replicas_that_are_not_there_yet(hard, used, short):
+    target = GPUTarget(deployment="chat", max_replicas=10)
+    body = deployment("chat", 2, gpus=1, cpu="500m", memory="256Mi")
+    quota = {"metadata": {"name": "some"}, "status": {"hard": hard, "used": used}}
+    found = list(short_of(quota, [(target, body)]))
+    assert bool(found) == short, found
+
+
+def test_nodes_are_those_that_selector_and_taints_allow():
+    pod = {"nodeSelector": {"pool": "gpu"}, "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
+    node = {
+        "metadata": {"labels": {"pool": "gpu"}},
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]},
+    }
+    assert fits(node, pod)
+    assert not fits(node, pod | {"tolerations": []})
+    assert not fits(node | {"metadata": {"labels": {"pool": "cpu"}}}, pod)
+    assert not fits(node | {"spec": {"unschedulable": True}}, pod)
+    assert fits({"metadata": {}, "spec": {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}}, {})
+    assert devices(deployment("chat", gpus=2)) == {"nvidia.com/gpu": 2.0}
+    assert devices(deployment("chat", cpu="1")) == {}
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
+async def test_a_client_that_reads_only_sends_no_write(method):
+    kube = ReadOnly(Configuration())
+    try:
+        with pytest.raises(KubeError, match="this command changes nothing"):
+            await kube.request(method, "/apis/apps/v1/namespaces/a/deployments/b", {})
+    finally:
+        await kube.close()

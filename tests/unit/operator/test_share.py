@@ -1,0 +1,209 @@
+"""Sharing budgets without a cluster: who is a member, what they ask for, and what bounds them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from rlscaler_core.decision.batch import decide_all
+from tests.harness.budgets import budget_body
+
+
+async def test_two_share_what_is_there_and_the_text_says_why(bench, policy_body, asks):
+    a, b = bench.policy(policy_body("a")), bench.policy(policy_body("b"))
+    bench.budgets.put(budget_body(amount=4, members=[{"name": "all", "guaranteed": 1}]))
+    limits = bench.limits([(a, asks(6)), (b, asks(2))])
+    assert {key: limit.granted for key, limit in limits.items()} == {("ns", "a"): (2, -1)}
+    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 2: the others' shares"
+
+
+async def test_a_guarantee_of_another_is_named(bench, policy_body, asks):
+    a = bench.policy(policy_body("a"), labels={"is": "a"})
+    b = bench.policy(policy_body("b"), labels={"is": "b"})
+    members = [{"name": "x", "matchLabels": {"is": "a"}}, {"name": "y", "matchLabels": {"is": "b"}, "guaranteed": 3}]
+    bench.budgets.put(budget_body(amount=4, members=members))
+    limits = bench.limits([(a, asks(6)), (b, asks(3))])
+    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 1: ns/b's guarantee"
+
+
+async def test_without_budgets_nothing_is_bound(bench, policy_body, asks):
+    assert bench.limits([(bench.policy(policy_body("a")), asks(6))]) == {}
+
+
+async def test_one_that_does_not_act_keeps_what_runs_and_is_not_bound(bench, policy_body, asks):
+    a, shadow = bench.policy(policy_body("a")), bench.policy(policy_body("s"), running=3, mode="Shadow")
+    bench.budgets.put(budget_body(amount=4))
+    limits = bench.limits([(a, asks(6)), (shadow, asks(9, running=3))])
+    assert {key: limit.granted for key, limit in limits.items()} == {("ns", "a"): (1, -1)}
+
+
+async def test_of_two_budgets_none_acts_and_the_policy_knows_both(bench, policy_body, asks):
+    a = bench.policy(policy_body("a"))
+    bench.budgets.put(budget_body("one", amount=1))
+    bench.budgets.put(budget_body("two", amount=1))
+    assert bench.limits([(a, asks(6))]) == {}
+    assert a.decision.budgets == ("one", "two")
+    await asyncio.gather(*bench.tasks)
+    for budget in bench.budgets:
+        ready = next(c for c in budget.conditions if c.type == "Ready")
+        assert (ready.status, ready.reason) == ("False", "PolicyInSeveralBudgets")
+        assert "one, two" in ready.message
+    bench.budgets.drop("two")
+    assert bench.limits([(a, asks(6))])["ns", "a"].granted == (1, -1)
+
+
+async def test_a_policy_without_that_pool_is_named(bench, policy_body, asks):
+    a = bench.policy(policy_body("a"))
+    bench.budgets.put(budget_body(amount=1, pool="cpu"))
+    assert bench.limits([(a, asks(6))]) == {}
+    ready = next(c for c in bench.budgets.get("few").conditions if c.type == "Ready")
+    assert (ready.reason, "ns/a has no cpu target" in ready.message) == ("NoSuchPool", True)
+
+
+async def test_what_an_action_asked_for_stands_until_the_next_action(bench, policy_body, asks):
+    a, b = bench.policy(policy_body("a")), bench.policy(policy_body("b"))
+    bench.budgets.put(budget_body(amount=4))
+    bench.limits([(a, asks(6)), (b, asks(6))])
+    limits = bench.limits([(a, asks(2, running=2, kind="floor"))])
+    assert bench.budgets.get("few").asked["ns", "a"] == 6
+    assert limits == {}, "it stands at its grant, and asks for no more between two actions"
+    bench.limits([(a, asks(1, running=2))])
+    assert bench.budgets.get("few").asked["ns", "a"] == 1
+
+
+async def test_grants_never_exceed_the_amount_whatever_order_policies_come_in(bench, policy_body, asks):
+    policies = [bench.policy(policy_body(name)) for name in "abcde"]
+    bench.budgets.put(budget_body(amount=7, members=[{"name": "all", "guaranteed": 1}]))
+    budget = bench.budgets.get("few")
+    for step in range(40):
+        bench.now += 3
+        bench.limits([(policies[step % 5], asks(1 + step * 7 % 9))])
+        assert int(budget.loans.granted.sum()) <= 7
+
+
+async def test_seconds_of_too_small_a_grant_are_counted(bench, policy_body, asks):
+    a = bench.policy(policy_body("a"))
+    bench.budgets.put(budget_body(amount=2))
+    for _ in range(3):
+        bench.limits([(a, asks(6))])
+        bench.now += 10
+    assert bench.budgets.get("few").starved == {("ns", "a"): 20.0}
+
+
+async def test_another_operator_goes_on_from_the_last_grants(bench, policy_body, asks):
+    a, b = bench.policy(policy_body("a"), running=4), bench.policy(policy_body("b"), running=0)
+    terms = {"policies": 2, "granted": 4, "idle": 0, "borrowed": 4}
+    members = [
+        {"namespace": "ns", "policy": name, "member": "all", "granted": granted, "borrowed": 0, "running": granted,
+         "starvedSeconds": 5, "reason": "All"}
+        for name, granted in (("a", 4), ("b", 0))
+    ]  # fmt: skip
+    lending = {"reclaimIntervals": 4}
+    bench.budgets.put(budget_body(amount=4, status=terms | {"members": members}, lending=lending))
+    limits = bench.limits([(a, asks(4, running=4)), (b, asks(4, running=0))])
+    assert limits["ns", "a"].granted == (3, -1), "given back in steps from the last grant, not from nothing"
+    assert bench.budgets.get("few").starved["ns", "a"] == 5.0
+
+
+async def test_an_ask_that_is_not_known_takes_nothing(bench, policy_body, entry):
+    a = bench.policy(policy_body("a"), running=2)
+    one = entry("action", actor=None, replicas=(2, 0))
+    bench.budgets.put(budget_body(amount=8))
+    bench.limits([(a, decide_all([one])[0])])
+    budget = bench.budgets.get("few")
+    assert math.isnan(budget.asked["ns", "a"])
+    assert budget.loans.granted.tolist() == [2]
+
+
+async def test_labels_namespaces_and_the_first_entry_select(bench, policy_body, asks):
+    a = bench.policy(policy_body("a"), labels={"team": "x", "tier": "1"})
+    members = [
+        {"name": "elsewhere", "namespace": "other"},
+        {"name": "other-tier", "matchLabels": {"team": "x", "tier": "2"}},
+        {"name": "mine", "matchLabels": {"team": "x"}, "ceiling": 2},
+        {"name": "late"},
+    ]
+    bench.budgets.put(budget_body(amount=8, members=members))
+    limits = bench.limits([(a, asks(6))])
+    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 2: its ceiling"
+    bench.budgets.note(a.key, {"team": "x", "tier": "2"})
+    assert bench.limits([(a, asks(6))]) == {}
+
+
+async def test_an_edited_budget_counts_at_once_and_an_unusable_one_binds_nobody(bench, policy_body, asks):
+    a = bench.policy(policy_body("a"))
+    bench.budgets.put(budget_body(amount=2))
+    assert bench.limits([(a, asks(6))])["ns", "a"].granted == (2, -1)
+    bench.budgets.put(budget_body(amount=3, generation=2))
+    assert bench.limits([(a, asks(6))])["ns", "a"].granted == (3, -1)
+    bench.budgets.put(budget_body(amount="many", generation=3))
+    assert "amount" in bench.budgets.get("few").invalid
+    assert bench.limits([(a, asks(6))]) == {}
+
+
+async def test_fewer_units_than_guarantees_are_a_condition_with_a_remedy(bench, policy_body, asks):
+    policies = [bench.policy(policy_body(name)) for name in "ab"]
+    bench.budgets.put(budget_body(amount=6, members=[{"name": "all", "guaranteed": 3}]))
+    assert bench.limits([(policy, asks(3)) for policy in policies]) == {}
+    bench.budgets.put(budget_body(amount=4, members=[{"name": "all", "guaranteed": 3}], generation=2))
+    limits = bench.limits([(policy, asks(3)) for policy in policies])
+    assert [limit.granted[0] for limit in limits.values()] == [2, 2]
+    assert "smaller than the guarantees" in limits["ns", "a"].text
+    kept = next(c for c in bench.budgets.get("few").conditions if c.type == "GuaranteesKept")
+    assert (kept.status, kept.reason) == ("False", "TooFew")
+    assert "spec.amount is smaller than the guarantees" in kept.message
+    assert "raise it, or lower guarantees" in kept.message
+
+
+async def test_a_guarantee_that_is_not_kept_is_seen_in_the_metrics(bench, policy_body, asks):
+    policies = [bench.policy(policy_body(name)) for name in "ab"]
+    bench.budgets.put(budget_body(amount=4, members=[{"name": "all", "guaranteed": 3}]))
+    bench.limits([(policies[0], asks(6)), (policies[1], asks(2))])
+    text = bench.metrics.render().decode()
+    for name, granted, promised in (("a", 2.0, 3.0), ("b", 2.0, 2.0)):
+        labels = f'budget="few",namespace="ns",policy="{name}",state='
+        assert f'rlscaler_budget_replicas{{{labels}"granted"}} {granted}' in text
+        assert f'rlscaler_budget_replicas{{{labels}"guaranteed"}} {promised}' in text
+
+
+async def test_without_the_lease_no_status_is_written(bench, policy_body, asks, api_server):
+    a = bench.policy(policy_body("a"))
+    bench.budgets.put(budget_body(amount=2))
+    bench.limits([(a, asks(6))])
+    await asyncio.gather(*bench.tasks)
+    assert "granted" not in bench.budgets.get("few").written
+    assert not [path for path in api_server.paths if "rlscalingbudgets" in path]
+
+
+async def test_series_of_members_that_left_are_removed(bench, policy_body, asks):
+    a = bench.policy(policy_body("a"))
+    bench.budgets.put(budget_body(amount=2))
+    bench.limits([(a, asks(6))])
+    text = bench.metrics.render().decode()
+    assert 'rlscaler_budget_replicas{budget="few",namespace="ns",policy="a",state="granted"} 2.0' in text
+    assert 'rlscaler_budget_units{budget="few",state="idle"} 0.0' in text
+    bench.metrics.forget_budget("few")
+    assert 'budget="few"' not in bench.metrics.render().decode()
+
+
+async def test_in_shadow_it_is_shown_what_would_be_granted_and_nobody_is_bound_by_it(bench, policy_body, asks):
+    a, shadow = bench.policy(policy_body("a"), running=2), bench.policy(policy_body("s"), running=3, mode="Shadow")
+    bench.budgets.put(budget_body(amount=5))
+    outcome = asks(6, running=3)
+    shares = bench.sharing.share_batch([(a, asks(6, running=2)), (shadow, outcome)])
+    assert {key: limit.granted for key, limit in shares.limits.items()} == {("ns", "a"): (2, -1)}
+    assert shares.compared == {("ns", "a"): (2, -1), ("ns", "s"): (2, -1)}
+    assert outcome.granted == "RLScalingBudget few: would ask 6 and be granted 2 if it acted"
+
+
+async def test_who_asked_for_less_waits_like_others_for_what_it_gave_up(bench, policy_body, asks):
+    a, b = bench.policy(policy_body("a"), running=2), bench.policy(policy_body("b"), running=2)
+    bench.budgets.put(budget_body(amount=4))
+    bench.limits([(a, asks(2, running=2)), (b, asks(2, running=2))])
+    bench.now += 20
+    bench.limits([(a, asks(2, running=2)), (b, asks(1, running=2))])
+    bench.run("b", 1)
+    bench.limits([(a, asks(3, running=2))])
+    bench.run("a", 3)
+    limits = bench.limits([(b, asks(2, running=1))])
+    assert limits["ns", "b"].granted == (1, -1), "the other has it now, and runs it"

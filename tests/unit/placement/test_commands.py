@@ -1,0 +1,67 @@
+"""`rlscaler scheduler`: what is printed, and what is said of wrong calls."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
+from rlscaler_dev.exceptions import DevClusterError
+from rlscaler_dev.placement.churn import Course, contenders, table
+from rlscaler_live.cli import main
+from rlscaler_rl.placement.compare import RIVALS, compare
+from rlscaler_rl.placement.compare import table as compared
+from rlscaler_rl.placement.play import rule
+
+
+def call(*words: str):
+    return CliRunner().invoke(main, ["scheduler", *words])
+
+
+def test_all_subcommands_are_listed() -> None:
+    listed = call("--help").output
+    assert all(f"  {name} " in listed for name in ("run", "config", "train", "compare", "openb", "test1", "test2"))
+    assert call("tset1").exit_code == 2
+
+
+def test_config_is_yaml_for_kube_scheduler() -> None:
+    done = call("config", "--url", "http://s:1", "--timeout-ms", "250", "--strict")
+    (extender,) = yaml.safe_load(done.output)["extenders"]
+    assert (extender["urlPrefix"], extender["httpTimeout"], extender["ignorable"]) == ("http://s:1", "250ms", False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("openb", "replay", "--folder", "/nowhere"), "is not there; download it from"),
+        (("openb", "make", "/nowhere/openb_pod_list_default.csv"), "No such file"),
+        (("compare", "EE", "--model-dir", "/nowhere"), "name a folder with a network"),
+        (("train", "XX", "--out", "x"), "Invalid value"),
+        (("run", "--policy", "XX"), "Invalid value"),
+        (("run", "--port", "70000"), "port: "),
+    ],
+)
+def test_wrong_calls_say_what_to_do(words: tuple[str, ...], said: str) -> None:
+    done = call(*words)
+    assert done.exit_code in (1, 2)
+    assert said in done.output
+
+
+def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
+    assert all(RIVALS[policy][0] == DEFAULT_RULE[policy] for policy in Policy)
+    rows = compare(Policy.EE, {"twin": rule("pack")}, (3,), seeds=2)
+    twin = next(row for row in rows if row.name == "twin")
+    assert (twin.ahead, twin.interval) == (0.0, 0.0)
+    worse = next(row for row in rows if row.name == "random")
+    assert worse.ahead < -0.1
+    assert "| 3 | twin |" in compared(Policy.EE, rows)
+
+
+def test_a_churn_test_begins_with_the_default_scheduler() -> None:
+    assert contenders(["LB", "EL", "default", "EL"]) == ["default", "EL", "LB"]
+    with pytest.raises(DevClusterError, match="none of default, EE"):
+        contenders(["best"])
+    assert Course("EE").means() == {}
+    rows = [{"pods": pods, "nodes_in_use": pods / 2} for pods in (0.0, 2.0, 4.0)]
+    assert "| EE | 1.50 |" in table([Course("EE", rows)])

@@ -1,0 +1,142 @@
+"""Fragmentation of GPUs by hand, and the compiled replay beside the functions that score on a cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlscaler_core.placement.fragmentation import TypicalPods, descent, fragmentation, published_score, typical
+from rlscaler_core.placement.mask import fits
+from rlscaler_core.placement.policies import choose
+from rlscaler_core.placement.rules import fragmentation_rule
+from rlscaler_core.placement.types import Nodes, Pods, empty_nodes
+from rlscaler_rl.placement.openb import DIGESTS, OpenbError, inflated, load, make
+from rlscaler_rl.placement.published import Scheduler, Ties, replay
+
+HALVES = TypicalPods(np.array([1000.0]), np.array([1.0]), np.array([500.0]), np.array([0]), np.array([1.0]))
+
+
+def drawn_pods(rng: np.random.Generator, count: int) -> Pods:
+    gpus = rng.choice([0.0, 1.0, 1.0, 1.0, 2.0], count)
+    milli = np.where(gpus == 0, 0.0, np.where(gpus > 1, 1000.0, rng.choice([200.0, 500.0, 1000.0], count)))
+    nothing = np.full(count, np.nan)
+    requests = np.stack([rng.integers(1, 9, count) * 1000.0, rng.integers(1, 9, count) * 1024.0], -1)
+    models = np.where(rng.random(count) < 0.2, 1, 0)
+    return Pods(requests, gpus, milli, models, nothing, nothing, nothing)
+
+
+def small(rng: np.random.Generator, count: int = 12) -> Nodes:
+    gpus = rng.choice([1.0, 2.0, 4.0], count)
+    nodes = empty_nodes(np.full((count, 2), 64_000.0), gpus=gpus, pod_limit=np.inf)
+    return nodes._replace(gpu_model=1 << rng.integers(0, 2, count))
+
+
+def row(pods: Pods, index: int) -> Pods:
+    return Pods._make(column[index] for column in pods)
+
+
+def test_fragmentation_by_hand() -> None:
+    cpu = np.array([4000.0, 4000.0, 4000.0, 500.0])
+    free = np.array([[1000.0, 0], [400, 400], [400, 600], [1000, 0]])
+    # All usable; both halves too small; 400 of 1000 too small; not enough CPU for any.
+    assert fragmentation(cpu, free, np.ones(4, np.int64), HALVES).tolist() == [0.0, 800.0, 400.0, 1000.0]
+
+
+def test_descent_takes_the_gpu_that_leaves_no_rest() -> None:
+    nodes = empty_nodes(np.full((1, 2), 64_000.0), gpus=np.array([2.0]))
+    nodes.gpu_free[0, 0] = 700.0
+    pods = drawn_pods(np.random.default_rng(0), 1)._replace(gpus=np.array([1.0]), gpu_milli=np.array([200.0]))
+    fall, gpu = descent(nodes, row(pods, 0), HALVES)
+    assert gpu[0] == 0, "700 - 200 is a half that can be used"
+    assert fall[0] == 0.0
+
+
+def test_typical_pods_are_the_most_frequent_ones() -> None:
+    pods = drawn_pods(np.random.default_rng(1), 400)
+    kinds = typical(pods, share=0.5)
+    assert kinds.weight.sum() == pytest.approx(1.0)
+    assert (np.diff(kinds.weight) <= 0).all()
+    assert len(typical(pods, share=1.0).weight) > len(kinds.weight)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_replay_places_every_pod_where_the_rule_would(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    nodes, pods = small(rng), drawn_pods(rng, 60)
+    kinds = typical(pods)
+    order = np.arange(60)
+    found = replay(nodes, pods, order, kinds, Scheduler.FGD_BEST_FIT, Ties.BY_NAME, seed)
+    rule = fragmentation_rule(kinds)
+    checked = 0
+    for index in range(60):
+        one = row(pods, index)
+        among, scores = fits(nodes, one), rule(nodes, one)
+        at = int(found.placed[index])
+        if not among.any():
+            assert at == -1
+            continue
+        checked += 1
+        assert among[at]
+        assert scores[at] == pytest.approx(scores[among].max(), rel=1e-12, abs=1e-9)
+        _place(nodes, one, at, kinds)
+    assert checked > 20
+    assert -1 in found.placed, "the cluster has to be full at the end"
+    asked = (pods.gpus * pods.gpu_milli)[found.placed >= 0].sum()
+    assert found.allocated == pytest.approx(100 * asked / (1000 * nodes.gpus.sum()))
+
+
+def _place(nodes: Nodes, one: Pods, at: int, kinds: TypicalPods) -> None:
+    _, gpu = descent(nodes, one, kinds)
+    if one.gpus == 1 and one.gpu_milli < 1000:
+        nodes.gpu_free[at, gpu[at]] -= one.gpu_milli
+    else:
+        whole = np.flatnonzero(nodes.gpu_free[at] == 1000)[: int(one.gpus)]
+        nodes.gpu_free[at, whole] = 0.0
+    nodes.requested[at] += one.requests
+
+
+@pytest.mark.parametrize("scheduler", Scheduler)
+def test_no_scheduler_gives_more_than_there_is(scheduler: Scheduler) -> None:
+    rng = np.random.default_rng(9)
+    nodes, pods = small(rng), drawn_pods(rng, 200)
+    order = inflated(pods, nodes.gpus.sum(), 3.0, rng)
+    for ties in Ties:
+        found = replay(nodes, pods, order, typical(pods), scheduler, ties, 0)
+        used = np.zeros(len(nodes.gpus))
+        cpu = np.zeros(len(nodes.gpus))
+        placed = found.placed >= 0
+        np.add.at(used, found.placed[placed], (pods.gpus * pods.gpu_milli)[order][placed])
+        np.add.at(cpu, found.placed[placed], pods.requests[order, 0][placed])
+        assert (used <= 1000 * nodes.gpus).all()
+        assert (cpu <= nodes.allocatable[:, 0]).all()
+        assert 50 < found.allocated <= 100
+        again = replay(nodes, pods, order, typical(pods), scheduler, ties, 0)
+        assert (again.placed == found.placed).all(), "the same seed, the same placements"
+
+
+def test_equal_scores_are_equal_choices() -> None:
+    nodes = small(np.random.default_rng(2))
+    pods = drawn_pods(np.random.default_rng(2), 1)
+    among = fits(nodes, row(pods, 0))
+    scores = published_score(descent(nodes, row(pods, 0), HALVES)[0])
+    assert among[choose(scores, nodes, row(pods, 0), among)]
+
+
+def test_inflation_asks_for_all_pods_once_and_stops_at_the_ratio() -> None:
+    pods = drawn_pods(np.random.default_rng(3), 50)
+    order = inflated(pods, 100.0, 1.3, np.random.default_rng(3))
+    asked = (pods.gpus * pods.gpu_milli)[order].sum()
+    assert set(order) == set(range(50))
+    assert 1.2 * 100_000 < asked <= 1.3 * 100_000
+
+
+def test_files_are_checked(tmp_path) -> None:
+    with pytest.raises(OpenbError, match=r"openb_node_list_gpu_node\.csv: is not there; download it from https"):
+        load(folder=tmp_path)
+    other = tmp_path / "openb_pod_list_default.csv"
+    other.write_text("name\n")
+    with pytest.raises(OpenbError, match=f"not {DIGESTS[other.name]}; download it again"):
+        make([other], tmp_path / "to")
+    with pytest.raises(OpenbError, match="none of openb_node_list_gpu_node"):
+        make([tmp_path / "pods.csv"], tmp_path / "to")
+    assert not (tmp_path / "to").exists()

@@ -1,0 +1,360 @@
+"""The suggestion server without a cluster: objects, cache, overrides, breaker, and every HTTP answer."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from click.testing import CliRunner
+
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.placement.policies import Policy
+from rlscaler_core.placement.types import Nodes
+from rlscaler_live.cli import main
+from rlscaler_scheduler.annotations import wishes
+from rlscaler_scheduler.cache import Cache
+from rlscaler_scheduler.configuration import configuration
+from rlscaler_scheduler.objects import PodFacts, Resources, amount, number, pod_facts
+from rlscaler_scheduler.overrides import Override, Overrides
+from rlscaler_scheduler.server import SchedulerError, Server, load_actors
+from rlscaler_scheduler.settings import Settings
+from rlscaler_scheduler.suggest import Suggester, Suggestion
+
+RESOURCES = Resources("nvidia.com/gpu", "rlscaler.io/gpu-milli")
+
+
+def node(name: str, cpu: str = "16", gpus: int = 0, latency: str | None = None) -> dict:
+    has = {"cpu": cpu, "memory": "64Gi", "pods": "110"} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    annotations = {"rlscaler.io/latency-ms": latency} if latency else {}
+    return {"metadata": {"name": name, "annotations": annotations}, "status": {"allocatable": has}}
+
+
+def pod(name: str, on: str = "", annotations: dict | None = None, owner: str = "", **requests: str) -> dict:
+    asked = {key.replace("__", "/").replace("_", "."): value for key, value in (requests or {"cpu": "1"}).items()}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": name,
+            "annotations": annotations or {},
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "ownerReferences": [{"kind": owner}] if owner else [],
+        },
+        "spec": {"nodeName": on, "schedulerName": "rlscaler", "containers": [{"resources": {"requests": asked}}]},
+    }
+
+
+def cache_of(*nodes: dict, clock=None) -> Cache:
+    made = Cache(RESOURCES, 30.0, clock) if clock else Cache(RESOURCES, 30.0)
+    made.set_nodes(list(nodes))
+    made.set_pods([])
+    return made
+
+
+def look(cache: Cache, *names: str) -> tuple[list[str], Nodes]:
+    """The nodes of these names that are known, sorted by name."""
+    rows = cache.rows_of(names)
+    found, nodes = cache.nodes_at(rows[cache.in_order(rows)])
+    return found.tolist(), nodes
+
+
+def suggest(suggester: Suggester, facts: PodFacts, *names: str) -> Suggestion:
+    return suggester.suggest(facts, suggester.cache.rows_of(names))
+
+
+def test_quantities_and_numbers() -> None:
+    assert [amount(text) for text in ("250m", "4Gi", "1e3")] == [0.25, 4 * 2**30, 1000.0]
+    assert math.isnan(amount("much"))
+    assert [number(text) for text in ("20", "1.5")] == [20.0, 1.5]
+    assert all(math.isnan(number(text)) for text in (None, "near", "-1", "inf", "nan", ""))
+
+
+def test_requests_are_counted_as_kube_scheduler_does() -> None:
+    body = pod("p", cpu="300m")
+    body["spec"]["overhead"] = {"cpu": "50m"}
+    body["spec"]["initContainers"] = [
+        {"restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}},
+        {"resources": {"requests": {"cpu": "2"}}},
+    ]
+    assert pod_facts(body, RESOURCES).cpu_milli == 2150, "the init container with the sidecar before it, and overhead"
+    del body["spec"]["initContainers"][1]
+    assert pod_facts(body, RESOURCES).cpu_milli == 450
+    body["spec"]["containers"][0]["resources"]["requests"] = {"rlscaler.io/gpu-milli": "250"}
+    assert pod_facts(body, RESOURCES)[7:9] == (1, 250.0)
+    body["spec"]["containers"][0]["resources"]["requests"] = {"nvidia.com/gpu": "2"}
+    assert pod_facts(body, RESOURCES)[7:9] == (2, 1000.0)
+
+
+def test_pods_come_move_and_go() -> None:
+    cache = cache_of(node("a"), node("b", gpus=2))
+    cache.change_pod(pod("early", on="later", cpu="2"), False)
+    cache.change_node(node("later"), False)
+    cache.change_pod(pod("p", on="a", cpu="500m"), False)
+    cache.change_pod(pod("d", on="a", owner="DaemonSet", cpu="100m"), False)
+    cache.change_pod(pod("w", on="b", nvidia_com__gpu="1"), False)
+    names, seen = look(cache, "later", "b", "a", "gone")
+    assert names == ["a", "b", "later"]
+    assert seen.requested[:, 0].tolist() == [600.0, 0.0, 2000.0]
+    assert seen.pods.tolist() == [1, 1, 1], "a DaemonSet's pod does not make a node used"
+    assert seen.pod_limit.tolist() == [109, 110, 110]
+    assert seen.gpu_free[1].sum() == 1000
+    done = pod("p", on="a")
+    done["status"] = {"phase": "Succeeded"}
+    cache.change_pod(done, False)
+    cache.change_pod(pod("w", on="b"), True)
+    cache.change_node(node("later"), True)
+    names, seen = look(cache, "a", "b", "later")
+    assert names == ["a", "b"]
+    assert seen.requested[:, 0].tolist() == [100.0, 0.0]
+    assert seen.gpu_free[1].sum() == 2000
+    cache.set_pods([])
+    assert look(cache, "a")[1].requested.sum() == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_happens_the_sums_are_those_of_a_fresh_list(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cache, held, there = cache_of(), {}, {}
+    for _ in range(300):
+        name, action = f"n{rng.integers(6)}", rng.random()
+        if action < 0.15:
+            there[name] = node(name, str(rng.integers(4, 64)), gpus=int(rng.integers(0, 3)))
+            cache.change_node(there[name], False)
+        elif action < 0.2:
+            cache.change_node(node(name), True)
+            there.pop(name, None)
+        elif action < 0.7:
+            uid = f"p{rng.integers(40)}"
+            held[uid] = pod(uid, on=name, cpu=f"{rng.integers(1, 900)}m", memory=f"{rng.integers(1, 900)}Mi")
+            cache.change_pod(held[uid], False)
+        elif action < 0.8:
+            cache.assume(pod_facts(pod(f"p{rng.integers(40)}"), RESOURCES), name)
+        elif held:
+            uid = sorted(held)[rng.integers(len(held))]
+            cache.change_pod(held.pop(uid), True)
+    for body in held.values():
+        cache.change_pod(body, False)
+    for uid in {f"p{index}" for index in range(40)} - set(held):
+        cache.release(uid)
+    fresh = cache_of(*there.values())
+    fresh.set_pods(list(held.values()))
+    (names, seen), (_, expected) = look(cache, *there), look(fresh, *there)
+    assert names == sorted(there)
+    for column, wanted in zip(seen, expected, strict=True):
+        np.testing.assert_allclose(column, wanted)
+
+
+def test_an_assumed_pod_counts_until_it_is_seen_or_its_time_is_up() -> None:
+    now = [0.0]
+    cache = cache_of(node("a"), node("b"), clock=lambda: now[0])
+    facts = pod_facts(pod("p", cpu="4"), RESOURCES)
+    cache.assume(facts, "a")
+    assert look(cache, "a")[1].requested[0, 0] == 4000
+    cache.set_pods([pod("p")])
+    assert look(cache, "a")[1].requested[0, 0] == 4000, "a list that is older than the binding"
+    cache.change_pod(pod("p", on="b", cpu="4"), False)
+    assert look(cache, "a", "b")[1].requested[:, 0].tolist() == [0, 4000]
+    cache.assume(pod_facts(pod("q"), RESOURCES), "a")
+    now[0] = 31.0
+    cache.expire()
+    assert look(cache, "a", "b")[1].requested[:, 0].tolist() == [0, 4000]
+
+
+def test_annotations_of_pod_and_namespace() -> None:
+    found = wishes({"latencySoftConstraint": "20"}, {"rlscaler.io/latency-hard-ms": "50"}, Policy.EE)
+    assert found == (Policy.EE, 20.0, 50.0, ())
+    found = wishes({"rlscaler.io/latency-soft-ms": "60", "rlscaler.io/scoring-policy": "LB"}, {}, Policy.EE)
+    assert found.policy is Policy.LB
+    above = wishes({"latencySoftConstraint": "60", "latencyHardConstraint": "50"}, {}, Policy.EE)
+    assert math.isnan(above.soft_ms)
+    assert above.hard_ms == 50
+    assert "is above" in above.problems[0]
+    assert len(wishes({"latencySoftConstraint": "x", "rlscaler.io/scoring-policy": "?"}, {}, Policy.EE).problems) == 2
+
+
+def test_overrides_end_by_themselves() -> None:
+    now = [0.0]
+    held = Overrides(lambda: now[0])
+    held.put(Override(namespace="shop", pod="p", node="a", seconds=10))
+    held.put(Override(node="b", avoid=True, seconds=20))
+    assert held.of("shop", "p") == ("a", {"b"})
+    assert held.of("shop", "q") == (None, {"b"})
+    now[0] = 15.0
+    assert held.of("shop", "p") == (None, {"b"})
+    held.put(Override(node="b", avoid=True, seconds=0))
+    assert held.shown() == []
+
+
+class Broken:
+    """A network that fails, or that names no numbers."""
+
+    def __init__(self, error: bool) -> None:
+        self.error = error
+        self.calls = 0
+
+    def values(self, seen):
+        self.calls += 1
+        if self.error:
+            raise ModelError("it failed")
+        return np.full(len(seen), np.nan)
+
+
+@pytest.mark.parametrize("error", [True, False])
+def test_a_broken_network_gives_way_to_the_rule(error: bool) -> None:
+    now = [0.0]
+    cache, broken = cache_of(node("a"), node("b", "64")), Broken(error)
+    suggester = Suggester(cache, Overrides(), Settings(), {Policy.EE: broken}, lambda: now[0])
+    facts = pod_facts(pod("p"), RESOURCES)
+    for _ in range(6):
+        found = suggest(suggester, facts, "a", "b")
+        assert (found.chosen, found.by) == ("b", "rule")
+        assert found.problems
+    assert broken.calls == 3, "after three faults it is left alone"
+    now[0] = 31.0
+    suggest(suggester, facts, "a", "b")
+    assert broken.calls == 4
+
+
+def test_a_late_network_gives_way_to_the_rule() -> None:
+    now = [0.0]
+
+    class Late:
+        calls = 0
+
+        def values(self, seen):
+            self.calls += 1
+            now[0] += 0.2
+            return np.arange(len(seen), dtype=float)
+
+    late = Late()
+    suggester = Suggester(cache_of(node("a"), node("b")), Overrides(), Settings(), {Policy.EE: late}, lambda: now[0])
+    by = [suggest(suggester, pod_facts(pod("p"), RESOURCES), "a", "b").by for _ in range(5)]
+    assert by == ["network"] * 3 + ["rule"] * 2
+
+
+@pytest.fixture
+async def client(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("secret")
+    server = Server(Settings(token_file=token, scheduler_names=("rlscaler",), decision_log=tmp_path / "log"))
+    server.cache.set_nodes([node("a", latency="10"), node("b", "64", latency="90"), node("c")])
+    async with TestClient(TestServer(server.application())) as made:
+        made.owner = server
+        yield made
+
+
+def call(name: str = "p", names=("a", "b", "c"), **annotations: str) -> dict:
+    return {"Pod": pod(name, annotations=annotations), "NodeNames": list(names)}
+
+
+async def test_without_a_list_of_pods_there_is_no_opinion(client) -> None:
+    assert (await client.get("/readyz")).status == 503
+    answer = await (await client.post("/prioritize", json=call())).json()
+    assert {one["Score"] for one in answer} == {0}
+    client.owner.cache.set_pods([])
+    assert (await client.get("/readyz")).status == 200
+
+
+async def test_prioritize_and_filter(client) -> None:
+    client.owner.cache.set_pods([])
+    answer = await (await client.post("/prioritize", json=call(names=["a", "new", "b"]))).json()
+    assert [one["Host"] for one in answer] == ["a", "new", "b"]
+    assert [one["Score"] for one in answer][1:] == [0, 10]
+    assert answer[0]["Score"] < 10
+    answer = await (await client.post("/filter", json=call(latencyHardConstraint="50"))).json()
+    assert answer["NodeNames"] == ["a", "c"], "a node that was not measured is kept"
+    assert "90 ms is above the hard limit 50 ms" in answer["FailedNodes"]["b"]
+    whole = {"Pod": pod("p"), "Nodes": {"items": [node("a"), node("b")]}}
+    answer = await (await client.post("/filter", json=whole)).json()
+    assert [item["metadata"]["name"] for item in answer["Nodes"]["items"]] == ["a", "b"]
+    shown = await (await client.get("/suggestions?namespace=shop&pod=p")).json()
+    assert shown["node"] == "b"
+    line = json.loads(client.owner.settings.decision_log.read_text().splitlines()[0])
+    assert (line["pod"], line["policy"], line["by"]) == ("p", "EE", "rule")
+
+
+async def test_pods_of_other_schedulers_get_no_opinion(client) -> None:
+    client.owner.cache.set_pods([])
+    other = call(latencyHardConstraint="1")
+    other["Pod"]["spec"]["schedulerName"] = "default-scheduler"
+    assert {one["Score"] for one in await (await client.post("/prioritize", json=other)).json()} == {0}
+    assert (await (await client.post("/filter", json=other)).json())["NodeNames"] == ["a", "b", "c"]
+    metrics = await (await client.get("/metrics")).text()
+    assert 'rlscaler_scheduler_declined_total{reason="other_scheduler"} 2.0' in metrics
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"Pod": 3}', b'{"Pod": {"metadata": {}}}', b"\xff"])
+async def test_what_is_no_call_is_refused(client, body: bytes) -> None:
+    client.owner.cache.set_pods([])
+    assert (await client.post("/prioritize", data=body)).status == 400
+    assert (await client.get("/healthz")).status == 200
+
+
+async def test_overrides_are_for_those_with_the_token(client) -> None:
+    client.owner.cache.set_pods([pod("p")])
+    wanted = {"namespace": "shop", "pod": "p", "node": "a", "seconds": 60}
+    assert (await client.put("/suggestions", json=wanted)).status == 401
+    owner = {"Authorization": "Bearer secret"}
+    for wrong in ({"node": "a"}, wanted | {"seconds": "NaN"}, wanted | {"namespace": ""}, {"node": "a", "seconds": 1}):
+        answer = await client.put("/suggestions", json=wrong, headers=owner)
+        assert answer.status == 400, wrong
+        assert (await answer.json())["error"]
+    assert (await client.put("/suggestions", json=wanted, headers=owner)).status == 200
+    shown = await (await client.get("/suggestions?namespace=shop&pod=p")).json()
+    assert (shown["node"], shown["by"]) == ("a", "override")
+    assert (await client.get("/suggestions?namespace=shop&pod=none")).status == 404
+    away = {"node": "b", "avoid": True, "seconds": 60}
+    assert (await client.put("/suggestions", json=away, headers=owner)).status == 200
+    answer = await (await client.post("/prioritize", json=call("q"))).json()
+    assert answer[1] == {"Host": "b", "Score": 0}
+
+
+async def test_too_many_calls_at_once_are_answered_without_an_opinion(client) -> None:
+    client.owner.cache.set_pods([])
+    client.owner._busy = 1000
+    assert {one["Score"] for one in await (await client.post("/prioritize", json=call())).json()} == {0}
+
+
+def test_what_kube_scheduler_is_told() -> None:
+    told = configuration("http://s:8899")
+    (extender,) = told["extenders"]
+    assert extender["ignorable"]
+    assert extender["nodeCacheCapable"]
+    assert extender["weight"] * 10 > 100 * (3 + 2 + 2 + 2 + 1 + 1 + 1), "a level outweighs all of the default scores"
+    assert not configuration("http://s:8899", strict=True)["extenders"][0]["ignorable"]
+    assert told["profiles"][0]["schedulerName"] == "rlscaler"
+    assert configuration("x", whole_cluster=True)["profiles"][0]["schedulerName"] == "default-scheduler"
+
+
+def test_what_kube_scheduler_with_the_plugin_is_told() -> None:
+    told = configuration("http://s:8899", plugin=True, timeout_ms=70)
+    (profile,) = told["profiles"]
+    (enabled,) = profile["plugins"]["multiPoint"]["enabled"]
+    assert enabled["weight"] > 100 * (3 + 2 + 2 + 2 + 1 + 1 + 1), "a level outweighs all of the default scores"
+    assert profile["pluginConfig"][0]["args"]["timeoutMilliseconds"] == 70
+    assert "extenders" not in told
+    done = CliRunner().invoke(main, ["scheduler", "config", "--plugin", "--strict"])
+    assert done.exit_code == 2
+    assert "strict is for the extender" in done.output
+    with pytest.raises(ValueError, match="events are written by the plugin"):
+        configuration("http://s:8899", events=True)
+
+
+def test_a_start_that_cannot_be_says_why(tmp_path) -> None:
+    with pytest.raises(SchedulerError, match="name a folder that `rlscaler scheduler train` wrote"):
+        load_actors(tmp_path)
+    (tmp_path / "EE.json").write_text("{}")
+    with pytest.raises(SchedulerError, match="no manifest of a placement network"):
+        load_actors(tmp_path)
+    empty = tmp_path / "token"
+    empty.write_text("\n")
+    with pytest.raises(SchedulerError, match="write a token into it"):
+        Server(Settings(token_file=empty))
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("no: cluster")
+    done = CliRunner().invoke(main, ["scheduler", "run", "--kubeconfig", str(kubeconfig), "--port", "0"])
+    assert done.exit_code == 1
+    assert "name a kubeconfig with --kubeconfig" in done.output
