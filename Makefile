@@ -77,7 +77,7 @@ lock: | $(BIN)/uv ## Update requirements/ from both pyproject.toml: the lock, an
 	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
 	  -o requirements/lock.txt pyproject.toml dev/pyproject.toml
 	$(SUBSET) --extra load --extra plot -o requirements/demo.txt pyproject.toml dev/pyproject.toml
-	$(SUBSET) --extra keda -o requirements/operator.txt pyproject.toml
+	$(SUBSET) --extra keda --extra kafka -o requirements/operator.txt pyproject.toml
 	$(SUBSET) --group service -o requirements/service.txt
 	$(SUBSET) --group build -o requirements/build.txt
 
@@ -92,6 +92,10 @@ clean: ## Remove .venv, caches of the tools and result folders (the built binari
 demo: $(DEMO_STAMP) ## Scale a service on a local control plane (PATTERN, DURATION, INTERVAL, MODE, CONTENDER, SEED, OUT)
 	$(BIN)/rlscaler demo --pattern $(PATTERN) --duration $(DURATION) --interval $(INTERVAL) --mode $(MODE) \
 	  --contender $(CONTENDER) --seed $(SEED) --out $(OUT) $(ARGS)
+
+.PHONY: demo-tenants
+demo-tenants: $(DEMO_STAMP) ## Eight services share 16 GPUs: HPAs, no budget, weighted max-min (ARGS="--contender priority --duration 600")
+	$(BIN)/rlscaler demo tenants $(ARGS)
 
 .PHONY: cluster-up
 cluster-up: $(DEMO_STAMP) ## Start a local control plane (built once into the user cache)
@@ -118,6 +122,15 @@ e2e: $(DEMO_STAMP) images ## Images and charts on a real node: four patterns, rl
 .PHONY: e2e-test
 e2e-test: $(STAMP) ## The tests that need the real node (root)
 	$(BIN)/pytest tests/e2e tests/chart/test_images.py -m e2e $(ARGS)
+
+# Nothing of .venv is used: the clone makes its own.
+.PHONY: newcomer
+newcomer: ## Every command of README, quick start and guides in a fresh clone with an empty home (ARGS="--reuse ~/.cache/rlscaler")
+	@$(PYTHON) -m tests.newcomer --python $(PYTHON) $(ARGS)
+
+.PHONY: newcomer-root
+newcomer-root: ## Those that need root or longer than half an hour: the real node, `make test` (root)
+	@$(PYTHON) -m tests.newcomer --root --python $(PYTHON) $(ARGS)
 
 ##@ Learning
 
@@ -150,19 +163,68 @@ rl-evaluate: $(STAMP) ## Evaluate a policy (MODEL= folder, .zip or .onnx; the ne
 rl-compare: $(STAMP) ## Compare a policy with the other autoscalers (MODEL=)
 	$(BIN)/rlscaler compare $(MODEL_OPTION) $(RL_OPTIONS)
 
+KIND ?= transfer
+
+.PHONY: days
+days: $(STAMP) ## Whole days of real load for policies and autoscalers (KIND=transfer|own|shift, ARGS="--days 2 --plan")
+	$(BIN)/rlscaler days --kind $(KIND) $(if $(MODEL),--model $(MODEL)) $(ARGS)
+
 .PHONY: rl-full-pipeline
 rl-full-pipeline: rl-test rl-train rl-evaluate rl-compare ## Test, train, evaluate, compare
 
+##@ Placement
+
+POLICY ?= EE
+NODES ?= 100
+
+.PHONY: scheduler-train
+scheduler-train: $(STAMP) ## Train a network that scores nodes (POLICY=EE|LB|EL|GPU, ARGS="--lifetimes --seed 1")
+	$(BIN)/rlscaler scheduler train $(POLICY) --out results/scheduler-$(POLICY) $(ARGS)
+
+.PHONY: scheduler-compare
+scheduler-compare: $(STAMP) ## Compare it with the strongest rules on drawn clusters (POLICY, ARGS="--lifetimes --nodes 100")
+	$(BIN)/rlscaler scheduler compare $(POLICY) --model-dir results/scheduler-$(POLICY) $(ARGS)
+
+.PHONY: tenants-compare
+tenants-compare: $(STAMP) ## Services that share a pool of GPUs: no budget beside each arbiter (ARGS="--tenants 25 --tightness 0.8")
+	$(BIN)/rlscaler tenants compare $(ARGS)
+
+.PHONY: tenants-train
+tenants-train: $(STAMP) ## Train agents that share a pool, and its arbiter (ARGS="--epochs 100 --seed 1 --arbiter-alone")
+	$(BIN)/rlscaler tenants train $(ARGS)
+
+.PHONY: tenants-evaluate
+tenants-evaluate: $(STAMP) ## Play them beside every other way to share a pool, on loads of no training (MODEL=, ARGS="--pools 32")
+	$(BIN)/rlscaler tenants evaluate $(MODEL_OPTION) $(ARGS)
+
+STUDY ?= lambda
+
+.PHONY: tenants-study
+tenants-study: $(STAMP) ## Vary one thing (STUDY=lambda|shaping|roles|attention|information|tenants, ARGS="--seeds 5 --epochs 30")
+	$(BIN)/rlscaler tenants study $(STUDY) $(ARGS)
+
+.PHONY: demo-scheduler
+demo-scheduler: $(DEMO_STAMP) ## Pods that come and go on NODES=100 nodes: kube-scheduler's default beside the policy EL
+	$(BIN)/rlscaler scheduler test2 --nodes $(NODES) --every 1 --wait 5 --out results/scheduler $(ARGS)
+
 ##@ Development
 
+.PHONY: release-dry
+release-dry: $(STAMP) ## A release as far as it goes here: wheel into an empty environment, charts packaged and rendered
+	$(BIN)/rlscaler cluster build helm
+	dev/release/dry.sh results/release $(BIN)
+
 .PHONY: generate
-generate: $(STAMP) ## Regenerate crds/, reference pages and the charts' files from the code, and the stubs of KEDA's protocol
+generate: $(STAMP) ## Regenerate crds/, reference pages and the charts' files from the code, and what reads KEDA's protocol and ONNX
 	$(BIN)/rlscaler crd generate
+	$(BIN)/rlscaler crd generate --budgets
 	$(BIN)/rlscaler crd docs
 	$(BIN)/rlscaler docs generate
 	$(BIN)/rlscaler chart generate
 	cd operator && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
 	  rlscaler_operator/keda/external_scaler.proto
+	cd core && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. \
+	  rlscaler_core/decision/onnx_subset.proto
 
 .PHONY: format
 format: $(STAMP) ## Format and fix what ruff can
@@ -183,16 +245,20 @@ lint: $(STAMP) ## Lint, types, layers, drift of generated files
 docs: $(STAMP) ## Build the documentation into site/; a link that leads nowhere fails it (ARGS="-d FOLDER")
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
-# What needs no cluster uses every core; what starts one has the machine to itself.
-PARALLEL := -n logical --dist loadfile
+# What needs no cluster uses every core. What has one mostly waits for it, so that several clusters run side by side; a
+# load test needs the machine to itself. A worker that crashes ends the run, which would wait for its tests for ever.
+PARALLEL := -n logical --dist loadfile --max-worker-restart 0
+CLUSTERS ?= 3
+ON_CLUSTERS = -n $(CLUSTERS) --dist loadfile --max-worker-restart 0
 
 .PHONY: test-unit
 test-unit: $(STAMP) ## Unit, property and simulator tests: no cluster
 	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/simulator
 
 .PHONY: test-cluster
-test-cluster: $(STAMP) ## Tests on a real API server
-	$(BIN)/pytest tests/cluster tests/load
+test-cluster: $(STAMP) ## Tests on a real API server, CLUSTERS=3 at a time
+	$(BIN)/pytest tests/load
+	$(BIN)/pytest $(ON_CLUSTERS) tests/cluster
 
 # Counting lines takes 43 % more CPU time on Python 3.11, so it is no part of `make test`; CI runs it in a job of its own, on a
 # Python that has sys.monitoring.
@@ -201,9 +267,10 @@ coverage: export PYTEST_ADDOPTS := --cov --cov-report=term
 coverage: test-unit ## The tests of test-unit, with a table of how much of each file they run
 
 .PHONY: chaos
-chaos: $(STAMP) ## Every fault on a real control plane: survived, time to recover, lowest replicas seen against allowed
+chaos: $(STAMP) ## Every fault on a real control plane: survived, time to recover, lowest replicas seen against allowed; and of training
 	$(BIN)/rlscaler cluster build
 	$(BIN)/pytest tests/chaos -m "" $(ARGS)
+	$(BIN)/pytest tests/unit/training/test_distributed.py -m "" $(ARGS)
 
 .PHONY: chart-test
 chart-test: $(STAMP) ## The Helm charts: lint, rendering, schema, and everything on a real API server
@@ -214,7 +281,8 @@ chart-test: $(STAMP) ## The Helm charts: lint, rendering, schema, and everything
 test: lint docs ## Everything CI runs: lint, links of the documentation, unit, property, load and cluster tests
 	$(BIN)/rlscaler cluster build
 	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/simulator
-	$(BIN)/pytest tests/load tests/cluster tests/chaos tests/chart
+	$(BIN)/pytest tests/load
+	$(BIN)/pytest $(ON_CLUSTERS) tests/cluster tests/chaos tests/chart
 
 BENCHMARKS = cluster_start decision fit_waiting forecast levels operator_memory rl_speed service_calibration simulator tick
 # The others need an audit log, a cluster or a number: their first lines say how they are called.
