@@ -72,7 +72,10 @@ def ask(cluster):
             kube.request("PATCH", f"{path}?fieldManager=test&force=true", body, content_type=apply)
             paths.append(path)
         bad = policy("probe", {"rlscaler.io/paused": "yes"})
+        outside = policy("outside", intervalSeconds=300, policy={"bundled": "ppo"})
+        # The API server takes up policies once a second, not all of them at once.
         until(lambda: raw("POST", f"{POLICIES}?dryRun=All", bad)[0] == 422)
+        until(lambda: "is outside" in raw("POST", f"{POLICIES}?dryRun=All", outside)[1])
         yield raw
         for path in paths:
             kube.delete(path)
@@ -116,7 +119,6 @@ def test_a_manifest_that_sets_replicas_which_we_set_is_warned_about(ask):
     image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:2"}]
     assert ask("PATCH", path, image, "application/json-patch+json") == (200, "")
     warned = "rlscaler scales this Deployment"
-    # The API server takes up policies once a second, not all of them at once.
     until(lambda: warned in ask("PATCH", f"{applied}&dryRun=All", deployment(3), apply)[1])
     status, warning = ask("PATCH", applied, deployment(3), apply)
     assert status == 200

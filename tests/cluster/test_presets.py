@@ -24,7 +24,7 @@ from rlscaler_operator.sensing.results import Answers, Reading
 from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.shadow.calibration import Histogram, histogram_of, histograms, promql
 from rlscaler_operator.shadow.service_times import service_times
-from tests.harness.scraping import Counters, prometheus
+from tests.harness.scraping import Counters, about, prometheus
 
 WINDOW = Window(8, 1.0)
 DATA = Path(__file__).parents[1] / "data" / "presets"
@@ -150,7 +150,7 @@ async def test_arrivals_latency_and_utilization(url: str, name: str) -> None:
         assert (rate.reason, rate.known) == ("NotExported", False)
         assert "spec.metrics.frontDoor or spec.metrics.queries.arrivalRate" in rate.message
     else:
-        assert rate.value == pytest.approx(RATES[name], rel=0.1)
+        assert rate.value == about(RATES[name])
         assert rate.age_seconds < 10
     if name in P95_MS:
         low, high = P95_MS[name]
@@ -184,7 +184,7 @@ async def test_a_replicas_capacity_is_learned_from_what_is_answered(url: str, na
     answers = await answers_to(url, learning, f"{subject.preset} answer_rate")
     answered = rate_of(answers, "answer_rate", learning)
     refused = {"istio": 0.9, "envoy": 0.9}.get(name, 1.0)
-    assert answered.value == pytest.approx(RATES[name] * refused, rel=0.1)
+    assert answered.value == about(RATES[name] * refused)
 
 
 async def loaded(url: str, subject: Subject, ready: tuple[int, int] = (1, 0)) -> tuple[Readings, Reading]:
@@ -204,20 +204,20 @@ TOKENS = {"vllm": (1440 + 1152) / 60, "sglang": 1500.0, "tgi": 1500.0}
 @pytest.mark.parametrize("name", TOKENS)
 async def test_a_load_is_counted_in_tokens(url: str, name: str) -> None:
     found, done = await loaded(url, replace(SUBJECTS[name], unit="tokens"))
-    assert found["arrival_rate"].value == pytest.approx(TOKENS[name], rel=0.1)
+    assert found["arrival_rate"].value == about(TOKENS[name])
     assert found["arrival_rate"].age_seconds < 10
-    assert found[REQUEST_RATE].value == pytest.approx(RATES[name], rel=0.1), "what a request weighs is known"
-    assert done.value == pytest.approx(TOKENS[name], rel=0.1), "from which a replica's capacity is learned"
+    assert found[REQUEST_RATE].value == about(RATES[name]), "what a request weighs is known"
+    assert done.value == about(TOKENS[name]), "from which a replica's capacity is learned"
 
 
 async def test_tokens_of_requests_that_wait_have_arrived_too(url: str) -> None:
     subject = Subject("two", "chat", ("chat-gpu", "chat-cpu"), preset="vllm", unit="tokens")
     found, done = await loaded(url, subject, (1, 1))
     each = (1440 + 1152) / 24
-    assert found["arrival_rate"].pools["gpu"].value == pytest.approx(43.2, rel=0.1)
-    assert found["arrival_rate"].pools["cpu"].value == pytest.approx(43.2 + 3 * each, rel=0.1)
-    assert found[REQUEST_RATE].value == pytest.approx(3.8, rel=0.1)
-    assert done.value == pytest.approx(2 * 43.2, rel=0.1), "only what is worked on is done"
+    assert found["arrival_rate"].pools["gpu"].value == about(43.2)
+    assert found["arrival_rate"].pools["cpu"].value == about(43.2 + 3 * each)
+    assert found[REQUEST_RATE].value == about(3.8)
+    assert done.value == about(2 * 43.2), "only what is worked on is done"
 
 
 async def test_a_queue_of_unknown_tokens_is_no_small_load(url: str) -> None:
@@ -225,7 +225,7 @@ async def test_a_queue_of_unknown_tokens_is_no_small_load(url: str) -> None:
     found, done = await loaded(url, Subject("blind", "chat", ("chat-gpu", None), preset="vllm", unit="tokens"))
     assert not found["arrival_rate"].known
     assert "their tokens are not known" in found["arrival_rate"].message
-    assert done.value == pytest.approx(43.2, rel=0.1)
+    assert done.value == about(43.2)
 
 
 async def test_an_idle_server_has_a_load_of_no_tokens(url: str) -> None:
@@ -252,7 +252,7 @@ async def test_the_series_of_this_project_tell_what_each_pool_holds(url: str) ->
     found = measure(await answers_to(url, subject, *names), subject, (1, 1))
     load = found["arrival_rate"]
     assert {pool: one.value for pool, one in load.pools.items()} == {"gpu": 7, "cpu": 3}
-    assert (load.value, found[REQUEST_RATE].value) == (10, pytest.approx(4, rel=0.1))
+    assert (load.value, found[REQUEST_RATE].value) == (10, about(4))
 
 
 @pytest.mark.parametrize("unit", ["tokens", "concurrency"])
@@ -299,8 +299,8 @@ async def test_an_objective_on_tokens_is_measured_and_counted(url: str, name: st
 async def test_a_server_times_its_tokens_behind_a_front_door_that_counts(url: str) -> None:
     subject = Subject("shop", "chat", ("llm", None), preset="vllm", front_door="envoy", signal="ttft", unit="tokens")
     found, _ = await loaded(url, subject)
-    assert found["arrival_rate"].value == pytest.approx(TOKENS["vllm"], rel=0.1)
-    assert found[REQUEST_RATE].value == pytest.approx(10, rel=0.1), "of the door"
+    assert found["arrival_rate"].value == about(TOKENS["vllm"])
+    assert found[REQUEST_RATE].value == about(10), "of the door"
     assert 1000 < found["p95_latency"].value <= 2500, "of the server"
     client = Prometheus(Access(url), timeout_seconds=10)
     counted = histogram_of(histograms(await client.instant(promql([subject], 8))), subject)
@@ -321,9 +321,9 @@ async def test_what_waits_longer_and_longer_has_arrived_too(url: str) -> None:
     subject = Subject("two", "chat", ("chat-gpu", "chat-cpu"), preset="vllm")
     found = await sensed(url, subject, (1, 1))
     rate = found["arrival_rate"]
-    assert rate.pools["gpu"].value == pytest.approx(0.4, rel=0.1)
-    assert rate.pools["cpu"].value == pytest.approx(3.4, rel=0.1)
-    assert rate.value == pytest.approx(3.8, rel=0.1)
+    assert rate.pools["gpu"].value == about(0.4)
+    assert rate.pools["cpu"].value == about(3.4)
+    assert rate.value == about(3.8)
     assert found["cpu_utilization"].value == 100, "a replica whose requests wait is full, however empty its cache is"
     assert found["gpu_utilization"].value == 0
     client = Prometheus(Access(url), timeout_seconds=10)
@@ -346,7 +346,7 @@ async def test_a_pool_without_series_leaves_the_arrivals_unknown(url: str) -> No
     assert found["arrival_rate"].reason == "SeriesAbsent"
     assert "pool cpu" in found["arrival_rate"].message
     alone = await sensed(url, subject, (1, 0))
-    assert alone["arrival_rate"].value == pytest.approx(0.4, rel=0.1)
+    assert alone["arrival_rate"].value == about(0.4)
 
 
 @pytest.mark.parametrize("preset", [*IN_PODS, *AT_THE_DOOR, "knative", "epp"])
@@ -367,14 +367,14 @@ async def test_gauges_without_the_counter_are_no_arrivals(url: str) -> None:
 async def test_a_front_door_counts_for_a_server_that_does_not(url: str) -> None:
     subject = Subject("shop", "chat", ("chat-gpu", None), preset="llamacpp", front_door="envoy")
     found = await sensed(url, subject)
-    assert found["arrival_rate"].value == pytest.approx(10, rel=0.1)
+    assert found["arrival_rate"].value == about(10)
     assert 1000 <= found["p95_latency"].value <= 2500
 
 
 async def test_contours_clusters_and_a_routes_backends_are_understood(url: str) -> None:
     contour = Subject("shop", "contour", ("chat-gpu", None), preset="envoy")
     answers = await answers_to(url, contour, "envoy arrival_rate")
-    assert measure(answers, contour, (1, 0))["arrival_rate"].value == pytest.approx(5, rel=0.1)
+    assert measure(answers, contour, (1, 0))["arrival_rate"].value == about(5)
     routed = Subject("shop", "any", ("g", "c"), preset="envoy", backends=("chat", "contour"))
     found = measure(await answers_to(url, routed, "envoy arrival_rate"), routed, (1, 1))["arrival_rate"]
     assert {pool: round(one.value) for pool, one in found.pools.items()} == {"gpu": 10, "cpu": 5}
@@ -386,7 +386,7 @@ async def test_only_believed_proxies_speak_for_other_namespaces(url: str, preset
     refused = await answers_to(url, subject, labels=Labels(exporters=("elsewhere",)))
     assert measure(refused, subject, (1, 0))["arrival_rate"].reason == "SeriesAbsent"
     found = await sensed(url, subject, labels=Labels(exporters=("gateways",)))
-    assert found["arrival_rate"].value == pytest.approx(10, rel=0.1)
+    assert found["arrival_rate"].value == about(10)
 
 
 @pytest.mark.parametrize("name", ["sglang", "tgi"])

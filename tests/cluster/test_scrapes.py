@@ -18,7 +18,7 @@ from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import Window, batch, own_queries
 from rlscaler_operator.sensing.results import NOTHING
 from rlscaler_operator.sensing.subject import Subject
-from tests.harness.scraping import Counters, prometheus
+from tests.harness.scraping import Counters, about, prometheus
 
 WINDOW = Window(5, 1.0)
 RECEIVED = "inference_requests_received_total"
@@ -164,16 +164,16 @@ async def test_who_may_speak_for_other_namespaces_is_the_administrators_choice(u
     victim, routed = (Subject("shop", name, ("x-gpu", None)) for name in ("victim", "routed"))
     trusting = Labels(exporters=("gateways",))
     found = await settled(url, victim, (0, 0), "arrival_rate", "p95_latency", labels=trusting)
-    assert found["arrival_rate"].value == pytest.approx(10, rel=0.1)
+    assert found["arrival_rate"].value == about(10)
     found = await settled(url, routed, (0, 0), "arrival_rate", labels=trusting)
-    assert found["arrival_rate"].value == pytest.approx(30, rel=0.1)
+    assert found["arrival_rate"].value == about(30)
     found = await settled(url, routed, (0, 0), labels=Labels(exporters=()))
     assert found["arrival_rate"].reason == "SeriesAbsent"
 
 
 async def test_a_service_monitors_labels_are_understood(url: str) -> None:
     found = await settled(url, SHOP, (1, 1), "arrival_rate", "p95_latency")
-    assert found["arrival_rate"].value == pytest.approx(40, rel=0.1)
+    assert found["arrival_rate"].value == about(40)
     assert set(found["arrival_rate"].pools) == {"gpu", "cpu"}
     assert 100 <= found["p95_latency"].value <= 200
 
@@ -181,7 +181,7 @@ async def test_a_service_monitors_labels_are_understood(url: str) -> None:
 @pytest.mark.parametrize(("service", "rate"), [("monitored", 15), ("routed", 30)])
 async def test_a_pod_monitors_and_a_gateways_labels_are_understood(url: str, service: str, rate: float) -> None:
     found = await settled(url, Subject("shop", service, ("x-gpu", None)), (0, 0), "arrival_rate", "p95_latency")
-    assert found["arrival_rate"].value == pytest.approx(rate, rel=0.1)
+    assert found["arrival_rate"].value == about(rate)
     assert found["p95_latency"].known
 
 
@@ -195,14 +195,14 @@ async def test_exporters_of_gpus_containers_and_requests_are_understood_without_
     signals = ("gpu_utilization", "cpu_utilization", "memory_utilization")
     found = await settled(url, SHOP, (1, 1), *signals)
     assert found["gpu_utilization"].value == 75
-    assert found["cpu_utilization"].value == pytest.approx(50, rel=0.1)
+    assert found["cpu_utilization"].value == about(50)
     assert found["memory_utilization"].value == pytest.approx(50, rel=0.01)
 
 
 async def test_an_ha_pair_without_deduplication_counts_once(url: str) -> None:
     subject = Subject("pair", "twice", ("twice-gpu", None), learns=True)
     found = await settled(url, subject, (1, 0), "arrival_rate", "p95_latency")
-    assert found["arrival_rate"].value == pytest.approx(40, rel=0.1)
+    assert found["arrival_rate"].value == about(40)
     assert found["p95_latency"].known
 
 
@@ -213,14 +213,14 @@ async def test_a_pair_told_apart_by_another_label_is_ambiguous_until_it_is_named
     assert "RLSCALER_REPLICA_LABELS" in found["arrival_rate"].message
     named = Labels(replicas=("prometheus_replica", "replica"))
     found = await settled(url, subject, (0, 0), "arrival_rate", labels=named)
-    assert found["arrival_rate"].value == pytest.approx(40, rel=0.1)
+    assert found["arrival_rate"].value == about(40)
 
 
 @pytest.mark.parametrize("name", ["twice-gpu", "counted-gpu"])
 async def test_requests_that_are_counted_several_times_are_those_of_one_pod(url: str, name: str) -> None:
     deployments = (None, name)
     found = await settled(url, Subject("pair", "any", deployments), (0, 1), "cpu_utilization", "memory_utilization")
-    assert found["cpu_utilization"].value == pytest.approx(25, rel=0.15)
+    assert found["cpu_utilization"].value == about(25)
     assert found["memory_utilization"].value == pytest.approx(50, rel=0.01)
 
 
@@ -263,7 +263,7 @@ async def test_own_queries_that_are_sent_as_one_have_answers_of_their_own(url: s
         return found
 
     good = await ask("computed", "named", "nothing")
-    assert good["computed"] == (pytest.approx(40, rel=0.15), "")
+    assert good["computed"] == (about(40), "")
     assert good["named"] == (1.0, "")
     assert good["nothing"][1] == "SeriesAbsent"
     among_bad_ones = await ask(*wanted)

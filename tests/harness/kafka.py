@@ -85,6 +85,30 @@ class TestBroker:
         component.start_again(self._cluster, self.broker, self._jars, lambda text: None)
 
 
+class Writer:
+    """A producer in a thread: so many messages of 100 bytes each 0.2 s, evenly over the partitions. While the broker is
+    gone they wait with the producer; what waits when it is closed is dropped."""
+
+    def __init__(self, servers: str, topic: str, messages: int, partitions: int = 4) -> None:
+        self._over = threading.Event()
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "log_level": 0})
+        self._topic, self._messages, self._partitions = topic, messages, partitions
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.2):
+            for number in range(self._messages):
+                self._producer.produce(self._topic, b"x" * 100, partition=number % self._partitions)
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join(20)
+        self._producer.purge()
+        self._producer.poll(0)
+
+
 class Reader:
     """A consumer in a thread: it reads and commits each message, but for those of partitions that are `poisoned`."""
 

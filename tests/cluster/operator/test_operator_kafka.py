@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.harness.kafka import Reader, TestBroker, own_broker
+from tests.harness.kafka import Reader, TestBroker, Writer, own_broker
 
 PARTITIONS = 6
 CARRIED = 10.0
@@ -31,17 +30,9 @@ def operator(start: Any, broker: TestBroker) -> Any:
 def producing(broker: TestBroker) -> Iterator[None]:
     """About 100 messages a second, which one consumer of the group `billing` reads, for as long as the test lasts."""
     reader = Reader(broker.servers, "billing", "orders")
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.wait(0.2):
-            broker.fill("orders", 20, PARTITIONS)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    writer = Writer(broker.servers, "orders", 20, PARTITIONS)
     yield
-    over.set()
-    thread.join(20)
+    writer.close()
     reader.close()
 
 
