@@ -63,8 +63,8 @@ class Counters:
 
 
 def about(rate: float) -> object:
-    """What a rate over five scrapes is compared with. A scrape that is late on a busy machine moves it by up to a fifth;
-    a series that is left out or counted twice moves it by more."""
+    """What a rate over five scrapes is compared with. A scrape that is late on a busy machine moves it by up to a
+    fifth; a series that is left out or counted twice moves it by more."""
     return pytest.approx(rate, rel=0.25)
 
 
