@@ -110,15 +110,15 @@ class Bench:
             self.engine.cache.put_deployment(deployment | {"status": {"readyReplicas": 1}})
         self.engine._acting = {0: 1}
         for i, name in enumerate(names if budgets else ()):
-            self.engine._budgets.note(("ns", name), {"budget": str(i % budgets)})
+            self.engine.budgets.take_in_policy(("ns", name), {"budget": str(i % budgets)}, None)
         for number in range(budgets):
-            self.engine.take_in_budget(budget(str(number), policies / budgets))
+            self.engine.budgets.take_in(budget(str(number), policies / budgets))
         readings = {("ns", name): Reading(1.0, 1.0) for name in names}
 
         async def ask(_: Any, queries: list[Any]) -> Answers:
             return {query.name: readings for query in queries}
 
-        self.engine.ticker.sources.ask = ask  # type: ignore[method-assign]
+        self.engine.sensing.sources.ask = ask  # type: ignore[method-assign]
         self.policies = list(self.engine.registry)
         for one in self.policies:
             one.timing.schedule = Schedule.starting(30, 5, time.monotonic())
@@ -165,7 +165,7 @@ async def run(policies: int, own: int, budgets: int, rounds: int, prometheus_url
             ticks["quiet"].append(await bench.tick(Due.SENSE))
     garbage.end()
     for bench in benches:
-        await bench.engine.ticker.sources.close()
+        await bench.engine.sensing.sources.close()
         await bench.kube.close()
     figures = _medians(found[0])
     return figures if not budgets else figures | {"with_budgets": _medians(found[1])}

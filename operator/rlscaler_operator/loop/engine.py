@@ -25,10 +25,10 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.loop.apply_and_report import Reconciler
-from rlscaler_operator.loop.count import NodeCounter
 from rlscaler_operator.loop.diagnose import Diagnostician
-from rlscaler_operator.loop.members import Held
-from rlscaler_operator.loop.share import Sharing
+from rlscaler_operator.loop.prepare import Preparer
+from rlscaler_operator.loop.sense import Sensing
+from rlscaler_operator.loop.shared_budgets import SharedBudgets
 from rlscaler_operator.loop.tick import DuePolicy, Ticker
 from rlscaler_operator.reporting.budgets import BudgetReporter
 from rlscaler_operator.reporting.metrics import Metrics
@@ -38,7 +38,7 @@ from rlscaler_operator.sensing.access import SECRETS, Access, access_of
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.measure import pauses
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.state.budgets import Budget, Budgets
+from rlscaler_operator.shadow.shadows import Shadows
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.schedule import Due, Schedule, spread
@@ -92,33 +92,35 @@ class Engine:
             Actuator(kube, shards, limiter, self.cache, settings, idle if settings.pod_deletion_cost else None),
             self.reporter,
         )
+        self.shadows = Shadows(settings.window_seconds)
+        self.sensing = Sensing(settings, self.cache, self.registry, self.metrics, self.secrets)
+        self.preparer = Preparer(settings, self.cache, self.metrics, self._actors, self.shadows, self.sensing.streams)
         self.ticker = Ticker(
             settings,
             limiter,
-            self.cache,
             self.registry,
             self.metrics,
-            self._actors,
+            self.sensing,
+            self.preparer,
+            self.shadows,
             self._reconciler,
             self._launch,
-            self.secrets,
         )
-        self._budgets = Budgets()
-        self._budget_reporter = BudgetReporter(
-            settings, kube, shards, limiter, self.events, self.metrics, self.forget_budget, self._launch
+        budget_reporter = BudgetReporter(
+            settings, kube, shards, limiter, self.events, self.metrics, self._forget_budget, self._launch
         )
-        if settings.budgets:
-            self.ticker.sharing = Sharing(
-                self.registry,
-                self.cache,
-                self._budgets,
-                self._budget_reporter,
-                self.reporter.audit,
-                held=Held(self._shares, self._decides),
-            )
-        self.counter = NodeCounter(
-            kube, self.cache, self.registry, self._budgets, lambda one: self._shares(one.name), self._hurry
+        self.budgets = SharedBudgets(
+            settings,
+            kube,
+            self.cache,
+            self.registry,
+            shards,
+            budget_reporter,
+            self.reporter.audit,
+            lambda: self._acting,
+            self.wake,
         )
+        self.ticker.sharing = self.budgets.sharing
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._acting: dict[int, int] = {}
@@ -147,11 +149,7 @@ class Engine:
         before = old and _seen(old)
         edit_before = old and _edit(old)
         policy = self.registry.put(body)
-        self._budgets.note(policy.key, metadata.get("labels") or {})
-        if not self._decides(policy.key):
-            heard = self._budgets.hear(policy.key, body.get("status"))
-            if heard and self._acting:
-                self.wake()
+        self.budgets.take_in_policy(policy.key, metadata.get("labels") or {}, body.get("status"))
         if policy is old and _seen(policy) == before:
             return
         if edit_before and edit_before[0] != policy.observed.generation:
@@ -167,78 +165,14 @@ class Engine:
         policy = self.registry.drop(key, uid)
         if policy is not None:
             self.shards.forget(key)
-            self._budgets.note(key, None)
-            self._budgets.hear(key, None)
-            self.ticker.shadows.forget(key)
-            self.ticker.streams.forget(key)
+            self.budgets.forget_policy(key)
+            self.shadows.forget(key)
+            self.sensing.streams.forget(key)
             self.events.forget(policy.reference)
             self.metrics.forget(*key)
 
-    def take_in_budget(self, body: Mapping[str, Any]) -> None:
-        """A budget is new or has changed: the policies that it selects are due for a tick.
-
-        Its status is ours, or it has the grants by which the shard that shares it bounds policies of this process.
-        """
-        name = body["metadata"]["name"]
-        before = self._budgets.get(name)
-        generation = None if before is None else (before.uid, before.generation)
-        told = {} if before is None else before.told
-        self._budgets.put(body)
-        budget = self._budgets.get(name)
-        assert budget is not None
-        if generation != (budget.uid, budget.generation):
-            self._hurry(budget)
-            self.counter.hurry()
-        elif not self._shares(name) and told != budget.told:
-            self._hurry(budget)
-
-    def forget_budget(self, name: str) -> None:
-        """A budget is gone: its policies go back to their own limits at once."""
-        budget = self._budgets.get(name)
-        if budget is None:
-            return
-        policies = self._hurry(budget)
-        self._budgets.drop(name)
-        self._budget_reporter.forget(budget)
-        self._budget_reporter.deleted(name, [policy for policy in policies if self._decides(policy.key)])
-        self.shards.forget(_key(name))
-
-    def forget_budgets(self) -> None:
-        """The API of budgets was removed."""
-        for budget in self._budgets:
-            self.forget_budget(budget.name)
-
-    def _hurry(self, budget: Budget) -> list[Policy]:
-        """Have the policies of a budget decided for soon; gives them."""
-        policies = [found for key in self._budgets.selected(budget) if (found := self.registry.get(key)) is not None]
-        for policy in policies:
-            if policy.timing.schedule is not None:
-                policy.timing.schedule.hurry(time.monotonic())
-        self.wake()
-        return policies
-
-    def _shares(self, name: str) -> bool:
-        """Does this process hold the shard of a budget?"""
-        return self.shards.shard(_key(name)) in self._acting
-
-    def _decides(self, key: Key) -> bool:
-        """Does this process hold the shard of a policy?"""
-        return self.shards.shard(key) in self._acting
-
-    def _share_budgets(self) -> None:
-        """Share what no tick of this process alone shares, and report what cannot be shared."""
-        self._report_idle_budgets()
-        if self.ticker.sharing is not None and self.shards.number > 1:
-            self.ticker.sharing.share_between()
-
-    def _report_idle_budgets(self) -> None:
-        """Say of budgets that no tick shares why that is."""
-        for budget in self._budgets:
-            if not self._shares(budget.name):
-                continue
-            policies = [self.registry.get(key) for key in self._budgets.selected(budget)]
-            if budget.amount is None or not any(policy is not None and policy.running for policy in policies):
-                self._budget_reporter.unusable(budget)
+    def _forget_budget(self, name: str) -> None:
+        self.budgets.forget(name)
 
     async def run(self) -> None:
         """Until cancelled; then wait a little for the ticks under way."""
@@ -252,7 +186,7 @@ class Engine:
                 self.metrics.policies.set(len(self.registry))
                 self._soonest = self._launch_due() if self._acting else math.inf
                 if self._acting:
-                    self._share_budgets()
+                    self.budgets.share()
                 await self._sleep()
         finally:
             stop = time.monotonic() + STOP_SECONDS
@@ -260,8 +194,7 @@ class Engine:
                 await asyncio.wait(self._tasks, timeout=remaining)
             for task in self._tasks:
                 task.cancel()
-            await self.ticker.sources.close()
-            self.ticker.streams.close()
+            await self.sensing.close()
             self.reporter.close()
 
     def _take_over(self) -> None:
@@ -269,13 +202,7 @@ class Engine:
         was, self._acting = self._acting, self.shards.holds()
         new = {shard for shard, term in self._acting.items() if self._terms.get(shard) != term}
         lost = was.keys() - self._acting.keys()
-        for budget in self._budgets:
-            shard = self.shards.shard(_key(budget.name))
-            if shard in new:
-                budget.resume()
-                self.counter.hurry()
-            if shard in new or shard in lost:
-                self._budget_reporter.forget(budget)
+        self.budgets.taken_over(new, lost)
         if len(self._acting) < self.shards.number:
             self.metrics.keep(lambda key: self.shards.shard(key) in self._acting)
         if new:
@@ -326,7 +253,7 @@ class Engine:
                 soonest = min(soonest, timing.schedule.next())
             elif (what := self._due(policy, now)) is not Due.NOTHING and timing.schedule is not None:
                 access = self._access(policy)
-                if access is None or self._actors.pending(policy) or self.ticker.sources.busy(access):
+                if access is None or self._actors.pending(policy) or self.sensing.sources.busy(access):
                     soonest = now
                     continue
                 self.metrics.late(now - timing.schedule.next())
@@ -384,15 +311,10 @@ class Engine:
         access = self._access(policy)
         if access is None:
             raise MetricsError("its credential is being read for the first time")
-        return await self.ticker.sources.instant(access, promql)
+        return await self.sensing.sources.instant(access, promql)
 
     def _access(self, policy: Policy) -> Access | None:
         return access_of(policy.spec.metrics, policy.key, self.settings, self.secrets)
-
-
-def _key(budget: str) -> Key:
-    """What the shard of a budget is found by; it is of no namespace."""
-    return "", budget
 
 
 def _edit(policy: Policy) -> tuple[object, ...]:

@@ -6,59 +6,32 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from rlscaler_core.api import Status
-from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.batch import Entry, Outcome, Tables, decide_all, fresh_state, with_stack
-from rlscaler_core.decision.decide import Kind
-from rlscaler_core.decision.exceptions import ForecasterStateError
-from rlscaler_core.decision.types import POOLS, Params, State
+from rlscaler_core.decision.batch import Entry, Outcome, Tables, decide_all
 from rlscaler_operator.cluster.bodies import Key
-from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
-from rlscaler_operator.cluster.references import References
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.loop.apply_and_report import Reconciler
-from rlscaler_operator.loop.learn import learn_capacity, learned, without_saturated
+from rlscaler_operator.loop.prepare import Prepared, Preparer
+from rlscaler_operator.loop.sense import PATIENCE_SECONDS, Answered, OwnAnswers, Sensing, cancel
 from rlscaler_operator.loop.share import Sharing
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.objectives import Objectives
-from rlscaler_operator.reporting.stabilization import restore, restore_forecaster, restore_placement
-from rlscaler_operator.sensing.access import Access, OwnAccess, Secret, own_access
-from rlscaler_operator.sensing.answer import Bounds
-from rlscaler_operator.sensing.kafka_access import KafkaAccess, kafka_access_of
-from rlscaler_operator.sensing.labels import Labels
-from rlscaler_operator.sensing.measure import (
-    NO_STREAM,
-    SamplesRow,
-    may_lower,
-    measure,
-    samples_of,
-    samples_row,
-    shown_latency,
-)
-from rlscaler_operator.sensing.queries import Query, batch, own_queries, windows
-from rlscaler_operator.sensing.results import Answers, Asked
-from rlscaler_operator.sensing.sources import Sources
-from rlscaler_operator.sensing.streams import Asker, Streams
-from rlscaler_operator.sensing.subject import Subject
+from rlscaler_operator.sensing.access import Access
+from rlscaler_operator.sensing.measure import samples_of
+from rlscaler_operator.sensing.results import Answers
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.calibration import histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
-from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows, params_and_actor
-from rlscaler_operator.state.error_budget import restore_slo
-from rlscaler_operator.state.ownership import turned_off
+from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.schedule import Due
-from rlscaler_operator.state.status import unit_of
 
 log = logging.getLogger("rlscaler.tick")
 
@@ -71,37 +44,8 @@ HELD_SECONDS = 0.004
 LAUNCHED = 4
 """Policies diagnosed and reported between two such turns: 1 ms each."""
 
-PATIENCE_SECONDS = 0.25
-"""Longest time that a batch waits, after the shared answers, for those to policies' own queries, and that Prometheus
-may take for these before they count as slow."""
-
-IN_ONE_REQUEST = 20
-"""Policies of one namespace whose own queries are sent as one."""
-
 DuePolicy = tuple[Policy, Due]
-OwnAnswers = dict[Key, asyncio.Task[Asked]]
-"""What is asked for each policy that has queries of its own."""
-
 Launch = Callable[[list[Policy], Coroutine[Any, Any, None]], None]
-
-
-class Prepared(NamedTuple):
-    """One policy's row of a batch, before its samples stand in one table with those of the others."""
-
-    params: Params
-    state: State
-    samples: SamplesRow
-    kind: Kind
-    actor: ActorLike | None
-    generation: int
-
-
-class Answered(NamedTuple):
-    """The answers that a batch shares; times on the monotonic clock."""
-
-    answers: Answers
-    began: float
-    at: float
 
 
 @dataclass(slots=True)
@@ -129,32 +73,21 @@ class Ticker:
         self,
         settings: Settings,
         limiter: ConcurrencyLimiter,
-        cache: WatchCache,
         registry: Registry,
         metrics: Metrics,
-        actors: Actors,
+        sensing: Sensing,
+        preparer: Preparer,
+        shadows: Shadows,
         reconciler: Reconciler,
         launch: Launch,
-        secrets: References[Secret],
     ) -> None:
-        self._settings, self._limiter = settings, limiter
-        self._cache, self._registry = cache, registry
-        self._metrics, self._actors, self._reconciler, self._launch = metrics, actors, reconciler, launch
-        self.sources = Sources(
-            settings.prometheus_timeout_seconds, Bounds(settings.answer_bytes, settings.answer_series)
-        )
-        self.streams = Streams(settings.kafka_timeout_seconds)
-        self._secrets = secrets
-        self._labels = Labels.of(settings)
-        self.shadows = Shadows(settings.window_seconds)
+        self._limiter, self._registry, self._metrics = limiter, registry, metrics
+        self._sensing, self._preparer, self._shadows = sensing, preparer, shadows
+        self._reconciler, self._launch = reconciler, launch
         self._objectives = Objectives(settings, metrics)
         self._tables = Tables()
         self.sharing: Sharing | None = None
         """None where no budgets are shared."""
-        self._asked: tuple[list[Subject], list[Query]] | None = None
-        self._apart: set[Key] = set()
-        """Policies whose own queries were slow or failed: they are asked alone and not waited for."""
-        self._epoch = time.time() - time.monotonic()
 
     async def tick_batch(self, access: Access, batch: list[DuePolicy]) -> None:
         """One batch: all of it shares a Prometheus, so a dead one holds up no policy of another.
@@ -163,15 +96,13 @@ class Ticker:
         policies whose answers are not there a moment after the shared ones are ticked when they are.
         """
         began = time.monotonic()
-        own = self._ask_own(access, [policy for policy, _ in batch if policy.running and policy.subject.queries])
-        self.look_at_streams([policy for policy, _ in batch if policy.running and policy.spec.signal], own)
+        running = [policy for policy, _ in batch if policy.running]
+        own = self._sensing.ask_own(access, running)
         try:
-            answers = await self.ask(access, [policy for policy, _ in batch if policy.running])
-            prompt = {task for key, task in own.items() if key not in self._apart}
-            if prompt:
-                await asyncio.wait(prompt, timeout=PATIENCE_SECONDS)
+            answers = await self._sensing.ask(access, running)
+            await self._sensing.wait_for_prompt(own)
         except BaseException:
-            _cancel(own)
+            cancel(own)
             raise
         finally:
             for policy, due in batch:
@@ -180,64 +111,9 @@ class Ticker:
         answered = Answered(answers, began, time.monotonic())
         ready, late = _part(batch, own)
         if late:
-            self._apart = {key for key in self._apart if self._registry.get(key) is not None}
+            self._sensing.forget_gone()
             self._launch_late(access, late, answered, own)
         await self._tick_parts(access, ready, answered, own)
-
-    def _ask_own(self, access: Access, policies: list[Policy]) -> OwnAnswers:
-        """Begin to ask the policies' own queries: of a namespace several in one request, unless they are set apart."""
-        tasks: OwnAnswers = {}
-        together: dict[tuple[OwnAccess, str], list[Policy]] = defaultdict(list)
-        for policy in policies:
-            own = own_access(access, policy.spec.metrics, policy.key[0], self._settings)
-            if policy.key in self._apart:
-                tasks[policy.key] = self._ask_some(own, [policy], apart=True)
-            else:
-                together[own, policy.key[0]].append(policy)
-        for (own, _), crowd in together.items():
-            for begin in range(0, len(crowd), IN_ONE_REQUEST):
-                some = crowd[begin : begin + IN_ONE_REQUEST]
-                tasks |= dict.fromkeys((policy.key for policy in some), self._ask_some(own, some))
-        return tasks
-
-    def look_at_streams(self, policies: list[Policy], own: OwnAnswers) -> None:
-        """Begin to look at the streams of `policies`, all of a cluster at once; `own` waits for them as for queries."""
-        together: dict[KafkaAccess, list[tuple[Policy, Asker]]] = defaultdict(list)
-        for policy in policies:
-            assert policy.spec.signal is not None
-            kafka = policy.spec.signal.kafka
-            ready = sum(target.ready for target in policy.found(self._cache).values() if target is not None)
-            access = kafka_access_of(kafka, policy.key[0], self._settings, self._secrets)
-            together[access].append((policy, Asker(policy.key, kafka, ready)))
-        looks = {
-            access: asyncio.create_task(self.streams.look(access, [asker for _, asker in crowd]))
-            for access, crowd in together.items()
-        }
-        for access, crowd in together.items():
-            for policy, _ in crowd:
-                own[policy.key] = asyncio.create_task(_with_look(looks[access], own.get(policy.key)))
-
-    def _ask_some(self, own: OwnAccess, policies: list[Policy], apart: bool = False) -> asyncio.Task[Asked]:
-        queries = {query.name: query for policy in policies for query in own_queries(policy.subject)}
-        namespace = policies[0].key[0]
-        return asyncio.create_task(
-            self.sources.ask_own(own.access, namespace, list(queries.values()), own.parameters, apart)
-        )
-
-    def _set_apart(self, batch: list[DuePolicy], answered: Answered, own: OwnAnswers) -> None:
-        """Have policies asked on their own whose own queries are slow or fail, until they neither are nor do.
-
-        Which of several in one request is the slow one shows when each is asked alone.
-        """
-        if answered.answers and all(isinstance(answer, MetricsError) for answer in answered.answers.values()):
-            return
-        for policy, _ in batch:
-            if (task := own.get(policy.key)) is not None:
-                asked = task.result()
-                names = (query.name for query in own_queries(policy.subject))
-                failed = any(isinstance(asked.answers.get(name), MetricsError) for name in names)
-                apart = failed or asked.seconds > PATIENCE_SECONDS
-                (self._apart.add if apart else self._apart.discard)(policy.key)
 
     def _launch_late(self, access: Access, late: list[DuePolicy], answered: Answered, own: OwnAnswers) -> None:
         self._launch([policy for policy, _ in late], self._tick_late(access, late, answered, own))
@@ -248,7 +124,7 @@ class Ticker:
         try:
             await asyncio.wait(set(waiting.values()), timeout=PATIENCE_SECONDS)
         except BaseException:
-            _cancel(waiting)
+            cancel(waiting)
             raise
         ready, late = _part(late, own)
         if late:
@@ -256,7 +132,7 @@ class Ticker:
         await self._tick_parts(access, ready, answered, own)
 
     async def _tick_parts(self, access: Access, batch: list[DuePolicy], answered: Answered, own: OwnAnswers) -> None:
-        self._set_apart(batch, answered, own)
+        self._sensing.set_apart([policy for policy, _ in batch], answered, own)
         for begin in range(0, len(batch), AT_ONCE):
             part = batch[begin : begin + AT_ONCE]
             given = {
@@ -291,7 +167,8 @@ class Ticker:
         for tick, (policy, due) in zip(ticks, part, strict=True):
             try:
                 answers = own.get(policy.key, answered.answers)
-                if (prepared := self.prepare(policy, due, answers, time.monotonic() - answered.at)) is not None:
+                elapsed = time.monotonic() - answered.at
+                if (prepared := self._preparer.prepare(policy, due, answers, elapsed)) is not None:
                     rows.append((tick, prepared))
             except Exception as error:
                 tick.error = error
@@ -358,112 +235,25 @@ class Ticker:
             # Virtual services and late requests are of requests: neither knows partitions.
             and tick.policy.spec.signal is None
         ]
-        self.shadows.tick(here, self._tables.samples)
-        due = self.shadows.due_for_calibration([item.policy for item in here], self._epoch + time.monotonic())
+        self._shadows.tick(here, self._tables.samples)
+        due = self._shadows.due_for_calibration([item.policy for item in here], self._preparer.unix(time.monotonic()))
         if due:
             self._launch([], self._calibrate(access, due))
         late = self._objectives.due([item.policy for item in here], time.monotonic())
         if late:
-            self._launch([], self._objectives.count(self.sources, access, late))
+            self._launch([], self._objectives.count(self._sensing.sources, access, late))
 
     async def _calibrate(self, access: Access, policies: list[Policy]) -> None:
         try:
             subjects = [policy.subject for policy in policies if policy.running]
-            query = promql(subjects, WINDOW_SECONDS, self._labels)
-            measured = histograms(await self.sources.instant(access, query))
+            query = promql(subjects, WINDOW_SECONDS, self._sensing.labels)
+            measured = histograms(await self._sensing.sources.instant(access, query))
         except MetricsError as error:
             log.warning("no latency histograms to hold the model of the virtual services against: %s", error)
             measured = {}
-        self.shadows.calibrate(
-            [policy for policy in policies if policy.running], measured, self._epoch + time.monotonic()
+        self._shadows.calibrate(
+            [policy for policy in policies if policy.running], measured, self._preparer.unix(time.monotonic())
         )
-
-    async def ask(self, access: Access, policies: list[Policy]) -> Answers:
-        """The answers for all `policies`; never raises."""
-        queries = self._queries([policy.subject for policy in policies])
-        with self._metrics.stage("sense"):
-            return await self.sources.ask(access, queries)
-
-    def _queries(self, subjects: list[Subject]) -> list[Query]:
-        """The queries for all subjects; they are made again when other subjects are asked for."""
-        if self._asked is None or self._asked[0] != subjects:
-            self._asked = subjects, batch(subjects, *windows(self._settings), self._labels)
-        return self._asked[1]
-
-    def prepare(self, policy: Policy, due: Due, answers: Answers, elapsed_seconds: float = 0.0) -> Prepared | None:
-        """The policy's row of the batch, `elapsed_seconds` after the answers.
-
-        None where a target does not exist, or nothing is to be decided any more.
-        """
-        if not policy.running:
-            return None
-        found = policy.found(self._cache)
-        if None in found.values():
-            policy.decision.nothing_there()
-            return None
-        gpu, cpu = (found.get(pool) for pool in POOLS)
-        replicas = (gpu.replicas if gpu else 0, cpu.replicas if cpu else 0)
-        ready = (gpu.ready if gpu else 0, cpu.ready if cpu else 0)
-        now = time.monotonic()
-        subject = policy.subject
-        if policy.decision.count_in(subject.unit, subject.signal):
-            policy.late.forget()
-            self._metrics.forget(*policy.key)
-        readings, limit = measure(answers, subject, ready), policy.spec.metrics.max_age_seconds
-        if policy.spec.signal is None:
-            self.streams.forget(policy.key)
-        stream = None if policy.spec.signal is None else self.streams.latest(policy.key)
-        policy.decision.consumes(stream)
-        if stream is not None:
-            readings |= {"arrival_rate": stream.arrival_rate, "p95_latency": stream.p95_latency}
-        learn_capacity(policy, readings, answers, replicas, ready, self._settings.window_seconds, now)
-        readings = without_saturated(policy, readings)
-        latency = shown_latency(answers, subject, readings) if stream is None else stream.p95_latency
-        policy.decision.measured(readings, latency, now - elapsed_seconds, limit)
-        policy.decision.learn(learned(policy, self._cache))
-        policy.decision.turn_off(turned_off(policy.spec, found))
-        policy.decision.use(*self._actors.get(policy))
-        self.shadows.ensure_promotion(policy, self._epoch + now)
-        params, actor = params_and_actor(policy)
-        pending, stuck = self._pending(policy, params)
-        samples = samples_row(
-            readings,
-            elapsed_seconds,
-            self._epoch + now,
-            replicas,
-            ready,
-            policy.observed.annotations,
-            pending,
-            stuck,
-            # While a target rolls out old pods go and new ones come, and what is measured is of neither.
-            not any(target is not None and target.rolling for target in (gpu, cpu)) and may_lower(readings, limit),
-            policy.late.take(policy.spec.slo.latency_milliseconds),
-            NO_STREAM if stream is None else (stream.lag_messages, stream.partitions, stream.settling),
-        )
-        if policy.decision.state is None:
-            written = Status.model_validate(policy.outbox.status)
-            state = fresh_state(policy.decision.actor, replicas, self._epoch + now)
-            restore_placement(state, written.placement)
-            try:
-                if unit_of(policy.outbox.status) == subject.unit:
-                    restore_forecaster(state, written.forecaster)
-            except ForecasterStateError as error:
-                log.warning("%s/%s: %s", *policy.key, error)
-            if written.slo is not None and written.slo.signal == subject.signal:
-                restore_slo(state, written.slo)
-            policy.decision.state = restore(state, params, written.stabilization, self._epoch + now)
-        state = with_stack(policy.decision.state, policy.decision.actor)
-        kind: Kind = "action" if due is Due.ACTION else "floor"
-        return Prepared(params, state, samples, kind, actor, policy.observed.generation)
-
-    def _pending(self, policy: Policy, params: Params) -> tuple[tuple[float, float], tuple[int, int]]:
-        """Seconds for which the oldest pod of each pool has not come up, and how many have not for too long."""
-        seconds, stuck = [0.0, 0.0], [0, 0]
-        for pool, key in policy.facts.targets:
-            i = POOLS.index(pool)
-            seconds[i] = self._cache.pending_seconds(key)
-            stuck[i] = self._cache.stuck_pods(key, float(params.pending_seconds[0, i])) if seconds[i] else 0
-        return (seconds[0], seconds[1]), (stuck[0], stuck[1])
 
 
 def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], list[DuePolicy]]:
@@ -474,18 +264,6 @@ def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], lis
         task = own.get(one[0].key)
         (ready if task is None or task.done() else late).append(one)
     return ready, late
-
-
-async def _with_look(look: asyncio.Task[float], own: asyncio.Task[Asked] | None) -> Asked:
-    """Wait for a look at the brokers, and for the policy's own queries where it has some."""
-    seconds = await asyncio.shield(look)
-    asked = Asked({}) if own is None else await own
-    return asked._replace(seconds=max(seconds, asked.seconds))
-
-
-def _cancel(own: OwnAnswers) -> None:
-    for task in own.values():
-        task.cancel()
 
 
 class _Breath:

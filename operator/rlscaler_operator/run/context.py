@@ -82,9 +82,9 @@ class Context:
 
     def put_budget(self, body: Body, deleted: bool) -> None:
         if deleted:
-            self.engine.forget_budget(body["metadata"]["name"])
+            self.engine.budgets.forget(body["metadata"]["name"])
         else:
-            self.engine.take_in_budget(body)
+            self.engine.budgets.take_in(body)
 
     def put_deployment(self, body: Body, deleted: bool) -> None:
         if deleted:
@@ -183,7 +183,7 @@ class Context:
     def drop_optional(self, resource: kopf.Resource) -> None:
         """Forget all objects of an optional API that was removed."""
         if resource == BUDGETS:
-            self.engine.forget_budgets()
+            self.engine.budgets.forget_all()
         elif resource == HTTP_ROUTES:
             self.engine.cache.routes.clear()
         elif resource == SCALED_OBJECTS:
@@ -237,7 +237,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
             "engine": engine,
         }
         if settings.budgets:
-            parts["counter"] = engine.counter
+            parts["counter"] = engine.budgets.counter
         for name, part in parts.items():
             task = asyncio.create_task(part.run(), name=name)
             context.watch(task)

@@ -17,7 +17,7 @@ ACCELERATED = """
 import dataclasses, os, time
 from collections import defaultdict
 from rlscaler_live import cli
-from rlscaler_operator.loop import engine, tick
+from rlscaler_operator.loop import engine
 from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows
 
 os.environ["RLSCALER_STATUS_INTERVAL_SECONDS"] = "2"
@@ -38,16 +38,10 @@ class Accelerated(Shadows):
     def due_for_calibration(self, policies, now):
         return []
 
-class Ticker(tick.Ticker):
-    def prepare(self, policy, due, answers, elapsed_seconds=0.0):
-        ensure = self.shadows.ensure_promotion
-        self.shadows.ensure_promotion = lambda policy, now: ensure(policy, now + ahead[policy.key])
-        try:
-            return super().prepare(policy, due, answers, elapsed_seconds)
-        finally:
-            del self.shadows.ensure_promotion
+    def ensure_promotion(self, policy, now):
+        super().ensure_promotion(policy, now + ahead[policy.key])
 
-tick.Shadows, engine.Ticker = Accelerated, Ticker
+engine.Shadows = Accelerated
 cli.main()
 """
 

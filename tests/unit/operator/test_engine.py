@@ -12,7 +12,7 @@ from rlscaler_operator.cluster.concurrency import CROWD, Priority
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.loop.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
-from rlscaler_operator.loop.tick import PATIENCE_SECONDS
+from rlscaler_operator.loop.sense import PATIENCE_SECONDS
 from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.queries import Window
 from rlscaler_operator.sensing.results import NOTHING, Asked, HeldRates, Reading, group
@@ -33,7 +33,7 @@ async def engine(api_server):
     kube = Kube(Configuration(host=api_server.url))
     made = Engine(settings, kube, Shards(kube, settings))
     yield made
-    await made.ticker.sources.close()
+    await made.sensing.sources.close()
     await kube.close()
 
 
@@ -74,7 +74,7 @@ async def test_what_falls_due_while_prometheus_answers_shares_the_next_batch(eng
     policy = engine.registry.put(policy_body())
     engine._acting = {0: 1}
     busy = [True]
-    monkeypatch.setattr(engine.ticker.sources, "busy", lambda access: busy[0])
+    monkeypatch.setattr(engine.sensing.sources, "busy", lambda access: busy[0])
     policy.timing.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
     engine._launch_due()
     assert not policy.timing.busy
@@ -127,7 +127,7 @@ async def test_slow_queries_of_one_policys_own_hold_up_only_that_policy(engine, 
             await answered.wait()
         return Asked({query.name: {NOTHING: Reading(7.0, 1.0)} for query in queries}, 4.0 if slowly else 0.1)
 
-    engine.ticker.sources.ask, engine.ticker.sources.ask_own = ask, ask_own
+    engine.sensing.sources.ask, engine.sensing.sources.ask_own = ask, ask_own
     for policy in policies:
         key = dict(zip(("namespace", "name"), (policy.key[0], next(filter(None, policy.deployments))), strict=True))
         engine.cache.put_deployment(GPUS | {"metadata": key})
@@ -169,7 +169,7 @@ async def test_forbidden_own_queries_are_the_reason_of_that_signal_and_nothing_i
     reading = policy.decision.readings["arrival_rate"]
     assert (reading.known, reading.reason) == (False, "OwnQueriesForbidden")
     assert "spec.metrics.queries" in reading.message
-    await engine.ticker.sources.close()
+    await engine.sensing.sources.close()
     await kube.close()
 
 
@@ -208,16 +208,16 @@ async def test_a_status_that_could_not_be_written_is_reported_again(engine, poli
 
 async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_body):
     policy = engine.registry.put(policy_body())
-    answers = await engine.ticker.ask(engine._access(policy), [policy])
+    answers = await engine.sensing.ask(engine._access(policy), [policy])
     body = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}}
     engine.cache.put_deployment(body)
-    first = engine.ticker.prepare(policy, Due.SENSE, answers)
+    first = engine.preparer.prepare(policy, Due.SENSE, answers)
     policy.decision.state, policy.decision.state.stacked[0] = first.state, 3
     policy.outbox.status["placement"] = {"preference": "PreferCPU", "weights": {"gpu": 300, "cpu": 700}}
     del engine.cache.deployments["ns", "chat-gpu"]
-    assert engine.ticker.prepare(policy, Due.SENSE, answers) is None
+    assert engine.preparer.prepare(policy, Due.SENSE, answers) is None
     engine.cache.put_deployment(body)
-    again = engine.ticker.prepare(policy, Due.SENSE, answers)
+    again = engine.preparer.prepare(policy, Due.SENSE, answers)
     assert again.state.stacked[0] == 0
     assert again.state.weights[0].tolist() == [300, 700]
 
@@ -230,7 +230,7 @@ def row_of(engine, policy, rates, at, newest):
     labels = {"namespace": "ns", "service": "chat", "pool": "gpu"}
     numbers = {"v": 20.0, "t": newest}
     found = [{"metric": labels | {"_": kind}, "value": [at, str(number)]} for kind, number in numbers.items()]
-    prepared = engine.ticker.prepare(policy, Due.ACTION, {"arrival_rate": group(found, "pool", rates)})
+    prepared = engine.preparer.prepare(policy, Due.ACTION, {"arrival_rate": group(found, "pool", rates)})
     return dict(zip(ROW, prepared.samples, strict=True))
 
 
@@ -335,7 +335,7 @@ async def test_a_spec_that_becomes_invalid_during_a_tick_is_a_condition_and_spoi
         body["spec"]["mode"] = "Sometimes"
         engine.registry.put(body)
 
-    ask, compare = engine.ticker.ask, engine.ticker._compare_all
+    ask, compare = engine.sensing.ask, engine.ticker._compare_all
 
     async def ask_and_edit(access, policies):
         answers = await ask(access, policies)
@@ -351,7 +351,7 @@ async def test_a_spec_that_becomes_invalid_during_a_tick_is_a_condition_and_spoi
     if moment == "before it is asked for":
         edit()
     elif moment == "while Prometheus answers":
-        monkeypatch.setattr(engine.ticker, "ask", ask_and_edit)
+        monkeypatch.setattr(engine.sensing, "ask", ask_and_edit)
     else:
         monkeypatch.setattr(engine.ticker, "_compare_all", edit_and_compare)
     await until(lambda: not edited.timing.busy and not other.timing.busy and other.report.conditions)

@@ -44,7 +44,7 @@ class World:
                 query.name: dict.fromkeys(known, self.readings.get(query.name, Reading(1.0, 1.0))) for query in queries
             }
 
-        engine.ticker.sources.ask = ask
+        engine.sensing.sources.ask = ask
         engine._actors.get = lambda policy: (named(policy)[0], self.error)
 
     def _metadata(self, name, **more):

@@ -14,7 +14,7 @@ from typing import Any
 from rlscaler_core.decision.batch import Entry, Outcome, decide_all
 from rlscaler_operator.cluster.kube import Json, Kube, listed
 from rlscaler_operator.loop.diagnose import Diagnostician
-from rlscaler_operator.loop.tick import OwnAnswers
+from rlscaler_operator.loop.sense import OwnAnswers
 from rlscaler_operator.run.context import Context
 from rlscaler_operator.sensing.access import Access, access_of, own_access
 from rlscaler_operator.sensing.measure import samples_of
@@ -70,8 +70,7 @@ async def look(kube: Kube, settings: Settings, body: Mapping[str, Any], promethe
 
 
 async def close(context: Context) -> None:
-    await context.engine.ticker.sources.close()
-    context.engine.ticker.streams.close()
+    await context.engine.sensing.close()
 
 
 async def _access(context: Context, policy: Policy, prometheus_url: str | None) -> Access:
@@ -95,7 +94,7 @@ async def _look_at_stream(context: Context, policy: Policy) -> None:
     """Ask the brokers twice, as production takes two looks to be known; the Secrets are read before."""
     for _ in range(2):
         looks: OwnAnswers = {}
-        context.engine.ticker.look_at_streams([policy], looks)
+        context.engine.sensing.look_at_streams([policy], looks)
         await asyncio.gather(*looks.values())
         await context.engine.secrets.refresh()
         await asyncio.sleep(LOOK_SECONDS)
@@ -103,16 +102,17 @@ async def _look_at_stream(context: Context, policy: Policy) -> None:
 
 async def _decided(context: Context, policy: Policy, access: Access) -> Outcome | None:
     """Ask Prometheus, prepare and decide, as a batch of this one policy would."""
-    engine, ticker = context.engine, context.engine.ticker
-    answers = await ticker.ask(access, [policy])
+    engine = context.engine
+    answers = await engine.sensing.ask(access, [policy])
     if policy.spec.signal is not None:
         await _look_at_stream(context, policy)
     if policy.subject.queries:
         own = own_access(access, policy.spec.metrics, policy.key[0], engine.settings)
-        asked = await ticker.sources.ask_own(own.access, policy.key[0], own_queries(policy.subject), own.parameters)
+        sources, queries = engine.sensing.sources, own_queries(policy.subject)
+        asked = await sources.ask_own(own.access, policy.key[0], queries, own.parameters)
         answers = answers | asked.answers
     at = time.monotonic()
-    while (prepared := ticker.prepare(policy, Due.ACTION, answers, time.monotonic() - at)) is not None:
+    while (prepared := engine.preparer.prepare(policy, Due.ACTION, answers, time.monotonic() - at)) is not None:
         loading = policy.decision.actor is None and policy.decision.actor_error is None
         if not loading or time.monotonic() - at > MODEL_SECONDS:
             break

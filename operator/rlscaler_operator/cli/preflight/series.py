@@ -105,7 +105,7 @@ async def _labels_there(look: Look) -> str:
     counter = counters[0].partition(" or ")[0]
     names = ["namespace", EXPORTED + "namespace", "service", EXPORTED + "service"]
     try:
-        series = await look.context.engine.ticker.sources.instant(
+        series = await look.context.engine.sensing.sources.instant(
             look.access, f"count by ({', '.join(names)}) ({counter})"
         )
     except MetricsError as error:
@@ -138,7 +138,7 @@ async def _buckets(look: Look) -> Finding:
     what, field = f"the {named} histogram has a bucket at the objective", "spec.slo.latencyMilliseconds"
     query = promql([subject], WINDOW_SECONDS, Labels.of(look.context.settings))
     try:
-        found = histograms(await look.context.engine.ticker.sources.instant(look.access, query))
+        found = histograms(await look.context.engine.sensing.sources.instant(look.access, query))
     except MetricsError as error:
         return Finding(what, str(error), "buckets", stops=False)
     histogram = histogram_of(found, subject)

@@ -1,0 +1,167 @@
+"""What a batch asks: the shared queries of its Prometheus, policies' own queries, and the brokers of their streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.references import References
+from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.sensing.access import Access, OwnAccess, Secret, own_access
+from rlscaler_operator.sensing.answer import Bounds
+from rlscaler_operator.sensing.kafka_access import KafkaAccess, kafka_access_of
+from rlscaler_operator.sensing.labels import Labels
+from rlscaler_operator.sensing.queries import Query, batch, own_queries, windows
+from rlscaler_operator.sensing.results import Answers, Asked
+from rlscaler_operator.sensing.sources import Sources
+from rlscaler_operator.sensing.streams import Asker, Streams
+from rlscaler_operator.sensing.subject import Subject
+from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
+
+PATIENCE_SECONDS = 0.25
+"""Longest time that a batch waits, after the shared answers, for those to policies' own queries, and that Prometheus
+may take for these before they count as slow."""
+
+IN_ONE_REQUEST = 20
+"""Policies of one namespace whose own queries are sent as one."""
+
+OwnAnswers = dict[Key, asyncio.Task[Asked]]
+"""What is asked for each policy that has queries or a stream of its own."""
+
+
+class Answered(NamedTuple):
+    """The answers that a batch shares; times on the monotonic clock."""
+
+    answers: Answers
+    began: float
+    at: float
+
+
+class Sensing:
+    """Asks for policies, and remembers whose own queries are slow."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache: WatchCache,
+        registry: Registry,
+        metrics: Metrics,
+        secrets: References[Secret],
+    ) -> None:
+        self._settings, self._cache, self._registry = settings, cache, registry
+        self._metrics, self._secrets = metrics, secrets
+        self.sources = Sources(
+            settings.prometheus_timeout_seconds, Bounds(settings.answer_bytes, settings.answer_series)
+        )
+        self.streams = Streams(settings.kafka_timeout_seconds)
+        self.labels = Labels.of(settings)
+        self._asked: tuple[list[Subject], list[Query]] | None = None
+        self._apart: set[Key] = set()
+        """Policies whose own queries were slow or failed: they are asked alone and not waited for."""
+
+    async def close(self) -> None:
+        await self.sources.close()
+        self.streams.close()
+
+    async def ask(self, access: Access, policies: list[Policy]) -> Answers:
+        """The answers for all `policies`; never raises."""
+        queries = self._queries([policy.subject for policy in policies])
+        with self._metrics.stage("sense"):
+            return await self.sources.ask(access, queries)
+
+    def _queries(self, subjects: list[Subject]) -> list[Query]:
+        """The queries for all subjects; they are made again when other subjects are asked for."""
+        if self._asked is None or self._asked[0] != subjects:
+            self._asked = subjects, batch(subjects, *windows(self._settings), self.labels)
+        return self._asked[1]
+
+    def ask_own(self, access: Access, policies: list[Policy]) -> OwnAnswers:
+        """Begin to ask what is of single policies, their own queries and their streams."""
+        own = self._ask_queries(access, [policy for policy in policies if policy.subject.queries])
+        self.look_at_streams([policy for policy in policies if policy.spec.signal], own)
+        return own
+
+    async def wait_for_prompt(self, own: OwnAnswers) -> None:
+        """Wait a moment for the own queries of those that are not set apart."""
+        prompt = {task for key, task in own.items() if key not in self._apart}
+        if prompt:
+            await asyncio.wait(prompt, timeout=PATIENCE_SECONDS)
+
+    def _ask_queries(self, access: Access, policies: list[Policy]) -> OwnAnswers:
+        """Begin to ask policies' own queries: of a namespace several in one request, unless they are set apart."""
+        tasks: OwnAnswers = {}
+        together: dict[tuple[OwnAccess, str], list[Policy]] = defaultdict(list)
+        for policy in policies:
+            own = own_access(access, policy.spec.metrics, policy.key[0], self._settings)
+            if policy.key in self._apart:
+                tasks[policy.key] = self._ask_some(own, [policy], apart=True)
+            else:
+                together[own, policy.key[0]].append(policy)
+        for (own, _), crowd in together.items():
+            for begin in range(0, len(crowd), IN_ONE_REQUEST):
+                some = crowd[begin : begin + IN_ONE_REQUEST]
+                tasks |= dict.fromkeys((policy.key for policy in some), self._ask_some(own, some))
+        return tasks
+
+    def look_at_streams(self, policies: list[Policy], own: OwnAnswers) -> None:
+        """Begin to look at the streams of `policies`, all of a cluster at once; `own` waits for them as for queries."""
+        together: dict[KafkaAccess, list[tuple[Policy, Asker]]] = defaultdict(list)
+        for policy in policies:
+            assert policy.spec.signal is not None
+            kafka = policy.spec.signal.kafka
+            ready = sum(target.ready for target in policy.found(self._cache).values() if target is not None)
+            access = kafka_access_of(kafka, policy.key[0], self._settings, self._secrets)
+            together[access].append((policy, Asker(policy.key, kafka, ready)))
+        looks = {
+            access: asyncio.create_task(self.streams.look(access, [asker for _, asker in crowd]))
+            for access, crowd in together.items()
+        }
+        for access, crowd in together.items():
+            for policy, _ in crowd:
+                own[policy.key] = asyncio.create_task(_with_look(looks[access], own.get(policy.key)))
+
+    def _ask_some(self, own: OwnAccess, policies: list[Policy], apart: bool = False) -> asyncio.Task[Asked]:
+        queries = {query.name: query for policy in policies for query in own_queries(policy.subject)}
+        namespace = policies[0].key[0]
+        return asyncio.create_task(
+            self.sources.ask_own(own.access, namespace, list(queries.values()), own.parameters, apart)
+        )
+
+    def set_apart(self, policies: Iterable[Policy], answered: Answered, own: OwnAnswers) -> None:
+        """Have policies asked on their own whose own queries are slow or fail, until they neither are nor do.
+
+        Which of several in one request is the slow one shows when each is asked alone.
+        """
+        if answered.answers and all(isinstance(answer, MetricsError) for answer in answered.answers.values()):
+            return
+        for policy in policies:
+            if (task := own.get(policy.key)) is not None:
+                asked = task.result()
+                names = (query.name for query in own_queries(policy.subject))
+                failed = any(isinstance(asked.answers.get(name), MetricsError) for name in names)
+                apart = failed or asked.seconds > PATIENCE_SECONDS
+                (self._apart.add if apart else self._apart.discard)(policy.key)
+
+    def forget_gone(self) -> None:
+        """Forget policies that were set apart and are there no more."""
+        self._apart = {key for key in self._apart if self._registry.get(key) is not None}
+
+
+async def _with_look(look: asyncio.Task[float], own: asyncio.Task[Asked] | None) -> Asked:
+    """Wait for a look at the brokers, and for the policy's own queries where it has some."""
+    seconds = await asyncio.shield(look)
+    asked = Asked({}) if own is None else await own
+    return asked._replace(seconds=max(seconds, asked.seconds))
+
+
+def cancel(own: OwnAnswers) -> None:
+    """Give up what was asked for single policies."""
+    for task in own.values():
+        task.cancel()
