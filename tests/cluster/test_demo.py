@@ -130,6 +130,6 @@ def test_an_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, number
         output = finish(process)
     assert process.returncode == 128 + number, output
     assert "everything is stopped" in output
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 120, "it would last five minutes"
     assert left_running() == []
     assert not (out / "summary.json").exists()
