@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Int as Int32
-from rlscaler_core.decision.types import Params, Placement, Samples, State
-from rlscaler_rl.planning.stages import Float32, Stages, cheapest_plan, least_cost_with_slack
-from rlscaler_rl.simulation import ledger as ledgers
-from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
+from rlscaler_core.decision.types import Params, Samples, State
+from rlscaler_rl.planning.late import LateTable, choices
+from rlscaler_rl.planning.stages import Stages, cheapest_plan, least_cost_with_slack
+from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, Run, run
-from rlscaler_rl.simulation.scenario import Scenarios, build
+from rlscaler_rl.simulation.scenario import Scenarios
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -32,9 +30,6 @@ STAGE_SECONDS = SENSE_SECONDS
 
 LOAD_LEVELS = 64
 """Levels of load, evenly spaced in their square root, for which late shares are measured; a load is rounded up."""
-
-SETTLING_SECONDS, MEASURED_SECONDS = 30, 30
-"""A constant load is played so long before its late share is measured, and so long while it is."""
 
 ROUNDS = 3
 """Times that a plan is made and played."""
@@ -77,7 +72,7 @@ def best_plan(scenarios: Scenarios, variants: Sequence[PlanSettings] = VARIANTS,
     Every variant is planned and played `ROUNDS` times. What was seen to wait at the begin of a stage is added to the
     load of that stage in the next round, since a plan has to work off what it let wait.
     """
-    tables = [_LateTable.of(scenarios, row) for row in range(len(scenarios))]
+    tables = [_late_table(scenarios, row) for row in range(len(scenarios))]
     best: tuple[Float, Planner] | None = None
     for settings in variants:
         waiting = np.zeros((len(scenarios), int(scenarios.duration[0]) // STAGE_SECONDS))
@@ -97,7 +92,7 @@ def planned(scenarios: Scenarios, settings: PlanSettings = VARIANTS[0]) -> Plann
 
     What waits from one stage to the next is left out, so that a plan is a little too lean after a jump.
     """
-    tables = [_LateTable.of(scenarios, row) for row in range(len(scenarios))]
+    tables = [_late_table(scenarios, row) for row in range(len(scenarios))]
     return _planned(
         scenarios, tables, settings, np.zeros((len(scenarios), int(scenarios.duration[0]) // STAGE_SECONDS))
     )
@@ -123,7 +118,7 @@ def certain_cost(scenarios: Scenarios) -> Float:
 
 
 def _certain_cost(scenarios: Scenarios, row: int) -> float:
-    gpu, cpu = _choices(scenarios, row)
+    gpu, cpu = choices(scenarios, row)
     arrived = _arrivals(scenarios, row).sum(axis=1)
     seconds = float(scenarios.duration[row])
     rps, price = scenarios.rps[row], scenarios.price_ratio[row]
@@ -139,17 +134,17 @@ def _certain_cost(scenarios: Scenarios, row: int) -> float:
     return float(total / seconds)
 
 
-def _planned(scenarios: Scenarios, tables: Sequence[_LateTable], settings: PlanSettings, waiting: Float) -> Planner:
+def _planned(scenarios: Scenarios, tables: Sequence[LateTable], settings: PlanSettings, waiting: Float) -> Planner:
     """Plan all episodes; `waiting` (N, K) are requests that wait when a stage begins."""
     rows = [_plan_row(scenarios, row, tables[row], settings, waiting[row]) for row in range(len(scenarios))]
     return Planner(np.stack([targets for targets, _ in rows]), np.stack([placements for _, placements in rows]))
 
 
 def _plan_row(
-    scenarios: Scenarios, row: int, table: _LateTable, settings: PlanSettings, waiting: Float
+    scenarios: Scenarios, row: int, table: LateTable, settings: PlanSettings, waiting: Float
 ) -> tuple[Int, Int]:
     """Give targets (K, 2) and placements (K,) for one episode."""
-    gpu, cpu = _choices(scenarios, row)
+    gpu, cpu = choices(scenarios, row)
     load = _smoothed(_arrivals(scenarios, row).sum(axis=1), settings.smooth_stages) + waiting
     level = np.searchsorted(table.loads, load / STAGE_SECONDS - 1e-9).clip(0, len(table.loads) - 1)
     late = table.late_share * (table.loads * STAGE_SECONDS).astype(np.float32)[:, None, None]
@@ -180,68 +175,10 @@ def _ordered_ahead(ready: Int, lead: int) -> Int:
     return highest
 
 
-@dataclass(frozen=True, slots=True)
-class _LateTable:
-    """The late share of a constant load in the steady state, measured in the simulator, for every state of one row."""
-
-    loads: Float  # (L,) requests/s
-    late_share: Float32  # (L, G, C) with the best placement
-    placement: Int  # (L, G, C) the best placement
-
-    @classmethod
-    def of(cls, scenarios: Scenarios, row: int) -> _LateTable:
-        highest = max(float(_arrivals(scenarios, row).mean(axis=1).max()), 1e-3)
-        loads = np.linspace(0.0, np.sqrt(highest), LOAD_LEVELS) ** 2
-        gpu, cpu = _choices(scenarios, row)
-        states = np.array(list(product(gpu, cpu, Placement)), np.int64)
-        shares = np.stack([_steady_late_share(scenarios, row, states, load) for load in loads])
-        shares = shares.reshape(len(loads), len(gpu), len(cpu), len(Placement))
-        return cls(loads, shares.min(axis=-1).astype(np.float32), shares.argmin(axis=-1))
-
-
-_SERVICE = ("slo_ms", "price_ratio", "rps", "cv", "queue_limit", "timeout", "memory_seconds", "router", "routing")
-"""Columns of `Scenarios` that say what the service is, apart from its replicas and its load."""
-
-
-def _steady_late_share(scenarios: Scenarios, row: int, states: Int, load: float) -> Float:
-    """Give the late share (S,) of a constant `load` in requests/s for `states` (S, 3): replicas and placement."""
-    seconds = SETTLING_SECONDS + MEASURED_SECONDS
-    n = len(states)
-    same: dict[str, Any] = {name: getattr(scenarios, name)[row] for name in _SERVICE}
-    constant = np.full((n, seconds), load, np.float32)
-    steady = build(
-        n,
-        {
-            **same,
-            "pattern": np.full(n, "steady", dtype="<U16"),
-            "seed": 0,
-            "duration": seconds,
-            "rate": constant,
-            "arrivals": constant,
-            "past_rate": load,
-            "key": np.zeros(n, np.uint64),
-            "initial": states[:, :2],
-            "min_replicas": 0,
-            "max_replicas": np.maximum(states[:, :2], 1),
-            "schedulable": np.maximum(states[:, :2], 1),
-        },
-    )
-    batch = Batch(steady)
-    batch.scale_unshielded(states[:, :2], states[:, 2])
-    batch.advance(SETTLING_SECONDS)
-    before = ledgers.read(batch.cluster)
-    batch.advance(MEASURED_SECONDS)
-    after = ledgers.read(batch.cluster)
-    missed = (after.late + after.dropped + after.overdue) - (before.late + before.dropped + before.overdue)
-    return np.clip(missed / max(load * MEASURED_SECONDS, 1e-9), 0.0, 1.0)
-
-
-def _choices(scenarios: Scenarios, row: int) -> tuple[Int, Int]:
-    """Give the replicas that each pool can have, (G,) and (C,)."""
-    low = np.where(scenarios.present[row], scenarios.min_replicas[row], 0)
-    room = np.maximum(scenarios.schedulable[row], scenarios.initial[row])
-    high = np.where(scenarios.present[row], np.minimum(scenarios.max_replicas[row], room), 0)
-    return np.arange(low[0], high[0] + 1), np.arange(low[1], high[1] + 1)
+def _late_table(scenarios: Scenarios, row: int) -> LateTable:
+    """Measure the late shares up to the highest load of the episode."""
+    highest = max(float(_arrivals(scenarios, row).mean(axis=1).max()), 1e-3)
+    return LateTable.of(scenarios, row, np.linspace(0.0, np.sqrt(highest), LOAD_LEVELS) ** 2)
 
 
 def _start(scenarios: Scenarios, row: int, gpu: Int, cpu: Int) -> tuple[int, int]:

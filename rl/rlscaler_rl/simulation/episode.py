@@ -139,7 +139,8 @@ def run(
     `decision.manifest.Manifest`; it acts through `decision.decide` and its shield, under the policy's spec and what the
     actor's own `spec` (a `decision.spec.SpecSettings`, where it has one) sets of it. A contender has `reset(params)`
     and `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`, and is asked at every sensing tick with an
-    `rng` of `seed`. `past` is what an actor's services went through before. `timeline` is the seconds between two
+    `rng` of `seed`. `past` is what the services of an actor went through before, or of a contender that has
+    `knows_past`. `timeline` is the seconds between two
     points of the timeline, a divisor of the sensing tick; 0 records none. Raises ScenarioError when the episodes differ
     in length or interval, LedgerError when the counters contradict one another.
     """
@@ -149,7 +150,8 @@ def run(
     is_actor = hasattr(controller, "probabilities")
     spec = spec_of(controller)
     contract = controller.manifest.contract if is_actor else None
-    batch = Batch(paced(scenarios, spec), contract, level=level, past=past if is_actor else None)
+    learns = is_actor or getattr(controller, "knows_past", False)
+    batch = Batch(paced(scenarios, spec), contract, level=level, past=past if learns else None)
     batch.params = with_spec(batch.params, spec)
     counts = _Counts(batch)
     record = _Timeline(batch, timeline) if timeline else None

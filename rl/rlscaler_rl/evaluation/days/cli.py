@@ -45,6 +45,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 )
 @click.option("--plan/--no-plan", default=False, help="Also plan with perfect foresight (two minutes a day).")
 @click.option(
+    "--causal-plan/--no-causal-plan",
+    "causal_plan",
+    default=False,
+    help="Also plan with futures drawn from the past alone (some minutes a day), and say the regret of all.",
+)
+@click.option(
     "--equal-lateness/--no-equal-lateness",
     "lateness",
     default=False,
@@ -63,6 +69,7 @@ def days(
     level: str,
     trials: int,
     plan: bool,
+    causal_plan: bool,
     lateness: bool,
     coverage: bool,
     picture: str | None,
@@ -74,22 +81,26 @@ def days(
 
     from rlscaler_rl.evaluation.days import compare as comparison
     from rlscaler_rl.evaluation.days.lateness import lateness_markdown
+    from rlscaler_rl.evaluation.days.regret import regret_markdown
     from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
     from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 
-    if kind == "shift" and (plan or lateness):
+    if kind == "shift" and (plan or causal_plan or lateness):
         raise click.UsageError(
-            "--kind shift: nothing is planned or tuned on other services; leave out --plan and --equal-lateness"
+            "--kind shift: nothing is planned or tuned on other services; leave out --plan, --causal-plan and "
+            "--equal-lateness"
         )
     console = Console(highlight=False)
     share = NOMINAL_SHARE if share is None else share
-    request = _request(kind, loads, days, model, share, level, trials, plan, lateness, folder)
+    request = _request(kind, loads, days, model, share, level, trials, plan, causal_plan, lateness, folder)
     with console.status("") as status:
         if kind == "shift":
             table, lines = _shifted(request, folder, out, lambda text: _tell(console, status, text))
         else:
             table = comparison.compare(request, lambda text: _tell(console, status, text))
             lines = [f"## Days of {len(table.loads)} loads, {kind}", "", *markdown(table)]
+            if plan or causal_plan:
+                lines += ["", "### Regret", "", *regret_markdown(table)]
             if coverage:
                 lines += ["", *coverage_markdown(table)]
             if table.lateness:
@@ -118,6 +129,7 @@ def _request(
     level: Any,
     trials: int,
     plan: bool,
+    causal_plan: bool,
     lateness: bool,
     folder: Path | None,
 ) -> Request:
@@ -142,6 +154,7 @@ def _request(
         tuned=tuple(TUNABLE) if kind == "own" else (),
         trials=trials,
         plan=plan,
+        causal_plan=causal_plan,
         lateness=lateness,
         level=level,
         share=share,

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.evaluation.days import contenders as who
-from rlscaler_rl.evaluation.days.contenders import Contender, Policy
+from rlscaler_rl.evaluation.days.causal import causal, known_services, played_causally
+from rlscaler_rl.evaluation.days.contenders import PLANNER, Contender, Policy
 from rlscaler_rl.evaluation.days.lateness import at_equal_lateness, days_before
 from rlscaler_rl.evaluation.days.past import TRIALS, Chosen, cheapest_static, tuned
 from rlscaler_rl.evaluation.days.play import Days, Job, played, played_side_by_side, prepared
@@ -33,7 +34,7 @@ Progress = Callable[[str], None]
 PLANS = (PlanSettings(1), PlanSettings(3))
 """Variants of the plan that are played for the reference with perfect foresight."""
 
-PLANNER, RULE = "planner", "rule"
+RULE = "rule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,9 @@ class Request:
     trials: int = TRIALS
     plan: bool = False
     """Whether the planner plays too, which takes some two minutes a day."""
+
+    causal_plan: bool = False
+    """Whether the causal planner plays too, which takes some minutes a day."""
 
     lateness: bool = False
     """Whether the GPU-hours at equal lateness are measured too."""
@@ -87,6 +91,10 @@ def compare(request: Request, progress: Progress) -> DayTable:
         label = "Plan with perfect foresight"
         known = Contender(PLANNER, label, "reference", lambda rate: planner)
         scores += score_rows(known, days, played(days, known.make, level=request.level).result)
+    if request.causal_plan:
+        progress("causal plan")
+        services = known_services(days, request.loads)
+        scores += score_rows(causal(services), days, played_causally(days, services, request.level))
     settings: dict[str, dict[str, dict[str, Any]]] = {}
     for chosen in _chosen(request, tune, progress):
         settings[chosen.name] = {

@@ -46,7 +46,7 @@ def past_of(chosen: Sequence[tuple[ServiceLoad, int]], params: Params, history_d
         keys = [(id(load), number - back) for back in range(int(count), 0, -1)]
         for key in keys:
             if key not in sensed:
-                sensed[key] = _sensed(load, key[1])
+                sensed[key] = sensed_day(load, key[1])
         before.append([sensed[key] for key in keys])
     groups = np.array_split(np.argsort(-shown, kind="stable"), min(cores(), max(n // FEWEST_ROWS, 1)))
     jobs = [(params.take(rows), epoch[rows], length, [before[int(i)] for i in rows]) for rows in groups]
@@ -88,7 +88,7 @@ def seed_of(load: ServiceLoad, number: int, seed: int) -> int:
     return zlib.crc32(f"{load.name} {number} {seed}".encode())
 
 
-def _sensed(load: ServiceLoad, number: int) -> NDArray[np.float64]:
+def sensed_day(load: ServiceLoad, number: int) -> NDArray[np.float64]:
     """Give what the sensors show of a day, one rate in requests/s for each sensing tick."""
     rate = load.day(number)
     arrivals = np.random.default_rng(seed_of(load, number, 0)).poisson(rate)

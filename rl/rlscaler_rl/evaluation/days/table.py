@@ -141,25 +141,30 @@ class DayTable(_Strict):
         )
 
 
+def by_origin(
+    table: DayTable, policy: str, rival: str, loads: Sequence[str] | None = None
+) -> dict[str, dict[str, float]]:
+    """Give J of the policy over that of the rival, minus 1, in percent: origin -> load -> figure, where both played."""
+    each: dict[str, dict[str, float]] = {}
+    for load in table.loads:
+        one, other = table.of(load.name, policy), table.of(load.name, rival)
+        if one is not None and other is not None and (loads is None or load.name in loads):
+            each.setdefault(load.group, {})[load.name] = 100 * (one.mean("j") / other.mean("j") - 1)
+    return each
+
+
 def difference(table: DayTable, policy: str, rival: str, loads: Sequence[str] | None = None) -> Difference | None:
     """Compare two contenders over loads; None where no load was played by both.
 
     Loads of one origin are averaged first, and the bootstrap draws origins. Fewer than three decide nothing: their
     interval is without bounds.
     """
-    each: dict[str, list[float]] = {}
-    worst, worst_load = -np.inf, ""
-    for load in table.loads:
-        one, other = table.of(load.name, policy), table.of(load.name, rival)
-        if one is None or other is None or (loads is not None and load.name not in loads):
-            continue
-        percent = 100 * (one.mean("j") / other.mean("j") - 1)
-        each.setdefault(load.group, []).append(percent)
-        if percent > worst:
-            worst, worst_load = percent, load.name
+    each = by_origin(table, policy, rival, loads)
     if not each:
         return None
-    values = np.array([np.mean(group) for group in each.values()])
+    of_loads = {load: percent for group in each.values() for load, percent in group.items()}
+    worst_load = max(of_loads, key=of_loads.__getitem__)
+    values = np.array([np.mean(list(group.values())) for group in each.values()])
     interval = Interval(float(values.mean()), -np.inf, np.inf)
     if len(values) >= FEWEST_UNITS:
         interval = Interval.of(interval.mean, weights(Design(1, len(values))) @ values)
@@ -170,7 +175,7 @@ def difference(table: DayTable, policy: str, rival: str, loads: Sequence[str] | 
         low=interval.low,
         high=interval.high,
         groups=len(values),
-        worst=worst,
+        worst=of_loads[worst_load],
         worst_load=worst_load,
     )
 
@@ -190,7 +195,7 @@ def markdown(table: DayTable) -> Iterator[str]:
         name = f"{load.name}{' (s)' if load.drawn else ''}"
         yield f"| {name} | {len(load.days)} | {' | '.join(cells)} |"
     yield ""
-    yield "Bold: the least J of those that do not know the future. (s): seconds drawn from wider bins."
+    yield "Bold: the least J of those that can be had; references are left out. (s): seconds drawn from wider bins."
 
 
 def coverage_markdown(table: DayTable) -> Iterator[str]:
