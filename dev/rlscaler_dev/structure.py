@@ -25,7 +25,7 @@ import networkx
 from rich.console import Console
 from rich.table import Table
 
-from rlscaler_operator.cli.cluster import output_option
+from rlscaler_core.options import output_option
 
 GENERATED = "_pb2"
 """Part of the name of generated modules, which are not counted."""

@@ -72,7 +72,7 @@ def _preflight() -> click.Command:
 
 
 def _simulate() -> click.Command:
-    from rlscaler_rl.evaluation.days.cli import simulate
+    from rlscaler_rl.evaluation.days.history_cli import simulate
 
     return simulate
 
@@ -166,7 +166,7 @@ def _days() -> click.Command:
 
 
 def _estimate() -> click.Command:
-    from rlscaler_rl.evaluation.days.cli import estimate
+    from rlscaler_rl.evaluation.days.history_cli import estimate
 
     return estimate
 

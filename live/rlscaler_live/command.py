@@ -15,7 +15,9 @@ from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import ground, read_parts
 from rlscaler_live.play import Watch, check, live_entries, play
 from rlscaler_rl.evaluation import models
-from rlscaler_rl.evaluation.command import RESULTS, default_folder, finish
+from rlscaler_rl.evaluation.command import finish
+from rlscaler_rl.evaluation.inputs import RESULTS
+from rlscaler_rl.evaluation.schema import ResultFile
 from rlscaler_rl.evaluation.settings import read_settings
 
 DEFAULTS: dict[str, Any] = {
@@ -45,10 +47,11 @@ BETWEEN_EPISODES_SECONDS = 60.0
 """About what it takes to get back to the first replicas and to silence."""
 
 
-def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | None, **options: Any) -> bool:
-    """Play live, judge, write and print; true when the run is valid. Raises EvaluationError, LiveError."""
+def execute(
+    kind: str, model: tuple[str, ...], config: Path | None, folder: Path, console: Console, **options: Any
+) -> ResultFile:
+    """Play live, judge and write the folder; the console is told how it goes. Raises EvaluationError, LiveError."""
     began = time.monotonic()
-    console = Console()
     live, _, _ = read_parts(config)
     _refuse_decided(live, config)
     given = {ours: live[theirs] for theirs, ours in FROM_FILE.items() if theirs in live}
@@ -59,7 +62,6 @@ def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | 
     episodes = len(live_entries(kind, loaded)) * len(settings.played) * settings.runs * settings.episodes
     minutes = episodes * (settings.duration_seconds + BETWEEN_EPISODES_SECONDS) / 60
     console.print(f"[bold]{kind}[/] of {loaded[0].name}, live: {episodes} episodes, about {minutes:.0f} min")
-    folder = out or default_folder(kind)
 
     def say(text: str) -> None:
         console.print(text, highlight=False)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from rlscaler_core.options import names_in, output_option, writable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rlscaler_rl.evaluation.schema import ResultFile
 
 INVALID = 3
 """Exit code of a run whose figures decide nothing."""
@@ -53,6 +60,7 @@ _OPTIONS = (
     click.option(
         "--out",
         type=click.Path(path_type=Path, file_okay=False),
+        callback=writable,
         help="Result folder. [default: rl/<kind>_YYYYMMDD_HHMMSS]",
     ),
     click.option(
@@ -62,6 +70,7 @@ _OPTIONS = (
     ),
     click.option("--accept-invalid", is_flag=True, help="Exit 0 even when a control scores as well as the model."),
     click.option("--schema", is_flag=True, help="Print the JSON Schema of the result file and exit."),
+    output_option,
 )
 
 
@@ -91,46 +100,63 @@ def _run(kind: str, options: dict[str, Any]) -> None:
 
         click.echo(json_schema(ResultFile))
         return
-    execute = _executor(options.pop("env"))
-    accept_invalid = options.pop("accept_invalid")
-    workloads = options.pop("workloads")
+    from rich.console import Console
+
+    from rlscaler_rl.evaluation.inputs import default_folder
+
+    output, accept_invalid, workloads = (options.pop(name) for name in ("output", "accept_invalid", "workloads"))
     if workloads is not None:
-        options["workloads"] = tuple(name.strip() for name in workloads.split(",") if name.strip())
-    valid = execute(kind, **options)
-    if not valid and not accept_invalid:
+        options["workloads"] = names_in("--workloads", workloads)
+    play = _simulated if options.pop("env") == "sim" else _live
+    folder = options.pop("out") or default_folder(kind)
+    result = play(kind, folder, Console(stderr=output == "json"), **options)
+    if output == "json":
+        click.echo(result.model_dump_json(indent=1))
+    else:
+        from rlscaler_rl.evaluation.report.terminal import show
+
+        show(result, folder, Console())
+    if not result.valid and not accept_invalid:
         raise SystemExit(INVALID)
 
 
-def _executor(environment: str) -> Callable[..., bool]:
-    """Plays episodes in the simulator or on a cluster, and says whether the run is valid."""
-    if environment == "sim":
-        from rlscaler_rl.evaluation.command import execute
+def _simulated(kind: str, folder: Path, console: Console, **options: Any) -> ResultFile:
+    from rlscaler_rl.evaluation.inputs import read_inputs
 
-        return execute
-    from rlscaler_live.command import execute as execute_live
+    inputs = read_inputs(**options)
+    from rlscaler_rl.evaluation.command import execute
 
-    return execute_live
+    return execute(kind, inputs, folder, console)
+
+
+def _live(kind: str, folder: Path, console: Console, **options: Any) -> ResultFile:
+    from rlscaler_live.command import execute
+
+    return execute(kind, options.pop("model"), options.pop("config"), folder, console, **options)
 
 
 @click.command()
 @click.argument("comparison", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--manifest", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="[default: the bundled]")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard output]")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), callback=writable, help="[default: standard output]"
+)
 def card(comparison: Path, manifest: Path | None, out: Path | None) -> None:
     """Write the model card of the network that `rlscaler days` played; its results are in the folder COMPARISON."""
     from rlscaler_core.decision.exceptions import ModelError
     from rlscaler_core.decision.manifest import Manifest
     from rlscaler_core.models import load_bundled
     from rlscaler_rl.evaluation.days.card import card as written
-    from rlscaler_rl.evaluation.days.table import DayTable
+    from rlscaler_rl.evaluation.days.table import read_table
 
-    source = comparison / "days.json"
+    table = read_table(comparison)
     try:
-        table = DayTable.model_validate_json(source.read_text(encoding="utf-8"))
-        text = written(table, Manifest.load(manifest) if manifest else load_bundled("ppo").manifest)
-    except (OSError, ValueError, ModelError) as error:
-        raise click.ClickException(f"{source}: {error}") from error
+        of = Manifest.load(manifest) if manifest else load_bundled("ppo").manifest
+    except ModelError as error:
+        raise click.UsageError(f"--manifest {manifest or 'of the bundled network'}: {error}") from error
+    text = written(table, of)
     if out is None:
         click.echo(text, nl=False)
     else:
+        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from rlscaler_core.options import writable
 from rlscaler_rl.workloads.cli import refuse_of_prometheus
 
 MODELS = Path(str(files("rlscaler_core.models")))
@@ -22,7 +23,7 @@ ROUTERS = ("least_loaded", "random", "round_robin", "power_of_two", "central")
 
 @click.command("train")
 @click.option("--steps", type=click.IntRange(1), help="Environment steps (action intervals); 3 million by default.")
-@click.option("--seed", type=int, help="Seeds the scenarios, the networks and the sampled actions.")
+@click.option("--seed", type=click.IntRange(0), help="Seeds the scenarios, the networks and the sampled actions.")
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -31,6 +32,7 @@ ROUTERS = ("least_loaded", "random", "round_robin", "power_of_two", "central")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
+    callback=writable,
     help="Result folder; rl/training_YYYYMMDD_HHMMSS by default.",
 )
 @click.option("--seeds", help="Several seeds side by side, such as 1,2,3,4,5; the best by validation is exported.")
@@ -71,7 +73,6 @@ def general(
     The folder gets best_model.zip, policy.onnx, manifest.json, checkpoints, training_progress.json and .png,
     evaluations and TensorBoard files.
     """
-    from rlscaler_rl.training import train as runs
     from rlscaler_rl.training.config import ConfigError, TrainingConfig
     from rlscaler_rl.training.errors import TrainingError
 
@@ -91,13 +92,19 @@ def general(
         return
     if resume and out is None:
         raise click.UsageError("--resume: name the folder to go on from with --out")
-    folder = out or runs.new_folder()
-    if resume and config is None and (folder / "config.json").exists():
-        config = folder / "config.json"
+    if resume and config is None and out is not None and (out / "config.json").exists():
+        config = out / "config.json"
+    numbers = _seeds(seeds)
     try:
         settings = TrainingConfig.load(config, steps=steps, seed=seed)
-        if seeds is not None:
-            _train_seeds(settings, seeds, folder, address, workers=workers, resume=resume)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    from rlscaler_rl.training import train as runs
+
+    folder = out or runs.new_folder()
+    try:
+        if numbers:
+            _train_seeds(settings, numbers, folder, address, workers=workers, resume=resume)
         else:
             with runs.Stop() as stop:
                 runs.train(settings, folder, resume=resume, progress=not quiet, stop=stop, say=click.echo)
@@ -117,16 +124,23 @@ def general(
         click.echo(f"installed as {MODELS / 'ppo.onnx'} and {MODELS / 'ppo.json'}")
 
 
-def _train_seeds(settings: Any, seeds: str, folder: Path, address: str | None, **options: Any) -> None:
-    """Print what came of every seed; raises ClickException where one failed."""
-    from rlscaler_rl.training.seeds import table, train_seeds
-
+def _seeds(seeds: str | None) -> list[int]:
+    """The numbers of `--seeds`, none without it. Raises UsageError."""
+    if seeds is None:
+        return []
     try:
         numbers = [int(part) for part in seeds.split(",")]
     except ValueError as error:
         raise click.UsageError(f"--seeds {seeds}: whole numbers with commas between are needed, as 1,2,3") from error
     if len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise click.UsageError(f"--seeds {seeds}: every seed once, and none below 0")
+    return numbers
+
+
+def _train_seeds(settings: Any, numbers: list[int], folder: Path, address: str | None, **options: Any) -> None:
+    """Print what came of every seed; raises ClickException where one failed."""
+    from rlscaler_rl.training.seeds import table, train_seeds
+
     results = train_seeds(settings, numbers, folder, address, say=click.echo, **options)
     click.echo(table(results))
     if failed := [str(result.seed) for result in results if result.error]:
@@ -230,19 +244,21 @@ def _tune_for_service(
     *, steps: int | None, seed: int | None, out: Path | None, quiet: bool, policy: Path, level: Any, **own: Any
 ) -> None:
     from rlscaler_rl.evaluation.models import load_start
-    from rlscaler_rl.evaluation.service_tuning import report, run, service
+    from rlscaler_rl.evaluation.service_tuning import service
     from rlscaler_rl.evaluation.service_tuning.history import prepare
     from rlscaler_rl.training.errors import DivergedError
-    from rlscaler_rl.training.finetune import FineTuning
 
     known = service.read_policy(policy)
     chosen = service.service_of(known, own["scrape_seconds"], _replicas(own["replicas"]), own["router"])
-    history = prepare(*_history(own), chosen)
+    history, start = prepare(*_history(own), chosen), load_start(own["model"])
+    from rlscaler_rl.evaluation.service_tuning import report, run
+    from rlscaler_rl.training.finetune import FineTuning
+
     options = run.Options(training=FineTuning.of(steps=steps, seed=seed, seconds=own["seconds"]), level=level)
     folder = out or Path("rl") / f"tailoring_{datetime.now():%Y%m%d_%H%M%S}"
     say = (lambda text: None) if quiet else click.echo
     try:
-        verdict = run.tune_for_service(chosen, history, load_start(own["model"]), options, folder, say)
+        verdict = run.tune_for_service(chosen, history, start, options, folder, say)
     except DivergedError as error:
         raise click.ClickException(f"{policy}: fine-tuning diverged: {error}") from error
     click.echo(report.text_report(verdict) + f"{folder}")
@@ -261,7 +277,6 @@ def _replicas(text: str | None) -> tuple[int, int] | None:
 def _history(own: dict[str, Any]) -> tuple[Any, str]:
     """The trace and what to call it."""
     from rlscaler_rl.evaluation.service_tuning.history import read_history
-    from rlscaler_rl.workloads import history as prometheus
 
     path, url, query = own["history"], own["prometheus"], own["query"]
     if (path is None) == (url is None):
@@ -271,6 +286,8 @@ def _history(own: dict[str, Any]) -> tuple[Any, str]:
         return read_history(path), str(path)
     if query is None:
         raise click.UsageError("--prometheus: name the series with --query, such as 'sum(rate(requests_total[1m]))'")
+    from rlscaler_rl.workloads import history as prometheus
+
     now = datetime.now(UTC)
     begin, end = (prometheus.parse_time(own[name], now) for name in ("begin", "end"))
     asked = prometheus.TimeRange.between(begin, end, prometheus.parse_duration(own["step"]))

@@ -12,6 +12,7 @@ import click
 import yaml
 from pydantic import ValidationError
 
+from rlscaler_core.options import output_option
 from rlscaler_core.placement.policies import Policy
 from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.settings import Settings
@@ -91,7 +92,7 @@ def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
         raise click.ClickException(str(error)) from error
     failed = 0
     for path in paths:
-        with path.open(encoding="utf-8") as lines:
+        with path.open(encoding="utf-8", errors="replace") as lines:
             found = repeat(lines, actors)
         for said in found.different:
             click.echo(f"{path}: {said}", err=True)
@@ -108,7 +109,7 @@ def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
 @click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
 @click.option("--server", default="http://127.0.0.1:8899", show_default=True, help="The suggestion server.")
 @click.option("--decision-log", "logs", multiple=True, type=_FILE, help="Read this file, not the server (repeatable).")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option
 def explain(pod: str, namespace: str, server: str, logs: tuple[Path, ...], output: str) -> None:
     """Show why POD was suggested its node, or would be where it is pending.
 

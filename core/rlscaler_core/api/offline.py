@@ -53,7 +53,7 @@ def read_object(path: Path) -> tuple[dict[str, Any], RLScalingPolicy]:
         documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; name a file with an {KIND}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     found = [body for body in documents if isinstance(body, dict) and body.get("kind") == KIND]
     if len(found) != 1:

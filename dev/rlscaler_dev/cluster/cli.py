@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from rlscaler_core.options import output_option
 from rlscaler_dev.exceptions import DevClusterError, NotRunningError
-from rlscaler_operator.cli.cluster import output_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -166,7 +166,7 @@ def build(tools: tuple[str, ...], node: str, source: str | None, output: str) ->
     from rlscaler_dev.cluster.versions import CONTROL_PLANE, REAL_NODE, TOOLS
 
     if unknown := sorted(set(tools) - set(TOOLS)):
-        raise DevClusterError(f"no such tool: {', '.join(unknown)}; there are {', '.join(TOOLS)}")
+        raise click.UsageError(f"no such tool: {', '.join(unknown)}; there are {', '.join(TOOLS)}")
     reporter = ConsoleReporter()
     every = (*CONTROL_PLANE, "kubectl", *(REAL_NODE if node == "real" else ()))
     provided = binaries.provide(tools or every, reporter, source)

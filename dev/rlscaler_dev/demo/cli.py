@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from rlscaler_core.options import writable
 from rlscaler_dev.demo.settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, POLICIES, Pool, Settings
 from rlscaler_dev.demo.tenants.cli import tenants
 
@@ -73,6 +74,7 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
+    callback=writable,
     help="Result folder.  [default: results/demo-CONTENDER-PATTERN]",
 )
 @click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,12 @@ class Target:
 def cluster_options(command: F) -> F:
     """Give a command the options `--kubeconfig`, `--context` and `--namespace` as kubectl has them."""
     for option in (
-        click.option("-n", "--namespace", help="Namespace of the policy; default: that of the context."),
+        click.option(
+            "-n",
+            "--namespace",
+            callback=_namespace_name,
+            help="Namespace of the policy; default: that of the context.",
+        ),
         click.option("--context", help="Context of the kubeconfig."),
         click.option(
             "--kubeconfig",
@@ -50,17 +56,23 @@ def cluster_options(command: F) -> F:
     return command
 
 
-def output_option(command: F) -> F:
-    """Give a command the option `-o` as all commands for users have it: for people, or JSON for programs."""
-    kinds = click.Choice(["text", "json"])
-    return click.option("-o", "--output", type=kinds, default="text", show_default=True, help="json: for programs.")(
-        command
-    )
-
-
 def policy_argument(command: F) -> F:
     """Give a command the argument NAME, which the shell completes from the cluster."""
     return click.argument("name", shell_complete=complete_names)(command)
+
+
+def check_policy_name(policy: str | None) -> None:
+    """Raise UsageError where `--policy` is given and does not name namespace and name."""
+    if policy is not None and (policy.count("/") != 1 or not all(policy.split("/"))):
+        raise click.UsageError(f"--policy {policy}: name it as NAMESPACE/NAME")
+
+
+def _namespace_name(context: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    if name is not None and (len(name) > 63 or not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)):
+        raise click.BadParameter(
+            f"{name!r} is no name of a namespace: use small letters, digits and -, at most 63", context, parameter
+        )
+    return name
 
 
 @contextlib.contextmanager
@@ -89,7 +101,18 @@ def within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]], r
     try:
         return asyncio.run(_within(target, work, read_only))
     except OperatorError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(f"{error}{_remedy(error)}") from error
+
+
+def _remedy(error: BaseException | None) -> str:
+    """Say what to do where the API server does not answer; empty = it did."""
+    from aiohttp import ClientConnectionError
+
+    while error is not None:
+        if isinstance(error, ClientConnectionError | TimeoutError):
+            return ": is this API server running? Name another one with --kubeconfig or --context"
+        error = error.__cause__
+    return ""
 
 
 async def _within(target: Target, work: Callable[[Policies], Coroutine[Any, Any, T]], read_only: bool) -> T:

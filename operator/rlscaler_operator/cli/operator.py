@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import click
 
-from rlscaler_operator.cli.cluster import output_option, settings_errors
+from rlscaler_core.options import output_option
+from rlscaler_operator.cli.cluster import settings_errors
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.settings import Settings
 

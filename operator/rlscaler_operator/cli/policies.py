@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rlscaler_core.options import output_option
 from rlscaler_operator.cli.cluster import (
     Policies,
     Target,
     cluster_options,
     complete_names,
-    output_option,
     policy_argument,
     within,
 )

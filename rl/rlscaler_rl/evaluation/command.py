@@ -1,35 +1,31 @@
-"""`rlscaler evaluate` and `rlscaler compare` in simulation: from options to a finished result folder."""
+"""`rlscaler evaluate` and `rlscaler compare` in simulation: from what is given to a finished result folder."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rlscaler_rl.evaluation import models
+from rlscaler_rl.evaluation.inputs import Inputs
 from rlscaler_rl.evaluation.lineup import EQUAL_COST, Entry, contenders
+from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.play import Played, play
-from rlscaler_rl.evaluation.report.terminal import show
 from rlscaler_rl.evaluation.result import Layout, result_file, write_all
-from rlscaler_rl.evaluation.settings import EvaluationSettings, read_settings
+from rlscaler_rl.evaluation.schema import ResultFile
+from rlscaler_rl.evaluation.settings import EvaluationSettings
 
-RESULTS = Path("rl")
 UNDRAWN = ("sweep", "seed", EQUAL_COST)
 """Roles without a time-line: variants of a contender that has one, or replicas that never change."""
 
 
-def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | None, **options: Any) -> bool:
-    """Play, judge, write and print; true when the run is valid. Raises EvaluationError for bad input."""
+def execute(kind: str, inputs: Inputs, folder: Path, console: Console) -> ResultFile:
+    """Play, judge and write the folder; the console is told how it goes. Raises EvaluationError."""
     began = time.monotonic()
-    console = Console()
-    settings = read_settings(config, **options)
-    loaded = models.load_all(model, RESULTS)
+    settings, loaded = inputs.settings, inputs.loaded
     siblings = f" and {len(loaded) - 1} other training seeds" if len(loaded) > 1 else ""
     console.print(f"[bold]{kind}[/] of {loaded[0].name}{siblings}, {settings.level} level", highlight=False)
     entries = contenders(kind, loaded)
@@ -52,13 +48,13 @@ def execute(kind: str, model: tuple[str, ...], config: Path | None, out: Path | 
             f"[bold yellow]{workload}: outside {loaded[0].name}'s trained envelope ({reason}); its fallback acted[/]",
             highlight=False,
         )
-    return finish(kind, played, loaded, out or default_folder(kind), began, console)
+    return finish(kind, played, loaded, folder, began, console)
 
 
 def finish(
-    kind: str, played: Played, loaded: Sequence[models.Loaded], folder: Path, began: float, console: Console
-) -> bool:
-    """Judge what was played, write the folder and print the essentials; true when the run is valid.
+    kind: str, played: Played, loaded: Sequence[Loaded], folder: Path, began: float, console: Console
+) -> ResultFile:
+    """Judge what was played and write the folder.
 
     `began`: the moment on the monotonic clock at which the command began, seconds.
     """
@@ -66,13 +62,7 @@ def finish(
     with console.status("judging and drawing"):
         result = result_file(kind, played, loaded, time.monotonic() - began, layout.names())
         write_all(layout, result, played)
-    show(result, layout.folder, console)
-    return result.valid
-
-
-def default_folder(kind: str) -> Path:
-    """`rl/KIND_YYYYMMDD_HHMMSS`."""
-    return RESULTS / f"{kind}_{datetime.now():%Y%m%d_%H%M%S}"
+    return result
 
 
 def _plays(entries: list[Entry], settings: EvaluationSettings) -> int:

@@ -2,6 +2,8 @@
 
 ONNX with its manifest is read by the operator's own loader. A `.zip` of stable-baselines3 is read by the training code,
 weights only. A pickled `.pt` is refused: opening one runs whatever code its author put into it.
+
+Reading weights brings torch with it, which takes seconds to import: it waits until there are weights to be read.
 """
 
 from __future__ import annotations
@@ -12,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ModelError
@@ -21,7 +22,11 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_core.models import BUNDLED_POLICIES, load_bundled
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.training.network import BUNDLED, Network, actor_from_zip, bundled_network, weights_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from rlscaler_rl.training.network import Network
 
 TRAININGS = "training_*"
 POLICY, ARCHIVE = "policy.onnx", "best_model.zip"
@@ -162,6 +167,8 @@ def _from_onnx(path: Path) -> Loaded:
 
 
 def _from_zip(path: Path) -> Loaded:
+    from rlscaler_rl.training.network import actor_from_zip
+
     return Loaded(actor_from_zip(path), _name(path), path, hashlib.sha256(path.read_bytes()).hexdigest(), str(path))
 
 
@@ -203,7 +210,7 @@ def load_start(model: str | None) -> Start:
     rule that learns its service, which a training on episodes without a past would put on another rule.
     """
     try:
-        loaded = load(model or BUNDLED, Path())
+        loaded = load(model or "bundled", Path())
         start = Start(loaded, _network(loaded))
     except (ModelError, ValueError) as error:
         raise EvaluationError(str(error)) from error
@@ -216,6 +223,8 @@ def load_start(model: str | None) -> Start:
 
 
 def _network(loaded: Loaded) -> Network:
+    from rlscaler_rl.training.network import BUNDLED, Network, actor_from_zip, bundled_network, weights_of
+
     manifest = loaded.actor.manifest
     if loaded.path is None:
         if not isinstance(loaded.actor, Actor):

@@ -130,14 +130,16 @@ def read_settings(config: Path | None, **options: Any) -> EvaluationSettings:
 def _environment(path: Path, live: bool) -> Environment:
     """`live`: a cluster's environment has fields of its own, which are checked where the cluster is reached."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_bytes())
     except OSError as error:
         raise EvaluationError(f"--config {path}: {error.strerror}") from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise EvaluationError(f"--config {path}: not JSON: {error}") from error
     unknown = sorted(set(content) - {"environment", "agent"}) if isinstance(content, dict) else ["not an object"]
     if unknown:
         raise EvaluationError(f"--config {path}: {', '.join(unknown)}: the parts are `environment` and `agent`")
+    if not isinstance(content.get("environment", {}), dict):
+        raise EvaluationError(f"--config {path}: environment: is no object; write its fields in braces")
     if not live and (unknown := sorted(set(content.get("environment", {})) - set(EnvironmentConfig.model_fields))):
         known = ", ".join(EnvironmentConfig.model_fields)
         raise EvaluationError(f"--config {path}: environment: {', '.join(unknown)}: no such field; there are {known}")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from rlscaler_core.decision.types import Float
 
@@ -124,7 +124,7 @@ def widening(units: int) -> float:
     degrees of freedom (Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 3.2).
     """
     tail = (1 + CONFIDENCE) / 2
-    return float(np.sqrt(units / (units - 1)) * t.ppf(tail, units - 1) / norm.ppf(tail))
+    return float(np.sqrt(units / (units - 1)) * stdtrit(units - 1, tail) / ndtri(tail))
 
 
 @lru_cache(maxsize=8)

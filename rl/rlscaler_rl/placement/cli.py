@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.options import writable
 from rlscaler_core.placement.policies import Policy
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -20,7 +21,7 @@ _LIFETIMES = click.option("--lifetimes", "lifetimes_known", is_flag=True, help="
 @click.command()
 @_POLICY
 @_LIFETIMES
-@click.option("--out", type=_FOLDER, required=True, help="Folder for POLICY.onnx and POLICY.json.")
+@click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for POLICY.onnx and POLICY.json.")
 @click.option("--steps", default=120_000, show_default=True, type=click.IntRange(1000), help="Placements.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 @click.option("--gamma", default=0.9, show_default=True, type=click.FloatRange(0, 0.999))
@@ -61,15 +62,17 @@ def train(policy: str, out: Path, single: bool, plain: bool, without_rule: bool,
 def compare(policy: str, lifetimes_known: bool, folders: tuple[Path, ...], sizes: tuple[int, ...], seeds: int) -> None:
     """Play networks beside the strongest rules on the same drawn clusters: a table in Markdown."""
     from rlscaler_core.placement.actor import PlacementActor
+
+    chosen = Policy(policy)
+    try:
+        actors = {f"network {folder.name}": PlacementActor.load(folder, chosen) for folder in folders}
+    except ModelError as error:
+        raise click.UsageError(f"--model-dir: {error}") from error
     from rlscaler_rl.placement.compare import compare as played
     from rlscaler_rl.placement.compare import table
     from rlscaler_rl.placement.play import network
 
-    chosen = Policy(policy)
-    try:
-        networks = {f"network {folder.name}": network(PlacementActor.load(folder, chosen)) for folder in folders}
-    except ModelError as error:
-        raise click.UsageError(str(error)) from error
+    networks = {name: network(actor) for name, actor in actors.items()}
     click.echo(table(chosen, played(chosen, networks, sizes, seeds, lifetimes_known)))
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-Result = TypeVar("Result")
+from rlscaler_core.options import names_in, output_option, writable
+
+if TYPE_CHECKING:
+    from rlscaler_rl.tenants.compare import Table
+    from rlscaler_rl.tenants.evaluate import Agents
+
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -16,6 +22,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def tenants() -> None:
     """Play services that share a pool of GPUs, and train agents that share it."""
 
+
+TRAINING, PLAYING = ("lambda", "shaping", "roles", "attention"), ("information", "tenants")
+"""Studies of training and of playing, by the names that `rlscaler_rl.tenants.studies` has them under."""
 
 _TRAINED = Path("results/tenants-train")
 _MODEL = click.option("--model", type=_FOLDER, default=_TRAINED, show_default=True, help="Folder of a training.")
@@ -36,7 +45,7 @@ _POOLS = click.option(
 @click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
 @click.option("--arbiter-alone", is_flag=True, help="Tenants do as the forecast rule does; only the arbiter learns.")
 @click.option("--homogeneous", is_flag=True, help="One policy for all agents: roles off.")
-@click.option("--out", type=_FOLDER, default=_TRAINED, show_default=True)
+@click.option("--out", type=_FOLDER, callback=writable, default=_TRAINED, show_default=True)
 def train(out: Path, lost: float, arbiter_alone: bool, homogeneous: bool, **options: Any) -> None:
     """Train the agents of tenants and their arbiter (HRAC with local-global reward shaping)."""
     from rlscaler_rl.tenants import hrac
@@ -56,65 +65,84 @@ def train(out: Path, lost: float, arbiter_alone: bool, homogeneous: bool, **opti
 @click.option("--tightness", default=0.7, show_default=True, type=click.FloatRange(0.1, 10))
 @click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
 @click.option("--seed", default=999, show_default=True, type=click.IntRange(0))
-@click.option("--out", type=_FOLDER, default=Path("results/tenants-evaluate"), show_default=True)
+@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants-evaluate"), show_default=True)
+@output_option
 def evaluate(
-    model: Path, pools: int, number: int, hours: int, tightness: float, lost: float, seed: int, out: Path
+    model: Path, pools: int, number: int, hours: int, tightness: float, lost: float, seed: int, out: Path, output: str
 ) -> None:
     """Play trained agents beside every way to share a pool, on loads that nothing was trained on."""
-    from rlscaler_rl.tenants import compare as comparison
     from rlscaler_rl.tenants import evaluate as evaluation
-    from rlscaler_rl.tenants.draw import Request
-    from rlscaler_rl.tenants.hrac import TEST_LOADS
+    from rlscaler_rl.tenants.draw import TEST_LOADS, Request
     from rlscaler_rl.tenants.signals import Loss
 
+    (agents,) = _agents([model])
     request = Request(number, pools, hours, tightness, TEST_LOADS, seed=seed)
-    table = _told(lambda: evaluation.evaluate(model, request, click.echo, Loss(lost)))
+    _show(evaluation.evaluate(agents, request, _sayer(output), Loss(lost)), out, output)
+
+
+@tenants.command()
+@click.argument("name", type=click.Choice([*TRAINING, *PLAYING]))
+@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1, 100), help="Trainings of each variant.")
+@_EPOCHS
+@_POOLS
+@click.option("--model", "models", type=_FOLDER, multiple=True, help="Of `information` and `tenants` (repeatable).")
+@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants-study"), show_default=True)
+@output_option
+def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ...], out: Path, output: str) -> None:
+    """Vary one thing: in training, or in what trained agents are played in."""
+    if models and name not in PLAYING:
+        raise click.UsageError(f"--model: {name} trains its own agents; leave it out, or name {' or '.join(PLAYING)}")
+    trained = _agents(models or [_TRAINED]) if name in PLAYING else []
+    from rlscaler_core.decision.exceptions import ModelError
+    from rlscaler_rl.evaluation.errors import EvaluationError
+    from rlscaler_rl.tenants import studies
+    from rlscaler_rl.tenants.hrac import Options
+
+    options, folder, say = Options(epochs=epochs), out / name, _sayer(output)
+    try:
+        if trained:
+            done = studies.study_playing(name, trained, options, pools, say)
+        else:
+            done = studies.study_training(name, options, list(range(seeds)), pools, folder, say)
+    except ModelError as error:
+        raise EvaluationError(str(error)) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "study.json").write_text(done.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / "study.md").write_text("\n".join(studies.markdown(done)) + "\n", encoding="utf-8")
+    click.echo(done.model_dump_json(indent=1) if output == "json" else "\n".join(["", *studies.markdown(done)]))
+
+
+def _agents(folders: Iterable[Path]) -> list[Agents]:
+    """The agents of folders, read before torch is imported. Raises EvaluationError where there are none."""
+    from rlscaler_core.decision.exceptions import ModelError
+    from rlscaler_rl.evaluation.errors import EvaluationError
+    from rlscaler_rl.tenants.evaluate import Agents
+
+    try:
+        return [Agents(folder) for folder in folders]
+    except ModelError as error:
+        raise EvaluationError(f"--model {error}") from error
+
+
+def _sayer(output: str) -> Callable[[str], None]:
+    """Says how it goes: where standard output has the JSON, on standard error."""
+    return partial(click.echo, err=output == "json")
+
+
+def _show(table: Table, out: Path, output: str) -> None:
+    """Write the files of a comparison, and print it."""
+    from rlscaler_rl.tenants import compare as comparison
+
     comparison.write(table, out)
+    if output == "json":
+        click.echo(table.model_dump_json(indent=1))
+        return
     click.echo("\n".join(["", *comparison.markdown(table)]))
     click.echo(f"{table.seconds:.0f} s; {out}/")
 
 
 @tenants.command()
-@click.argument("name", type=click.Choice(["lambda", "shaping", "roles", "attention", "information", "tenants"]))
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1, 100), help="Trainings of each variant.")
-@_EPOCHS
-@_POOLS
-@click.option("--model", "models", type=_FOLDER, multiple=True, help="Of `information` and `tenants` (repeatable).")
-@click.option("--out", type=_FOLDER, default=Path("results/tenants-study"), show_default=True)
-def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ...], out: Path) -> None:
-    """Vary one thing: in training, or in what trained agents are played in."""
-    from rlscaler_rl.tenants import studies
-    from rlscaler_rl.tenants.hrac import Options
-
-    options, folder = Options(epochs=epochs), out / name
-    if name in studies.TRAINING:
-        done = _told(
-            lambda: studies.study_training(name, options, list(range(seeds)), pools, folder, click.echo),
-        )
-    else:
-        trained = list(models) or [_TRAINED]
-        done = _told(lambda: studies.study_playing(name, trained, options, pools, click.echo))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "study.json").write_text(done.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    (folder / "study.md").write_text("\n".join(studies.markdown(done)) + "\n", encoding="utf-8")
-    click.echo("\n".join(["", *studies.markdown(done)]))
-
-
-def _told(work: Callable[[], Result]) -> Result:
-    """Do the work; what is missing is said in a sentence."""
-    from rlscaler_core.decision.exceptions import ModelError
-    from rlscaler_rl.workloads import WorkloadError
-
-    try:
-        return work()
-    except (ModelError, WorkloadError) as error:
-        raise click.ClickException(str(error)) from error
-
-
-@tenants.command()
-@click.option(
-    "--tenants", "number", default=8, show_default=True, type=click.IntRange(2, 100), help="Tenants of a pool."
-)
+@click.option("--tenants", default=8, show_default=True, type=click.IntRange(2, 100), help="Tenants of a pool.")
 @click.option(
     "--pools",
     default=16,
@@ -133,17 +161,12 @@ def _told(work: Callable[[], Result]) -> Result:
 @click.option("--loads", help="Names by commas: of the library of days, or jobs_N, random_N. Default: those that ship.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 @click.option("--folder", type=_FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
-@click.option("--out", type=_FOLDER, default=Path("results/tenants"), show_default=True)
-def compare(
-    number: int, pools: int, hours: int, tightness: float, loads: str | None, seed: int, folder: Path | None, out: Path
-) -> None:
+@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants"), show_default=True)
+@output_option
+def compare(loads: str | None, out: Path, output: str, **options: Any) -> None:
     """Play the same tenants without a budget and under each arbiter, with the forecast rule as proposer."""
     from rlscaler_rl.tenants import compare as comparison
     from rlscaler_rl.tenants.draw import LOADS, Request
 
-    names = tuple(loads.split(",")) if loads else LOADS
-    request = Request(number, pools, hours, tightness, names, seed=seed, folder=folder)
-    table = _told(lambda: comparison.compare(request, click.echo))
-    comparison.write(table, out)
-    click.echo("\n".join(["", *comparison.markdown(table)]))
-    click.echo(f"{table.seconds:.0f} s; {out}/")
+    names = LOADS if loads is None else names_in("--loads", loads)
+    _show(comparison.compare(Request(loads=names, **options), _sayer(output)), out, output)

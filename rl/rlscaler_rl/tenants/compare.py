@@ -113,8 +113,8 @@ def compare(
 ) -> Table:
     """Play all arrangements, `alone` and the rivals among them. Raises WorkloadError for a load that is not there."""
     began = time.monotonic()
-    progress(f"{request.pools} pools of {request.tenants} tenants, {request.hours} hours")
     drawn = draw(request)
+    progress(f"{request.pools} pools of {request.tenants} tenants, {request.hours} hours")
     played: dict[str, Played] = {}
     for one in arrangements:
         progress(one.label)

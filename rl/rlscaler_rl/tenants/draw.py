@@ -23,6 +23,11 @@ from rlscaler_rl.workloads.days import DAY
 LOADS = ("servegen_large", "servegen_small", "worldcup", "jobs_1", "jobs_2", "random_1", "random_2")
 """Recorded loads that ship, and drawn ones with jumps: `rlscaler trace days`, `rlscaler days --loads`."""
 
+TRAIN_LOADS = ("worldcup", "jobs_11", "jobs_12", "random_11", "random_12")
+TUNE_LOADS = ("jobs_13", "random_13")
+TEST_LOADS = ("servegen_large", "servegen_small", "jobs_1", "jobs_2", "random_1", "random_2")
+"""Loads are split by whole traces: none that is played in a test was trained or chosen on."""
+
 SIZES = (1.0, 6.0)
 """Bounds of the log-uniform GPUs that a tenant's busy hours need."""
 

@@ -80,10 +80,9 @@ def arrangements(agents: Agents, loss: Loss | None = None) -> tuple[Arrangement,
     return (*ARRANGEMENTS[:-1], *own, ARRANGEMENTS[-1])
 
 
-def evaluate(folder: Path, request: Request, say: Callable[[str], None], loss: Loss | None = None) -> Table:
-    """Play the agents of a folder and all they are compared with on the same pools.
+def evaluate(agents: Agents, request: Request, say: Callable[[str], None], loss: Loss | None = None) -> Table:
+    """Play agents and all they are compared with on the same pools.
 
-    Raises ModelError for a folder without agents, WorkloadError for a load that is not there.
+    Raises WorkloadError for a load that is not there.
     """
-    agents = Agents(folder)
     return compare(replace(request, cpu=True), say, arrangements(agents, loss), loss)

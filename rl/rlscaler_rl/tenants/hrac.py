@@ -27,16 +27,11 @@ from torch import Tensor, nn
 
 from rlscaler_core.arbiter.features import CONTRACT, FEATURES
 from rlscaler_core.arbiter.learned import FILE, ArbiterManifest
-from rlscaler_rl.tenants.draw import Request
+from rlscaler_rl.tenants.draw import TRAIN_LOADS, TUNE_LOADS, Request
 from rlscaler_rl.tenants.environment import AS_THE_RULE, SLOTS, WIDTH, Rewards, Setting, TenantsEnv
 from rlscaler_rl.tenants.network import ARBITER, Attention, Critic, Policies, Value, arbiter_onnx, tenant_onnx
 from rlscaler_rl.tenants.signals import NONE_LOST, Loss
 from rlscaler_rl.workloads import Part
-
-TRAIN_LOADS = ("worldcup", "jobs_11", "jobs_12", "random_11", "random_12")
-TUNE_LOADS = ("jobs_13", "random_13")
-TEST_LOADS = ("servegen_large", "servegen_small", "jobs_1", "jobs_2", "random_1", "random_2")
-"""Loads are split by whole traces: none that is played in a test was trained or chosen on."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
 from rlscaler_rl.tenants.compare import Figure
-from rlscaler_rl.tenants.draw import Request, draw
+from rlscaler_rl.tenants.draw import TEST_LOADS, Request, draw
 from rlscaler_rl.tenants.evaluate import Agents
-from rlscaler_rl.tenants.hrac import TEST_LOADS, Options, homogeneous, train
+from rlscaler_rl.tenants.hrac import Options, homogeneous, train
 from rlscaler_rl.tenants.play import Played, play
 from rlscaler_rl.tenants.signals import NONE_LOST, Loss
 
@@ -118,12 +118,9 @@ def study_training(name: str, options: Options, seeds: list[int], pools: int, ou
     return Study(name=name, seeds=seeds, epochs=options.epochs, pools=pools, lines=lines)
 
 
-def study_playing(name: str, folders: list[Path], options: Options, pools: int, say: Say) -> Study:
-    """Play trained agents, one folder for each seed, under the circumstances of a study.
-
-    Raises ModelError for a folder that `tenants train` did not leave.
-    """
-    trained, lines = [Agents(folder) for folder in folders], []
+def study_playing(name: str, trained: list[Agents], options: Options, pools: int, say: Say) -> Study:
+    """Play trained agents, those of one seed after those of the other, under the circumstances of a study."""
+    lines = []
     for variant, (change, loss) in PLAYING[name].items():
         request = change(tested(options, pools))
         lines.append(_line(variant, "weighted max-min", [_max_min(request, loss)], request))

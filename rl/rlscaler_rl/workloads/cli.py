@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_rl.workloads.day_cli import count, days, make, output_option
+from rlscaler_core.options import output_option, writable
+from rlscaler_rl.workloads.day_cli import count, days, make
 from rlscaler_rl.workloads.names import PATTERNS, TRACES, Part, WorkloadError
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def list_(files: tuple[Path, ...], traces: Path | None, output: str) -> None:
 
 @trace.command()
 @_FOLDER_OF_TRACES
-@click.option("--stretches", default=400, show_default=True, help="Hours of every load.")
-@click.option("--seed", default=0, show_default=True)
+@click.option("--stretches", default=400, show_default=True, type=click.IntRange(1), help="Hours of every load.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 def likeness(traces: Path | None, stretches: int, seed: int) -> None:
     """How alike the loads that training draws are to recorded ones: a table in Markdown.
 
@@ -119,7 +120,12 @@ def refuse_of_prometheus() -> None:
 
 @trace.command()
 @click.argument("file", type=_FILE)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder; that of FILE by default.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    callback=writable,
+    help="Folder; that of FILE by default.",
+)
 def split(file: Path, out: Path | None) -> None:
     """Cut FILE by time: 60 % train, 15 % tune, 25 % test, each a trace, and FILE.split.json with their digests."""
     from rlscaler_rl.workloads.recording import split_file
@@ -130,8 +136,8 @@ def split(file: Path, out: Path | None) -> None:
 
 @trace.command()
 @_FOLDER_OF_TRACES
-@click.option("--out", type=_FILE, default=Path("workloads.png"), show_default=True)
-@click.option("--seed", default=0, show_default=True)
+@click.option("--out", type=_FILE, callback=writable, default=Path("workloads.png"), show_default=True)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 def plot(traces: Path | None, out: Path, seed: int) -> None:
     """Draw the first test episode of every workload."""
     _draw(out, traces, seed)
@@ -236,5 +242,6 @@ def _draw(out: Path, traces: Path | None, seed: int) -> None:
     for axis in grid[-1]:
         axis.set_xlabel("minutes")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=110)
     plt.close(figure)

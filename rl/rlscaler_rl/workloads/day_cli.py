@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rlscaler_core.options import output_option
 from rlscaler_rl.workloads.names import WorkloadError
 
 if TYPE_CHECKING:
@@ -21,16 +22,6 @@ _DAYS = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the files that do not ship; $RLSCALER_DAYS or ~/.local/share/rlscaler/days by default.",
 )
-
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: for programs.",
-)
-"""As all commands for users have it: for people, or JSON for programs."""
 
 
 @click.command()
@@ -145,12 +136,17 @@ def count(
     try:
         recipe = Recipe(columns=tuple(columns.split(",")) if columns else (), **options)
     except ValidationError as error:
-        said = "; ".join(f"--{'-'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        said = "; ".join(f"{_flag(str(one['loc'][0]))}: {one['msg']}" for one in error.errors())
         raise click.UsageError(said) from error
     comments = (f"Source: {source}",) if source else ()
     trace, filled = read_original(originals, recipe, comments)
     _write(out, trace)
     click.echo(f"{out}: {len(trace.rate)} bins of {trace.width_s:g} s, {filled} filled, mean {trace.rate.mean():.4g}/s")
+
+
+def _flag(name: str) -> str:
+    """The option that sets a field of the recipe."""
+    return next(one.opts[0] for one in count.params if one.name == name)
 
 
 def _compared(names: list[str], folder: Path | None) -> list[tuple[str, ...]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
+import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from typing import IO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from rlscaler_loadgen.traces import GZIP, Trace
 from rlscaler_rl.workloads.names import WorkloadError
@@ -58,7 +59,7 @@ class Recipe(BaseModel):
     """Of `bins`: the column with the count."""
     columns: tuple[str, ...] = ()
     """Names of the columns of a file without a line that names them."""
-    delimiter: str = ","
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
     unit: Literal["count", "rate"] = "count"
     """Whether a value is a number of requests or requests/s."""
     begin: str | None = None
@@ -70,12 +71,19 @@ class Recipe(BaseModel):
     """Of `counts`: how many numbers are kept."""
     holes: Literal["refuse", "line"] = "refuse"
     """What stands in for bins that the file lacks: an error, or a straight line between those around the hole."""
-    longest_hole_s: float = 3600.0
+    longest_hole_s: float = Field(default=3600.0, gt=0)
     """A longer hole is an error in any case; cut the file there."""
     silence_s: float | None = Field(default=None, gt=0)
     """So many seconds without any request are a hole, not a load of zero: the counter had stopped."""
     repeats: Literal["refuse", "mean", "sum"] = "refuse"
     """Of `bins`: what a time that is there twice means."""
+
+    @field_validator("begin", "end")
+    @classmethod
+    def _a_time(cls, value: str | None) -> str | None:
+        if value is not None:
+            seconds_of(value)
+        return value
 
 
 def read_original(paths: Sequence[Path], recipe: Recipe, comments: Iterable[str] = ()) -> tuple[Trace, int]:
@@ -85,7 +93,11 @@ def read_original(paths: Sequence[Path], recipe: Recipe, comments: Iterable[str]
     WorkloadError that names the file, the line or the time, and the remedy.
     """
     if recipe.reader == "counts":
-        rate = np.sum([_counts(path, recipe) for path in paths], axis=0)
+        counts = [_counts(path, recipe) for path in paths]
+        if len({len(one) for one in counts}) > 1:
+            sizes = ", ".join(str(len(one)) for one in counts)
+            raise WorkloadError(f"{paths[0]} and the others have {sizes} numbers: counts of the same bins are added")
+        rate = np.sum(counts, axis=0)
         start = 0.0
     elif recipe.reader == "bins":
         tables = [_bins(path, recipe) for path in paths]
@@ -191,9 +203,12 @@ def _rows(path: Path, recipe: Recipe) -> Iterator[tuple[int, dict[str, str]]]:
     with _opened(path) as text:
         reader = csv.reader(text, delimiter=recipe.delimiter)
         names = recipe.columns or [name.strip() for name in next(reader, [])]
-        for cells in reader:
-            if cells:
-                yield reader.line_num, dict(zip(names, map(str.strip, cells), strict=False))
+        try:
+            for cells in reader:
+                if cells:
+                    yield reader.line_num, dict(zip(names, map(str.strip, cells), strict=False))
+        except csv.Error as error:
+            raise WorkloadError(f"{path}:{reader.line_num}: no CSV ({error}); name a file of rows") from error
 
 
 def _time(path: Path, number: int, row: dict[str, str], recipe: Recipe) -> float:
@@ -209,12 +224,15 @@ def _time(path: Path, number: int, row: dict[str, str], recipe: Recipe) -> float
 
 
 def seconds_of(text: str) -> float:
-    """A number of seconds, or the Unix seconds of ISO 8601 text; UTC where it names no zone."""
+    """A number of seconds, or the Unix seconds of ISO 8601 text; UTC where it names no zone. Raises ValueError."""
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         found = datetime.fromisoformat(text)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    if not math.isfinite(seconds):
+        raise ValueError(f"{text} is no time")
+    return seconds
 
 
 def _counted(path: Path, times: Float, recipe: Recipe) -> tuple[float, Float]:

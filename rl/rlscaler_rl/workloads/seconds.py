@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 from scipy.special import gdtrix, ndtr
 
 Float = NDArray[np.float64]
@@ -80,6 +79,9 @@ def _modulation(seconds: int, width: int, variance: float, rng: np.random.Genera
     ratio = 1 / CORRELATION_BINS
     kept = 1 - 2 / ratio + 2 / ratio**2 * (1 - np.exp(-ratio))  # of the variance, once every bin has its own mean
     shape = kept / min(variance, LARGEST_VARIANCE)
+    # It takes seconds to import, and a wrong history is refused before any second is drawn.
+    from scipy.signal import lfilter
+
     step = np.exp(-ratio / width)
     noise = rng.standard_normal(seconds)
     noise[1:] *= np.sqrt(1 - step**2)

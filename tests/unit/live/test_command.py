@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.console import Console
 
 from rlscaler_live import command
 from rlscaler_live.errors import LiveError
@@ -26,7 +27,7 @@ def config(tmp_path, **environment):
 )
 def test_what_would_be_passed_over_is_refused(tmp_path, environment, said):
     with pytest.raises(LiveError, match=said):
-        command.execute("evaluation", ("rule",), config(tmp_path, **environment), tmp_path / "out")
+        command.execute("evaluation", ("rule",), config(tmp_path, **environment), tmp_path / "out", Console())
 
 
 def test_levels_of_the_file_are_played_and_every_episode_is_kept_at_once(tmp_path, monkeypatch):
@@ -40,7 +41,7 @@ def test_levels_of_the_file_are_played_and_every_episode_is_kept_at_once(tmp_pat
     monkeypatch.setattr(command, "play", play)
     path = config(tmp_path, namespace="small", low_rps=1, high_rps=8, episode_duration=120)
     with pytest.raises(LiveError, match="went away"):
-        command.execute("evaluation", ("rule",), path, tmp_path / "out")
+        command.execute("evaluation", ("rule",), path, tmp_path / "out", Console())
     assert (heard["settings"].low_rps, heard["settings"].high_rps) == (1, 8)
     assert heard["settings"].duration_seconds == 120
     kept = [json.loads(line) for line in (tmp_path / "out" / command.EPISODES).read_text().splitlines()]

@@ -79,5 +79,5 @@ def test_the_files_read_back_as_they_were(table, tmp_path):
 
 def test_a_load_that_is_not_there_is_named(tmp_path):
     done = CliRunner().invoke(command, ["compare", "--loads", "nobody", "--out", str(tmp_path)])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "nobody" in done.output

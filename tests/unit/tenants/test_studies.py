@@ -12,9 +12,9 @@ from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_rl.tenants import studies
 from rlscaler_rl.tenants.cli import tenants as command
 from rlscaler_rl.tenants.compare import RIVALS, compare
-from rlscaler_rl.tenants.draw import Request
+from rlscaler_rl.tenants.draw import TEST_LOADS, TRAIN_LOADS, TUNE_LOADS, Request
 from rlscaler_rl.tenants.evaluate import Agents, arrangements
-from rlscaler_rl.tenants.hrac import TEST_LOADS, TRAIN_LOADS, TUNE_LOADS, Options, train
+from rlscaler_rl.tenants.hrac import Options, train
 from rlscaler_rl.tenants.signals import Loss
 
 SHORT = Options(tenants=2, pools=2, epochs=1, looks=1, look_pools=2, hidden=8, batch=8)
@@ -63,7 +63,7 @@ def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeyp
 
 def test_a_study_plays_trained_agents_with_information_lost(folder, monkeypatch):
     monkeypatch.setitem(studies.PLAYING, "information", {"half": (lambda request: request, Loss(0.5, "agent"))})
-    done = studies.study_playing("information", [folder], replace(SHORT, seed=0), 3, lambda text: None)
+    done = studies.study_playing("information", [Agents(folder)], replace(SHORT, seed=0), 3, lambda text: None)
     assert [line.contender for line in done.lines] == ["weighted max-min", "all agents"]
     assert done.seeds == [0]
 
@@ -72,5 +72,5 @@ def test_a_folder_without_agents_is_named(tmp_path):
     with pytest.raises(ModelError, match="tenants train"):
         Agents(tmp_path)
     done = CliRunner().invoke(command, ["evaluate", "--model", str(tmp_path)])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "tenants train" in done.output

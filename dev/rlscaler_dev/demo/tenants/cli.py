@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from rlscaler_core.options import writable
 from rlscaler_dev.demo.tenants.manifests import CONTENDERS
 
 DEFAULTS = ("hpa", "policies", "max-min")
@@ -33,7 +34,11 @@ DEFAULTS = ("hpa", "policies", "max-min")
 @click.option("--interval", type=click.IntRange(10, 300), default=10, show_default=True, help="Action interval.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of arrivals and service times.")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results/demo-tenants"), show_default=True
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    callback=writable,
+    default=Path("results/demo-tenants"),
+    show_default=True,
 )
 @click.option("--cluster-name", default="demo-tenants", show_default=True, help="Name of the control plane.")
 @click.option("--report", "only_report", is_flag=True, help="Write table and picture again from the records in --out.")
@@ -57,7 +62,8 @@ def tenants(
     from rlscaler_dev.demo.tenants.play import Play, play
 
     this = Play(out.absolute(), duration, speed, interval, seed, cluster_name=cluster_name)
-    this.out.mkdir(parents=True, exist_ok=True)
+    if not only_report:
+        this.out.mkdir(parents=True, exist_ok=True)
     try:
         for name in () if only_report else dict.fromkeys(names):
             play(this, CONTENDERS[name], lambda text: click.echo(f"• {text}"))

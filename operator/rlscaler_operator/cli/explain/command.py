@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_operator.cli.cluster import Target, cluster_options, complete_names, output_option, within
+from rlscaler_core.options import output_option
+from rlscaler_operator.cli.cluster import Target, check_policy_name, cluster_options, complete_names, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +63,7 @@ def explain(
     """
     as_json = output == "json"
     if paths:
+        check_policy_name(policy)
         _explain_record(what, paths, models, policy, as_json)
     elif models or policy:
         raise click.UsageError("--model and --policy are about audit logs: name their PATHS, or leave the options out")

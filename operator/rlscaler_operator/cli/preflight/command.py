@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_operator.cli.cluster import Policies, Target, cluster_options, output_option, settings_errors, within
+from rlscaler_core.options import output_option
+from rlscaler_operator.cli.cluster import Policies, Target, cluster_options, settings_errors, within
 
 if TYPE_CHECKING:
     from rlscaler_core.api import RLScalingPolicy

@@ -54,11 +54,12 @@ class AvailableActors:
 
 def _load(path: Path) -> list[Actor]:
     try:
-        if path.suffix in (".yaml", ".yml"):
-            return list(_from_config_maps(path))
-        found = list(_from_files(path))
+        in_yaml = path.suffix in (".yaml", ".yml")
+        found = list(_from_config_maps(path) if in_yaml else _from_files(path))
     except (ModelError, ModelUnavailableError) as error:
         raise RecordError(str(error)) from error
+    if not found and in_yaml:
+        raise RecordError(f"{path}: no ConfigMap in it has a manifest; name a file that `rlscaler publish` wrote")
     if not found:
         raise RecordError(f"{path}: no .onnx file there has a manifest (.json) beside it; name a model or its folder")
     return found

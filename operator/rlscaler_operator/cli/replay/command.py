@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_operator.cli.cluster import output_option
+from rlscaler_core.options import output_option
+from rlscaler_operator.cli.cluster import check_policy_name
 
 if TYPE_CHECKING:
     from rlscaler_operator.cli.replay.compare import Replayed
@@ -117,6 +118,7 @@ def replay(paths: tuple[Path, ...], models: tuple[Path, ...], policy: str | None
     from rlscaler_operator.exceptions import RecordError
     from rlscaler_operator.records.log import find_files, read
 
+    check_policy_name(policy)
     tally, said = Tally(), set[str]()
     limit = sys.maxsize if show_all else SHOWN
     try:
@@ -131,6 +133,9 @@ def replay(paths: tuple[Path, ...], models: tuple[Path, ...], policy: str | None
     except RecordError as error:
         raise NotReplayed(str(error)) from error
     click.echo(json.dumps(tally.to_dict(), indent=2) if output == "json" else _text(tally))
+    if not (tally.decisions or tally.sharings):
+        whose = f" of {policy}" if policy else ""
+        click.echo(f"no decision{whose} is in {', '.join(map(str, paths))}: name an operator's audit log", err=True)
     sys.exit(tally.exit_code)
 
 

@@ -1,27 +1,22 @@
-"""`rlscaler days`, `rlscaler estimate` and `rlscaler simulate`. Heavy imports wait until one runs."""
+"""`rlscaler days`. Heavy imports wait until it runs and what it is given is in order."""
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_rl.workloads.day_cli import output_option
+from rlscaler_core.options import names_in, output_option, writable
 
 if TYPE_CHECKING:
-    from rlscaler_rl.evaluation.days.compare import Request
-    from rlscaler_rl.evaluation.days.report import Report
+    from rlscaler_rl.evaluation.days.compare import Progress, Request
+    from rlscaler_rl.evaluation.days.contenders import Policy
     from rlscaler_rl.evaluation.days.service_load import ServiceLoad
     from rlscaler_rl.evaluation.days.table import DayTable
 
-MISSED = 3
-"""Exit code: it is done, and the answer is no."""
-
 _FOLDER = click.Path(path_type=Path, file_okay=False)
-_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @click.command()
@@ -36,12 +31,27 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     "--loads",
     help="Names by commas: of the library of days (default: all that are there), or jobs_N, random_N, steady_RPS.",
 )
-@click.option("--days", "days", default=4, show_default=True, help="Most days of each load's test part, the last ones.")
+@click.option(
+    "--days",
+    "days",
+    default=4,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Most days of each load's test part, the last ones.",
+)
 @click.option("--model", multiple=True, help="Training folder, .onnx, .zip or `bundled`; --model again for others.")
-@click.option("--share", type=float, help="Part of all replicas' capacity that a load's busy hours need, 0 to 1.")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Part of all replicas' capacity that a load's busy hours need, 0 to 1.",
+)
 @click.option("--level", type=click.Choice(["fluid", "request"]), default="fluid", show_default=True)
 @click.option(
-    "--trials", default=60, show_default=True, help="Settings that are tried of each contender that is tuned."
+    "--trials",
+    default=60,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Settings that are tried of each contender that is tuned.",
 )
 @click.option("--plan/--no-plan", default=False, help="Also plan with perfect foresight (two minutes a day).")
 @click.option(
@@ -59,110 +69,121 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--coverage", is_flag=True, help="Also print how often the forecaster's quantiles held on each load.")
 @click.option("--picture", help="Load whose last day is drawn.")
 @click.option("--folder", type=_FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
-@click.option("--out", type=_FOLDER, default=Path("results/days"), show_default=True)
+@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/days"), show_default=True)
+@output_option
 def days(
     kind: str,
     loads: str | None,
-    days: int,
     model: tuple[str, ...],
     share: float | None,
-    level: str,
-    trials: int,
-    plan: bool,
-    causal_plan: bool,
-    lateness: bool,
     coverage: bool,
     picture: str | None,
     folder: Path | None,
     out: Path,
+    output: str,
+    **options: Any,
 ) -> None:
     """Play whole days of real loads with the policies and the autoscalers that users have; losses first."""
     from rich.console import Console
 
-    from rlscaler_rl.evaluation.days import compare as comparison
-    from rlscaler_rl.evaluation.days.lateness import lateness_markdown
-    from rlscaler_rl.evaluation.days.regret import regret_markdown
-    from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
+    from rlscaler_rl.evaluation.days.telling import tell
     from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 
-    if kind == "shift" and (plan or causal_plan or lateness):
+    if kind == "shift" and (options["plan"] or options["causal_plan"] or options["lateness"]):
         raise click.UsageError(
             "--kind shift: nothing is planned or tuned on other services; leave out --plan, --causal-plan and "
             "--equal-lateness"
         )
-    console = Console(highlight=False)
     share = NOMINAL_SHARE if share is None else share
-    request = _request(kind, loads, days, model, share, level, trials, plan, causal_plan, lateness, folder)
+    chosen, policies = _loads(loads, share, folder), _policies(model)
+    if picture is not None and picture not in (names := [load.name for load in chosen]):
+        raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(names)}")
+    request = _request(kind, chosen, policies, share, options)
+    console = Console(highlight=False, stderr=output == "json")
     with console.status("") as status:
-        if kind == "shift":
-            table, lines = _shifted(request, folder, out, lambda text: _tell(console, status, text))
-        else:
-            table = comparison.compare(request, lambda text: _tell(console, status, text))
-            lines = [f"## Days of {len(table.loads)} loads, {kind}", "", *markdown(table)]
-            if plan or causal_plan:
-                lines += ["", "### Regret", "", *regret_markdown(table)]
-            if coverage:
-                lines += ["", *coverage_markdown(table)]
-            if table.lateness:
-                lines += ["", "### At equal lateness", "", *lateness_markdown(table.lateness)]
-            comparison.write(table, out, lines)
-    console.print("\n".join(lines), soft_wrap=True)
-    console.print(f"{table.seconds:.0f} s, {table.peak_mib} MiB", style="dim")
+
+        def progress(text: str) -> None:
+            tell(console, status, text)
+
+        found, lines = (
+            _shifted(request, folder, out, progress) if kind == "shift" else _compared(request, coverage, out, progress)
+        )
     if picture:
         _draw(request, picture, out)
+    _show(found, lines, out, output)
+
+
+def _show(found: DayTable | dict[str, DayTable], lines: list[str], out: Path, output: str) -> None:
+    """Print the table, or the one of each other service, as the report or as JSON."""
+    from pydantic import TypeAdapter
+    from rich.console import Console
+
+    from rlscaler_rl.evaluation.days.table import DayTable
+
+    if output == "json":
+        click.echo(TypeAdapter(DayTable | dict[str, DayTable]).dump_json(found, indent=1).decode())
+        return
+    last = list(found.values())[-1] if isinstance(found, dict) else found
+    console = Console(highlight=False)
+    console.print("\n".join(lines), soft_wrap=True)
+    console.print(f"{last.seconds:.0f} s, {last.peak_mib} MiB", style="dim")
     console.print(f"{out}/", style="bold")
 
 
-def _tell(console: Any, status: Any, text: str) -> None:
-    if console.is_terminal:
-        status.update(text)
-    else:
-        console.print(text)
-
-
-def _request(
-    kind: Any,
-    loads: str | None,
-    days: int,
-    model: tuple[str, ...],
-    share: float,
-    level: Any,
-    trials: int,
-    plan: bool,
-    causal_plan: bool,
-    lateness: bool,
-    folder: Path | None,
-) -> Request:
-    from rlscaler_rl.evaluation import models
-    from rlscaler_rl.evaluation.days.compare import Request
-    from rlscaler_rl.evaluation.days.contenders import Policy
-    from rlscaler_rl.evaluation.days.past import TUNABLE
+def _loads(loads: str | None, share: float, folder: Path | None) -> list[ServiceLoad]:
+    """The loads that are named, else those of the library that are there and have enough days to be judged."""
     from rlscaler_rl.simulation.scenario import NOMINAL
     from rlscaler_rl.workloads.days import there
 
-    names = [name.strip() for name in loads.split(",")] if loads else there(folder)
     capacity = sum(rps * most for rps, most in zip(NOMINAL["rps"], NOMINAL["max_replicas"], strict=True))
-    loaded = models.load_all(model, Path("rl")) if model else []
-    return Request(
-        kind=kind,
-        loads=[_load(name, capacity, share, folder) for name in names if loads or _long(name)],
-        policies=[
-            Policy(f"network_{number}", one.name, partial(models.actor_again, one.source, one.digest))
-            for number, one in enumerate(loaded, 1)
-        ],
-        days=days,
-        tuned=tuple(TUNABLE) if kind == "own" else (),
-        trials=trials,
-        plan=plan,
-        causal_plan=causal_plan,
-        lateness=lateness,
-        level=level,
-        share=share,
-    )
+    if loads is None:
+        return [_load(name, capacity, share, folder) for name in there(folder) if _long(name)]
+    return [_load(name, capacity, share, folder) for name in names_in("--loads", loads)]
 
 
-def _shifted(request: Request, folder: Path | None, out: Path, tell: Any) -> tuple[DayTable, list[str]]:
-    """Play and write the comparison of shifts: the table of the last one, and the lines for all."""
+def _policies(chosen: tuple[str, ...]) -> list[Policy]:
+    """The networks that `--model` names."""
+    from rlscaler_rl.evaluation import models
+    from rlscaler_rl.evaluation.days.contenders import Policy
+
+    loaded = models.load_all(chosen, Path("rl")) if chosen else []
+    return [
+        Policy(f"network_{number}", one.name, partial(models.actor_again, one.source, one.digest))
+        for number, one in enumerate(loaded, 1)
+    ]
+
+
+def _request(
+    kind: Any, loads: list[ServiceLoad], policies: list[Policy], share: float, options: dict[str, Any]
+) -> Request:
+    from rlscaler_rl.evaluation.days.compare import Request
+    from rlscaler_rl.evaluation.days.past import TUNABLE
+
+    tuned = tuple(TUNABLE) if kind == "own" else ()
+    return Request(kind=kind, loads=loads, policies=policies, tuned=tuned, share=share, **options)
+
+
+def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tuple[DayTable, list[str]]:
+    """Play and write the comparison: the table, and the lines of the report."""
+    from rlscaler_rl.evaluation.days import compare as comparison
+    from rlscaler_rl.evaluation.days.lateness import lateness_markdown
+    from rlscaler_rl.evaluation.days.regret import regret_markdown
+    from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
+
+    table = comparison.compare(request, tell)
+    lines = [f"## Days of {len(table.loads)} loads, {request.kind}", "", *markdown(table)]
+    if request.plan or request.causal_plan:
+        lines += ["", "### Regret", "", *regret_markdown(table)]
+    if coverage:
+        lines += ["", *coverage_markdown(table)]
+    if table.lateness:
+        lines += ["", "### At equal lateness", "", *lateness_markdown(table.lateness)]
+    comparison.write(table, out, lines)
+    return table, lines
+
+
+def _shifted(request: Request, folder: Path | None, out: Path, tell: Progress) -> tuple[dict[str, DayTable], list[str]]:
+    """Play and write the comparison of shifts: the table of each, and the lines for all."""
     from rlscaler_rl.evaluation.days import compare as comparison
     from rlscaler_rl.evaluation.days.shift import all_shifts, compare_shifts, shift_markdown
     from rlscaler_rl.evaluation.days.table import markdown
@@ -174,7 +195,7 @@ def _shifted(request: Request, folder: Path | None, out: Path, tell: Any) -> tup
         comparison.write(table, out / name.replace(", ", "_").replace(" ", "_"), [f"## {name}", "", *markdown(table)])
     lines = [f"## Days of {len(request.loads)} loads, shift", "", *shift_markdown(tables)]
     (out / "days.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return tables[-1][1], lines
+    return dict(tables), lines
 
 
 def _load(name: str, capacity_rps: float, share: float, folder: Path | None) -> ServiceLoad:
@@ -199,88 +220,9 @@ def _draw(request: Request, name: str, out: Path) -> None:
     from rlscaler_rl.simulation.batch import SENSE_SECONDS
     from rlscaler_rl.workloads import Part
 
-    load = next((load for load in request.loads if load.name == name), None)
-    if load is None:
-        raise click.UsageError(
-            f"--picture {name}: is not among the loads {', '.join(one.name for one in request.loads)}"
-        )
+    load = next(load for load in request.loads if load.name == name)
     one = prepared([(load, load.parts[Part.TEST][-1])], **request.service)
     shown = [entry for entry in contenders.untuned(request.policies) if entry.name not in ("keda", "kpa")]
     title = f"{name}, day {one.numbers[0] + 1}: requests/s, and what stood ready for them"
     runs = [(entry, played(one, entry.make, timeline=SENSE_SECONDS)) for entry in shown]
     draw_day(one, title, runs, out / f"day-{name}.png")
-
-
-_HISTORY = click.option(
-    "--history", type=_FILE, required=True, help="CSV of requests/s, as `rlscaler trace import` writes it."
-)
-_SCRAPE = click.option(
-    "--scrape-seconds", default=15, show_default=True, help="How often Prometheus scrapes the service."
-)
-
-
-@click.command()
-@_HISTORY
-@click.option("--policy", type=_FILE, help="Manifest of the RLScalingPolicy; without it the README's example service.")
-@_SCRAPE
-@click.option("--out", type=_FOLDER, default=Path("results/estimate"), show_default=True)
-@output_option
-def estimate(history: Path, policy: Path | None, scrape_seconds: int, out: Path, output: str) -> None:
-    """Say what each autoscaler would have cost on a recorded load: GPU-hours, money and late requests, with a picture.
-
-    Nothing is trained. What is tuned is tuned on the first part of the history; all figures are of the rest.
-    """
-    from rich.console import Console
-
-    from rlscaler_rl.evaluation.days.estimate import estimated
-
-    console = Console(highlight=False, stderr=output == "json")
-    with console.status("") as status:
-        found = estimated(history, policy, scrape_seconds, out, lambda text: _tell(console, status, text))
-    _show(found, output, [])
-
-
-@click.command()
-@click.argument("policy", type=_FILE)
-@_HISTORY
-@click.option("--hpa", type=_FILE, help="YAML of the HPAs that scale the targets now; default: an HPA at 80 %.")
-@click.option(
-    "--model", type=click.Path(path_type=Path, exists=True), help="Network of a policy that names no bundled one."
-)
-@_SCRAPE
-@click.option("--out", type=_FOLDER, default=Path("results/simulate"), show_default=True)
-@output_option
-def simulate(
-    policy: Path, history: Path, hpa: Path | None, model: Path | None, scrape_seconds: int, out: Path, output: str
-) -> None:
-    """Play the RLScalingPolicy in the file POLICY on a recorded load, as it is written, beside the HPA as it is.
-
-    Says GPU-hours, money, late requests and which guards acted. Nothing is trained or tuned; `rlscaler estimate` asks
-    who else would do. Exit code 3: the policy misses its objective on that load.
-
-    \b
-    rlscaler simulate chat.yaml --history load.csv
-    kubectl get hpa -n workloads -o yaml > hpa.yaml && rlscaler simulate chat.yaml --history load.csv --hpa hpa.yaml
-    """
-    from rich.console import Console
-
-    from rlscaler_rl.evaluation.days.simulate import simulated
-
-    console = Console(highlight=False, stderr=output == "json")
-    with console.status("") as status:
-        found = simulated(history, policy, model, hpa, scrape_seconds, out, lambda text: _tell(console, status, text))
-    _show(found, output, found.sentences())
-    if not found.in_time:
-        sys.exit(MISSED)
-
-
-def _show(found: Report, output: str, sentences: list[str]) -> None:
-    from rich.console import Console
-
-    if output == "json":
-        click.echo(found.model_dump_json(indent=1))
-        return
-    console = Console(highlight=False)
-    console.print(found.table())
-    for line in (*sentences, *found.notes, f"{found.picture} and {found.file} say more; {found.seconds:.0f} s"):
-        console.print(line, soft_wrap=True, markup=False)

@@ -20,7 +20,7 @@ from rlscaler_rl.evaluation.days.lateness import at_equal_lateness, days_before
 from rlscaler_rl.evaluation.days.past import TRIALS, Chosen, cheapest_static, tuned
 from rlscaler_rl.evaluation.days.play import Days, Job, played, played_side_by_side, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
-from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score
+from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score
 from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.planning.planner import PlanSettings, best_plan
 from rlscaler_rl.simulation.episode import Result
@@ -209,5 +209,5 @@ def _by_load(scores: Sequence[Score], loads: Sequence[ServiceLoad]) -> list[Scor
 def write(table: DayTable, folder: Path, lines: Sequence[str]) -> None:
     """Write `days.json` and `days.md` into a folder, which is made where it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "days.json").write_text(table.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (folder / FILE).write_text(table.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (folder / "days.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.days import contenders as who
-from rlscaler_rl.evaluation.days.past import cheapest_static, tuned
-from rlscaler_rl.evaluation.days.picture import draw_day
 from rlscaler_rl.evaluation.days.play import played
 from rlscaler_rl.evaluation.days.report import Report, Row, judged, row_of
 from rlscaler_rl.evaluation.service_tuning.service import read_policy
@@ -30,8 +28,11 @@ def estimated(
     Raises EvaluationError naming the file or the object, the field and the remedy.
     """
     began = time.monotonic()
-    progress("the past of the judged days")
-    found = judged(history, None if policy is None else read_policy(policy), scrape_seconds)
+    found = judged(history, None if policy is None else read_policy(policy), scrape_seconds, progress)
+    # What searches and draws takes seconds to import, and nothing that is wrong waits for it.
+    from rlscaler_rl.evaluation.days.past import cheapest_static, tuned
+    from rlscaler_rl.evaluation.days.picture import draw_day
+
     tune = found.past()
     entries = [*who.untuned([who.Policy("ppo", "Bundled network", partial(load_bundled, "ppo"))])]
     progress("best constant replicas of the past")

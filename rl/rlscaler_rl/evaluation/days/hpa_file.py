@@ -25,6 +25,15 @@ def read_hpas(path: Path, spec: Spec) -> HpaSettings:
     A pool without one keeps its replicas, as it does in the cluster. Raises EvaluationError naming the file, the
     object, the field and the remedy.
     """
+    try:
+        return _read(path, spec)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise EvaluationError(
+            f"--hpa {path}: no {KIND} as the API server has it ({error!r}): give what `kubectl get hpa -o yaml` prints"
+        ) from error
+
+
+def _read(path: Path, spec: Spec) -> HpaSettings:
     names = {target.reference: i for i, pool in enumerate(POOLS) if (target := spec.targets.pool(pool)) is not None}
     found: dict[int, Mapping[str, Any]] = {}
     for body in _objects(path):
@@ -61,7 +70,7 @@ def read_hpas(path: Path, spec: Spec) -> HpaSettings:
 def _objects(path: Path) -> list[Mapping[str, Any]]:
     try:
         documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (OSError, yaml.YAMLError, ValueError) as error:
         raise EvaluationError(f"--hpa {path}: not YAML that can be read: {' '.join(str(error).split())}") from error
     bodies = [body for body in documents if isinstance(body, dict)]
     bodies = [one for body in bodies for one in (body.get("items") or [body])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from rlscaler_rl.evaluation.days.contenders import Contender
 from rlscaler_rl.evaluation.days.play import Bind, Days, prepared
 from rlscaler_rl.evaluation.days.service_load import LEAST_SECONDS, ServiceLoad, own
 from rlscaler_rl.evaluation.service_tuning.history import check_counter, check_unit, duration, read_history
-from rlscaler_rl.evaluation.service_tuning.service import service_of
+from rlscaler_rl.evaluation.service_tuning.service import check_scrape, service_of
 from rlscaler_rl.simulation.episode import Result
 from rlscaler_rl.simulation.scenario import GPU_COST_PER_HOUR, NOMINAL
 from rlscaler_rl.workloads import Part
@@ -129,18 +130,26 @@ class Judged:
         return [*self.service.notes, *remarks(self.trace, self.load)]
 
 
-def judged(history: Path, policy: OfflinePolicy | None, scrape_seconds: int, tuned: bool = True) -> Judged:
+def judged(
+    history: Path,
+    policy: OfflinePolicy | None,
+    scrape_seconds: int,
+    progress: Callable[[str], None],
+    tuned: bool = True,
+) -> Judged:
     """Read a history and make its judged days ready to be played, with what went before.
 
-    Where nothing is `tuned` on what went before, a shorter history will do. Raises EvaluationError naming the file or
-    the object, the field and the remedy.
+    `progress` is told once all is read. Where nothing is `tuned` on what went before, a shorter history will do. Raises
+    EvaluationError naming the file or the object, the field and the remedy.
     """
+    check_scrape(scrape_seconds)
     trace = read_history(history)
     if policy is None:  # The service is as large as the load asks for, so that no unit looks wrong.
         check_counter(trace, str(history))
     service = _service(policy, scrape_seconds, trace)
     check_unit(trace, str(history), service.name, service.capacity)
     load = own(trace, history.stem, tuned)
+    progress("the past of the judged days")
     chosen = [(load, number) for number in load.parts[Part.TEST][-DAYS:]]
     return Judged(service, load, prepared(chosen, bind=service.bind, **service.columns), trace)
 

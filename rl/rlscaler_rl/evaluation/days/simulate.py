@@ -12,9 +12,9 @@ from rlscaler_core.api import RLScalingPolicy, offline
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.days.contenders import Contender
 from rlscaler_rl.evaluation.days.hpa_file import read_hpas
-from rlscaler_rl.evaluation.days.picture import draw_day
 from rlscaler_rl.evaluation.days.play import played
 from rlscaler_rl.evaluation.days.report import Report, judged, row_of
 from rlscaler_rl.evaluation.errors import EvaluationError
@@ -63,8 +63,10 @@ def simulated(
     parsed = _read(policy)
     actor, called = _actor(parsed, model)
     settings = read_hpas(hpa, parsed.spec) if hpa is not None else None
-    progress("the past of the judged days")
-    found = judged(history, offline.about(parsed), scrape_seconds, tuned=False)
+    found = judged(history, offline.about(parsed), scrape_seconds, progress, tuned=False)
+    # What draws takes a second to import, and nothing that is wrong waits for it.
+    from rlscaler_rl.evaluation.days.picture import draw_day
+
     entries = [
         Contender("policy", f"this policy ({called})", "policy", lambda rate: actor),
         Contender("hpa", "HPA as it is" if settings else "HPA 80 %", "untuned", lambda rate: Hpa(settings)),
@@ -107,9 +109,6 @@ def _actor(policy: RLScalingPolicy, model: Path | None) -> tuple[ActorLike, str]
     """What decides, and its name."""
     source = policy.spec.policy
     if model is not None:
-        # It brings torch with it.
-        from rlscaler_rl.evaluation import models
-
         loaded = models.load(str(model), Path())
         return loaded.actor, loaded.name
     if source.bundled_name is None:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.options import output_option
 from rlscaler_rl.evaluation.errors import EvaluationError, NotWorthPublishingError
 from rlscaler_rl.evaluation.schema import VERDICT_FILE, ServiceVerdict
 
@@ -138,7 +139,7 @@ def to_yaml(body: dict[str, Any]) -> str:
 
 
 def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
-    """Apply it on the server; the object's resourceVersion. Raises ClickException naming object and remedy."""
+    """Apply it on the server; gives the object's resourceVersion. Raises ClickException naming object and remedy."""
     from kubernetes import client, config
     from kubernetes.client.exceptions import ApiException
     from urllib3.exceptions import HTTPError
@@ -185,10 +186,17 @@ def _reason(error: Any) -> str:
 @click.option("--apply", "applied", is_flag=True, help="Apply it on the server instead of printing it.")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="With --apply.")
 @click.option("--force", is_flag=True, help="Publish also what has no verdict or the verdict `do not publish`.")
+@output_option
 def publish(
-    folder: Path, name: str | None, namespace: str | None, applied: bool, kubeconfig: Path | None, force: bool
+    folder: Path,
+    name: str | None,
+    namespace: str | None,
+    applied: bool,
+    kubeconfig: Path | None,
+    force: bool,
+    output: str,
 ) -> None:
-    """Write the policy that `rlscaler train --for` left in FOLDER as a ConfigMap, as YAML to standard output.
+    """Write the policy that `rlscaler train --for` left in FOLDER as a ConfigMap, as YAML or JSON to standard output.
 
     What the RLScalingPolicy has to say to use it goes to standard error.
     """
@@ -202,8 +210,10 @@ def publish(
         raise click.UsageError(f"{folder} names no service: give --name and --namespace")
     body = config_map(package, name, namespace)
     if applied:
-        version = apply(body, kubeconfig)
-        click.echo(f"ConfigMap {namespace}/{name} applied, resourceVersion {version}")
-    else:
+        body["metadata"]["resourceVersion"] = version = apply(body, kubeconfig)
+        click.echo(f"ConfigMap {namespace}/{name} applied, resourceVersion {version}", err=output == "json")
+    if output == "json":
+        click.echo(json.dumps(body, indent=2))
+    elif not applied:
         click.echo(to_yaml(body), nl=False)
     click.echo(f"To use it in namespace {namespace}:\n{snippet(name)}", err=True, nl=False)

@@ -180,11 +180,7 @@ def service_of(
     """Raises EvaluationError for what cannot be simulated, naming object, field and remedy."""
     params = policy.params
     where = f"RLScalingPolicy {policy.namespace}/{policy.name}: spec"
-    if not SCRAPE_SECONDS[0] <= scrape_seconds <= SCRAPE_SECONDS[1]:
-        raise EvaluationError(
-            f"--scrape-seconds {scrape_seconds}: {SCRAPE_SECONDS[0]} to {SCRAPE_SECONDS[1]} are simulated; a policy "
-            "that hears of its load later than that has no business scaling on it: scrape the service more often"
-        )
+    check_scrape(scrape_seconds)
     _check_units(params, where)
     _check_interval(params, where)
     for index, pool in enumerate(POOLS):
@@ -202,6 +198,15 @@ def service_of(
         router=ROUTERS.index(router),
         fallback=policy.fallback,
     )
+
+
+def check_scrape(seconds: int) -> None:
+    """Raise EvaluationError for seconds between two scrapes that are not simulated."""
+    if not SCRAPE_SECONDS[0] <= seconds <= SCRAPE_SECONDS[1]:
+        raise EvaluationError(
+            f"--scrape-seconds {seconds}: {SCRAPE_SECONDS[0]} to {SCRAPE_SECONDS[1]} are simulated; a policy "
+            "that hears of its load later than that has no business scaling on it: scrape the service more often"
+        )
 
 
 def _check_units(params: Params, where: str) -> None:

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.tuning import networks
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller, Tunable
 from rlscaler_rl.evaluation.tuning.spaces import Found
 
@@ -111,7 +110,7 @@ def load(path: Path | None = None) -> Tuned:
     if not source.is_file():
         return Tuned()
     try:
-        return Tuned.model_validate_json(source.read_text())
+        return Tuned.model_validate_json(source.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -168,4 +167,7 @@ def with_network(tunable: Tunable, record: Record, path: Path) -> Tunable:
     """The contender around the network that the record names. Raises EvaluationError where that is not there."""
     if record.network is None or record.workload is None:
         return tunable
+    # It brings torch with it.
+    from rlscaler_rl.evaluation.tuning import networks
+
     return tunable.around(networks.load(record.workload, record.network, path))

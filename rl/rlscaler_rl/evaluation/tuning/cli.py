@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from rlscaler_core.options import names_in, output_option, writable
+
+if TYPE_CHECKING:
+    from rlscaler_rl.evaluation.tuning.tune import SearchTask
 
 
 @click.command()
@@ -14,11 +21,18 @@ import click
 @click.option("--finalists", default=8, show_default=True, type=click.IntRange(1), help="Judged at the request level.")
 @click.option("--episodes", default=12, show_default=True, type=click.IntRange(1), help="Played by every trial.")
 @click.option("--traces", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of full traces.")
-@click.option("--file", "path", type=click.Path(dir_okay=False, path_type=Path), help="Cache; the packaged one if not.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=writable,
+    help="Cache; the packaged one if not.",
+)
 @click.option("--ray", metavar="ADDRESS", help="Spread over Ray: `local`, `auto` or ray://host:10001.")
 @click.option("--force", is_flag=True, help="Tune also what is current.")
 @click.option("--check", is_flag=True, help="Tune nothing; fail where settings are missing or out of date.")
 @click.option("--table", is_flag=True, help="Tune nothing; print the settings as Markdown.")
+@output_option
 def tune(
     contenders: str | None,
     workloads: str | None,
@@ -31,43 +45,62 @@ def tune(
     force: bool,
     check: bool,
     table: bool,
+    output: str,
 ) -> None:
     """Find the best settings of every contender on the tune part of every workload, with equal budgets.
 
-    Settings whose search space, meter, contender and episodes have not changed are kept.
+    Settings whose search space, meter, contender and episodes have not changed are kept. As JSON the records are
+    printed, with --check those that do not count.
     """
     from rich.console import Console
 
-    from rlscaler_rl.evaluation.errors import EvaluationError
-    from rlscaler_rl.evaluation.tuning import cache, command, score
+    from rlscaler_rl.evaluation.tuning import cache, score
     from rlscaler_rl.evaluation.tuning import contenders as known
-    from rlscaler_rl.evaluation.tuning.tune import ALL, search_tasks
     from rlscaler_rl.training.errors import TrainingError
 
+    who = _names("--contenders", contenders, tuple(known.CONTENDERS))
+    where = _names("--workloads", workloads, (*score.WORKLOADS, score.ALL))
+    tuned, as_json = cache.load(path), output == "json"
+    from rlscaler_rl.evaluation.tuning import command
+    from rlscaler_rl.evaluation.tuning.tune import search_tasks
+
+    if table:
+        click.echo(tuned.model_dump_json(indent=1) if as_json else command.tables(tuned).removesuffix("\n"))
+        return
+    chosen = search_tasks(who, where, budget=budget, finalists=finalists, episodes=episodes, traces=traces)
+    console = Console(stderr=as_json)
     try:
-        if table:
-            click.echo(command.tables(cache.load(path)), nl=False)
-            return
-        chosen = search_tasks(
-            _names("--contenders", contenders, tuple(known.CONTENDERS)),
-            _names("--workloads", workloads, (*score.WORKLOADS, ALL)),
-            budget=budget,
-            finalists=finalists,
-            episodes=episodes,
-            traces=traces,
-        )
-        console = Console()
         if check:
-            if not command.check(chosen, path, console):
-                raise click.ClickException("tuned settings are out of date; run `rlscaler tune`")
+            _show_outdated(command.outdated(chosen, tuned, console), len(chosen), as_json)
             return
-        command.refresh(chosen, path, console, force=force, ray=ray)
-    except (EvaluationError, TrainingError) as error:
+        made = command.refresh(chosen, path, console, force=force, ray=ray)
+    except TrainingError as error:
         raise click.ClickException(str(error)) from error
+    if as_json:
+        click.echo(made.model_dump_json(indent=1))
+
+
+def _show_outdated(found: dict[SearchTask, str], asked: int, as_json: bool) -> None:
+    """Print which settings do not count, and why. Raises ClickException where there are some."""
+    from rich.console import Console
+
+    if as_json:
+        outdated = [
+            {"contender": task.contender, "workload": task.workload, "fold": task.fold, "reason": reason}
+            for task, reason in found.items()
+        ]
+        click.echo(json.dumps({"current": asked - len(found), "outdated": outdated}, indent=1))
+    else:
+        console = Console(highlight=False)
+        for task, reason in found.items():
+            console.print(f"[bold red]{task.label}[/]: {reason}")
+        console.print(f"{asked - len(found)} of {asked} settings are current")
+    if found:
+        raise click.ClickException("tuned settings are out of date; run `rlscaler tune`")
 
 
 def _names(option: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    chosen = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    chosen = () if text is None else names_in(option, text)
     if unknown := [name for name in chosen if name not in known]:
         raise click.UsageError(f"{option} {', '.join(unknown)}: choose from {', '.join(known)}")
     return chosen

@@ -83,13 +83,9 @@ def refresh(
     return tuned
 
 
-def check(tasks: Sequence[SearchTask], path: Path | None, console: Console) -> bool:
-    """True when nothing is stale; prints what is."""
-    found = stale(tasks, cache.load(path), _probes(tasks, console))
-    for task, reason in found.items():
-        console.print(f"[bold red]{task.label}[/]: {reason}", highlight=False)
-    console.print(f"{len(tasks) - len(found)} of {len(tasks)} settings are current", highlight=False)
-    return not found
+def outdated(tasks: Sequence[SearchTask], tuned: Tuned, console: Console) -> dict[SearchTask, str]:
+    """Task -> why its record does not count, as `stale` says; the console shows that contenders are probed."""
+    return stale(tasks, tuned, _probes(tasks, console))
 
 
 def _phase(task: SearchTask) -> int:

@@ -15,6 +15,9 @@ from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.workloads import HELD_OUT, PATTERNS, TRACES, Part, episodes
 
+ALL = "all"
+"""The name on the command line of one setting for all loads."""
+
 WORKLOADS = (*PATTERNS, *TRACES)
 """Each gets settings of its own, the held-out one separately for each fold."""
 

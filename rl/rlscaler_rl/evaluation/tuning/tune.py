@@ -13,7 +13,7 @@ from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.evaluation.tuning.cache import Key, Record, space_digest
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, STANDING, Tunable
 from rlscaler_rl.evaluation.tuning.networks import Plan, train, trainable, untrained
-from rlscaler_rl.evaluation.tuning.score import FOLDS, WORKLOADS, Score, general_j, scores, tune_part
+from rlscaler_rl.evaluation.tuning.score import ALL, FOLDS, WORKLOADS, Score, general_j, scores, tune_part
 from rlscaler_rl.evaluation.tuning.search import Trial, search
 from rlscaler_rl.evaluation.tuning.spaces import Found
 from rlscaler_rl.simulation.levels import LevelName
@@ -21,9 +21,6 @@ from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.training.export import Artefact
 from rlscaler_rl.training.finetune import FineTuning
 from rlscaler_rl.workloads import HELD_OUT
-
-ALL = "all"
-"""The name on the command line of one setting for all loads."""
 
 BUDGET = 300
 EPISODES = 12

@@ -1,0 +1,47 @@
+"""What the options of all commands have in common: `-o`, and where a command writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def output_option(command: F) -> F:
+    """Give a command the option `-o` as all commands for users have it: for people, or JSON for programs.
+
+    With `json` a command prints one document to standard output, and its progress to standard error.
+    """
+    kinds = click.Choice(["text", "json"])
+    return click.option("-o", "--output", type=kinds, default="text", show_default=True, help="json: for programs.")(
+        command
+    )
+
+
+def names_in(option: str, text: str) -> tuple[str, ...]:
+    """Give the names that the text of an option holds, separated by commas. Raises UsageError where there is none."""
+    names = tuple(name for name in map(str.strip, text.split(",")) if name)
+    if not names:
+        raise click.UsageError(f"{option} {text!r}: names nothing; write names with commas between, or leave it out")
+    return names
+
+
+def writable(context: click.Context, parameter: click.Parameter, place: Path | None) -> Path | None:
+    """Refuse a file or folder that cannot be written, before any work is done for it: the callback of an option.
+
+    Folders that are missing above it are taken for ones that can be made. Raises BadParameter, which names the option.
+    """
+    if place is None:
+        return None
+    whole = place.absolute()
+    there = next(one for one in (whole, *whole.parents) if one.exists())
+    if there != whole and not there.is_dir():
+        raise click.BadParameter(f"{place}: {there} is a file, no folder: name another place", context, parameter)
+    if not os.access(there, os.W_OK):
+        raise click.BadParameter(f"{place}: {there} may not be written: name another place", context, parameter)
+    return place
