@@ -174,8 +174,9 @@ class Settings(BaseSettings):
     their scale (`targetKinds` of the chart)."""
 
     pod_deletion_cost: bool = False
-    """Mark the idlest pods with `controller.kubernetes.io/pod-deletion-cost` before a pool shrinks, so that they go
-    first. Needs the right to patch pods (`rbac-optional.yaml`)."""
+    """Mark the idlest pods, and among equals those that empty a node, with
+    `controller.kubernetes.io/pod-deletion-cost` before a pool shrinks, so that they go first. Needs the right to patch
+    pods (`rbac-optional.yaml`). With `namespaces` nodes are left out, since pods of others are not seen."""
 
     policy_deadline_seconds: float = Field(default=30.0, ge=1)
     """Longest time for writing and reporting one policy's tick."""

@@ -21,6 +21,8 @@ MOST_GPUS = 8
 """GPUs of a node that are told apart."""
 WHOLE_GPU = 1000
 """Thousandths of a GPU in one GPU."""
+GPU_INDEX = "rlscaler.io/gpu-index"
+"""Annotation of a pod: on which GPU of its node its share is, from 0."""
 
 
 class Nodes(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which pods go when a pool shrinks: the idlest ones, by the annotation that ReplicaSets sort by.
+"""Marks the pods that go when a pool shrinks, by the annotation that ReplicaSets sort by.
 
 Without it a ReplicaSet takes the youngest pods, however busy. The pods are marked right before the replicas are
 written, as the Kubernetes documentation advises, and marks of an earlier shrinking that spared a pod are taken back.
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from rlscaler_operator.actuation.leaving import first_to_go, work_of
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import DELETION_COST, IDLE, WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
+from rlscaler_operator.cluster.holders import UNKNOWN
 from rlscaler_operator.cluster.kinds import is_other
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.exceptions import KubeError, MetricsError
@@ -29,9 +29,6 @@ log = logging.getLogger("rlscaler.idle")
 
 ASK_SECONDS = 2.0
 """Longest wait for Prometheus: shrinking is in no hurry, but the tick has others to serve."""
-
-SIGNALS = ("in_flight", "gpu", "cpu")
-"""What tells busy pods from idle ones, the best first: later ones decide between equals and where it is not there."""
 
 Ask = Callable[[Policy, str], Awaitable[list[dict[str, Any]]]]
 
@@ -54,9 +51,9 @@ class IdlePods:
         self._timeout = timeout_seconds
 
     async def mark(self, policy: Policy, deployment: str, fewer: int) -> None:
-        """Mark the `fewer` idlest pods of a Deployment; other kinds go by other rules.
+        """Mark the `fewer` pods of a Deployment that should go first; other kinds go by other rules.
 
-        Never raises for what a server answers.
+        None is marked where nothing is known of what they do. Never raises for what a server answers.
         """
         key = (policy.key[0], deployment)
         pods = self._cache.pods.get(key, {})
@@ -68,8 +65,10 @@ class IdlePods:
         except (MetricsError, TimeoutError) as error:
             log.warning("%s/%s: idle pods are not known: %s", *key, str(error) or "Prometheus takes too long")
             return
-        here = [one for one in series if one.get("metric", {}).get("namespace") == key[0]]
-        chosen = idlest(pods, here, fewer)
+        work = work_of([(key[0], name) for name in pods], series)
+        holders = self._cache.holders
+        going = first_to_go(work, fewer, holders.of(work) if holders is not None else UNKNOWN)
+        chosen = {name for _, name in going}
         changes = {name: name in chosen for name, marked in pods.items() if marked != (name in chosen)}
         await asyncio.gather(*(self._write(key, name, marked) for name, marked in changes.items()))
 
@@ -86,14 +85,3 @@ class IdlePods:
             return
         if pod in self._cache.pods.get(key, {}):
             self._cache.pods[key][pod] = marked
-
-
-def idlest(pods: Iterable[str], series: Iterable[Mapping[str, Any]], number: int) -> set[str]:
-    """The `number` pods that do least; none where nothing is known of any. A pod of which nothing is known is busy."""
-    values: dict[str, dict[str, float]] = defaultdict(dict)
-    for one in series:
-        labels, value = one.get("metric", {}), float(one.get("value", (0, "nan"))[1])
-        if not math.isnan(value):
-            values[labels.get("pod", "")][labels.get("_", "")] = value
-    known = {pod: tuple(values[pod].get(signal, math.inf) for signal in SIGNALS) for pod in pods if pod in values}
-    return set(sorted(known, key=lambda pod: (known[pod], pod))[:number])

@@ -52,7 +52,7 @@ RUN = {
     "shards": "Parts that the policies are split into, one operator each.",
     "budgets": "Let RLScalingBudgets bound the policies that they select.",
     "target_kinds": "Kind that may be scaled besides Deployments: apiVersion/plural/Kind (repeatable).",
-    "pod_deletion_cost": "Mark idle pods before a pool shrinks.",
+    "pod_deletion_cost": "Before a pool shrinks, mark the pods that are idle and empty nodes.",
     "model_dir": "Folder of ppo.onnx and ppo.json.",
     "policy_dir": "Folder of spec.policy.path.",
     "reload_seconds": "How often named ConfigMaps and Secrets are looked at again.",

@@ -15,6 +15,9 @@ from rlscaler_operator.cluster.selectors import Selector, parse_selector
 Key = tuple[str, str]
 """(namespace, name); the name of a target that is no Deployment begins with its kind (`reference` of the API)."""
 
+OVER = ("Succeeded", "Failed")
+"""Phases of pods that hold nothing any more."""
+
 NEVER_READY_SECONDS = 5.0
 """A pod that turned un-ready later than this after it was scheduled was ready before."""
 
@@ -128,6 +131,11 @@ def is_ready(body: Mapping[str, Any]) -> bool:
     """Return True where the conditions of a pod, or of a node, say that it is ready now."""
     conditions = body.get("status", {}).get("conditions") or ()
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def is_over(body: Mapping[str, Any]) -> bool:
+    """Return True where a pod has ended or is on its way out."""
+    return "deletionTimestamp" in body["metadata"] or (body.get("status") or {}).get("phase") in OVER
 
 
 def was_ready(body: Mapping[str, Any]) -> bool:

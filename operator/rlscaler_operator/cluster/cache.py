@@ -20,6 +20,7 @@ from rlscaler_operator.cluster.bodies import (
     Key,
     deployment_of_pod,
     field_manager,
+    is_over,
     is_ready,
     is_replaced,
     key_of,
@@ -29,6 +30,7 @@ from rlscaler_operator.cluster.bodies import (
     start_seconds,
     was_ready,
 )
+from rlscaler_operator.cluster.holders import NodeHolders
 from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.cluster.kube import FIELD_MANAGER
 from rlscaler_operator.cluster.selectors import Selector, selects
@@ -78,7 +80,10 @@ class WatchCache:
     _starting: dict[Key, dict[str, float]] = field(default_factory=dict)
     """Pods of each Deployment that were never ready: their uids and the times by `clock` when they were first seen."""
     pods: dict[Key, dict[str, bool]] = field(default_factory=dict)
-    """Pods of each Deployment: their names, and whether each carries the operator's deletion cost."""
+    """Pods of each Deployment: their names, and whether each carries the operator's deletion cost. A pod that is on its
+    way out is not among them: its ReplicaSet does not count it."""
+    holders: NodeHolders | None = None
+    """Which pods hold which nodes; None = the pods of some namespaces are not seen, or nobody asks."""
     kinds: TargetKinds = field(default_factory=TargetKinds)
     """Kinds of targets besides Deployments."""
     _selectors: dict[Key, Selector] = field(default_factory=dict)
@@ -204,10 +209,11 @@ class WatchCache:
         """
         uid, deployment = body["metadata"].get("uid", ""), self.target_of_pod(body)
         seconds = start_seconds(body)
+        if self.holders is not None:
+            self.holders.put(body)
         if deployment is None:
             return None
-        annotations = body["metadata"].get("annotations") or {}
-        self.pods.setdefault(deployment, {})[body["metadata"]["name"]] = annotations.get(DELETION_COST) == IDLE
+        self._note_mark(deployment, body)
         before = self._was_ready.get(uid)
         self._was_ready[uid] = (was_ready(body) if before is None else before) or is_ready(body)
         self._note_starting(deployment, uid, body)
@@ -234,9 +240,15 @@ class WatchCache:
         target.ready, target.revision = len(pods), next(self._numbers)
         return key
 
+    def _note_mark(self, deployment: Key, body: Mapping[str, Any]) -> None:
+        pods, name = self.pods.setdefault(deployment, {}), body["metadata"]["name"]
+        if "deletionTimestamp" in body["metadata"]:
+            pods.pop(name, None)
+        else:
+            pods[name] = (body["metadata"].get("annotations") or {}).get(DELETION_COST) == IDLE
+
     def _note_starting(self, deployment: Key, uid: str, body: Mapping[str, Any]) -> None:
-        over = "deletionTimestamp" in body["metadata"] or body.get("status", {}).get("phase") in ("Succeeded", "Failed")
-        if over or self._was_ready[uid]:
+        if is_over(body) or self._was_ready[uid]:
             self._starting.get(deployment, {}).pop(uid, None)
         else:
             self._starting.setdefault(deployment, {}).setdefault(uid, self.clock())
@@ -245,6 +257,8 @@ class WatchCache:
         """Forget a pod; return the target whose ready pods have changed by it, where they are counted by pods."""
         uid, deployment = body["metadata"].get("uid", ""), self.target_of_pod(body)
         self._was_ready.pop(uid, None)
+        if self.holders is not None:
+            self.holders.drop(key_of(body))
         if deployment is not None:
             self.pods.get(deployment, {}).pop(body["metadata"]["name"], None)
         if deployment in self._starting:

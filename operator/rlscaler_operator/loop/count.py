@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from rlscaler_operator.cluster.bodies import Key, is_ready, quantity, request_of
+from rlscaler_operator.cluster.bodies import OVER, Key, is_ready, quantity, request_of
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import Json, Kube, listed
 from rlscaler_operator.exceptions import OperatorError
@@ -19,9 +19,6 @@ log = logging.getLogger("rlscaler.count")
 COUNT_SECONDS = 15.0
 """Longest time until a node that comes or goes is noticed. It costs one request for the nodes and one for the pods of
 each of them."""
-
-OVER = ("Succeeded", "Failed")
-"""Phases of pods that hold nothing any more."""
 
 
 class NodeCounter:

@@ -17,6 +17,7 @@ from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.events import Events
+from rlscaler_operator.cluster.holders import NodeHolders
 from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.models import CONFIG_MAPS
@@ -65,7 +66,9 @@ class Engine:
     ) -> None:
         """`turned` is called each time that the loop comes round."""
         self.settings, self.shards, self._turned = settings, shards, turned
-        self.cache = WatchCache(kinds=TargetKinds(settings.target_kinds))
+        # Whether a node is empty can be said only where the pods of all namespaces are seen.
+        holders = NodeHolders() if settings.pod_deletion_cost and not settings.namespaces else None
+        self.cache = WatchCache(kinds=TargetKinds(settings.target_kinds), holders=holders)
         self.registry, self.metrics = Registry(), Metrics()
         self._limiter = limiter = ConcurrencyLimiter(settings.write_concurrency)
         kube.on_back_off = limiter.back_off
