@@ -17,8 +17,11 @@ from tests.harness import setup
 from tests.harness.control_plane import own_cluster
 from tests.harness.load import Exporter
 from tests.harness.operators import Operator
+from tests.harness.overseer import Overseer
 from tests.harness.proxy import Proxy
 from tests.harness.replicas import Replicas
+from tests.harness.sharing import Sharing
+from tests.harness.waiting import until
 from tests.harness.world import World
 
 COLD_STARTS = {"gpu": (1.0, 2.0), "cpu": (0.2, 0.8)}
@@ -139,6 +142,26 @@ def replicas(cluster: ClusterInfo, world: World) -> Iterator[Replicas]:
     watch = Replicas(cluster.kubeconfig, world.namespace)
     yield watch
     watch.close()
+
+
+@pytest.fixture(scope="session")
+def with_budgets(kube: KubeClient) -> None:
+    setup.permit_budgets(kube)
+
+
+@pytest.fixture(scope="module")
+def sharing(world: World, with_budgets: None) -> Iterator[Sharing]:
+    """The module's services that share budgets; these are deleted in the end."""
+    made = Sharing(world)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def overseer(cluster: ClusterInfo, world: World) -> Iterator[Overseer]:
+    with Overseer(cluster.kubeconfig, world.namespace) as one:
+        until(lambda: one.synced)
+        yield one
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,6 @@ def install(kube: KubeClient) -> None:
     until(lambda: kube.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingpolicies"))
 
 
-def install_budgets(kube: KubeClient) -> None:
-    """The CRD of budgets as it ships."""
-    kube.apply(yaml.safe_load((REPOSITORY / "crds" / "budgets" / "rlscalingbudgets.yaml").read_text()))
-    until(lambda: kube.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingbudgets"))
-
-
 def shipped_roles() -> dict[str, dict[str, Any]]:
     """Every role that ships with the operator, by name."""
     folder = Path(rlscaler_operator.__file__).parent
@@ -45,6 +39,13 @@ def permit(kube: KubeClient, account: str = "rlscaler", namespace: str | None = 
     kube.request("POST", ACCOUNTS, {"metadata": {"name": account}})
     grant(kube, account, "operator", roles["rlscaler-operator"]["rules"], namespace)
     grant(kube, account, "lease", roles["rlscaler-lease"]["rules"] + roles["rlscaler-shards"]["rules"], "default")
+
+
+def permit_budgets(kube: KubeClient, account: str = "rlscaler") -> None:
+    """The CRD of budgets, and for a service account the permission for them, as they ship."""
+    kube.apply(yaml.safe_load((REPOSITORY / "crds" / "budgets" / "rlscalingbudgets.yaml").read_text()))
+    until(lambda: kube.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingbudgets"))
+    grant(kube, account, "budgets", shipped_roles()["rlscaler-budgets"]["rules"])
 
 
 def grant(kube: KubeClient, account: str, what: str, rules: list[Any], namespace: str | None = None) -> None:

@@ -16,6 +16,8 @@ from rlscaler_dev.cluster.kube import KubeClient
 from tests.harness import setup, waiting
 from tests.harness.load import Exporter
 from tests.harness.operators import Operator
+from tests.harness.overseer import Overseer
+from tests.harness.sharing import Sharing
 from tests.harness.world import World
 
 
@@ -57,8 +59,7 @@ def operator_kubeconfig(cluster, kube, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def with_budgets(kube, operator_kubeconfig) -> None:
     """The CustomResourceDefinition of budgets and the operator's permission for them, as they ship."""
-    setup.install_budgets(kube)
-    setup.grant(kube, "rlscaler", "budgets", setup.shipped_roles()["rlscaler-budgets"]["rules"])
+    setup.permit_budgets(kube)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,21 @@ def world(kube, exporter, request) -> Iterator[World]:
     made = World(kube, f"{name}-{os.getpid()}", exporter)
     yield made
     kube.delete(f"/api/v1/namespaces/{made.namespace}")
+
+
+@pytest.fixture(scope="module")
+def sharing(world, with_budgets) -> Iterator[Sharing]:
+    """The module's services that share budgets; these are deleted in the end."""
+    made = Sharing(world)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def overseer(cluster, world) -> Iterator[Overseer]:
+    with Overseer(cluster.kubeconfig, world.namespace) as one:
+        waiting.until(lambda: one.synced)
+        yield one
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,17 @@ async def test_a_guarantee_of_another_is_named(bench, policy_body, asks):
     assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 1: ns/b's guarantee"
 
 
+async def test_an_amount_of_money_an_hour_is_shared_by_what_a_replica_costs(bench, policy_body, asks):
+    dear, cheap = bench.policy(policy_body("dear"), labels={"on": "h"}), bench.policy(policy_body("ok"), labels={"on": "l"})
+    members = [
+        {"name": "large", "matchLabels": {"on": "h"}, "unitsPerReplica": 4},
+        {"name": "small", "matchLabels": {"on": "l"}, "unitsPerReplica": 1},
+    ]
+    bench.budgets.put(budget_body(amount=10, resource="dollars-per-hour", members=members))
+    limits = bench.limits([(dear, asks(6)), (cheap, asks(7))])
+    assert {key: limit.granted for key, limit in limits.items()} == {("ns", "dear"): (1, -1), ("ns", "ok"): (6, -1)}
+
+
 async def test_without_budgets_nothing_is_bound(bench, policy_body, asks):
     assert bench.limits([(bench.policy(policy_body("a")), asks(6))]) == {}
 

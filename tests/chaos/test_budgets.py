@@ -1,0 +1,157 @@
+"""Faults of a shared budget: GPU nodes that are lost, a member and a budget that are deleted at the wrong moment."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rlscaler_dev.cluster.kwok import node
+from tests.chaos.conftest import Line
+from tests.harness.control_plane import stopped
+from tests.harness.operators import Operator
+from tests.harness.sharing import member
+from tests.harness.waiting import looks, until
+
+CALM, BUSY = 5.0, 400.0
+"""Requests per second that want one replica, and the ten that a service has at most."""
+POOL = f"shared-{os.getpid()}"
+"""Label of nodes that no other test uses."""
+GPUS_EACH = 4
+WATCHED_SECONDS = 8.0
+
+pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("with_budgets")]
+
+
+@pytest.fixture(scope="module")
+def operator(start, with_budgets) -> Operator:
+    return start("--budgets", "--lease-seconds", "15")
+
+
+@pytest.fixture(autouse=True)
+def alive(operator: Operator) -> Iterator[None]:
+    yield
+    assert operator.process.poll() is None, operator.log.read_text()[-3000:]
+
+
+class Nodes:
+    """GPU nodes of a pool of their own."""
+
+    def __init__(self, kube: Any) -> None:
+        self._kube, self._there = kube, set[str]()
+
+    def add(self, name: str) -> None:
+        self._kube.request("POST", "/api/v1/nodes", node(f"{POOL}-{name}", POOL, gpus=GPUS_EACH))
+        self._there.add(name)
+
+    def lose(self, name: str) -> None:
+        self._kube.delete(f"/api/v1/nodes/{POOL}-{name}")
+        self._there.discard(name)
+
+    def close(self) -> None:
+        for name in list(self._there):
+            self.lose(name)
+
+
+@pytest.fixture
+def nodes(kube) -> Iterator[Nodes]:
+    made = Nodes(kube)
+    yield made
+    made.close()
+
+
+def told(line: Line, highest: int, allowed: int, begun: float) -> None:
+    """Fill in what the summary says of a fault that has passed."""
+    line.lowest, line.allowed = f"{highest} GPUs at most", f"{allowed} GPUs"
+    line.recovered_seconds = time.monotonic() - begun
+
+
+def test_gpu_nodes_are_lost(operator, nodes: Nodes, sharing, overseer, line: Line):
+    """First one of two, so that guarantees are short; then the other, so that nothing can be counted; then both return."""
+    line.fault = "budget: GPU nodes lost, back later"
+    nodes.add("one")
+    nodes.add("two")
+    sharing.service("keeps", 60, pool=POOL, gpus=1)
+    sharing.service("grows", BUSY, pool=POOL, gpus=1)
+    terms = member("keeps", guaranteed=3, ceiling=3), member("grows", guaranteed=3)
+    full = sharing.budget("counted", None, *terms, amountFrom={"nodes": {"matchLabels": {"pool": POOL}}})
+    until(lambda: overseer.have(keeps=3, grows=5), 120)
+    until(lambda: sharing.status(full).get("amount") == 2 * GPUS_EACH, 60)
+    with overseer.bound(2 * GPUS_EACH, keeps=3, grows=5) as seen:
+        nodes.lose("two")
+        until(lambda: sharing.condition(full, "GuaranteesKept") == ("False", "TooFew"), 90)
+        until(lambda: overseer.have(keeps=2, grows=2), 120)
+        assert f"{GPUS_EACH} units on the 1 nodes" in sharing.message(full, "GuaranteesKept")
+        with overseer.bound(GPUS_EACH, keeps=2, grows=2):
+            nodes.lose("one")
+            until(lambda: sharing.condition(full, "AmountKnown") == ("False", "NotCounted"), 90)
+            assert "no node has the labels" in sharing.message(full, "AmountKnown")
+            for _ in looks(WATCHED_SECONDS):
+                assert sharing.status(full)["amount"] == GPUS_EACH, "the last count holds"
+    # Nobody was granted the other's guarantee, and nobody was taken more than what there is too little.
+    assert (seen.lowest("keeps"), seen.lowest("grows")) == (2, 2)
+    back = time.monotonic()
+    with overseer.bound(2 * GPUS_EACH, keeps=3, grows=5) as healed:
+        nodes.add("one")
+        nodes.add("two")
+        until(lambda: overseer.have(keeps=3, grows=5), 120)
+    told(line, healed.highest, 2 * GPUS_EACH, back)
+    until(lambda: sharing.condition(full, "GuaranteesKept") == ("True", "Enough"), 60)
+    assert sharing.condition(full, "AmountKnown") == ("True", "Counted")
+    for name in ("keeps", "grows"):
+        sharing.remove(name)
+
+
+def test_a_member_is_deleted_while_it_borrows(operator, sharing, overseer, line: Line):
+    """The lender wants its guarantee back at the same moment: it has it, and the others have the rest."""
+    line.fault = "budget: a member deleted in mid-loan"
+    amount, guaranteed = 8, 3
+    lender = sharing.service("lender", CALM)
+    sharing.service("borrower", BUSY)
+    sharing.service("other", BUSY)
+    terms = member("lender", guaranteed=guaranteed, ceiling=guaranteed), member("borrower"), member("other", guaranteed=2)
+    full = sharing.budget("loan", amount, *terms)
+    until(lambda: overseer.have(lender=1, borrower=4, other=3), 120)
+    until(lambda: sharing.share(full, "borrower").get("borrowed") == 4, 60)
+    # The lender's own two replicas need not wait for those that leave.
+    begun = time.monotonic()
+    with overseer.bound(amount + guaranteed - 1, lender=guaranteed) as seen:
+        sharing.remove("borrower")
+        lender.rate = BUSY
+        until(lambda: overseer.have(lender=guaranteed, other=amount - guaranteed), 120)
+    told(line, seen.highest, amount, begun)
+    assert seen.lowest("lender") == 1
+    assert seen.lowest("other") == 3
+    with overseer.bound(amount, lender=guaranteed, other=amount - guaranteed):
+        until(lambda: sharing.status(full).get("policies") == 2, 60)
+        for _ in looks(WATCHED_SECONDS):
+            assert sharing.status(full)["granted"] == amount
+    sharing.delete(full)
+    for name in ("lender", "other"):
+        sharing.remove(name)
+
+
+def test_a_budget_is_deleted_while_members_are_above_their_own_limits(operator, world, sharing, overseer, line: Line):
+    """The operator stands still meanwhile, so that it meets both edits at once: each member goes to its own limit."""
+    line.fault = "budget: deleted while a member is above its own maxReplicas"
+    own = 2
+    for name in ("above", "below"):
+        sharing.service(name, BUSY)
+    full = sharing.budget("gone", 6, member("above"), member("below"))
+    until(lambda: overseer.have(above=3, below=3), 120)
+    with overseer.bound(above=3, below=10) as seen:
+        with stopped(operator.process):
+            world.patch("rlscalingpolicies", "above", {"spec": {"targets": {"gpu": {"maxReplicas": own}}}})
+            sharing.delete(full)
+            assert overseer.have(above=3, below=3)
+        begun = time.monotonic()
+        until(lambda: overseer.have(above=own, below=10), 120)
+    told(line, seen.highest, 3 + 10, begun)
+    assert (seen.lowest("above"), seen.lowest("below")) == (own, 3)
+    for name in ("above", "below"):
+        until(lambda name=name: "BudgetDeleted" in world.events(name))
+        until(lambda name=name: world.condition(name, "Active") != ("True", "GrantLimited"), 60)
+        sharing.remove(name)

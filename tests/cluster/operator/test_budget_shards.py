@@ -1,0 +1,78 @@
+"""One budget, two operators, and members on both of their shards: grants and wishes travel by the API server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.harness.sharing import member
+from tests.harness.split import Split
+
+pytestmark = pytest.mark.usefixtures("with_budgets")
+
+GPUS, GUARANTEED = 6, 3
+BUDGET = "split"
+OPTIONS = ("--budgets", "--shards", "2", "--lease-seconds", "15")
+
+
+@pytest.fixture(scope="module")
+def split(kube, world, start):
+    return Split(kube, world.namespace, lambda: start(*OPTIONS))
+
+
+def replayed(operator):
+    """The tally of a replay of an operator's decision log."""
+    command = [sys.executable, "-m", "rlscaler_live.cli", "replay", str(operator.audit), "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_guarantee_is_lent_to_another_shard_and_comes_back(split, world, wait, sharing, overseer):
+    shard = sharing.shard_of_budget(BUDGET)
+    lender, borrower = sharing.of_shard(shard, "lender"), sharing.of_shard(1 - shard, "borrower")
+    pair = split.settle()
+    owner, other = pair[shard], pair[1 - shard]
+    load = sharing.service(lender, 5)
+    sharing.service(borrower, 400)
+    name = sharing.budget(BUDGET, GPUS, member(lender, guaranteed=GUARANTEED), member(borrower))
+    wait(lambda: overseer.have(**{lender: 1, borrower: 5}), 120)
+    wait(lambda: sharing.share(name, borrower).get("borrowed") == 5, 60)
+    wait(lambda: world.condition(borrower, "Active") == ("True", "GrantLimited"), 60)
+
+    def said():
+        """What the operator of the borrower says of it; that of the lender need not say anything."""
+        return world.get("rlscalingpolicies", borrower)["status"].get("budget")
+
+    wait(lambda: (said() or {}).get("held") == 5, 60)
+    assert {"name": name, "asked": 10, "acts": True}.items() <= said().items()
+    assert "budget" not in world.get("rlscalingpolicies", lender)["status"]
+    before = sharing.status(name)["round"]
+    # Of the amount a guarantee alone does not wait for what the borrower still has.
+    with overseer.bound(GPUS + GUARANTEED - 1, **{lender: GUARANTEED, borrower: 5}):
+        load.rate = 400
+        wait(lambda: overseer.have(**{lender: 3, borrower: 3}), 120)
+    with overseer.bound(GPUS, **{lender: 3, borrower: 3}):
+        wait(lambda: said()["held"] == 3, 60)
+        wait(lambda: said()["round"] > before, 60)
+        wait(lambda: sharing.share(name, borrower)["running"] == 3, 60)
+    assert not other.decisions(lender), "each policy is decided for by the operator of its own shard"
+    assert not owner.decisions(borrower)
+    limited = [record for record in other.decisions(borrower) if record["grant"]]
+    assert any(f"RLScalingBudget {name}: asked 10, granted 3" in record["grant"] for record in limited)
+    for one in (owner, other):
+        tally = replayed(one)
+        assert tally["same"] == tally["decisions"] > 5
+        assert tally["sharings"] == tally["sharingsSame"]
+    assert replayed(owner)["sharings"] > 5
+    with overseer.bound(GPUS) as seen:
+        assert owner.stop() == 0
+        wait(lambda: split.holder(shard) is other, 90)
+        load.rate = 5
+        wait(lambda: overseer.have(**{lender: 1, borrower: 5}), 120)
+    assert seen.highest == GPUS
+    for one in (lender, borrower):
+        sharing.remove(one)
