@@ -11,14 +11,18 @@ from typing import Any
 
 import click
 
+from rlscaler_loadgen.streams.cli import PATTERN_NAMES, consumers, produce
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-PATTERN_NAMES = ("ramp", "spike", "periodic", "random", "trace")
 
 
 @click.group()
 def service() -> None:
-    """Run the emulated inference service (Open Inference Protocol v2 over HTTP)."""
+    """Run the emulated inference service (Open Inference Protocol v2 over HTTP), or emulated consumers of Kafka."""
+
+
+service.add_command(consumers)
 
 
 def common(command: Any) -> Any:
@@ -193,7 +197,10 @@ def _run(main: Any, verbose: bool) -> None:
 
 @click.group()
 def load() -> None:
-    """Send requests to an inference service, following a pattern."""
+    """Send requests to an inference service, or messages to a Kafka topic, following a pattern."""
+
+
+load.add_command(produce)
 
 
 @load.command("run")

@@ -112,7 +112,11 @@ def test_a_member_is_deleted_while_it_borrows(operator, sharing, overseer, line:
     lender = sharing.service("lender", CALM)
     sharing.service("borrower", BUSY)
     sharing.service("other", BUSY)
-    terms = member("lender", guaranteed=guaranteed, ceiling=guaranteed), member("borrower"), member("other", guaranteed=2)
+    terms = (
+        member("lender", guaranteed=guaranteed, ceiling=guaranteed),
+        member("borrower"),
+        member("other", guaranteed=2),
+    )
     full = sharing.budget("loan", amount, *terms)
     until(lambda: overseer.have(lender=1, borrower=4, other=3), 120)
     until(lambda: sharing.share(full, "borrower").get("borrowed") == 4, 60)

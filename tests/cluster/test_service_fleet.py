@@ -18,7 +18,7 @@ from prometheus_client import generate_latest
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_loadgen.service import annotations
 from rlscaler_loadgen.service.app import Listen, Service
-from rlscaler_loadgen.service.fleet import GATEWAY, Fleet
+from rlscaler_loadgen.service.fleet import GATEWAY, Fleet, connect
 from rlscaler_loadgen.service.router import Router
 
 REQUEST = {"inputs": [{"name": "input", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
@@ -113,7 +113,7 @@ async def running(cluster: ClusterInfo, gpu: int, cpu: int) -> AsyncIterator[Run
     """A fleet started before its objects exist, in a namespace of its own."""
     namespace = f"fleet-{uuid4().hex[:8]}"
     fleet = Fleet(str(cluster.kubeconfig), namespace, NAMES, "chat", NAMES)
-    async with await fleet.connect() as api:
+    async with await connect(fleet.kubeconfig) as api:
         core, apps = client.CoreV1Api(api), client.AppsV1Api(api)
         await core.create_namespace({"metadata": {"name": namespace}})
         service = Service(Router(seed=1), namespace, "chat")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from rlscaler_core.options import writable
+from rlscaler_dev.demo.kafka.cli import kafka
 from rlscaler_dev.demo.settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, POLICIES, Pool, Settings
 from rlscaler_dev.demo.tenants.cli import tenants
 
@@ -124,6 +125,7 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
     _say_where(screen.console, settings.out)
 
 
+demo.add_command(kafka)
 demo.add_command(tenants)
 
 

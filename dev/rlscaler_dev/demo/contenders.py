@@ -90,10 +90,12 @@ class Operator:
         audit: Path,
         namespaces: Sequence[str] = (NAMESPACE,),
         budgets: bool = False,
+        brokers: Sequence[str] = (),
     ) -> None:
-        """`audit` is the file of its decision log, `namespaces` are those that it serves."""
+        """`audit` is the file of its decision log, `namespaces` are those that it serves, and `brokers` (host:port)
+        those of Kafka that policies may name."""
         self._kube, self._cluster, self._supervisor, self._audit = kube, cluster, supervisor, audit
-        self._namespaces, self._budgets = namespaces, budgets
+        self._namespaces, self._budgets, self._brokers = namespaces, budgets, brokers
         self._kubeconfig = cluster.state_dir / "operator.kubeconfig"
         self._target: Path | None = None
 
@@ -120,6 +122,7 @@ class Operator:
             *(*RLSCALER, "operator", "run", "--kubeconfig", str(self._kubeconfig)),
             *(option for name in self._namespaces for option in ("--namespace", name)),
             *(("--budgets",) if self._budgets else ()),
+            *(option for broker in self._brokers for option in ("--allow-kafka-server", broker)),
             *("--prometheus-url", str(self._cluster.prometheus_url), "--scrape-interval", str(SCRAPE_INTERVAL_SECONDS)),
             *("--metrics-port", str(port), "--audit-log", str(self._audit)),
             *("--lease-namespace", manifests.OPERATOR_NAMESPACE),

@@ -14,9 +14,11 @@ from types import FrameType
 
 import psutil
 
-from rlscaler_dev.exceptions import ChildError
+from rlscaler_dev.exceptions import ChildError, DemoError
 
 POLL_SECONDS = 0.05
+REFRESH_SECONDS = 0.5
+"""Between two looks at what is asked from a cluster."""
 TAIL_LINES = 15
 GRACE_SECONDS = 10.0
 """How long a child may take to end after SIGTERM before it is killed."""
@@ -85,6 +87,18 @@ class Supervisor:
             if time.monotonic() > deadline:
                 raise child.failure(f"was not ready after {timeout_seconds:.0f} s")
             time.sleep(POLL_SECONDS)
+
+    def wait_while(self, missing: Callable[[], str], timeout_seconds: float) -> None:
+        """Wait until `missing` says that nothing is.
+
+        Raises ChildError at once when any child ends, and DemoError that names what is missing when the time is over.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while what := missing():
+            self.check()
+            if time.monotonic() > deadline:
+                raise DemoError(f"waited {timeout_seconds:.0f} s for {what}; the logs are in {self._logs}")
+            time.sleep(REFRESH_SECONDS)
 
     def finish(self, name: str) -> int:
         """Forget a child that ended by itself, as it should; returns its exit code."""

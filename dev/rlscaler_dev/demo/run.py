@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 from rlscaler_dev.demo.contenders import Contender, make_contender
-from rlscaler_dev.demo.leftovers import Journal, end_processes
 from rlscaler_dev.demo.load import Load, demo_options
-from rlscaler_dev.demo.processes import GRACE_SECONDS, Supervisor, interruptible
+from rlscaler_dev.demo.processes import REFRESH_SECONDS, Supervisor, interruptible
 from rlscaler_dev.demo.recorder import Recorder
 from rlscaler_dev.demo.records import Run
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.screen import Screen, snapshot
 from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.demo.tails import LiveLoad, Tail
-from rlscaler_dev.demo.testbed import Cluster, Service, demo_service
-from rlscaler_dev.exceptions import DemoError
+from rlscaler_dev.demo.testbed import Cluster, Service, demo_service, session
 
-REFRESH_SECONDS = 0.5
 FIRST_REPLICAS_SECONDS = 180.0
 CONTENDER_SECONDS = 120.0
 
@@ -31,30 +26,23 @@ class Demo:
     def __init__(self, settings: Settings, screen: Screen) -> None:
         self._settings, self._screen = settings, screen
         self._results = ResultFolder(settings.out)
-        self._supervisor: Supervisor
 
     def run(self) -> dict[str, Any]:
         """The summary. Raises DemoError, or Interrupted when a signal ended it; then there is no summary."""
-        with ExitStack() as stack:
-            journal = stack.enter_context(Journal(self._settings.cluster_name))
-            stack.enter_context(interruptible(lambda: self._screen.step("still stopping; one moment")))
-            journal.clean_up(GRACE_SECONDS, self._screen.step)
-            self._results.prepare()
-            load = Load(demo_options(self._settings), self._results.data)
-            journal.begin(own_cluster=True)
-            stack.callback(journal.end)
-            self._supervisor = Supervisor(self._results.logs, journal.mark)
-            cluster = stack.enter_context(Cluster.up(self._settings))
-            stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
-            stack.callback(self._supervisor.stop_all)
-            self._play(cluster, load)
+        settings, screen, results = self._settings, self._screen, self._results
+        load = Load(demo_options(settings), results.data)
+        with (
+            interruptible(lambda: screen.step("still stopping; one moment")),
+            session(settings, results.logs, results.prepare, screen.step) as (cluster, supervisor),
+        ):
+            self._play(cluster, supervisor, load)
         summary = self._results.write()
         if warning := load.warning():
             self._screen.step(f"warning: {warning}")
         return summary
 
-    def _play(self, cluster: Cluster, load: Load) -> None:
-        settings, screen, supervisor = self._settings, self._screen, self._supervisor
+    def _play(self, cluster: Cluster, supervisor: Supervisor, load: Load) -> None:
+        settings, screen = self._settings, self._screen
         screen.step(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version} at {cluster.info.server}")
         contender = make_contender(settings, cluster.kube, cluster.info, supervisor, self._results)
         service = demo_service(settings, cluster.info, supervisor)
@@ -66,17 +54,19 @@ class Demo:
         audit = self._results.audit if settings.contender == "rl" else None
         with Recorder(cluster.kube, settings, self._results.data, audit) as recorder:
             screen.step("waiting for the first replicas: " + _cold_starts(settings))
-            self._wait(lambda: _missing_replicas(settings, recorder), FIRST_REPLICAS_SECONDS)
+            supervisor.wait_while(lambda: _missing_replicas(settings, recorder), FIRST_REPLICAS_SECONDS)
             screen.step(_introduction(settings))
             contender.start()
-            self._wait(lambda: _contender_lacks(contender, recorder), CONTENDER_SECONDS)
-            self._drive(cluster, load, service, recorder)
+            supervisor.wait_while(lambda: _contender_lacks(contender, recorder), CONTENDER_SECONDS)
+            self._drive(cluster, supervisor, load, service, recorder)
             contender.stop()
             service.stop()
 
-    def _drive(self, cluster: Cluster, load: Load, service: Service, recorder: Recorder) -> None:
+    def _drive(
+        self, cluster: Cluster, supervisor: Supervisor, load: Load, service: Service, recorder: Recorder
+    ) -> None:
         """Send the load and show what happens until its end."""
-        settings, supervisor = self._settings, self._supervisor
+        settings = self._settings
         self._screen.step(f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, open loop")
         child = load.start(supervisor, service.url)
         started_at = load.begun(supervisor)
@@ -92,15 +82,6 @@ class Demo:
             raise child.failure("ended before the load was over")
         supervisor.finish(load.name)
         self._screen.step("the load is over: stopping the contender, the service and the cluster")
-
-    def _wait(self, missing: Callable[[], str], timeout_seconds: float) -> None:
-        """Until nothing is missing; a child that ends is noticed at once. Raises DemoError that names what is."""
-        deadline = time.monotonic() + timeout_seconds
-        while what := missing():
-            self._supervisor.check()
-            if time.monotonic() > deadline:
-                raise DemoError(f"waited {timeout_seconds:.0f} s for {what}; the logs are in {self._results.logs}")
-            time.sleep(REFRESH_SECONDS)
 
 
 def _contender_lacks(contender: Contender, recorder: Recorder) -> str:

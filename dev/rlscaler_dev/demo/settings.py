@@ -73,6 +73,8 @@ class Settings:
     kubeconfig: Path | None = None
     """A cluster of the user's; None = the demo starts its own control plane."""
     keep_cluster: bool = False
+    kafka: bool = False
+    """Whether the cluster has a Kafka broker."""
 
     @property
     def pools(self) -> tuple[Pool, Pool]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ class Cluster:
                     keep=settings.keep_cluster,
                     kubeconfig=settings.kubeconfig,
                     progress=progress,
-                    adapter=settings.contender == "hpa" and settings.kubeconfig is None,
+                    adapter=settings.contender == "hpa" and settings.kubeconfig is None and not settings.kafka,
+                    kafka=settings.kafka,
                 )
                 info = stack.enter_context(own)
             kube = stack.enter_context(KubeClient.from_kubeconfig(info.kubeconfig))
@@ -89,6 +91,28 @@ class Cluster:
         raise DemoError(
             f"the cluster has a namespace {name} already, which is not a demo's: delete it or choose another cluster"
         )
+
+
+@contextmanager
+def session(
+    settings: Settings, logs: Path, prepare: Callable[[], None], say: Callable[[str], None]
+) -> Iterator[tuple[Cluster, Supervisor]]:
+    """A cluster of its own and a supervisor of children, which all end with the context, whatever ends it.
+
+    What an earlier one of this name left behind because it was killed is ended first; then `prepare` makes room for
+    results, with a folder `logs`. Raises DemoError.
+    """
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal(settings.cluster_name))
+        journal.clean_up(GRACE_SECONDS, say)
+        prepare()
+        journal.begin(own_cluster=True)
+        stack.callback(journal.end)
+        supervisor = Supervisor(logs, journal.mark)
+        cluster = stack.enter_context(Cluster.up(settings))
+        stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
+        stack.callback(supervisor.stop_all)
+        yield cluster, supervisor
 
 
 class Service:
@@ -172,17 +196,9 @@ def local_testbed(
         cluster_name=name or f"environment-{os.getpid()}",
     )
     logs = settings.out / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        journal = Journal(settings.cluster_name)
-        stack.enter_context(journal)
-        journal.clean_up(GRACE_SECONDS, say)
-        journal.begin(own_cluster=True)
-        stack.callback(journal.end)
-        supervisor = Supervisor(logs, journal.mark)
-        cluster = stack.enter_context(Cluster.up(settings))
-        stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
-        stack.callback(supervisor.stop_all)
+        prepare = partial(logs.mkdir, parents=True, exist_ok=True)
+        cluster, supervisor = stack.enter_context(session(settings, logs, prepare, say))
         cluster.create_workload()
         service = demo_service(settings, cluster.info, supervisor)
         service.start()

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from kubernetes.aio import client
 
-from rlscaler_loadgen.service.metrics import CPU_WINDOW_SECONDS, Usage, memory_bytes
-from rlscaler_loadgen.service.router import Router
+from rlscaler_loadgen.service.metrics import CPU_WINDOW_SECONDS, Usage, Workers, memory_bytes
 from rlscaler_loadgen.service.watch import TRANSIENT, ApiError
 
 logger = logging.getLogger(__name__)
@@ -32,7 +31,7 @@ class UsageAnnotations:
 
     api: client.ApiClient
     namespace: str
-    router: Router
+    router: Workers
     usage: Usage
     _told: dict[str, tuple[float, float]] = field(default_factory=dict)
 

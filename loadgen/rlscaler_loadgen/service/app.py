@@ -8,6 +8,7 @@ import signal
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from aiohttp import web
@@ -63,8 +64,8 @@ class Service:
         metrics = web.AppRunner(metrics_app(self.registry), access_log=None, shutdown_timeout=1.0)
         try:
             urls = (
-                await _listen(api, listen.host, listen.port),
-                await _listen(metrics, listen.host, listen.metrics_port),
+                await listen_on(api, listen.host, listen.port),
+                await listen_on(metrics, listen.host, listen.metrics_port),
             )
             yield urls[0], f"{urls[1]}/metrics"
         finally:
@@ -73,7 +74,8 @@ class Service:
             await metrics.cleanup()
 
 
-async def _listen(runner: web.AppRunner, host: str, port: int) -> str:
+async def listen_on(runner: web.AppRunner, host: str, port: int) -> str:
+    """Serve on an address, port 0 takes a free one; give its URL. Raises ServiceError where the port is taken."""
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, backlog=1024).start()
@@ -89,21 +91,31 @@ async def run_until_signal(
     work: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, with `work` beside it; `ready` is told the two addresses."""
+    stop = stop_on_signals()
+    async with service.serving(listen) as urls:
+        ready(*urls)
+        await until_stopped(stop, *([work()] if work else []))
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with service.serving(listen) as urls:
-        ready(*urls)
-        stopped = asyncio.create_task(stop.wait())
-        tasks = [stopped] + ([asyncio.ensure_future(work())] if work else [])
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    return stop
+
+
+async def until_stopped(stop: asyncio.Event, *works: Awaitable[None]) -> None:
+    """Run `works` until `stop` is set, or one of them ends: what it raises is raised here."""
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait()), *map(asyncio.ensure_future, works)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def pod_service(

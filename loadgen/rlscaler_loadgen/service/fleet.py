@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kubernetes.aio import client, config
 from kubernetes.utils.quantity import parse_quantity
@@ -22,6 +22,17 @@ logger = logging.getLogger(__name__)
 GATEWAY = {"group": "gateway.networking.k8s.io", "version": "v1", "plural": "httproutes"}
 GPU_RESOURCE = "nvidia.com/gpu"
 FINISHED = ("Succeeded", "Failed")
+
+
+class Book(Protocol):
+    """Who is told of pods: they appear or change, and are gone."""
+
+    @property
+    def pods(self) -> Mapping[str, Pod]: ...
+
+    def apply(self, pod: Pod) -> None: ...
+
+    def remove(self, name: str) -> None: ...
 
 
 @dataclass
@@ -43,34 +54,9 @@ class ClusterSource:
         """Follow everything until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for pool, deployment in self.deployments.items():
-                tasks.create_task(self._pods(pool, deployment).run())
+                tasks.create_task(pods_of(self.api, self.namespace, deployment, pool, self.router).run())
             if self.http_route is not None:
                 tasks.create_task(self._route(self.http_route).run())
-
-    def _pods(self, pool: str, deployment: str) -> Follower:
-        async def prepare() -> dict[str, Any]:
-            response = await client.AppsV1Api(self.api).read_namespaced_deployment_without_preload_content(
-                deployment, self.namespace
-            )
-            async with response:
-                body = await read_json(response, f"Deployment {self.namespace}/{deployment}")
-            return {"namespace": self.namespace, "label_selector": selector_text(body["spec"]["selector"])}
-
-        def replace(items: list[Object]) -> None:
-            listed = {item["metadata"]["name"] for item in items}
-            for pod in [pod for pod in self.router.pods.values() if pod.pool == pool and pod.name not in listed]:
-                self.router.remove(pod.name)
-            for item in items:
-                change(item, False)
-
-        def change(item: Object, deleted: bool) -> None:
-            if deleted or item.get("status", {}).get("phase") in FINISHED:
-                self.router.remove(item["metadata"]["name"])
-            else:
-                self.router.apply(parse_pod(item, pool))
-
-        call = client.CoreV1Api(self.api).list_namespaced_pod_without_preload_content
-        return Follower(f"pods of Deployment {self.namespace}/{deployment}", call, prepare, replace, change)
 
     def _route(self, name: str) -> Follower:
         async def prepare() -> dict[str, Any]:
@@ -95,6 +81,32 @@ class ClusterSource:
 
         call = client.CustomObjectsApi(self.api).list_namespaced_custom_object_without_preload_content
         return Follower(f"HTTPRoute {self.namespace}/{name}", call, prepare, replace, change)
+
+
+def pods_of(api: client.ApiClient, namespace: str, deployment: str, pool: str, book: Book) -> Follower:
+    """What keeps `book` as the pods of a Deployment are; to the book they are pods of `pool`."""
+
+    async def prepare() -> dict[str, Any]:
+        response = await client.AppsV1Api(api).read_namespaced_deployment_without_preload_content(deployment, namespace)
+        async with response:
+            body = await read_json(response, f"Deployment {namespace}/{deployment}")
+        return {"namespace": namespace, "label_selector": selector_text(body["spec"]["selector"])}
+
+    def replace(items: list[Object]) -> None:
+        listed = {item["metadata"]["name"] for item in items}
+        for pod in [pod for pod in book.pods.values() if pod.pool == pool and pod.name not in listed]:
+            book.remove(pod.name)
+        for item in items:
+            change(item, False)
+
+    def change(item: Object, deleted: bool) -> None:
+        if deleted or item.get("status", {}).get("phase") in FINISHED:
+            book.remove(item["metadata"]["name"])
+        else:
+            book.apply(parse_pod(item, pool))
+
+    call = client.CoreV1Api(api).list_namespaced_pod_without_preload_content
+    return Follower(f"pods of Deployment {namespace}/{deployment}", call, prepare, replace, change)
 
 
 def selector_text(selector: Object) -> str:
@@ -146,12 +158,26 @@ def _total(requests: list[dict[str, str]], resource: str) -> float | None:
     return sum(amounts) if amounts else None
 
 
+async def connect(kubeconfig: str | None) -> client.ApiClient:
+    """An API client; None = the process's own cluster, from its service account.
+
+    Raises ServiceError where the configuration does not hold one.
+    """
+    settings = client.Configuration()
+    try:
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=settings)
+        else:
+            await config.load_kube_config(config_file=kubeconfig, client_configuration=settings, persist_config=False)
+    except Exception as error:  # the client library raises whatever a malformed file leads to
+        where, said = kubeconfig or "in-cluster configuration", " ".join(str(error).split())
+        raise ServiceError(f"kubeconfig {where}: {said}; pass --kubeconfig FILE") from error
+    return client.ApiClient(settings)
+
+
 @dataclass(frozen=True)
 class Fleet:
-    """Which objects of which cluster the service stands for.
-
-    kubeconfig: None = the process's own cluster, from its service account.
-    """
+    """Which objects of which cluster the service stands for; `kubeconfig` is that of `connect`."""
 
     kubeconfig: str | None
     namespace: str
@@ -159,21 +185,6 @@ class Fleet:
     http_route: str | None
     backends: dict[str, str]
     annotate: bool = True
-
-    async def connect(self) -> client.ApiClient:
-        """An API client; raises ServiceError where the configuration does not hold one."""
-        settings = client.Configuration()
-        try:
-            if self.kubeconfig is None:
-                config.load_incluster_config(client_configuration=settings)
-            else:
-                await config.load_kube_config(
-                    config_file=self.kubeconfig, client_configuration=settings, persist_config=False
-                )
-        except Exception as error:  # the client library raises whatever a malformed file leads to
-            where, said = self.kubeconfig or "in-cluster configuration", " ".join(str(error).split())
-            raise ServiceError(f"kubeconfig {where}: {said}; pass --kubeconfig FILE") from error
-        return client.ApiClient(settings)
 
     async def follow(self, service: Service, api: client.ApiClient) -> None:
         """Keep the service's router as the cluster is, until cancelled."""
@@ -186,5 +197,5 @@ class Fleet:
 
 async def run_fleet(fleet: Fleet, service: Service, listen: Listen, ready: object) -> None:
     """Serve for the fleet until SIGINT or SIGTERM."""
-    async with await fleet.connect() as api:
+    async with await connect(fleet.kubeconfig) as api:
         await run_until_signal(service, listen, ready, lambda: fleet.follow(service, api))  # type: ignore[arg-type]

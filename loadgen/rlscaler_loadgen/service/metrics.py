@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rlscaler_loadgen.service.replica import POOLS, Replica
-from rlscaler_loadgen.service.router import Pod, Router
+from rlscaler_loadgen.service.replica import POOLS, Flavour
+from rlscaler_loadgen.service.router import Pod
 
 BUCKETS_SECONDS = (
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9,
@@ -29,6 +30,30 @@ GPU_WINDOW_SECONDS, CPU_WINDOW_SECONDS = 5, 15
 """The averages behind DCGM_FI_DEV_GPU_UTIL and the CPU usage that metrics-server sees."""
 RESIDENT_SHARE = 0.4
 """Memory of an idle replica (the loaded model), as part of its request; a full queue takes as much again."""
+
+
+class Worker(Protocol):
+    """What works in a pod: a replica of the service, or a consumer of a stream."""
+
+    @property
+    def flavour(self) -> Flavour: ...
+
+    @property
+    def load(self) -> int:
+        """What waits or is worked on."""
+
+    def busy_seconds(self, now: float | None = None) -> float:
+        """Seconds of work since it began, at the moment `now` of the monotonic clock (None = this moment)."""
+
+
+class Workers(Protocol):
+    """Pods by name, and what works in those that have started."""
+
+    @property
+    def pods(self) -> Mapping[str, Pod]: ...
+
+    @property
+    def replicas(self) -> Mapping[str, Worker]: ...
 
 
 class ServiceMetrics:
@@ -83,7 +108,7 @@ class ServiceMetrics:
 class Usage:
     """CPU, memory and GPU use of each replica, sampled once a second."""
 
-    router: Router
+    router: Workers
     _samples: dict[str, deque[tuple[float, float]]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -109,13 +134,13 @@ class Usage:
         return min(1.0, (last - first) / max(end - begin, 1e-9) / concurrency)
 
 
-def cpu_seconds(pod: Pod, replica: Replica, now: float | None = None) -> float:
+def cpu_seconds(pod: Pod, replica: Worker, now: float | None = None) -> float:
     """CPU time used so far: the busy part of the cores, times what a busy replica uses of them."""
     flavour = replica.flavour
     return replica.busy_seconds(now) / flavour.concurrency * pod.cores(flavour) * flavour.cpu_share
 
 
-def memory_bytes(pod: Pod, replica: Replica) -> float:
+def memory_bytes(pod: Pod, replica: Worker) -> float:
     """Resident model plus what the requests at the replica hold."""
     flavour = replica.flavour
     fill = min(1.0, replica.load / (flavour.queue + flavour.concurrency))
@@ -125,7 +150,7 @@ def memory_bytes(pod: Pod, replica: Replica) -> float:
 class PodCollector(Collector):
     """The pods' series, made at each scrape from the router."""
 
-    def __init__(self, router: Router, usage: Usage, namespace: str) -> None:
+    def __init__(self, router: Workers, usage: Usage, namespace: str) -> None:
         self.router, self.usage, self.namespace = router, usage, namespace
 
     def describe(self) -> list[Metric]:

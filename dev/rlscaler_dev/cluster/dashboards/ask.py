@@ -105,7 +105,7 @@ class Source:
 
     def _answer(self, target: Target, values: Values) -> list[Series]:
         query = expand(target.expr, values)
-        series = self.instant(query) if target.instant else self._range(query)
+        series = self.instant(query) if target.instant else self.series(query)
         return [Series(target.name(one.labels), one.labels, one.times, one.values) for one in series]
 
     def instant(self, query: str) -> list[Series]:
@@ -115,7 +115,8 @@ class Source:
             for one in self._ask("query", query=query)
         ]
 
-    def _range(self, query: str) -> list[Series]:
+    def series(self, query: str) -> list[Series]:
+        """The values of the last `last_seconds`. Raises DevClusterError where Prometheus refuses the query."""
         end = time.time()
         start = end - self._last_seconds
         found = self._ask("query_range", query=query, start=start, end=end, step=self._step)

@@ -6,7 +6,6 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from typing import Any
 from rlscaler_dev.cluster.kube import Json, KubeClient, has_condition, path_of
 from rlscaler_dev.demo import manifests as demo_manifests
 from rlscaler_dev.demo.contenders import RLSCALER, Operator
-from rlscaler_dev.demo.leftovers import Journal, end_processes
 from rlscaler_dev.demo.load import Load
-from rlscaler_dev.demo.processes import GRACE_SECONDS, Child, Supervisor, interruptible
+from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child, Supervisor, interruptible
 from rlscaler_dev.demo.records import versions
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import Settings
@@ -24,10 +22,9 @@ from rlscaler_dev.demo.tenants import manifests
 from rlscaler_dev.demo.tenants.manifests import Contender
 from rlscaler_dev.demo.tenants.plan import GPUS, NAMESPACES, TENANTS, Tenant, write_load
 from rlscaler_dev.demo.tenants.recorder import Recorder
-from rlscaler_dev.demo.testbed import Cluster, Service, fleet_options
+from rlscaler_dev.demo.testbed import Cluster, Service, fleet_options, session
 from rlscaler_dev.exceptions import DemoError
 
-POLL_SECONDS = 0.5
 LINE_SECONDS = 20.0
 READY_SECONDS = 180.0
 
@@ -57,17 +54,10 @@ def play(this: Play, contender: Contender, say: Callable[[str], None]) -> None:
     settings = Settings(
         out=results.out, contender="hpa" if contender.autoscalers else "rl", cluster_name=this.cluster_name
     )
-    with ExitStack() as stack:
-        journal = stack.enter_context(Journal(this.cluster_name))
-        stack.enter_context(interruptible(lambda: say("still stopping; one moment")))
-        journal.clean_up(GRACE_SECONDS, say)
-        results.prepare()
-        journal.begin(own_cluster=True)
-        stack.callback(journal.end)
-        supervisor = Supervisor(results.logs, journal.mark)
-        cluster = stack.enter_context(Cluster.up(settings))
-        stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
-        stack.callback(supervisor.stop_all)
+    with (
+        interruptible(lambda: say("still stopping; one moment")),
+        session(settings, results.logs, results.prepare, say) as (cluster, supervisor),
+    ):
         _Run(this, contender, cluster, supervisor, results, say).run()
     if not contender.autoscalers:
         (results.data / "replay.json").write_text(json.dumps(replay(results.audit)))
@@ -115,11 +105,11 @@ class _Run:
             service.wait()
         self._say(f"{self._contender.title}: {len(TENANTS)} services in {len(NAMESPACES)} namespaces, {GPUS} GPUs")
         with Recorder(self._kube, self._results.data) as recorder:
-            self._wait(lambda: _not_ready(recorder))
+            self._supervisor.wait_while(lambda: _not_ready(recorder), READY_SECONDS)
             self._kube.apply_all(self._scalers())
             if operator is not None:
                 operator.start()
-            self._wait(self._lacks)
+            self._supervisor.wait_while(self._lacks, READY_SECONDS)
             self._drive(recorder)
             if operator is not None:
                 operator.stop()
@@ -189,7 +179,7 @@ class _Run:
             if (now := time.monotonic() - began) >= line:
                 line = (now // LINE_SECONDS + 1) * LINE_SECONDS
                 self._say(_line(now, recorder))
-            time.sleep(POLL_SECONDS)
+            time.sleep(REFRESH_SECONDS)
 
     def _write_run(self, begun: dict[str, float]) -> None:
         this = self._this
@@ -206,15 +196,6 @@ class _Run:
             "versions": versions(),
         }
         (self._results.data / "run.json").write_text(json.dumps(run, indent=1))
-
-    def _wait(self, missing: Callable[[], str]) -> None:
-        """Wait until nothing is missing. Raises DemoError that names what is."""
-        deadline = time.monotonic() + READY_SECONDS
-        while what := missing():
-            self._supervisor.check()
-            if time.monotonic() > deadline:
-                raise DemoError(f"waited {READY_SECONDS:.0f} s for {what}; the logs are in {self._results.logs}")
-            time.sleep(POLL_SECONDS)
 
 
 def _not_ready(recorder: Recorder) -> str:

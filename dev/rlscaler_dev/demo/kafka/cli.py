@@ -1,0 +1,105 @@
+"""`rlscaler demo kafka`: consumers of a topic under one load, scaled on CPU and scaled on the stream."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rlscaler_dev.demo.kafka.plan import CONTENDERS, LOW, PEAK, Play
+from rlscaler_dev.demo.settings import PATTERNS
+from rlscaler_loadgen.streams.cli import PROTOCOL_NAMES
+
+
+@click.command()
+@click.option(
+    "--contender",
+    "names",
+    type=click.Choice([*CONTENDERS]),
+    multiple=True,
+    default=(*CONTENDERS,),
+    show_default=True,
+    help="Who scales the consumers; several are played one after another.",
+)
+@click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
+@click.option("--duration", type=click.IntRange(20, 86_400), default=300, show_default=True, help="Seconds of load.")
+@click.option("--low", default=LOW, show_default=True, help="Lowest load in messages/s; one consumer processes 100.")
+@click.option("--peak", default=PEAK, show_default=True, help="Highest load in messages/s.")
+@click.option(
+    "--trace",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="CSV of time_s,requests_per_s for --pattern trace.  [default: a sample of LLM chat traffic]",
+)
+@click.option("--interval", type=click.IntRange(10, 300), default=15, show_default=True, help="Action interval.")
+@click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOL_NAMES),
+    default="cooperative-sticky",
+    show_default=True,
+    help="How the group shares its partitions; `consumer` is KIP-848.",
+)
+@click.option(
+    "--batch", type=click.IntRange(1), default=10, show_default=True, help="Messages a consumer takes at once."
+)
+@click.option("--commit-seconds", default=1.0, show_default=True, help="Time between two commits of a consumer.")
+@click.option("--skew", type=click.FloatRange(0, 5), default=0.0, show_default=True, help="How unequal the keys are.")
+@click.option(
+    "--slo-ms", type=click.FloatRange(10), default=10_000.0, show_default=True, help="A message's longest wait."
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of times, keys and work.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results/demo-kafka"), show_default=True
+)
+@click.option("--cluster-name", default="demo-kafka", show_default=True, help="Name of the control plane.")
+@click.option("--report", "only_report", is_flag=True, help="Write table and picture again from the records in --out.")
+def kafka(
+    names: tuple[str, ...],
+    duration: int,
+    interval: int,
+    out: Path,
+    trace: Path | None,
+    only_report: bool,
+    **options: Any,
+) -> None:
+    """Consumers of a topic of twelve partitions, under the HPA on CPU and under a policy that reads the stream.
+
+    Each contender gets a control plane of its own with a Kafka broker (Java, and Maven the first time), a producer and
+    one real consumer for each ready pod. Writes summary.json, table.md and kafka.png of all contenders that have
+    records in --out, so that one can be played alone.
+    """
+    from rlscaler_dev.demo.kafka.play import play
+    from rlscaler_dev.demo.processes import Interrupted
+
+    if trace is not None and options["pattern"] != "trace":
+        raise click.UsageError(f"--trace is for --pattern trace, not for --pattern {options['pattern']}")
+    this = Play(
+        out.absolute(),
+        duration_seconds=duration,
+        interval_seconds=interval,
+        trace=trace and trace.absolute(),
+        **options,
+    )
+    this.out.mkdir(parents=True, exist_ok=True)
+    try:
+        for name in () if only_report else dict.fromkeys(names):
+            play(this, CONTENDERS[name], lambda text: click.echo(f"• {text}"))
+    except Interrupted as interrupt:
+        click.echo(f"{interrupt}: everything is stopped", err=True)
+        sys.exit(interrupt.exit_code)
+    _report(this.out)
+
+
+def _report(out: Path) -> None:
+    """Write the table and the picture of all contenders that have records, and show the table."""
+    from rlscaler_dev.demo.kafka import results
+    from rlscaler_dev.demo.kafka.draw import draw
+
+    played = [results.read(out / name) for name in CONTENDERS if (out / name / "data" / "run.json").exists()]
+    if not played:
+        raise click.ClickException(f"{out} has no records of a demo of Kafka: leave --report out")
+    found = [results.figures(one) for one in played]
+    click.echo(results.write(found, out))
+    draw(played, found, out / "kafka.png")
+    click.echo(f"  {out / 'kafka.png'}")

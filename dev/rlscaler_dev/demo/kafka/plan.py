@@ -1,0 +1,99 @@
+"""What every contender meets alike: topic, consumers, load; and the objects that scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlscaler_dev.cluster.kube import Json
+from rlscaler_dev.demo import manifests
+from rlscaler_dev.demo.settings import NAMESPACE, Pool
+
+TOPIC, GROUP, NAME = "orders", "billing", "billing"
+PARTITIONS = 12
+MESSAGES_PER_SECOND = 100.0
+"""What one consumer processes: 10 ms of work on a message."""
+
+LOW, PEAK = 60.0, 600.0
+"""Bounds of the load in messages/s: one consumer's work, and that of six."""
+
+CONSUMERS = Pool(
+    "cpu", NAME, MESSAGES_PER_SECOND, cost_per_hour=0.625, cold_start_seconds=(5, 11), max_replicas=PARTITIONS
+)
+SENSE_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Who scales the consumers."""
+
+    name: str
+    title: str
+    policy: bool
+    """Whether it is an RLScalingPolicy; else the HorizontalPodAutoscaler."""
+
+
+CONTENDERS = {
+    one.name: one
+    for one in (
+        Contender("hpa", "HPA, 80 % of CPU", policy=False),
+        Contender("rlscaler", "RLScalingPolicy on the stream", policy=True),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What is played."""
+
+    out: Path
+    """Folder of the results; each contender has a folder of its own in it."""
+    pattern: str = "spike"
+    duration_seconds: int = 300
+    interval_seconds: int = 15
+    """Action interval of the policy."""
+    protocol: str = "cooperative-sticky"
+    batch: int = 10
+    """Messages that a consumer takes at once."""
+    commit_seconds: float = 1.0
+    skew: float = 0.0
+    """How unequal the keys are (`rlscaler load produce --skew`)."""
+    slo_ms: float = 10_000.0
+    """How long a message may wait."""
+    seed: int = 1
+    low: float = LOW
+    peak: float = PEAK
+    trace: Path | None = None
+    """CSV of time and rate for the pattern `trace`."""
+    pool: Pool = CONSUMERS
+    cluster_name: str = "demo-kafka"
+
+
+def scaler(contender: Contender, this: Play, broker: str) -> Json:
+    """What scales: the autoscaler as it comes, or the policy that reads the stream from `broker` (host:port)."""
+    return policy(this, broker) if contender.policy else manifests.autoscaler(this.pool)
+
+
+def policy(this: Play, broker: str) -> Json:
+    """The RLScalingPolicy of the consumers: the forecast rule as it comes."""
+    return {
+        "apiVersion": "rlscaler.io/v1alpha1",
+        "kind": "RLScalingPolicy",
+        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": manifests.PART_OF},
+        "spec": {
+            "mode": "Auto",
+            "intervalSeconds": this.interval_seconds,
+            "senseSeconds": SENSE_SECONDS,
+            "targets": {"cpu": manifests.target(this.pool)},
+            "policy": {"bundled": "rule"},
+            "slo": {"latencyMilliseconds": round(this.slo_ms)},
+            "signal": {
+                "kafka": {
+                    "bootstrapServers": [broker],
+                    "topics": [TOPIC],
+                    "group": GROUP,
+                    "offsetReset": "earliest",
+                }
+            },
+        },
+    }

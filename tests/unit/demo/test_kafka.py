@@ -1,0 +1,125 @@
+"""The demo of Kafka without a cluster: its objects, what waits, and its figures from records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from rlscaler_core.api.policy import parse
+from rlscaler_dev.demo.cli import demo
+from rlscaler_dev.demo.kafka import results
+from rlscaler_dev.demo.kafka.live import Waiting
+from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, Play, scaler
+
+
+def write_records(
+    folder: Path, name: str, seconds_each: float, consumers: int = 2, unprocessed: int = 0, again: int = 0
+) -> None:
+    """Ten messages/s for 20 s over two partitions, each processed so many seconds after its moment."""
+    data = folder / name / "data"
+    data.mkdir(parents=True)
+    run = {"contender": name, "title": CONTENDERS[name].title, "protocol": "range", "slo_ms": 1000}
+    (data / "run.json").write_text(json.dumps(run | {"begun": 100.0, "duration_seconds": 20}))
+    written = [(100 + number / 10, number % 2, number // 2) for number in range(200)]
+    rows = [f"{at},{partition},{offset}" for at, partition, offset in reversed(written)]
+    (data / "produced.csv").write_text("\n".join(["scheduled_at,partition,offset", *rows]) + "\n")
+    kept = written[: len(written) - unprocessed]
+    done = [f"{at + seconds_each},pod,{p},{o}" for at, p, o in kept] + [f"140,pod,{p},{o}" for _, p, o in kept[:again]]
+    (data / "processed.csv").write_text("\n".join(["time,pod,partition,offset", *done]) + "\n")
+    replicas = [f"90,{consumers},{consumers},{consumers},0", f"110,{2 * consumers},{2 * consumers},{consumers},1"]
+    (data / "replicas.csv").write_text("\n".join(["time,spec,existing,ready,starting", *replicas]) + "\n")
+    (data / "rebalances.csv").write_text("time,rebalances\n95,3\n112,4\n114,6\n")
+
+
+def test_the_policy_is_valid_and_the_autoscaler_has_its_bounds() -> None:
+    this = Play(Path("/out"))
+    policy = parse(scaler(CONTENDERS["rlscaler"], this, "127.0.0.1:9092"))
+    assert policy.spec.signal is not None
+    assert policy.spec.signal.kafka.group == GROUP
+    target = policy.spec.targets.cpu
+    assert target is not None
+    autoscaler = scaler(CONTENDERS["hpa"], this, "127.0.0.1:9092")
+    assert autoscaler["kind"] == "HorizontalPodAutoscaler"
+    assert (target.min_replicas, target.max_replicas) == (1, PARTITIONS)
+    assert (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) == (1, PARTITIONS)
+
+
+def test_what_waits_is_followed_while_it_is_written(tmp_path: Path) -> None:
+    produced, processed = tmp_path / "produced.csv", tmp_path / "processed.csv"
+    waiting = Waiting(produced, processed)
+    waiting.read()
+    assert (waiting.messages, waiting.lag_seconds(50.0)) == (0, 0.0)
+    produced.write_text("scheduled_at,partition,offset\n10.0,0,0\n11.0,1,0\n")
+    # Offset 1 of partition 0 is seen at the consumer first, and offset 0 is processed twice.
+    processed.write_text("time,pod,partition,offset\n12.0,a,0,0\n13.0,b,0,1\n14.0,b,0,0\n")
+    waiting.read()
+    assert (waiting.produced, waiting.messages, waiting.lag_seconds(15.0)) == (2, 1, 4.0)
+    with produced.open("a") as file:
+        file.write("12.0,0,1\n")
+    waiting.read()
+    assert (waiting.produced, waiting.messages) == (3, 1)
+
+
+def test_figures_table_and_picture_come_from_the_records(tmp_path: Path) -> None:
+    write_records(tmp_path, "hpa", seconds_each=3.0, again=4)
+    write_records(tmp_path, "rlscaler", seconds_each=0.5, consumers=1)
+    done = CliRunner().invoke(demo, ["kafka", "--report", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    slow, quick = json.loads((tmp_path / "summary.json").read_text())
+    assert (slow["messages"], slow["late"], slow["late_percent"], slow["lost"]) == (200, 200, 100.0, 0)
+    assert (slow["p95_lag_seconds"], slow["duplicates"], slow["rebalances"]) == (3.0, 4, 3)
+    assert slow["consumer_seconds"] == 2 * 10 + 4 * 10
+    assert (quick["late"], quick["p95_lag_seconds"], quick["consumer_seconds"]) == (0, 0.5, 30.0)
+    assert "| RLScalingPolicy on the stream | 0.5 | 0.5 | 0 of 200 (0.0 %) | 30 | 3 | 0 | 0 |" in done.output
+    assert (tmp_path / "kafka.png").stat().st_size > 20_000
+
+
+def test_a_message_that_is_never_processed_is_lost_and_late(tmp_path: Path) -> None:
+    write_records(tmp_path, "hpa", seconds_each=0.5, unprocessed=20)
+    found = results.figures(results.read(tmp_path / "hpa"))
+    assert (found.lost, found.late) == (20, 20)
+    assert found.p95_lag_seconds is None
+    assert found.worst_lag_seconds is None
+
+
+def test_rebalances_are_unknown_where_the_broker_was_not_measured(tmp_path: Path) -> None:
+    write_records(tmp_path, "hpa", seconds_each=0.5)
+    path = tmp_path / "hpa" / "data" / "rebalances.csv"
+    path.write_text("time,rebalances\n112,4\n")
+    assert results.figures(results.read(tmp_path / "hpa")).rebalances is None
+
+
+def test_the_lag_is_the_age_of_the_oldest_message_that_waits(tmp_path: Path) -> None:
+    write_records(tmp_path, "hpa", seconds_each=2.0)
+    played = results.read(tmp_path / "hpa")
+    assert played.lag()[5:19] == pytest.approx(np.full(14, 2.0), abs=0.11)
+    assert played.lag()[-1] == 0.0
+    nothing = replace(played, done=played.written)
+    assert np.all(nothing.lag() == 0.0)
+
+
+def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
+    done = CliRunner().invoke(demo, ["kafka", "--report", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "has no records of a demo of Kafka" in done.output
+
+
+def test_a_record_that_is_broken_is_named(tmp_path: Path) -> None:
+    write_records(tmp_path, "hpa", seconds_each=1.0)
+    (tmp_path / "hpa" / "data" / "processed.csv").write_text("time,pod\n")
+    done = CliRunner().invoke(demo, ["kafka", "--report", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "processed.csv: no column partition" in done.output
+
+
+def test_a_trace_goes_with_its_pattern(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("time_s,requests_per_s\n0,1\n")
+    done = CliRunner().invoke(demo, ["kafka", "--trace", str(trace)])
+    assert done.exit_code == 2
+    assert "--trace is for --pattern trace" in done.output
