@@ -84,8 +84,7 @@ class KnownPast:
             ends = np.sort(rng.choice(ends, MOMENTS, replace=False))
         known = np.lib.stride_tricks.sliding_window_view(history, RATE_HISTORY)[ends - RATE_HISTORY + 1]
         coming = np.lib.stride_tricks.sliding_window_view(history, stages)[ends + LAG_TICKS]
-        seconds: Float = SENSE_SECONDS * (ends + 1.0 - len(history))
-        found = situation(known, seconds)
+        found = situation(known, SENSE_SECONDS * (ends + 1 - len(history)).astype(np.float64))
         scale = WEIGHTS / np.maximum(found.std(axis=0), 1e-3)
         after = (coming + EPSILON) / (history[ends, None] + EPSILON)
         return cls(found * scale, scale, after.astype(np.float32))

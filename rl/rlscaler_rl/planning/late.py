@@ -1,4 +1,4 @@
-"""How many requests of a constant load are late in the steady state, for all replicas of a service."""
+"""How many requests of a load that stays are late, for all replicas of a service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Float32 = NDArray[np.float32]
 Int = NDArray[np.int64]
 
 SETTLING_SECONDS, MEASURED_SECONDS = 30, 30
-"""A constant load is played so long before its late share is measured, and so long while it is."""
+"""A load is played so long before its late share is measured, and so long while it is, where it is constant."""
 
 SERVICE = ("slo_ms", "price_ratio", "rps", "cv", "queue_limit", "timeout", "memory_seconds", "router", "routing")
 """Columns of `Scenarios` that say what the service is, apart from its replicas and its load."""
@@ -35,7 +35,7 @@ def choices(scenarios: Scenarios, row: int) -> tuple[Int, Int]:
 
 @dataclass(frozen=True, slots=True)
 class LateTable:
-    """The late share of constant loads in the steady state, measured in the simulator, for every state of one row."""
+    """The late share of loads that stay, measured in the simulator, for every state of one row."""
 
     gpu: Int  # (G,) replicas that can be chosen, one apart
     cpu: Int  # (C,)
@@ -44,11 +44,19 @@ class LateTable:
     placement: Int  # (L, G, C) the best placement
 
     @classmethod
-    def of(cls, scenarios: Scenarios, row: int, loads: Float) -> LateTable:
-        """Measure `loads` (L,) in requests/s. Nothing of the row's own load is looked at."""
+    def of(cls, scenarios: Scenarios, row: int, loads: Float, seconds: Float | None = None) -> LateTable:
+        """Measure `loads` (L,) in requests/s. Nothing of the row's own load is looked at.
+
+        `seconds` (T,) are the rates of seconds over the load, about 1, with which requests are drawn, the same for all
+        states; None: every second brings the load exactly.
+        """
         gpu, cpu = choices(scenarios, row)
         states = np.array(list(product(gpu, cpu, Placement)), np.int64)
-        shares = np.stack([_steady_late_share(scenarios, row, states, load) for load in loads])
+        measured = SETTLING_SECONDS + MEASURED_SECONDS
+        arrivals = np.outer(loads, np.ones(measured) if seconds is None else seconds)
+        if seconds is not None:
+            arrivals = np.random.default_rng(0).poisson(arrivals).astype(np.float64)
+        shares = np.stack([_late_share(scenarios, row, states, one) for one in arrivals])
         shares = shares.reshape(len(loads), len(gpu), len(cpu), len(Placement))
         return cls(gpu, cpu, loads, shares.min(axis=-1).astype(np.float32), shares.argmin(axis=-1))
 
@@ -72,12 +80,14 @@ class LateTable:
         return int(self.placement[(level, *place)])
 
 
-def _steady_late_share(scenarios: Scenarios, row: int, states: Int, load: float) -> Float:
-    """Give the late share (S,) of a constant `load` in requests/s for `states` (S, 3): replicas and placement."""
-    seconds = SETTLING_SECONDS + MEASURED_SECONDS
-    n = len(states)
+def _late_share(scenarios: Scenarios, row: int, states: Int, arrivals: Float) -> Float:
+    """Give the late share (S,) of `arrivals` (T,), requests in each second, for `states` (S, 3): replicas, placement.
+
+    The first `SETTLING_SECONDS` are played and not counted.
+    """
+    n, seconds = len(states), len(arrivals)
     same: dict[str, Any] = {name: getattr(scenarios, name)[row] for name in SERVICE}
-    constant = np.full((n, seconds), load, np.float32)
+    alike = np.broadcast_to(arrivals.astype(np.float32), (n, seconds))
     steady = build(
         n,
         {
@@ -85,9 +95,9 @@ def _steady_late_share(scenarios: Scenarios, row: int, states: Int, load: float)
             "pattern": np.full(n, "steady", dtype="<U16"),
             "seed": 0,
             "duration": seconds,
-            "rate": constant,
-            "arrivals": constant,
-            "past_rate": load,
+            "rate": alike,
+            "arrivals": alike,
+            "past_rate": float(arrivals.mean()),
             "key": np.zeros(n, np.uint64),
             "initial": states[:, :2],
             "min_replicas": 0,
@@ -99,7 +109,8 @@ def _steady_late_share(scenarios: Scenarios, row: int, states: Int, load: float)
     batch.scale_unshielded(states[:, :2], states[:, 2])
     batch.advance(SETTLING_SECONDS)
     before = ledgers.read(batch.cluster)
-    batch.advance(MEASURED_SECONDS)
+    batch.advance(seconds - SETTLING_SECONDS)
     after = ledgers.read(batch.cluster)
     missed = (after.late + after.dropped + after.overdue) - (before.late + before.dropped + before.overdue)
-    return np.clip(missed / max(load * MEASURED_SECONDS, 1e-9), 0.0, 1.0)
+    counted = max(float(arrivals[SETTLING_SECONDS:].sum()), 1e-9)
+    return np.clip(missed / counted, 0.0, 1.0)
