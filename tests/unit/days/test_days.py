@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from rlscaler_core.decision.forecaster.memory import recent_of
 from rlscaler_core.decision.rule import BY_LOAD, Rule, RuleSettings
@@ -13,12 +15,13 @@ from rlscaler_core.decision.types import Placement
 from rlscaler_core.models import load_bundled
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.hpa import Hpa
+from rlscaler_rl.evaluation.days import cli as command
 from rlscaler_rl.evaluation.days import compare as comparison
 from rlscaler_rl.evaluation.days.compare import Request, compare
 from rlscaler_rl.evaluation.days.play import covered, played, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad, from_library, own
 from rlscaler_rl.evaluation.days.shift import Shifted, compare_shifts, shift_markdown, shifted_columns
-from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score, difference, markdown
+from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score, difference, markdown
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.statistics import Verdict
 from rlscaler_rl.workloads import Part
@@ -212,3 +215,21 @@ def test_services_that_are_played_side_by_side_are_those_that_are_played_alone()
     requests = [table.loads[0].requests for _, table in together]
     assert requests[1] == pytest.approx(3 * requests[0], rel=0.01)
     assert "| size 30, 30 |" in "\n".join(shift_markdown(together))
+
+
+@pytest.mark.parametrize("kind", ["transfer", "shift"])
+def test_as_json_standard_output_has_the_tables_alone(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "_load", lambda name, capacity, share, folder: load(name, 0.2 * capacity))
+    shifts = [Shifted("price 1", {"price_ratio": 1.0}), Shifted("price 9", {"price_ratio": 9.0})]
+    monkeypatch.setattr("rlscaler_rl.evaluation.days.shift.all_shifts", lambda: shifts)
+    words = ["--kind", kind, "--loads", "a, b", "--days", "1", "--out", str(tmp_path / "out"), "-o", "json"]
+    done = CliRunner().invoke(command.days, words)
+    assert done.exit_code == 0, done.output
+    assert "the past of" in done.stderr
+    found = json.loads(done.stdout)
+    tables = found if kind == "shift" else {"": found}
+    assert list(tables) == ([one.name for one in shifts] if kind == "shift" else [""])
+    for name, made in tables.items():
+        written = tmp_path / "out" / name.replace(" ", "_") / FILE
+        assert DayTable.model_validate(made) == DayTable.model_validate_json(written.read_text())
+        assert [one["name"] for one in made["loads"]] == ["a", "b"]

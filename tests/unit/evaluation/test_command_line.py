@@ -35,6 +35,14 @@ def test_a_quick_run_writes_its_folder_and_says_whether_it_is_valid(invoke, tmp_
     assert "here" in done.output
 
 
+@pytest.mark.parametrize(("command", "name"), [(evaluate, "comprehensive_evaluation"), (compare, "rl_comparison_data")])
+def test_as_json_standard_output_has_the_result_alone(invoke, tmp_path, command, name):
+    done = invoke(command, *QUICK, "--out", "here", "--accept-invalid", "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == json.loads((tmp_path / "here" / f"{name}.json").read_text())
+    assert "playing ramp" in done.stderr
+
+
 def test_options_win_over_the_file_and_the_file_over_the_defaults(tmp_path):
     environment = {"episode_duration": 180, "action_interval": 15, "namespace": "chat", "prometheus_url": "http://x"}
     path = tmp_path / "c.json"

@@ -157,6 +157,8 @@ def leaves(command: click.Command, context: click.Context, path: str = "") -> It
 ANSWERS = {
     *("estimate", "explain", "init", "pause", "preflight", "promote", "resume", "simulate", "status"),
     *("operator verify", "replay", "trace days", "trace list", "cluster status", "cluster up", "structure measure"),
+    *("evaluate", "compare", "days", "tune", "publish", "tenants compare", "tenants evaluate", "tenants study"),
+    "scheduler explain",
 }
 """Commands that answer a question; what others make lies in files."""
 

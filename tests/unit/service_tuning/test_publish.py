@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from importlib.resources import files
 
 import pytest
@@ -49,6 +50,12 @@ def test_the_config_map_holds_an_actor_that_loads(folder):
     assert yaml.safe_load(result.stderr.split("\n", 1)[1]) == {
         "spec": {"policy": {"configMap": {"name": "chat-policy", "key": "manifest.json"}}}
     }
+
+
+def test_as_json_standard_output_has_the_same_object_alone(folder):
+    as_json, as_yaml = run(folder, "-o", "json"), run(folder)
+    assert json.loads(as_json.stdout) == yaml.safe_load(as_yaml.stdout)
+    assert as_json.stderr == as_yaml.stderr
 
 
 def test_what_must_not_be_published_needs_force(folder):

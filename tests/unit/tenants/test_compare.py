@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -75,6 +77,14 @@ def test_the_files_read_back_as_they_were(table, tmp_path):
     text = (tmp_path / "table.md").read_text()
     assert text.splitlines() == list(markdown(table))
     assert "| weighted max-min |" in text
+
+
+def test_as_json_standard_output_has_the_table_alone(tmp_path):
+    words = ["compare", "--tenants", "2", "--pools", "3", "--hours", "1", "--loads", "jobs_1, random_1"]
+    done = CliRunner().invoke(command, [*words, "--out", str(tmp_path), "-o", "json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == json.loads((tmp_path / "table.json").read_text())
+    assert "3 pools of 2 tenants" in done.stderr
 
 
 def test_a_load_that_is_not_there_is_named(tmp_path):

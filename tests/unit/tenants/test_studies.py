@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_rl.tenants import studies
+from rlscaler_rl.tenants import cli, studies
 from rlscaler_rl.tenants.cli import tenants as command
 from rlscaler_rl.tenants.compare import RIVALS, compare
 from rlscaler_rl.tenants.draw import TEST_LOADS, TRAIN_LOADS, TUNE_LOADS, Request
@@ -66,6 +67,26 @@ def test_a_study_plays_trained_agents_with_information_lost(folder, monkeypatch)
     done = studies.study_playing("information", [Agents(folder)], replace(SHORT, seed=0), 3, lambda text: None)
     assert [line.contender for line in done.lines] == ["weighted max-min", "all agents"]
     assert done.seeds == [0]
+
+
+def test_as_json_standard_output_has_the_table_of_agents_alone(folder, tmp_path):
+    words = ["evaluate", "--model", str(folder), "--tenants", "2", "--pools", "3", "--out", str(tmp_path)]
+    done = CliRunner().invoke(command, [*words, "-o", "json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == json.loads((tmp_path / "table.json").read_text())
+
+
+def test_as_json_standard_output_has_the_study_alone(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(studies.PLAYING, "information", {"half": (lambda request: request, Loss(0.5, "agent"))})
+    words = ["study", "information", "--model", str(folder), "--pools", "3", "--out", str(tmp_path), "-o", "json"]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == json.loads((tmp_path / "information" / "study.json").read_text())
+    assert "half: J" in done.stderr
+
+
+def test_the_names_of_studies_are_those_of_the_command():
+    assert (tuple(studies.TRAINING), tuple(studies.PLAYING)) == (cli.TRAINING, cli.PLAYING)
 
 
 def test_a_folder_without_agents_is_named(tmp_path):

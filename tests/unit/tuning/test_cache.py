@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -12,7 +14,7 @@ from rlscaler_rl.evaluation.lineup import lineup
 from rlscaler_rl.evaluation.tuning import cache
 from rlscaler_rl.evaluation.tuning.cache import Record, Tuned, load, save
 from rlscaler_rl.evaluation.tuning.cli import tune as tune_command
-from rlscaler_rl.evaluation.tuning.command import check, refresh, stale, tables
+from rlscaler_rl.evaluation.tuning.command import outdated, refresh, stale, tables
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
 from rlscaler_rl.evaluation.tuning.score import tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
@@ -47,7 +49,7 @@ def test_tuning_never_ends_up_worse_than_the_default(file):
 
 def test_what_is_current_is_not_tuned_again(file):
     before = file.read_text()
-    assert check(chosen(), file, QUIET)
+    assert not outdated(chosen(), load(file), QUIET)
     refresh(chosen(), file, QUIET)
     assert file.read_text() == before
 
@@ -196,6 +198,19 @@ def test_check_fails_where_something_is_missing(file):
     missing = CliRunner().invoke(tune_command, ["--contenders", "max", "--workloads", "spike", *options])
     assert missing.exit_code == 1
     assert "not tuned yet" in missing.output
+
+
+def test_as_json_standard_output_has_the_records_or_those_that_do_not_count(file):
+    shown = CliRunner().invoke(tune_command, ["--table", "--file", str(file), "-o", "json"])
+    assert Tuned.model_validate_json(shown.stdout) == load(file)
+    options = ["--contenders", "max", "--budget", "6", "--episodes", "2", "--file", str(file), "-o", "json"]
+    checked = CliRunner().invoke(tune_command, [*options, "--workloads", "ramp,spike", "--check"])
+    assert checked.exit_code == 1
+    reason = {"contender": "max", "workload": "spike", "fold": None, "reason": "not tuned yet"}
+    assert json.loads(checked.stdout) == {"current": 1, "outdated": [reason]}
+    kept = CliRunner().invoke(tune_command, [*options, "--workloads", "ramp"])
+    assert kept.exit_code == 0, kept.output
+    assert Tuned.model_validate_json(kept.stdout) == load(file)
 
 
 def test_the_shipped_settings_fit_the_search_spaces():
