@@ -7,7 +7,8 @@ from importlib.metadata import entry_points
 
 import click
 
-SUBCOMMANDS = ("run", "config", "explain", "replay", "train", "compare", "openb")
+SERVING = ("run", "latency", "config", "explain", "replay")
+LEARNING = ("train", "compare", "openb")
 
 GROUP = "rlscaler.scheduler"
 """Entry points of this group are commands that other distributions add, as the development tools do."""
@@ -15,15 +16,14 @@ GROUP = "rlscaler.scheduler"
 
 class _Lazy(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*SUBCOMMANDS, *sorted(point.name for point in entry_points(group=GROUP))]
+        return [*SERVING, *LEARNING, *sorted(point.name for point in entry_points(group=GROUP))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SUBCOMMANDS:
+        if cmd_name not in (*SERVING, *LEARNING):
             found = list(entry_points(group=GROUP, name=cmd_name))
             added: click.Command | None = found[0].load() if found else None
             return added
-        server = cmd_name in ("run", "config", "explain", "replay")
-        module = "rlscaler_scheduler.cli" if server else "rlscaler_rl.placement.cli"
+        module = "rlscaler_scheduler.cli" if cmd_name in SERVING else "rlscaler_rl.placement.cli"
         command: click.Command = getattr(import_module(module), cmd_name)
         return command
 

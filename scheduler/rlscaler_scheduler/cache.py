@@ -64,6 +64,8 @@ class Cache:
         """Grows whenever a node comes or goes."""
         self._nodes = empty_nodes(np.zeros((0, 2)))
         self._daemons = np.zeros(0)
+        self._latency_until = np.zeros(0)
+        """When the measured latency of each node ceases to be believed, in seconds since 1970, by row."""
         self._pods: dict[str, _Held] = {}
         self._assumed: dict[str, None] = {}
         """Uids of those that are not known to be where they are held, the oldest first."""
@@ -161,11 +163,13 @@ class Cache:
         return known[self._rank[rows[known]].argsort()]
 
     def nodes_at(self, rows: Int) -> tuple[NDArray[np.object_], Nodes]:
-        """Names and a copy of the nodes of these rows."""
+        """Names and a copy of the nodes of these rows. A latency that is too old counts as not measured."""
         nodes = Nodes._make(column[rows] for column in self._nodes)
+        now = time.time()
         nodes.pod_limit[:] -= self._daemons[rows]
+        nodes.latency_ms[self._latency_until[rows] < now] = np.nan
         ends = nodes.empty_in_s
-        left = np.where(np.isinf(ends), np.nan, np.maximum(ends - time.time(), 0.0))
+        left = np.where(np.isinf(ends), np.nan, np.maximum(ends - now, 0.0))
         ends[:] = np.where(nodes.pods > 0, left, 0.0)
         return self._name_of[rows], nodes
 
@@ -180,6 +184,7 @@ class Cache:
             more = empty_nodes(np.zeros((max(size, 64), 2)))
             self._nodes = Nodes._make(map(np.concatenate, zip(self._nodes, more, strict=True)))
             self._daemons = np.concatenate([self._daemons, np.zeros(len(more.pods))])
+            self._latency_until = np.concatenate([self._latency_until, np.zeros(len(more.pods))])
             self._name_of = np.concatenate([self._name_of, np.full(len(more.pods), "", object)])
             self._free_rows = list(range(len(self._nodes.pods) - 1, size - 1, -1))
         self._row[name] = row = self._free_rows.pop()
@@ -197,6 +202,7 @@ class Cache:
         n = self._nodes
         n.allocatable[row] = facts.cpu_milli, facts.memory_mib
         n.pod_limit[row], n.gpus[row], n.latency_ms[row] = facts.pods, facts.gpus, facts.latency_ms
+        self._latency_until[row] = facts.latency_until
         n.gpu_model[row] = self._model(facts.gpu_model) if facts.gpus else 0
 
     def _model(self, name: str) -> int:

@@ -1,23 +1,47 @@
-"""`rlscaler scheduler run`, `config`, `explain` and `replay`: the suggestion server and its records."""
+"""`rlscaler scheduler run`, `latency`, `config`, `explain` and `replay`: what serves kube-scheduler."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import yaml
 from pydantic import ValidationError
+from pydantic_settings import BaseSettings
 
 from rlscaler_core.options import output_option
 from rlscaler_core.placement.policies import Policy
 from rlscaler_scheduler.configuration import configuration
-from rlscaler_scheduler.settings import Settings
+from rlscaler_scheduler.exceptions import SchedulerError
+from rlscaler_scheduler.settings import LatencySettings, Settings
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+S = TypeVar("S", bound=BaseSettings)
+
+
+def _settings(kind: type[S], options: Mapping[str, Any]) -> S:
+    """Make settings of the options that were given; the others come from the environment. Raises UsageError."""
+    try:
+        return kind(**{name: value for name, value in options.items() if value not in (None, ())})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise click.UsageError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None:
+    """Run a server until it is stopped. Raises ClickException where it cannot begin."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(serve(settings))
+    except SchedulerError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @click.command()
@@ -39,19 +63,32 @@ def run(**options: Any) -> None:
 
     Every option can also be set as RLSCALER_SCHEDULER_<NAME> in the environment.
     """
-    from rlscaler_scheduler.server import SchedulerError
     from rlscaler_scheduler.server import run as serve
 
-    try:
-        settings = Settings(**{name: value for name, value in options.items() if value not in (None, ())})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise click.UsageError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    try:
-        asyncio.run(serve(settings))
-    except SchedulerError as error:
-        raise click.ClickException(str(error)) from error
+    _serve(serve, _settings(Settings, options))
+
+
+@click.command()
+@click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster.")
+@click.option("--node", help="Name of the node that this runs on.")
+@click.option("--target", "targets", multiple=True, help="Where users are: NAME=HOST:PORT or NAME=URL (repeatable).")
+@click.option("--interval", "interval_seconds", type=float, help="Seconds between two rounds of measuring.")
+@click.option("--samples", type=int, help="Round trips of a round to each target; their median counts.")
+@click.option("--expire", "expire_seconds", type=float, help="Seconds for which a written value is believed.")
+@click.option("--host", help="Address that is listened on.")
+@click.option("--port", type=int, help="Port for metrics and probes; 0 = any.")
+def latency(**options: Any) -> None:
+    """Measure how far users are from this node, and write it to the node, until SIGTERM.
+
+    Every option can also be set as RLSCALER_LATENCY_<NAME> in the environment, targets separated by commas.
+
+    \b
+    rlscaler scheduler latency --node edge-1 --target berlin=berlin.example.com:443 \\
+      --target lyon=https://lyon.example.com/ping
+    """
+    from rlscaler_scheduler.latency import run as measure
+
+    _serve(measure, _settings(LatencySettings, options))
 
 
 @click.command()
@@ -84,7 +121,7 @@ def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
     The server has to have written them with --decision-log-inputs.
     """
     from rlscaler_scheduler.replay import repeat
-    from rlscaler_scheduler.server import SchedulerError, load_actors
+    from rlscaler_scheduler.server import load_actors
 
     try:
         actors = load_actors(model_dir)

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from kubernetes.utils.quantity import parse_quantity
 
-from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU
+from rlscaler_core.placement.types import GPU_INDEX, MOST_GPUS, WHOLE_GPU
 
 Json = Mapping[str, Any]
 
 LATENCY = "rlscaler.io/latency-ms"
 """Annotation of a node: round trip to the users, in milliseconds."""
-GPU_INDEX = "rlscaler.io/gpu-index"
-"""Annotation of a pod: on which GPU its share is, from 0."""
+LATENCY_UNTIL = "rlscaler.io/latency-until"
+"""Annotation of a node: the time, as RFC 3339 writes it, after which its latency is not believed any more."""
 LIFETIME = "rlscaler.io/expected-lifetime-seconds"
 """Annotation of a pod: how long it is expected to run."""
 GPU_MODEL = "nvidia.com/gpu.product"
@@ -61,6 +61,8 @@ class NodeFacts(NamedTuple):
     gpus: int
     gpu_model: str
     latency_ms: float
+    latency_until: float
+    """Seconds since 1970 when the latency ceases to be believed; infinite where it has no end."""
 
 
 class PodFacts(NamedTuple):
@@ -89,6 +91,7 @@ class PodFacts(NamedTuple):
 def node_facts(node: Json, resources: Resources) -> NodeFacts:
     """What the API says of a node."""
     metadata, has = node["metadata"], node.get("status", {}).get("allocatable") or {}
+    annotations = metadata.get("annotations") or {}
     gpus = amount(str(has.get(resources.gpu, "0")))
     milli = amount(str(has.get(resources.gpu_milli, "0")))
     return NodeFacts(
@@ -98,7 +101,8 @@ def node_facts(node: Json, resources: Resources) -> NodeFacts:
         _or_zero(amount(str(has.get("pods", "0")))),
         min(int(max(_or_zero(gpus), _or_zero(milli) // WHOLE_GPU)), MOST_GPUS),
         (metadata.get("labels") or {}).get(GPU_MODEL, ""),
-        number((metadata.get("annotations") or {}).get(LATENCY)),
+        number(annotations.get(LATENCY)),
+        _until(annotations.get(LATENCY_UNTIL)),
     )
 
 
@@ -169,6 +173,16 @@ def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
 def _milli(cores: float) -> float:
     """Whole millicores, rounded up as Kubernetes does."""
     return float(math.ceil(round(cores * 1000.0, 6)))
+
+
+def _until(text: str | None) -> float:
+    """The time of an expiry: never without one, and long ago for one that cannot be read."""
+    if text is None:
+        return math.inf
+    try:
+        return _time(text) if text else -math.inf
+    except ValueError:
+        return -math.inf
 
 
 def _or_zero(value: float) -> float:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiohttp import web
-from kubernetes.aio import client, config
-from kubernetes.aio.config import ConfigException
+from kubernetes.aio import client
 from pydantic import ValidationError
 
 from rlscaler_core.decision.exceptions import ModelError
@@ -23,6 +22,8 @@ from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
 from rlscaler_loadgen.service.watch import Follower, Object
 from rlscaler_scheduler.cache import Cache, as_pods
+from rlscaler_scheduler.connection import api_configuration
+from rlscaler_scheduler.exceptions import SchedulerError
 from rlscaler_scheduler.extender import Call, InvalidCallError
 from rlscaler_scheduler.objects import PodFacts, Resources
 from rlscaler_scheduler.overrides import Override, Overrides
@@ -39,10 +40,6 @@ LARGEST_CALL = 64 * 2**20
 
 
 Asked = TypeVar("Asked", Call, Question)
-
-
-class SchedulerError(Exception):
-    """The server cannot begin; the message says what to do."""
 
 
 def load_actors(folder: Path | None) -> dict[Policy, PlacementActor]:
@@ -280,7 +277,7 @@ async def run(settings: Settings) -> None:
     """Serve until cancelled. Raises SchedulerError where it cannot begin."""
     server = Server(settings)
     async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(client.ApiClient(await _configuration(settings)))
+        api = await stack.enter_async_context(client.ApiClient(await api_configuration(settings.kubeconfig)))
         runner = web.AppRunner(server.application(), access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -293,20 +290,3 @@ async def run(settings: Settings) -> None:
         async with asyncio.TaskGroup() as tasks:
             for follower in server.followers(api):
                 tasks.create_task(follower.run())
-
-
-async def _configuration(settings: Settings) -> client.Configuration:
-    """Address and credentials of the API server. Raises SchedulerError."""
-    made = client.Configuration()
-    try:
-        if settings.kubeconfig is None:
-            try:
-                config.load_incluster_config(client_configuration=made)
-            except ConfigException:
-                await config.load_kube_config(client_configuration=made)
-        else:
-            await config.load_kube_config(config_file=str(settings.kubeconfig), client_configuration=made)
-    except Exception as error:  # the client library raises whatever a malformed file leads to
-        said = " ".join(str(error).split())
-        raise SchedulerError(f"cannot find a cluster: {said}; name a kubeconfig with --kubeconfig") from error
-    return made

@@ -1,18 +1,19 @@
-"""Settings of the suggestion server: from the command line, or the environment as `RLSCALER_SCHEDULER_<NAME>`."""
+"""Settings of the suggestion server and of what measures latencies: from the command line, or the environment."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from rlscaler_core.placement.policies import Policy
+from rlscaler_scheduler.probes import Target
 
 
 class Settings(BaseSettings):
-    """Settings of one server. Durations are in seconds."""
+    """Settings of one server, in the environment `RLSCALER_SCHEDULER_<NAME>`. Durations are in seconds."""
 
     model_config = SettingsConfigDict(env_prefix="RLSCALER_SCHEDULER_", frozen=True, use_attribute_docstrings=True)
 
@@ -66,4 +67,59 @@ class Settings(BaseSettings):
     @field_validator("scheduler_names", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+        return _parts(value)
+
+
+class LatencySettings(BaseSettings):
+    """Settings of what measures on one node, in the environment `RLSCALER_LATENCY_<NAME>`. Durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="RLSCALER_LATENCY_", frozen=True, use_attribute_docstrings=True)
+
+    kubeconfig: Path | None = None
+    """Kubeconfig of the cluster; default: the service account of the pod, else `$KUBECONFIG` or `~/.kube/config`."""
+
+    node: str = Field(min_length=1)
+    """Name of the node that this runs on, and that the value is written to."""
+
+    targets: Annotated[tuple[Target, ...], NoDecode] = Field(min_length=1)
+    """Where users are, each as NAME=HOST:PORT for TCP or NAME=URL for HTTP, separated by commas in the environment."""
+
+    interval_seconds: float = Field(default=30.0, ge=1)
+    """Time between the beginnings of two rounds of measuring."""
+
+    samples: int = Field(default=5, ge=1, le=50)
+    """Round trips of a round to each target; their median counts."""
+
+    timeout_seconds: float = Field(default=2.0, gt=0, le=30)
+    """Longest wait for a round trip."""
+
+    expire_seconds: float = Field(default=300.0, ge=1)
+    """How long a written value is believed. It is written again when it has moved, or after half of this."""
+
+    host: str = "127.0.0.1"
+    """Address that is listened on."""
+
+    port: int = Field(default=9811, ge=0, le=65535)
+    """Port for metrics and probes; 0 = any free one, which the log names."""
+
+    @field_validator("targets", mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        parts = _parts(value)
+        return tuple(map(Target.parse, parts)) if isinstance(parts, tuple) else parts
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.expire_seconds < 2 * self.interval_seconds:
+            raise ValueError(
+                "expire_seconds has to be at least twice interval_seconds: a value would expire between rounds"
+            )
+        names = [target.name for target in self.targets]
+        if len(set(names)) < len(names):
+            raise ValueError("two targets have the same name: give each its own")
+        return self
+
+
+def _parts(value: object) -> object:
+    """What stands between commas; anything but a text as it is."""
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value

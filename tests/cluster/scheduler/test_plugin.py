@@ -12,7 +12,7 @@ import pytest
 
 from rlscaler_dev.cluster.network import free_ports
 from rlscaler_dev.placement.testbed import SIZES, SecondScheduler, bound, pod, second_scheduler
-from rlscaler_scheduler.objects import LATENCY
+from rlscaler_scheduler.objects import LATENCY, LATENCY_UNTIL
 from rlscaler_scheduler.replay import repeat
 from tests.harness.waiting import until
 
@@ -123,6 +123,13 @@ def test_a_hard_latency_needs_no_server(cluster, kube, namespace, folder, nodes)
         until(lambda: bound(kube, namespace).get("nowhere") == nearest, 120)
         restored = {"metadata": {"annotations": {LATENCY: str(latency[nearest])}}}
         kube.request("PATCH", f"/api/v1/nodes/{nearest}", restored, content_type="application/merge-patch+json")
+        farthest = max(latency, key=lambda name: latency[name])
+        kube.create(pod("later", namespace, annotations={"latencyHardConstraint": "0.5"}))
+        until(lambda: "hard limit" in str(kube.get(f"/api/v1/namespaces/{namespace}/pods/later")["status"]))
+        for end in ("2020-01-01T00:00:00Z", None):
+            ended = {"metadata": {"annotations": {LATENCY_UNTIL: end}}}
+            kube.request("PATCH", f"/api/v1/nodes/{farthest}", ended, content_type="application/merge-patch+json")
+            until(lambda: bound(kube, namespace).get("later") == farthest, 120)
 
 
 def test_suggestions_go_on_when_a_killed_server_is_back(cluster, kube, server, namespace, folder):

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -13,6 +14,9 @@ import (
 
 // nodeLatency is the annotation of a node with its round trip to the users, in milliseconds.
 const nodeLatency = "rlscaler.io/latency-ms"
+
+// latencyUntil is the annotation of a node with the time after which its latency is not believed any more.
+const latencyUntil = "rlscaler.io/latency-until"
 
 // hardLatency are the annotations of a pod, or of its namespace, with the latency above which nodes are refused.
 var hardLatency = []string{"rlscaler.io/latency-hard-ms", "latencyHardConstraint"}
@@ -71,6 +75,17 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 // PreFilterExtensions says that the limit does not depend on other pods.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
+// measured is the latency of a node; without an end it holds for ever, and an end that cannot be read has passed.
+func measured(annotations map[string]string, now time.Time) (float64, bool) {
+	if text, ok := annotations[latencyUntil]; ok {
+		until, err := time.Parse(time.RFC3339, text)
+		if err != nil || until.Before(now) {
+			return 0, false
+		}
+	}
+	return number(annotations[nodeLatency])
+}
+
 // Filter refuses a node that was measured above the limit. It needs no server. A node that was not measured is kept.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	data, err := state.Read(limitKey)
@@ -78,7 +93,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info
 		return nil
 	}
 	wanted := float64(data.(limit))
-	latency, ok := number(info.Node().Annotations[nodeLatency])
+	latency, ok := measured(info.Node().Annotations, time.Now())
 	if !ok || latency <= wanted {
 		return nil
 	}
