@@ -85,7 +85,7 @@ def test_the_owner_of_a_budget_is_killed(arrives: bool, split, proxies, sharing,
         line.recovered_seconds = time.monotonic() - killed
         until(lambda: {sharing.share(full, name)["granted"] for name in (ours, theirs)} == {3}, 60)
         assert seen.lowest(theirs) == 3, "it was never taken more than it had to give back"
-        mine.rate = CALM
+        sharing.limit(ours, 1)
         until(lambda: overseer.have(**{ours: 1, theirs: 5}), 120)
     assert seen.highest == GPUS, "the bound was reached, so that it could have been broken"
     line.lowest, line.allowed = f"{seen.highest} GPUs at most", f"{GPUS} GPUs"

@@ -70,7 +70,7 @@ def told(line: Line, highest: int, allowed: int, begun: float) -> None:
 
 
 def test_gpu_nodes_are_lost(operator, nodes: Nodes, sharing, overseer, line: Line):
-    """First one of two, so that guarantees are short; then the other, so that nothing can be counted; then both return."""
+    """First one of two, so that guarantees are short; then the other, so that nothing can be counted; both return."""
     line.fault = "budget: GPU nodes lost, back later"
     nodes.add("one")
     nodes.add("two")
@@ -108,12 +108,12 @@ def test_gpu_nodes_are_lost(operator, nodes: Nodes, sharing, overseer, line: Lin
 def test_a_member_is_deleted_while_it_borrows(operator, sharing, overseer, line: Line):
     """The lender wants its guarantee back at the same moment: it has it, and the others have the rest."""
     line.fault = "budget: a member deleted in mid-loan"
-    amount, guaranteed = 8, 3
+    amount, own = 8, 3
     lender = sharing.service("lender", CALM)
     sharing.service("borrower", BUSY)
     sharing.service("other", BUSY)
     terms = (
-        member("lender", guaranteed=guaranteed, ceiling=guaranteed),
+        member("lender", guaranteed=own, ceiling=own),
         member("borrower"),
         member("other", guaranteed=2),
     )
@@ -122,14 +122,15 @@ def test_a_member_is_deleted_while_it_borrows(operator, sharing, overseer, line:
     until(lambda: sharing.share(full, "borrower").get("borrowed") == 4, 60)
     # The lender's own two replicas need not wait for those that leave.
     begun = time.monotonic()
-    with overseer.bound(amount + guaranteed - 1, lender=guaranteed) as seen:
+    with overseer.bound(amount + own - 1, lender=own) as seen:
         sharing.remove("borrower")
         lender.rate = BUSY
-        until(lambda: overseer.have(lender=guaranteed, other=amount - guaranteed), 120)
-    told(line, seen.highest, amount, begun)
+        until(lambda: overseer.have(lender=own, other=amount - own), 120)
+    told(line, seen.highest, amount + own - 1, begun)
+    line.note = f"{amount}, and those that the lender need not wait for"
     assert seen.lowest("lender") == 1
     assert seen.lowest("other") == 3
-    with overseer.bound(amount, lender=guaranteed, other=amount - guaranteed):
+    with overseer.bound(amount, lender=own, other=amount - own):
         until(lambda: sharing.status(full).get("policies") == 2, 60)
         for _ in looks(WATCHED_SECONDS):
             assert sharing.status(full)["granted"] == amount
@@ -148,7 +149,7 @@ def test_a_budget_is_deleted_while_members_are_above_their_own_limits(operator, 
     until(lambda: overseer.have(above=3, below=3), 120)
     with overseer.bound(above=3, below=10) as seen:
         with stopped(operator.process):
-            world.patch("rlscalingpolicies", "above", {"spec": {"targets": {"gpu": {"maxReplicas": own}}}})
+            sharing.limit("above", own)
             sharing.delete(full)
             assert overseer.have(above=3, below=3)
         begun = time.monotonic()

@@ -31,6 +31,10 @@ class Sharing:
         self.world.patch("rlscalingpolicies", name, {"metadata": {"labels": {"share": name}}})
         return load
 
+    def limit(self, name: str, most: int) -> None:
+        """Give a service a `maxReplicas` of its own."""
+        self.world.patch("rlscalingpolicies", name, {"spec": {"targets": {"gpu": {"maxReplicas": most}}}})
+
     def remove(self, name: str) -> None:
         """Delete a service, and then its policy."""
         self.world.delete("deployments", f"{name}-gpu")

@@ -41,7 +41,7 @@ def test_a_guarantee_is_kept_while_it_is_asked_for_and_lent_while_not(operator, 
     one = sharing.share(name, "greedy")
     assert one["asked"] == 10
     wait(lambda: sharing.share(name, "greedy")["starvedSeconds"] > one["starvedSeconds"])
-    world.patch("rlscalingpolicies", "greedy", {"spec": {"targets": {"gpu": {"maxReplicas": 1}}}})
+    sharing.limit("greedy", 1)
     wait(lambda: sharing.gpus("greedy") == 1, 60)
     wait(lambda: sharing.gpus("modest") == 5, 60)
     limited = [record for record in operator.decisions("greedy") if record["grant"]]

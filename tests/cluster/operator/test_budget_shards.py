@@ -71,7 +71,7 @@ def test_a_guarantee_is_lent_to_another_shard_and_comes_back(split, world, wait,
     with overseer.bound(GPUS) as seen:
         assert owner.stop() == 0
         wait(lambda: split.holder(shard) is other, 90)
-        load.rate = 5
+        sharing.limit(lender, 1)
         wait(lambda: overseer.have(**{lender: 1, borrower: 5}), 120)
     assert seen.highest == GPUS
     for one in (lender, borrower):

@@ -27,10 +27,8 @@ async def test_a_guarantee_of_another_is_named(bench, policy_body, asks):
 
 
 async def test_an_amount_of_money_an_hour_is_shared_by_what_a_replica_costs(bench, policy_body, asks):
-    dear, cheap = (
-        bench.policy(policy_body("dear"), labels={"on": "h"}),
-        bench.policy(policy_body("ok"), labels={"on": "l"}),
-    )
+    dear = bench.policy(policy_body("dear"), labels={"on": "h"})
+    cheap = bench.policy(policy_body("ok"), labels={"on": "l"})
     members = [
         {"name": "large", "matchLabels": {"on": "h"}, "unitsPerReplica": 4},
         {"name": "small", "matchLabels": {"on": "l"}, "unitsPerReplica": 1},
