@@ -118,8 +118,9 @@ def test_figures_table_and_picture_come_from_the_records(tmp_path: Path) -> None
     assert (slow["messages"], slow["late"], slow["late_percent"], slow["lost"]) == (200, 200, 100.0, 0)
     assert (slow["p95_lag_seconds"], slow["duplicates"], slow["rebalances"]) == (3.0, 4, 3)
     assert slow["consumer_seconds"] == 2 * 10 + 4 * 10
+    assert (slow["left"], quick["left"]) == (29, 4)
     assert (quick["late"], quick["p95_lag_seconds"], quick["consumer_seconds"]) == (0, 0.5, 30.0)
-    assert "| RLScalingPolicy on the stream | 0.5 | 0.5 | 0 of 200 (0.0 %) | 30 | 3 | 0 | 0 |" in done.output
+    assert "| RLScalingPolicy on the stream | 0.5 | 0.5 | 0 of 200 (0.0 %) | 30 | 4 | 3 | 0 | 0 |" in done.output
     assert (tmp_path / "kafka.png").stat().st_size > 20_000
 
 
