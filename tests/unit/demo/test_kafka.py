@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -15,6 +21,8 @@ from rlscaler_dev.demo.cli import demo
 from rlscaler_dev.demo.kafka import results
 from rlscaler_dev.demo.kafka.live import Waiting
 from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, Play, scaler
+from rlscaler_dev.demo.kafka.rebalances import write_rebalances
+from rlscaler_dev.exceptions import DevClusterError
 
 
 def write_records(
@@ -34,6 +42,42 @@ def write_records(
     replicas = [f"90,{consumers},{consumers},{consumers},0", f"110,{2 * consumers},{2 * consumers},{consumers},1"]
     (data / "replicas.csv").write_text("\n".join(["time,spec,existing,ready,starting", *replicas]) + "\n")
     (data / "rebalances.csv").write_text("time,rebalances\n95,3\n112,4\n114,6\n")
+
+
+@contextmanager
+def prometheus(answer: dict[str, object]) -> Iterator[tuple[str, list[dict[str, list[str]]]]]:
+    """A server that gives one answer to everything; its URL, and the questions that it was asked."""
+    asked: list[dict[str, list[str]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_coordinators_count_is_written_where_it_changes(tmp_path: Path) -> None:
+    values = [[98, "3"], [100, "3"], [102, "5"], [104, "5"], [106, "6"]]
+    with prometheus({"status": "success", "data": {"result": [{"metric": {}, "values": values}]}}) as (url, asked):
+        write_rebalances(url, time.time() - 60, tmp_path)
+    rows = (tmp_path / "rebalances.csv").read_text().splitlines()
+    assert rows == ["time,rebalances", "98.0,3", "102.0,5", "106.0,6"]
+    assert float(asked[0]["end"][0]) - float(asked[0]["start"][0]) > 60, "the count at the load's begin is asked for"
+    with prometheus({"status": "error", "error": "no such function"}) as (url, _), pytest.raises(DevClusterError):
+        write_rebalances(url, time.time(), tmp_path)
 
 
 def test_the_policy_is_valid_and_the_autoscaler_has_its_bounds() -> None:
@@ -74,8 +118,9 @@ def test_figures_table_and_picture_come_from_the_records(tmp_path: Path) -> None
     assert (slow["messages"], slow["late"], slow["late_percent"], slow["lost"]) == (200, 200, 100.0, 0)
     assert (slow["p95_lag_seconds"], slow["duplicates"], slow["rebalances"]) == (3.0, 4, 3)
     assert slow["consumer_seconds"] == 2 * 10 + 4 * 10
+    assert (slow["left"], quick["left"]) == (29, 4)
     assert (quick["late"], quick["p95_lag_seconds"], quick["consumer_seconds"]) == (0, 0.5, 30.0)
-    assert "| RLScalingPolicy on the stream | 0.5 | 0.5 | 0 of 200 (0.0 %) | 30 | 3 | 0 | 0 |" in done.output
+    assert "| RLScalingPolicy on the stream | 0.5 | 0.5 | 0 of 200 (0.0 %) | 30 | 4 | 3 | 0 | 0 |" in done.output
     assert (tmp_path / "kafka.png").stat().st_size > 20_000
 
 

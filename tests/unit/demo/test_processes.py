@@ -168,3 +168,17 @@ def test_the_remains_of_a_killed_demo_are_found_and_ended(holder: subprocess.Pop
         journal.end()
         assert not journal.leftover_cluster
     assert not list(tmp_path.glob("demo.*")), "neither journal nor lock is left"
+
+
+def test_what_is_missing_is_waited_for_and_named(supervisor: Supervisor) -> None:
+    left = ["a replica", "a weight"]
+    supervisor.wait_while(lambda: left.pop() if left else "", 20)
+    with pytest.raises(DemoError, match="waited 0 s for a replica; the logs are in"):
+        supervisor.wait_while(lambda: "a replica", 0)
+
+
+def test_a_child_that_ends_is_noticed_while_something_is_missing(supervisor: Supervisor) -> None:
+    child = supervisor.start("broken", python(BROKEN))
+    wait_for(lambda: not child.running)
+    with pytest.raises(ChildError, match="port 80 is in use"):
+        supervisor.wait_while(lambda: "a replica", 20)

@@ -24,7 +24,7 @@ from rlscaler_loadgen.streams.cli import PROTOCOL_NAMES
     help="Who scales the consumers; several are played one after another.",
 )
 @click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
-@click.option("--duration", type=click.IntRange(20, 86_400), default=300, show_default=True, help="Seconds of load.")
+@click.option("--duration", type=click.IntRange(20, 86_400), default=240, show_default=True, help="Seconds of load.")
 @click.option("--low", default=LOW, show_default=True, help="Lowest load in messages/s; one consumer processes 100.")
 @click.option("--peak", default=PEAK, show_default=True, help="Highest load in messages/s.")
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlscaler_dev.demo.kafka.plan import PARTITIONS, TOPIC
+from rlscaler_dev.demo.kafka.plan import PARTITIONS
 from rlscaler_dev.demo.kafka.results import READY, SPEC, STARTING, Figures, Played
 from rlscaler_dev.plot import BLUE, INK, LOOK, ORANGE, PURPLE, RED, SKY, picture
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STYLE = LOOK | {"font.size": 9.5, "axes.linewidth": 0.8, "grid.linewidth": 0.6, "legend.fontsize": 9}
-INCHES_EACH, LEFT_INCHES, RIGHT_INCHES = 5.0, 0.75, 1.35
+INCHES_EACH, LEFT_INCHES, RIGHT_INCHES = 5.0, 0.75, 1.6
 HEIGHT = 9.2
 SMOOTHING_SECONDS = 5
 
@@ -38,7 +38,7 @@ def draw(played: list[Played], found: list[Figures], path: Path) -> None:
         for axes in grid[3]:
             axes.set_xlabel("time since the load began (s)")
         grid[0, 0].set_xlim(0, max(one.seconds[-1] for one in played))
-        text = f"One load on a topic of {PARTITIONS} partitions ({TOPIC}), protocol {played[0].protocol}"
+        text = f"{PARTITIONS} partitions, {played[0].protocol}"
         figure.suptitle(text, x=LEFT_INCHES / width, y=0.985, ha="left", fontsize=13, fontweight="bold")
         figure.align_ylabels(grid[:, 0])
         figure.subplots_adjust(

@@ -49,7 +49,7 @@ class Play:
     out: Path
     """Folder of the results; each contender has a folder of its own in it."""
     pattern: str = "spike"
-    duration_seconds: int = 300
+    duration_seconds: int = 240
     interval_seconds: int = 15
     """Action interval of the policy."""
     protocol: str = "cooperative-sticky"

@@ -169,7 +169,8 @@ class _Run:
 
 def make_topic(broker: str, name: str, partitions: int) -> None:
     """Make a topic. Raises DemoError where the broker does not."""
-    for future in AdminClient({"bootstrap.servers": broker}).create_topics([NewTopic(name, partitions, 1)]).values():
+    admin = AdminClient({"bootstrap.servers": broker, "log_level": 2})  # its requests end when it is gone
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         try:
             future.result(TOPIC_SECONDS)
         except Exception as error:  # KafkaException, or TimeoutError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 from rlscaler_dev.cluster.dashboards.ask import Source
@@ -25,11 +26,10 @@ def write_rebalances(prometheus_url: str, begun: float, data: Path) -> None:
     One row for each change. Raises DevClusterError where Prometheus does not answer.
     """
     source = Source(prometheus_url, time.time() - begun + BEFORE_SECONDS, 4 * SCRAPE_INTERVAL_SECONDS)
-    file = CsvWriter(data / "rebalances.csv", COLUMNS)
-    for series in source.series(QUERY):
-        before = None
-        for moment, value in zip(series.times, series.values, strict=True):
-            if value != before:
-                file.row(f"{moment:.1f}", f"{value:g}")
-            before = value
-    file.close()
+    with closing(CsvWriter(data / "rebalances.csv", COLUMNS)) as file:
+        for series in source.series(QUERY):
+            before = None
+            for moment, value in zip(series.times, series.values, strict=True):
+                if value != before:
+                    file.row(f"{moment:.1f}", f"{value:g}")
+                before = value

@@ -72,6 +72,8 @@ class Figures:
     late_percent: float
     consumer_seconds: float
     """Every pod that exists, also while it starts or terminates, over the time of the load."""
+    left: int
+    """Messages that were not processed at the load's end: work that is not in `consumer_seconds`."""
     rebalances: int | None
     """Generations of the group from the load's begin until the last message; None where the broker was not measured."""
     lost: int
@@ -142,6 +144,7 @@ def figures(played: Played) -> Figures:
         late=int(late.sum()),
         late_percent=round(100 * float(np.mean(late)), 2) if len(late) else 0.0,
         consumer_seconds=round(float(existing), 1),
+        left=int(np.sum(played.done > played.duration)),
         rebalances=_rebalances(played),
         lost=int(np.isinf(played.done).sum()),
         duplicates=played.duplicates,
@@ -161,8 +164,9 @@ def write(found: list[Figures], out: Path) -> str:
     """Write `summary.json` and `table.md`; gives the table."""
     (out / "summary.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
     lines = [
-        "| | p95 time lag (s) | longest (s) | messages late | consumer-seconds | rebalances | lost | processed again |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | p95 time lag (s) | longest (s) | messages late | consumer-seconds | left at the load's end | rebalances "
+        "| lost | processed again |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in found:
         cells = [
@@ -171,6 +175,7 @@ def write(found: list[Figures], out: Path) -> str:
             _cell(one.worst_lag_seconds, ".1f"),
             f"{one.late:,d} of {one.messages:,d} ({one.late_percent:.1f} %)",
             f"{one.consumer_seconds:,.0f}",
+            f"{one.left:,d}",
             _cell(one.rebalances, "d"),
             f"{one.lost}",
             f"{one.duplicates}",
