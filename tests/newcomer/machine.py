@@ -54,7 +54,8 @@ class Machine:
         if reuse is not None:
             cache = self.home / ".cache/rlscaler"
             cache.mkdir(parents=True)
-            for built in ("bin", "go"):
+            # With the locks: what others build there at the same time must not be swept away.
+            for built in ("bin", "go", "locks"):
                 if (reuse / built).is_dir():
                     (cache / built).symlink_to(reuse / built)
         self.environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "PYTHON": python, "LANG": "C.UTF-8"}
