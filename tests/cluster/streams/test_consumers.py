@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import ConsumerGroupState
+from confluent_kafka import ConsumerGroupState, KafkaException
 
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import KubeClient
@@ -38,15 +38,24 @@ def world(cluster: ClusterInfo) -> Iterator[World]:
 
 
 def described(broker: TestBroker, group: str) -> Any:
-    return broker.admin.describe_consumer_groups([group])[group].result(20)
+    """None while the broker has not loaded its groups."""
+    try:
+        return broker.admin.describe_consumer_groups([group])[group].result(20)
+    except KafkaException:
+        return None
 
 
 def members(broker: TestBroker, group: str) -> list[str]:
     """The client ids of a group's members; none while it rebalances."""
     found = described(broker, group)
-    if found.state not in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY):
+    if found is None or found.state != ConsumerGroupState.STABLE:
         return []
     return sorted(member.client_id for member in found.members)
+
+
+def is_empty(broker: TestBroker, group: str) -> bool:
+    found = described(broker, group)
+    return found is not None and not found.members
 
 
 def names(world: World) -> list[str]:
@@ -71,7 +80,7 @@ def test_consumers_follow_the_pods_and_process_every_message(
     command += ["--message-ms", "2", "--records", str(tmp_path), "--metrics-port", "0"]
     consumers = subprocess.Popen(command)
     try:
-        until(lambda: members(broker, group) == names(world), SECONDS)
+        until(lambda: len(names(world)) == 1 and members(broker, group) == names(world), SECONDS)
         load = LoadSettings(pattern="ramp", duration=4, low=100, peak=200)
         first = Production(broker.servers, topic, load, tmp_path / "first", skew=0.5).run()
         world.patch("deployments", "billing", {"spec": {"replicas": 3}}, "scale")
@@ -85,7 +94,7 @@ def test_consumers_follow_the_pods_and_process_every_message(
         until(lambda: {*places(tmp_path / "processed.csv")} == written, SECONDS)
         consumers.terminate()
         assert consumers.wait(SECONDS) == 0
-        until(lambda: not described(broker, group).members, LEFT_SECONDS)
+        until(lambda: is_empty(broker, group), LEFT_SECONDS)
     finally:
         consumers.kill()
         consumers.wait()

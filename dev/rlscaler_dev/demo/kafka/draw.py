@@ -34,11 +34,12 @@ def draw(played: list[Played], found: list[Figures], path: Path) -> None:
             _rebalances(grid[3, column], one)
         for row, name in enumerate(("messages/s", "lag (s)", "consumers", "rebalances")):
             grid[row, 0].set_ylabel(name)
+            grid[row, 0].set_ylim(bottom=0)
             grid[row, -1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1.4)
         for axes in grid[3]:
             axes.set_xlabel("time since the load began (s)")
         grid[0, 0].set_xlim(0, max(one.seconds[-1] for one in played))
-        text = f"{PARTITIONS} partitions, {played[0].protocol}"
+        text = f"Consumers of {PARTITIONS} partitions, {played[0].protocol}"
         figure.suptitle(text, x=LEFT_INCHES / width, y=0.985, ha="left", fontsize=13, fontweight="bold")
         figure.align_ylabels(grid[:, 0])
         figure.subplots_adjust(
@@ -57,7 +58,6 @@ def _messages(axes: Axes, played: Played, figures: Figures) -> None:
     seconds = played.seconds
     axes.fill_between(seconds, _per_second(played.done, seconds), color=SKY, alpha=0.5, linewidth=0, label="processed")
     axes.plot(seconds, _per_second(played.written, seconds), color=INK, linewidth=1.4, label="written")
-    axes.set_ylim(bottom=0)
     late = f"{figures.late_percent:.1f} % late, {figures.lost} lost"
     axes.set_title(
         f"{figures.title}\n{late}, {figures.consumer_seconds:,.0f} consumer-seconds", loc="left", fontsize=10
@@ -71,7 +71,6 @@ def _lag(axes: Axes, played: Played) -> None:
         seconds, objective, lag, where=lag > objective, color=RED, alpha=0.2, linewidth=0, interpolate=True
     )
     axes.axhline(objective, color=RED, linewidth=1.2, linestyle=(0, (5, 3)), label="objective")
-    axes.set_ylim(bottom=0)
 
 
 def _consumers(axes: Axes, played: Played) -> None:
@@ -96,7 +95,9 @@ def _consumers(axes: Axes, played: Played) -> None:
 
 
 def _rebalances(axes: Axes, played: Played) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     edges = np.append(0.0, played.seconds)
     count = played.rebalances.at(edges)[:, 0]
     axes.stairs(count[1:] - count[0], edges, baseline=None, color=ORANGE, linewidth=1.6, label="so far")
-    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
