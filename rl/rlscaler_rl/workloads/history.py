@@ -43,13 +43,12 @@ class TimeRange:
     def between(cls, begin: datetime, end: datetime, step: int) -> TimeRange:
         """The multiples of `step` in between: some query front ends move every range to them anyway.
 
-        Raises WorkloadError where there are fewer than two.
+        Raises WorkloadError where none can lie between.
         """
-        if (end - begin).total_seconds() < 2 * step:
+        if end < begin:
             first, last = (_text(round(moment.timestamp())) for moment in (begin, end))
             raise WorkloadError(
-                f"--from {first} --to {last}: fewer than two steps of {step} s lie between; ask for a longer time, the "
-                "earlier moment first"
+                f"--from {first} --to {last}: nothing lies between; ask for a longer time, the earlier moment first"
             )
         return cls(-(-round(begin.timestamp()) // step) * step, round(end.timestamp()) // step * step, step)
 

@@ -145,7 +145,7 @@ def test_begin_and_end_cut(tmp_path):
         ("timestamp,value\n1,2\n1700000000000,2\n", {"reader": "bins"}, "bins.csv: .* is the width right"),
         ("timestamp\n1\n1700000000000\n", {"reader": "events"}, "bins.csv: .* is the unit of the times seconds"),
         ("timestamp\n", {"reader": "events"}, "no rows"),
-        ("timestamp\n1\nnan\n", {"reader": "events"}, "not a finite number"),
+        ("timestamp\n1\nnan\n", {"reader": "events"}, "'nan' is no time"),
         ("no log", {"reader": "access-log"}, "is it an access log"),
         ("1 2 x", {"reader": "counts"}, "not only numbers"),
     ],
