@@ -37,6 +37,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
     help="Names by commas: of the library of days (default: all that are there), or jobs_N, random_N, steady_RPS.",
 )
 @click.option("--days", "days", default=4, show_default=True, help="Most days of each load's test part, the last ones.")
+@click.option("--hours", type=click.IntRange(1, 24), help="Play the first hours of each day alone.")
 @click.option("--model", multiple=True, help="Training folder, .onnx, .zip or `bundled`; --model again for others.")
 @click.option("--share", type=float, help="Part of all replicas' capacity that a load's busy hours need, 0 to 1.")
 @click.option("--level", type=click.Choice(["fluid", "request"]), default="fluid", show_default=True)
@@ -64,6 +65,7 @@ def days(
     kind: str,
     loads: str | None,
     days: int,
+    hours: int | None,
     model: tuple[str, ...],
     share: float | None,
     level: str,
@@ -85,14 +87,14 @@ def days(
     from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
     from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 
-    if kind == "shift" and (plan or causal_plan or lateness):
+    if kind == "shift" and (plan or causal_plan or lateness or hours):
         raise click.UsageError(
-            "--kind shift: nothing is planned or tuned on other services; leave out --plan, --causal-plan and "
-            "--equal-lateness"
+            "--kind shift: whole days, and nothing is planned or tuned on other services; leave out --hours, --plan, "
+            "--causal-plan and --equal-lateness"
         )
     console = Console(highlight=False)
     share = NOMINAL_SHARE if share is None else share
-    request = _request(kind, loads, days, model, share, level, trials, plan, causal_plan, lateness, folder)
+    request = _request(kind, loads, days, hours, model, share, level, trials, plan, causal_plan, lateness, folder)
     with console.status("") as status:
         if kind == "shift":
             table, lines = _shifted(request, folder, out, lambda text: _tell(console, status, text))
@@ -124,6 +126,7 @@ def _request(
     kind: Any,
     loads: str | None,
     days: int,
+    hours: int | None,
     model: tuple[str, ...],
     share: float,
     level: Any,
@@ -151,6 +154,7 @@ def _request(
             for number, one in enumerate(loaded, 1)
         ],
         days=days,
+        hours=hours,
         tuned=tuple(TUNABLE) if kind == "own" else (),
         trials=trials,
         plan=plan,
