@@ -19,6 +19,7 @@ from rlscaler_rl.evaluation.days import cli as command
 from rlscaler_rl.evaluation.days import compare as comparison
 from rlscaler_rl.evaluation.days.compare import Request, compare
 from rlscaler_rl.evaluation.days.play import covered, played, prepared
+from rlscaler_rl.evaluation.days.regret import regret_markdown
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad, from_library, own
 from rlscaler_rl.evaluation.days.shift import Shifted, compare_shifts, shift_markdown, shifted_columns
 from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score, difference, markdown
@@ -92,6 +93,14 @@ def test_playing_twice_gives_the_same_and_leaves_the_past_as_it_was():
     runs = [played(days, lambda rate: load_bundled("rule")).result.j for _ in range(2)]
     np.testing.assert_array_equal(*runs)
     np.testing.assert_array_equal(before, days.past.load_recent)
+
+
+def test_the_first_hours_of_a_day_are_the_day_until_then():
+    days = prepared([(load("a"), 3)])
+    short = days.first(HOUR // 2)
+    whole, half = (played(one, lambda rate: Hpa(), timeline=5) for one in (days, short))
+    assert half.ledger.requests[0] == days.scenarios.arrivals[0, : HOUR // 2].sum()
+    np.testing.assert_array_equal(half.timeline["desired"], whole.timeline["desired"][:, : HOUR // 10])
 
 
 def test_coverage_is_of_the_forecasts_of_the_day_alone_and_of_those_that_learn():
@@ -197,6 +206,16 @@ def test_a_comparison_on_the_past_of_loads_has_every_contender_on_every_load(mon
     assert set(found.settings["hpa_tuned"]) == {"a", "b"}
     assert told
     assert comparison.DayTable.model_validate_json(found.model_dump_json()) == found
+
+
+def test_the_causal_plan_plays_where_it_is_asked_for_and_the_report_has_its_regret():
+    found = compare(Request("transfer", [load("a")], days=1, causal_plan=True), lambda text: None)
+    plan, rule = found.of("a", "causal"), found.of("a", "rule")
+    assert plan is not None
+    assert rule is not None
+    assert plan.role == "reference"
+    lines = "\n".join(regret_markdown(found))
+    assert f"| Forecast rule | {100 * (rule.mean('j') / plan.mean('j') - 1):+.1f} |" in lines
 
 
 def test_services_that_are_played_side_by_side_are_those_that_are_played_alone():

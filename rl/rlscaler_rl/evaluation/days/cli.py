@@ -39,6 +39,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.IntRange(1),
     help="Most days of each load's test part, the last ones.",
 )
+@click.option("--hours", type=click.IntRange(1, 24), help="Play the first hours of each day alone.")
 @click.option("--model", multiple=True, help="Training folder, .onnx, .zip or `bundled`; --model again for others.")
 @click.option(
     "--share",
@@ -89,10 +90,10 @@ def days(
     from rlscaler_rl.evaluation.days.telling import tell
     from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 
-    if kind == "shift" and (options["plan"] or options["causal_plan"] or options["lateness"]):
+    if kind == "shift" and any(options[name] for name in ("plan", "causal_plan", "lateness", "hours")):
         raise click.UsageError(
-            "--kind shift: nothing is planned or tuned on other services; leave out --plan, --causal-plan and "
-            "--equal-lateness"
+            "--kind shift: whole days, and nothing is planned or tuned on other services; leave out --hours, --plan, "
+            "--causal-plan and --equal-lateness"
         )
     share = NOMINAL_SHARE if share is None else share
     chosen, policies = _loads(loads, share, folder), _policies(model)

@@ -49,6 +49,9 @@ class Request:
     days: int = 4
     """Most days of the test part of each load that are played, the last ones."""
 
+    hours: int | None = None
+    """Hours of each of these days that are played, the first ones; None: the whole day."""
+
     tuned: tuple[str, ...] = ()
     """Contenders that are also tuned on each load's tune days."""
 
@@ -74,6 +77,7 @@ def compare(request: Request, progress: Progress) -> DayTable:
     """Play everything that was asked for. Raises WorkloadError for a load that is not there."""
     began = time.monotonic()
     days, tune, before = _prepared(request, progress)
+    days = days if request.hours is None else days.first(3600 * request.hours)
     scores: list[Score] = []
     coverage: dict[str, list[list[float | None]]] = {}
     everywhere = [*who.untuned(request.policies), who.hindsight()]

@@ -46,6 +46,13 @@ class Days:
         """The same days `times` over, for as many settings side by side."""
         return self.take(np.tile(np.arange(len(self.loads)), times))
 
+    def first(self, seconds: int) -> Days:
+        """The first `seconds` of each day."""
+        whole = self.scenarios
+        cut = {name: np.ascontiguousarray(getattr(whole, name)[:, :seconds]) for name in ("rate", "arrivals")}
+        duration = np.minimum(whole.duration, seconds)
+        return replace(self, scenarios=replace(whole, duration=duration, **cut))
+
     def take(self, rows: NDArray[np.integer[Any]]) -> Days:
         """The days in `rows`, in that order."""
         names, numbers = tuple(self.loads[i] for i in rows), tuple(self.numbers[i] for i in rows)

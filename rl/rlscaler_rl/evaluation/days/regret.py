@@ -17,7 +17,7 @@ def closed_share(table: DayTable, policy: str, rival: str) -> Interval | None:
 
     100 is the causal plan, 0 the rival, below 0 worse than the rival. Distances are J over that of the causal plan, in
     the mean over origins. None where one of the three did not play or the rival is not above the causal plan. Without
-    bounds where origins are too few, or where some resamples have no distance to close.
+    bounds where origins are too few, or where the interval of the distance itself reaches 0.
     """
     apart = [_means(table, name, CAUSAL) for name in (policy, rival)]
     own, whole = apart
@@ -28,7 +28,7 @@ def closed_share(table: DayTable, policy: str, rival: str) -> Interval | None:
         return Interval(share, -np.inf, np.inf)
     drawn = weights(Design(1, len(own)))
     distance = drawn @ whole
-    if distance.min() <= 0:
+    if Interval.of(whole.mean(), distance).low <= 0:
         return Interval(share, -np.inf, np.inf)
     return Interval.of(share, 100 * (1 - (drawn @ own) / distance))
 
