@@ -42,24 +42,26 @@ class Measures:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.milliseconds = Gauge(
-            "rlscaler_latency_milliseconds",
+            "rlscaler_scheduler_latency_milliseconds",
             "Median round trip to a target in the last round; NaN where it did not answer.",
             ("target",),
             registry=self.registry,
         )
         self.unanswered = Counter(
-            "rlscaler_latency_unanswered_total",
+            "rlscaler_scheduler_latency_unanswered_total",
             "Rounds in which a target answered less than half of the samples.",
             ("target",),
             registry=self.registry,
         )
         self.written = Gauge(
-            "rlscaler_latency_written_timestamp_seconds",
+            "rlscaler_scheduler_latency_written_timestamp_seconds",
             "When the node's annotation was last written, in seconds since 1970; 0 = never.",
             registry=self.registry,
         )
         self.failed = Counter(
-            "rlscaler_latency_write_errors_total", "Writes that the API server refused.", registry=self.registry
+            "rlscaler_scheduler_latency_write_errors_total",
+            "Writes that the API server refused.",
+            registry=self.registry,
         )
 
     def note(self, target: str, milliseconds: float) -> None:

@@ -36,6 +36,8 @@ CLUSTER_SCOPED = {
     "Namespace",
     "Node",
     "RLScalingBudget",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
 }
 """Kinds without a namespace; every other object is in its namespace, or in `default`."""
 
@@ -90,7 +92,7 @@ class KubeClient:
 
         def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
             # Asked for every request: a token of an exec plugin is renewed when it is about to expire.
-            if token := configuration.get_api_key_with_prefix("authorization"):
+            if token := configuration.get_api_key_with_prefix("BearerToken", "authorization"):
                 request.headers["Authorization"] = token
             return request
 

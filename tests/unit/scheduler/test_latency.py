@@ -143,15 +143,15 @@ async def test_the_farthest_target_is_written_with_its_end(api) -> None:
         meter_of(api, f"far=http://{far}/", f"near={near}", clock=lambda: 1_000_000.0) as meter,
     ):
         await meter.round()
-        far_ms = metric(meter, "rlscaler_latency_milliseconds", target="far")
-        near_ms = metric(meter, "rlscaler_latency_milliseconds", target="near")
+        far_ms = metric(meter, "rlscaler_scheduler_latency_milliseconds", target="far")
+        near_ms = metric(meter, "rlscaler_scheduler_latency_milliseconds", target="near")
     ((path, said),) = api.patches
     assert path == "/api/v1/nodes/edge-1"
     assert api.types == ["application/merge-patch+json"]
     assert set(said) == {LATENCY, LATENCY_UNTIL}
     assert near_ms < far_ms == pytest.approx(float(said[LATENCY]), abs=0.001)
     assert datetime.fromisoformat(said[LATENCY_UNTIL]).timestamp() == 1_000_300.0
-    assert metric(meter, "rlscaler_latency_written_timestamp_seconds") == 1_000_000.0
+    assert metric(meter, "rlscaler_scheduler_latency_written_timestamp_seconds") == 1_000_000.0
 
 
 async def test_it_is_written_again_when_it_has_moved_or_half_of_its_time_is_over(api, monkeypatch) -> None:
@@ -174,17 +174,17 @@ async def test_what_a_target_does_not_answer_is_not_written(api) -> None:
     async with serving(at_once) as near, meter_of(api, f"near={near}", f"far={nobody()}", clock=lambda: 0.0) as meter:
         await meter.round()
     assert not api.patches
-    assert math.isnan(metric(meter, "rlscaler_latency_milliseconds", target="far"))
-    assert metric(meter, "rlscaler_latency_unanswered_total", target="far") == 1
-    assert metric(meter, "rlscaler_latency_unanswered_total", target="near") == 0
+    assert math.isnan(metric(meter, "rlscaler_scheduler_latency_milliseconds", target="far"))
+    assert metric(meter, "rlscaler_scheduler_latency_unanswered_total", target="far") == 1
+    assert metric(meter, "rlscaler_scheduler_latency_unanswered_total", target="near") == 0
 
 
 async def test_a_refused_write_is_counted_and_tried_again(api) -> None:
     async with serving(at_once) as near, meter_of(api, f"near={near}", clock=lambda: 0.0) as meter:
         api.status = 403
         await meter.round()
-        assert metric(meter, "rlscaler_latency_write_errors_total") == 1
-        assert metric(meter, "rlscaler_latency_written_timestamp_seconds") == 0
+        assert metric(meter, "rlscaler_scheduler_latency_write_errors_total") == 1
+        assert metric(meter, "rlscaler_scheduler_latency_written_timestamp_seconds") == 0
         api.status = 200
         await meter.round()
     assert len(api.patches) == 1
@@ -200,7 +200,7 @@ async def test_metrics_and_probes_are_served(api) -> None:
         assert (await served.get("/readyz")).status == 503
         await meter.round()
         assert (await served.get("/readyz")).status == 200
-        assert 'rlscaler_latency_milliseconds{target="near"}' in await (await served.get("/metrics")).text()
+        assert 'rlscaler_scheduler_latency_milliseconds{target="near"}' in await (await served.get("/metrics")).text()
 
 
 @pytest.mark.parametrize(
