@@ -257,6 +257,8 @@ class Ticker:
 
     async def _tick_parts(self, access: Access, batch: list[DuePolicy], answered: Answered, own: OwnAnswers) -> None:
         self._set_apart(batch, answered, own)
+        if self.sharing is not None:
+            batch = self.sharing.together(batch, lambda due: due[0].key)
         for begin in range(0, len(batch), AT_ONCE):
             part = batch[begin : begin + AT_ONCE]
             given = {
