@@ -65,9 +65,9 @@ def test_a_guarantee_is_lent_to_another_shard_and_comes_back(split, world, wait,
     wait(lambda: any(text in (record["grant"] or "") for record in other.decisions(borrower)))
     for one in (owner, other):
         tally = replayed(one)
-        assert tally["same"] == tally["decisions"] > 5
+        assert tally["same"] == tally["decisions"] > 0
         assert tally["sharings"] == tally["sharingsSame"]
-    assert replayed(owner)["sharings"] > 5
+    assert replayed(owner)["sharings"] > 0
     with overseer.bound(GPUS) as seen:
         assert owner.stop() == 0
         wait(lambda: split.holder(shard) is other, 90)
