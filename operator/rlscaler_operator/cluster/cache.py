@@ -83,7 +83,7 @@ class WatchCache:
     """Pods of each Deployment: their names, and whether each carries the operator's deletion cost. A pod that is on its
     way out is not among them: its ReplicaSet does not count it."""
     holders: NodeHolders | None = None
-    """Which pods hold which nodes; None = the pods of some namespaces are not seen, or nobody asks."""
+    """Which pods hold which nodes; None = pods of some namespaces are not seen, or it is not asked for."""
     kinds: TargetKinds = field(default_factory=TargetKinds)
     """Kinds of targets besides Deployments."""
     _selectors: dict[Key, Selector] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
 log = logging.getLogger("rlscaler.share")
+
+T = TypeVar("T")
 
 BETWEEN_SECONDS = 1.0
 """Longest time until a replica that another shard's policy has gained or lost is noticed."""
@@ -118,6 +120,12 @@ class Sharing:
                 limit = Limit(_by_pool(one.spec, granted), one.text(i), one.sharing_id)
                 self._bound(shares, row.key, one.spec, asks.decision, limit, row.acts)
         return shares
+
+    def together(self, batch: list[T], key: Callable[[T], Key]) -> list[T]:
+        """Order a batch by the budgets of its policies, so that few parts of it share the same budget."""
+        if not len(self.budgets):
+            return batch
+        return sorted(batch, key=lambda one: self._names(key(one)))
 
     def share_between(self) -> None:
         """Share the budgets of which other shards hold policies: once a second, and when one of these says something.

@@ -133,6 +133,8 @@ class Ticker:
 
     async def _tick_parts(self, access: Access, batch: list[DuePolicy], answered: Answered, own: OwnAnswers) -> None:
         self._sensing.set_apart([policy for policy, _ in batch], answered, own)
+        if self.sharing is not None:
+            batch = self.sharing.together(batch, lambda due: due[0].key)
         for begin in range(0, len(batch), AT_ONCE):
             part = batch[begin : begin + AT_ONCE]
             given = {

@@ -47,8 +47,8 @@ def test_a_guarantee_is_lent_to_another_shard_and_comes_back(split, world, wait,
         """What the operator of the borrower says of it; that of the lender need not say anything."""
         return world.get("rlscalingpolicies", borrower)["status"].get("budget")
 
-    wait(lambda: (said() or {}).get("held") == 5, 60)
-    assert {"name": name, "asked": 10, "acts": True}.items() <= said().items()
+    told = {"name": name, "asked": 10, "held": 5, "acts": True}
+    wait(lambda: told.items() <= (said() or {}).items(), 60)
     assert "budget" not in world.get("rlscalingpolicies", lender)["status"]
     before = sharing.status(name)["round"]
     # Of the amount a guarantee alone does not wait for what the borrower still has.
@@ -61,13 +61,13 @@ def test_a_guarantee_is_lent_to_another_shard_and_comes_back(split, world, wait,
         wait(lambda: sharing.share(name, borrower)["running"] == 3, 60)
     assert not other.decisions(lender), "each policy is decided for by the operator of its own shard"
     assert not owner.decisions(borrower)
-    limited = [record for record in other.decisions(borrower) if record["grant"]]
-    assert any(f"RLScalingBudget {name}: asked 10, granted 3" in record["grant"] for record in limited)
+    text = f"RLScalingBudget {name}: asked 10, granted 3"
+    wait(lambda: any(text in (record["grant"] or "") for record in other.decisions(borrower)))
     for one in (owner, other):
         tally = replayed(one)
-        assert tally["same"] == tally["decisions"] > 5
+        assert tally["same"] == tally["decisions"] > 0
         assert tally["sharings"] == tally["sharingsSame"]
-    assert replayed(owner)["sharings"] > 5
+    assert replayed(owner)["sharings"] > 0
     with overseer.bound(GPUS) as seen:
         assert owner.stop() == 0
         wait(lambda: split.holder(shard) is other, 90)

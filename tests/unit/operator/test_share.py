@@ -38,6 +38,15 @@ async def test_an_amount_of_money_an_hour_is_shared_by_what_a_replica_costs(benc
     assert {key: limit.granted for key, limit in limits.items()} == {("ns", "dear"): (1, -1), ("ns", "ok"): (6, -1)}
 
 
+async def test_policies_of_one_budget_stand_together_in_a_batch_and_otherwise_in_their_order(bench, policy_body):
+    names = {"d": "one", "b": "two", "c": "", "e": "one", "a": "two"}
+    keys = [bench.policy(policy_body(name), labels={"in": label}).key for name, label in names.items()]
+    assert bench.sharing.together(keys, lambda key: key) == keys, "there is no budget yet"
+    for label in ("one", "two"):
+        bench.budgets.put(budget_body(label, members=[{"name": "all", "matchLabels": {"in": label}}]))
+    assert [name for _, name in bench.sharing.together(keys, lambda key: key)] == ["c", "d", "e", "b", "a"]
+
+
 async def test_without_budgets_nothing_is_bound(bench, policy_body, asks):
     assert bench.limits([(bench.policy(policy_body("a")), asks(6))]) == {}
 
