@@ -144,7 +144,7 @@ PLAN: dict[str, dict[str, Step]] = {
         "rlscaler preflight first.yaml -n workloads --prometheus-url $PROMETHEUS --scrape-interval 2": Step(),
         "kubectl apply -f first.yaml": Step(),
         "kubectl wait rlsp/chat -n workloads --for=condition=Ready --timeout=120s": Step(),
-        "sleep 30": Step(),
+        "sleep 45": Step(),
         "rlscaler status chat -n workloads": Step(),
         "rlscaler explain chat -n workloads": Step(),
         "kill $LOAD $OPERATOR $SERVICE": Step(),
