@@ -61,13 +61,15 @@ def test_a_status_that_cannot_be_read_counts_as_none():
     assert parse_budget(body() | {"status": {"granted": 2, "newer": 1}}).status.granted == 2
 
 
-def test_the_pages_example_is_valid_and_its_defaults_are_those_of_the_schema():
-    text, counted = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def test_the_pages_examples_are_valid_and_their_defaults_are_those_of_the_schema():
+    text, counted, priced = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     from_nodes = parse_budget(body(amount=None, **yaml.safe_load(counted)["spec"])).spec
     assert from_nodes.amount_from is not None
     assert from_nodes.amount_from.nodes.match_labels == {"pool": "gpu"}
     example = yaml.safe_load(text)
-    jsonschema.validate(example["spec"], budget_schema()["properties"]["spec"], cls=jsonschema.Draft4Validator)
+    for spec in (example["spec"], yaml.safe_load(priced)["spec"]):
+        jsonschema.validate(spec, budget_schema()["properties"]["spec"], cls=jsonschema.Draft4Validator)
+    assert parse_budget(body(**yaml.safe_load(priced)["spec"])).spec.members[0].units_per_replica == 4.1
     spec = parse_budget(example).spec
     assert [share.guaranteed for share in spec.members] == [6, 0, 4]
     properties = budget_schema()["properties"]["spec"]["properties"]

@@ -41,7 +41,7 @@ PLAYED = [
     Wrong("days --out out --loads jobs_1 --share 1.5", 2, ("--share", "1.5 is not in the range 0<x<=1")),
     Wrong("days --out out --loads jobs_1 --days 0", 2, ("--days", "0 is not in the range x>=1")),
     Wrong("days --out out --loads jobs_1 --model {none}", 2, ("--model", "no such file or folder")),
-    Wrong("days --out out --kind shift --plan", 2, ("--kind shift", "leave out --plan")),
+    Wrong("days --out out --kind shift --plan", 2, ("--kind shift", "leave out --hours, --plan")),
     Wrong("days --loads jobs_1 --out {blocked}", 2, ("--out", "good.yaml is a file", "name another place")),
     Wrong("tune --contenders cron", 2, ("--contenders cron", "choose from")),
     Wrong("tune --workloads sawtooth", 2, ("--workloads sawtooth", "choose from ramp")),
