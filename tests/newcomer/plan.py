@@ -168,8 +168,8 @@ PLAN: dict[str, dict[str, Step]] = {
         "kubectl get rlsp chat -n workloads --watch": Step(watches=True),
     },
     "docs/keda.md": {
-        "helm upgrade --install rlscaler helm/rlscaler --namespace rlscaler-system --create-namespace --set "
-        "externalScaler.enabled=true --set externalScaler.tlsSecret=rlscaler-scaler-tls --set-json "
+        "helm upgrade --install rlscaler helm/rlscaler --namespace rlscaler-system --create-namespace "
+        "--reset-then-reuse-values --set externalScaler.enabled=true --set externalScaler.tlsSecret=rlscaler-scaler-tls --set-json "
         '\'networkPolicy.externalScalerFrom=[{"namespaceSelector":{"matchLabels":'
         '{"kubernetes.io/metadata.name":"keda"}}}]\'': KEDA,
     },

@@ -102,5 +102,7 @@ def test_count_makes_a_trace_of_an_access_log(tmp_path):
 
 def test_count_names_wrong_options(tmp_path):
     (tmp_path / "a").write_text("1 2 3")
-    assert "--width: Input should be greater than 0" in call("count", tmp_path / "a", tmp_path / "b", "--reader", "counts", "--width", 0, code=2)
+    assert "--width: Input should be greater than 0" in call(
+        "count", tmp_path / "a", tmp_path / "b", "--reader", "counts", "--width", 0, code=2
+    )
     assert "Missing option '--reader'" in call("count", tmp_path / "a", tmp_path / "b", code=2)
