@@ -169,7 +169,8 @@ PLAN: dict[str, dict[str, Step]] = {
     },
     "docs/keda.md": {
         "helm upgrade --install rlscaler helm/rlscaler --namespace rlscaler-system --create-namespace "
-        "--reset-then-reuse-values --set externalScaler.enabled=true --set externalScaler.tlsSecret=rlscaler-scaler-tls --set-json "
+        "--reset-then-reuse-values --set externalScaler.enabled=true --set "
+        "externalScaler.tlsSecret=rlscaler-scaler-tls --set-json "
         '\'networkPolicy.externalScalerFrom=[{"namespaceSelector":{"matchLabels":'
         '{"kubernetes.io/metadata.name":"keda"}}}]\'': KEDA,
     },
