@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.chart.charts import template
+from tests.harness.helm import Helm
 from tests.harness.setup import REPOSITORY
 
 PAGES = ("README.md", "helm/rlscaler/README.md", "helm/rlscaler-demo/README.md")
@@ -60,18 +61,18 @@ def options(line: Line, folder: Path) -> list[str]:
     return given
 
 
-def test_there_are_lines():
+def test_there_are_lines() -> None:
     assert len(LINES) > 15
     assert {"helm/rlscaler", "helm/rlscaler-demo"} == {line.words[3 + ("--install" in line.words)] for line in LINES}
 
 
 @pytest.mark.parametrize("line", LINES, ids=str)
-def test_a_line_is_taken_by_its_chart(helm, tmp_path, line):
+def test_a_line_is_taken_by_its_chart(helm: Helm, tmp_path: Path, line: Line) -> None:
     chart = REPOSITORY / line.words[3 + ("--install" in line.words)]
     rendered = template(helm, *options(line, tmp_path), chart=chart)
     assert any(body["kind"] == "Deployment" for body in rendered)
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.words[1] == "upgrade"], ids=str)
-def test_an_upgrade_keeps_what_was_set_before(line):
+def test_an_upgrade_keeps_what_was_set_before(line: Line) -> None:
     assert KEEPS & set(line.words) or "--values" in line.words, "Helm forgets earlier values where new ones are given"

@@ -44,6 +44,7 @@ def test_every_map_is_closed_or_says_what_it_takes():
         ".operator.extraEnv[].valueFrom",
         ".resources.claims[]",
         ".scheduler.kubeScheduler.resources.claims[]",
+        ".scheduler.latency.resources.claims[]",
         ".scheduler.resources.claims[]",
         ".topologySpreadConstraints[]",
     }

@@ -84,7 +84,7 @@ async def readings(url: str, subject: Subject) -> Readings:
     return found
 
 
-def test_every_name_is_here():
+def test_every_name_is_here() -> None:
     assert OWN.keys() == REPLACES.keys()
 
 
