@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Collection
+from itertools import islice
 
 from rlscaler_dev.exceptions import StartError
 
@@ -44,12 +45,10 @@ def is_free(port: int) -> bool:
 
 def free_ports(count: int, taken: Collection[int] = ()) -> list[int]:
     """`count` different free ports, none of them in `taken` (ports other clusters have recorded)."""
-    chosen: list[int] = []
-    for port in random.sample(range(LOWEST, HIGHEST), HIGHEST - LOWEST):
-        if port not in taken and is_free(port):
-            chosen.append(port)
-            if len(chosen) == count:
-                return chosen
+    candidates = random.sample(range(LOWEST, HIGHEST), HIGHEST - LOWEST)
+    chosen = list(islice((port for port in candidates if port not in taken and is_free(port)), count))
+    if len(chosen) == count:
+        return chosen
     raise StartError(
         f"only {len(chosen)} of {count} ports between {LOWEST} and {HIGHEST} are free on {HOST}: "
         "stop other clusters (`rlscaler cluster status --all` lists them)"

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import requests
@@ -13,7 +18,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from rlscaler_dev.cluster import api, processes, state
 from rlscaler_dev.cluster.api import ClusterInfo
+from rlscaler_dev.cluster.kafka.broker import Broker
 from rlscaler_dev.cluster.kafka.component import KAFKA
+from rlscaler_dev.cluster.kafka.jars import java
+from rlscaler_dev.cluster.launcher import layout_of
 from rlscaler_dev.exceptions import DevClusterError, NotRunningError
 from tests.harness.kafka import jars_or_skip
 from tests.harness.waiting import until
@@ -69,6 +77,20 @@ def test_a_broker_that_is_killed_comes_back_with_its_topics(with_kafka: ClusterI
     assert again.processes[KAFKA] != with_kafka.processes[KAFKA]
     assert {**again.processes, KAFKA: 0} == {**with_kafka.processes, KAFKA: 0}, "nothing else was started again"
     assert read_back(servers, "kept") == b"message"
+
+
+def test_a_broker_may_have_an_identity_that_begins_with_a_dash(with_kafka: ClusterInfo, tmp_path: Path) -> None:
+    """One identity in 64 does; Kafka's tool would take it for an option if it stood alone."""
+    known = state.load(with_kafka.name)
+    assert known is not None
+    shutil.copytree(known.directory / "pki", tmp_path / "pki")
+    broker = Broker(replace(layout_of(known), directory=tmp_path))
+    broker.write()
+    begins_with_a_dash = uuid.UUID(int=0xF9 << 120 | 1)
+
+    subprocess.run(broker.format(java(), jars_or_skip(), begins_with_a_dash), check=True, capture_output=True)
+
+    assert "cluster.id=-" in (broker.data / "meta.properties").read_text()
 
 
 def test_a_cluster_of_the_users_gets_no_broker(cluster: ClusterInfo) -> None:

@@ -6,8 +6,10 @@ password, where the user `rlscaler` has no right but those that ACLs give it.
 
 from __future__ import annotations
 
+import base64
 import json
 import secrets
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,9 +90,11 @@ class Broker:
         logs = f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.xml').as_uri()}"
         return ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", logs]
 
-    def format(self, java: str, jars: Jars, cluster_id: str) -> list[str]:
-        """Make an empty data folder."""
-        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.properties)]
+    def format(self, java: str, jars: Jars, cluster: uuid.UUID) -> list[str]:
+        """Make an empty data folder for a cluster, whose identity Kafka wants as 22 characters of base64."""
+        identity = base64.urlsafe_b64encode(cluster.bytes).decode().rstrip("=")
+        # One argument, because an identity may begin with a dash, which the tool would take for an option.
+        tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c", str(self.properties)]
         return [java, *self.jvm, "-cp", f"{jars.folder}/*", *tool]
 
     def run(self, java: str, jars: Jars) -> list[str]:

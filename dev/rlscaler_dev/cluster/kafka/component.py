@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import shutil
 import subprocess
 import uuid
 from collections.abc import Callable
@@ -35,10 +35,11 @@ def start(cluster: ClusterState, layout: Callable[[], Layout], jars: Jars, say: 
     _draw_ports(cluster)
     broker = Broker(layout())
     say("starting Kafka")
+    # What a broker left that did not come up: Kafka's tool refuses a folder that is made already.
+    shutil.rmtree(broker.folder, ignore_errors=True)
     broker.write()
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     done = subprocess.run(
-        broker.format(command, jars, cluster_id), capture_output=True, text=True, check=False, timeout=FORMAT_SECONDS
+        broker.format(command, jars, uuid.uuid4()), capture_output=True, text=True, check=False, timeout=FORMAT_SECONDS
     )
     if done.returncode:
         raise StartError("Kafka's data folder could not be made:\n" + (done.stdout + done.stderr)[-2000:])
