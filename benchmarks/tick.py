@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import os
 import statistics
@@ -185,6 +186,8 @@ def _medians(found: Ticks) -> dict[str, dict[str, float]]:
 @click.option("--rounds", default=5, show_default=True, help="Medians are taken over them.")
 @out_option
 def main(policies: int, own: int, budgets: int, rounds: int, out: Path | None) -> None:
+    # Prometheus of this benchmark has no histograms of the services.
+    logging.getLogger("rlscaler.tick").setLevel(logging.ERROR)
     load = os.getloadavg()[0]
     server = subprocess.Popen([sys.executable, "-c", ANSWERS], stdout=subprocess.PIPE, text=True)
     try:

@@ -13,20 +13,20 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from rlscaler_core.api.budget import BudgetSpec
 from rlscaler_core.arbiter.arbitrate import arbitrate
-from rlscaler_core.arbiter.proposals import asked_for, is_bound
 from rlscaler_core.arbiter.rules import RuleName
 from rlscaler_core.arbiter.types import NO_MEMBER, Grants, Loans, follow, make_budgets
 from rlscaler_core.arbiter.types import Budgets as Pools
 from rlscaler_core.decision.batch import Outcome
-from rlscaler_core.decision.types import POOLS, Decision
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.loop.bounds import Bound, Proposal, Shares, bound_of, note, shares_of
 from rlscaler_operator.loop.members import Crowd, Held, Row, members_of, proposals
 from rlscaler_operator.records.audit import AuditLog
 from rlscaler_operator.records.sharing import BudgetObject, SharingLog, Told
@@ -41,27 +41,6 @@ T = TypeVar("T")
 
 BETWEEN_SECONDS = 1.0
 """Longest time until a replica that another shard's policy has gained or lost is noticed."""
-
-
-class Limit(NamedTuple):
-    """What bounds one decision."""
-
-    granted: tuple[int, int]
-    """Replicas by pool; -1 = not bounded."""
-    text: str
-    """What was asked for, what is granted and why it is not more."""
-    sharing: str = ""
-    """ID of the record of how the budget was shared; empty where none is kept."""
-
-
-class Shares(NamedTuple):
-    """What sharing came to for the policies of a batch."""
-
-    limits: dict[Key, Limit]
-    """What bounds a decision, for the policies that want or run more than their grant."""
-    compared: dict[Key, tuple[int, int]]
-    """Replicas by pool that a policy's virtual service may have: the grant, or of one in Shadow the grant that it would
-    have; -1 = any number."""
 
 
 class Sharing:
@@ -91,35 +70,37 @@ class Sharing:
                 policy.decision.selected_by(())
                 policy.decision.tell(None)
             return shares
-        asking: dict[str, dict[Key, Outcome]] = defaultdict(dict)
+        here = {budget.name for budget in self.budgets if self._held.shares(budget.name)}
         touched: set[str] = set()
+        proposals: list[Proposal] = []
         for policy, outcome in decided:
-            selections, told = self.budgets.of(policy.key), None
-            names = self._names(policy.key)
+            selections = self.budgets.of(policy.key)
+            names = tuple(budget.name for budget, _ in selections)
             policy.decision.selected_by(names)
-            here = {name for name in names if self._held.shares(name)}
-            touched.update(here)
+            touched.update(here.intersection(names))
             if len(selections) == 1 and outcome.decision is not None:
-                budget, _ = selections[0]
-                self._note(budget, policy, outcome.entry.kind == "action", outcome.decision)
-                if here:
-                    asking[budget.name][policy.key] = outcome
-                else:
-                    granted = self._follow(budget, policy, outcome, outcome.decision, shares)
-                    told = self._crowd.membership(budget, policy, granted)
-            policy.decision.tell(told)
-        shared = self._share([budget for budget in self.budgets if budget.name in touched])
-        for name, (rows, one) in shared.items():
+                proposals.append(Proposal(selections[0][0], policy, outcome, outcome.decision))
+            else:
+                policy.decision.tell(None)
+        note(proposals)
+        asking: dict[str, dict[Key, Proposal]] = defaultdict(dict)
+        bounds: list[Bound] = []
+        for proposal in proposals:
+            told = None
+            if proposal.budget.name in here:
+                asking[proposal.budget.name][proposal.policy.key] = proposal
+            else:
+                bound = self._follow(proposal)
+                bounds += [] if bound is None else [bound]
+                told = self._crowd.membership(
+                    proposal.budget, proposal.policy, None if bound is None else bound.granted
+                )
+            proposal.policy.decision.tell(told)
+        for name, (rows, one) in self._share([budget for budget in self.budgets if budget.name in touched]).items():
             for i, row in enumerate(rows):
-                if (asks := asking[name].get(row.key)) is None:
-                    continue
-                assert asks.decision is not None
-                asks.sharing, granted = one.sharing_id, int(one.grants.granted[i])
-                if not row.acts and (would := one.would_be(i)) is not None:
-                    granted, asks.granted = would, one.would_text(i)
-                limit = Limit(_by_pool(one.spec, granted), one.text(i), one.sharing_id)
-                self._bound(shares, row.key, one.spec, asks.decision, limit, row.acts)
-        return shares
+                if (asks := asking[name].get(row.key)) is not None:
+                    bounds.append(bound_of(asks, row, one, i))
+        return shares_of(bounds)
 
     def together(self, batch: list[T], key: Callable[[T], Key]) -> list[T]:
         """Order a batch by the budgets of its policies, so that few parts of it share the same budget."""
@@ -144,46 +125,24 @@ class Sharing:
                 if not row.elsewhere and schedule is not None and before[name].get(row.key) != granted:
                     schedule.hurry(time.monotonic())
 
-    def _follow(
-        self, budget: Budget, policy: Policy, outcome: Outcome, decision: Decision, shares: Shares
-    ) -> int | None:
-        """Bound a policy by what the status of a budget of another shard grants it; gives that, None = any number.
+    def _follow(self, proposal: Proposal) -> Bound | None:
+        """What the status of a budget of another shard grants a policy; None where it does not bind anybody yet.
 
         One that is not in the status yet may keep what runs: it joined a moment ago, or no process shares now.
         """
-        assert budget.spec is not None
+        budget, policy, outcome, _ = proposal
         if not budget.is_shared:
             return None
         told = budget.told.get(policy.key)
-        running = self._crowd.running(budget, policy)
         row_acts = self._crowd.membership(budget, policy, None).acts
         if told is None:
-            granted, text = running, f"RLScalingBudget {budget.name}: not granted anything yet: it keeps what runs"
-        else:
-            granted, text = told.granted, told_text(budget.name, told)
-        if not row_acts and told is not None and told.would_be_granted is not None:
-            granted = told.would_be_granted
+            text = f"RLScalingBudget {budget.name}: not granted anything yet: it keeps what runs"
+            return Bound(proposal, self._crowd.running(budget, policy), row_acts, lambda: text)
+        if not row_acts and told.would_be_granted is not None:
             asked = budget.asked.get(policy.key, math.nan)
-            outcome.granted = "" if math.isnan(asked) else would_text(budget.name, int(asked), granted)
-        self._bound(shares, policy.key, budget.spec, decision, Limit(_by_pool(budget.spec, granted), text), row_acts)
-        return granted
-
-    def _bound(
-        self, shares: Shares, key: Key, spec: BudgetSpec, decision: Decision, limit: Limit, acting: bool
-    ) -> None:
-        """Note what bounds a policy's virtual service, and its decision where that wants or runs more."""
-        pool = POOLS.index(spec.pool)
-        shares.compared[key] = limit.granted
-        granted = np.array([limit.granted[pool]], np.int32)
-        if is_bound(decision.desired[:, pool], decision.base[:, pool], granted, np.array([acting]))[0]:
-            shares.limits[key] = limit
-
-    def _note(self, budget: Budget, policy: Policy, action: bool, decision: Decision) -> None:
-        """Remember what a policy asks for: of an action, and what the floor raises it to until the next one."""
-        assert budget.spec is not None
-        before = np.array([budget.asked.get(policy.key, math.nan)])
-        desired = decision.desired[:, POOLS.index(budget.spec.pool)]
-        budget.asked[policy.key] = float(asked_for(before, np.array([action]), desired, decision.flags)[0])
+            outcome.granted = "" if math.isnan(asked) else would_text(budget.name, int(asked), told.would_be_granted)
+            return Bound(proposal, told.would_be_granted, row_acts, partial(told_text, budget.name, told))
+        return Bound(proposal, told.granted, row_acts, partial(told_text, budget.name, told))
 
     def _share(self, budgets: list[Budget]) -> dict[str, tuple[list[Row], Shared]]:
         """Have the arbiter share these budgets, all of one rule in one batch."""
@@ -294,7 +253,3 @@ def _would_be(
         return None
     grants, _ = arbitrate(rule, pools, members_of(specs, rows, if_all_acted=True), loans)
     return grants
-
-
-def _by_pool(spec: BudgetSpec, granted: int) -> tuple[int, int]:
-    return (granted, -1) if spec.pool == "gpu" else (-1, granted)
