@@ -36,8 +36,11 @@ WAIT_SECONDS = 600.0
 
 FOREVER = "import threading; threading.Event().wait()"
 RUNS = """
+import signal
 import timeit
 from rlscaler_rl.training.distributed import map_runs
+# As in the foreground of a terminal: what a script starts in the background inherits that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 list(map_runs(timeit.timeit, {statements!r}))
 """
 
