@@ -4,13 +4,15 @@ python -m benchmarks.scheduler --nodes 100 --nodes 1000 --pods 300 --out results
 
 kube-scheduler alone, with the extender, and rlscaler's build with the plugin (with and without Events on pods), on the
 same nodes in one run, every node scored. One pod is placed first, so that the starts are not counted. CPU time is
-counted, not time, since machines are shared.
+counted beside time, since machines are shared; each row has the load average of the last minute, the run's own part
+included. Pods per second are counted from the first that is created to the last that is bound.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import tempfile
 import time
@@ -71,10 +73,12 @@ def measure(kube: KubeClient, kubeconfig: Path, pods: int, way: str, policy: str
         )
         place(kube, range(1))
         processes = [scheduler.process.pid, *([server.process.pid] if server else [])]
-        before = [cpu_s(pid) for pid in processes]
+        before, began = [cpu_s(pid) for pid in processes], time.monotonic()
         count = place(kube, range(1, pods + 1)) - 1
+        took = time.monotonic() - began
         used = [1000 * (cpu_s(pid) - then) / max(count, 1) for pid, then in zip(processes, before, strict=True)]
         found: dict[str, Any] = {"way": way, "policy": policy, "pods": count, "scheduler_cpu_ms": round(used[0], 2)}
+        found |= {"pods_per_s": round(count / took, 1), "load_average": round(os.getloadavg()[0], 2)}
         if server is not None:
             found["server_cpu_ms"] = round(used[1], 2)
             verb = "score" if by_plugin else "prioritize"

@@ -15,9 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.placement.gpus import taken
-from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Nodes, Pods, empty_nodes
-from rlscaler_core.placement.types import pod as one_pod
-from rlscaler_scheduler.objects import Json, NodeFacts, PodFacts, Resources, ended, node_facts, pod_facts
+from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Nodes, empty_nodes
+from rlscaler_scheduler.measured import Use
+from rlscaler_scheduler.objects import (
+    Json,
+    NodeFacts,
+    PodFacts,
+    Resources,
+    as_pods,
+    ended,
+    node_facts,
+    pod_facts,
+    takes_the_same,
+)
 
 MOST_MODELS = 62
 """Models of GPUs that are told apart; the others share the last bit."""
@@ -31,19 +41,6 @@ class _Held(NamedTuple):
     gpus: Float
     assumed_until: float
     """Seconds of the clock; infinite for a pod that the API server says is there."""
-
-
-def as_pods(facts: PodFacts, soft_ms: float = math.nan, hard_ms: float = math.nan) -> Pods:
-    """One pod as arrays without leading dimensions."""
-    return one_pod(
-        facts.cpu_milli,
-        facts.memory_mib,
-        gpus=facts.gpus,
-        gpu_milli=facts.gpu_milli,
-        soft_ms=soft_ms,
-        hard_ms=hard_ms,
-        lifetime_s=facts.lifetime_s,
-    )
 
 
 class Cache:
@@ -66,6 +63,8 @@ class Cache:
         self._daemons = np.zeros(0)
         self._latency_until = np.zeros(0)
         """When the measured latency of each node ceases to be believed, in seconds since 1970, by row."""
+        self._use = Use()
+        self._name_at: dict[str, str] = {}
         self._pods: dict[str, _Held] = {}
         self._assumed: dict[str, None] = {}
         """Uids of those that are not known to be where they are held, the oldest first."""
@@ -143,6 +142,16 @@ class Cache:
         while self._assumed and self._pods[uid := next(iter(self._assumed))].assumed_until < now:
             self._remove(uid)
 
+    def node_at(self, address: str) -> str | None:
+        """Name of the node that has this name or address; None where no node has it."""
+        return address if address in self._row else self._name_at.get(address)
+
+    def measured(self, names: Sequence[str], shares: Float, until: Float) -> None:
+        """Note shares (M, 2) of CPU and memory in use, which are believed until (M,) seconds since 1970."""
+        rows = self.rows_of(names)
+        known = rows >= 0
+        self._use.measured(rows[known], shares[known], until[known], self._nodes.requested)
+
     def names(self) -> list[str]:
         """Names of all nodes, sorted."""
         return sorted(self._row)
@@ -168,6 +177,7 @@ class Cache:
         now = time.time()
         nodes.pod_limit[:] -= self._daemons[rows]
         nodes.latency_ms[self._latency_until[rows] < now] = np.nan
+        nodes.in_use[:] = self._use.at(rows, nodes, now)
         ends = nodes.empty_in_s
         left = np.where(np.isinf(ends), np.nan, np.maximum(ends - now, 0.0))
         ends[:] = np.where(nodes.pods > 0, left, 0.0)
@@ -185,15 +195,18 @@ class Cache:
             self._nodes = Nodes._make(map(np.concatenate, zip(self._nodes, more, strict=True)))
             self._daemons = np.concatenate([self._daemons, np.zeros(len(more.pods))])
             self._latency_until = np.concatenate([self._latency_until, np.zeros(len(more.pods))])
+            self._use.grow(len(more.pods))
             self._name_of = np.concatenate([self._name_of, np.full(len(more.pods), "", object)])
             self._free_rows = list(range(len(self._nodes.pods) - 1, size - 1, -1))
         self._row[name] = row = self._free_rows.pop()
         self._name_of[row] = name
+        self._use.forget(row)
         self.version += 1
         return row
 
     def _forget_node(self, name: str) -> None:
         row = self._row.pop(name, None)
+        self._name_at = {address: other for address, other in self._name_at.items() if other != name}
         if row is not None:
             self._free_rows.append(row)
             self.version += 1
@@ -203,6 +216,7 @@ class Cache:
         n.allocatable[row] = facts.cpu_milli, facts.memory_mib
         n.pod_limit[row], n.gpus[row], n.latency_ms[row] = facts.pods, facts.gpus, facts.latency_ms
         self._latency_until[row] = facts.latency_until
+        self._name_at.update(dict.fromkeys(facts.addresses, facts.name))
         n.gpu_model[row] = self._model(facts.gpu_model) if facts.gpus else 0
 
     def _model(self, name: str) -> int:
@@ -212,7 +226,7 @@ class Cache:
 
     def _hold(self, facts: PodFacts, node: str, until: float) -> None:
         held = self._pods.get(facts.uid)
-        if held is not None and held.node == node and _same(held.facts, facts):
+        if held is not None and held.node == node and takes_the_same(held.facts, facts):
             until = max(until, held.assumed_until)
             self._pods[facts.uid] = held._replace(assumed_until=until, facts=facts)
             self._assumed.pop(facts.uid, None)
@@ -287,9 +301,3 @@ class Cache:
         n.gpu_free[row] = np.where(np.arange(MOST_GPUS) < n.gpus[row], float(WHOLE_GPU), 0.0)
         for uid in sorted(self._on.get(node, ())):
             self._add(uid)
-
-
-def _same(one: PodFacts, other: PodFacts) -> bool:
-    """Whether two pods take the same of a node."""
-    kept = ("cpu_milli", "memory_mib", "gpus", "gpu_milli", "gpu_index", "daemon")
-    return all(getattr(one, name) == getattr(other, name) for name in kept)

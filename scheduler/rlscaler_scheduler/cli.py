@@ -18,7 +18,7 @@ from rlscaler_core.options import output_option
 from rlscaler_core.placement.policies import Policy
 from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.exceptions import SchedulerError
-from rlscaler_scheduler.settings import LatencySettings, Settings
+from rlscaler_scheduler.settings import NODE_QUERIES, LatencySettings, Settings
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -53,6 +53,11 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 @click.option("--model-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of networks.")
 @click.option("--gpu-resource", help="Extended resource that counts whole GPUs.")
 @click.option("--gpu-milli-resource", help="Extended resource that counts thousandths of GPUs.")
+@click.option("--prometheus-url", help="Prometheus that node metrics are read from.")
+@click.option(
+    "--node-query", "node_queries", multiple=True, type=(click.Choice(NODE_QUERIES), str), help="PromQL of one of them."
+)
+@click.option("--balance", type=click.Choice(["requests", "use"]), help="What the rule of LB balances.")
 @click.option("--token-file", type=_FILE, help="Token for PUT /suggestions.")
 @click.option("--decision-log", type=click.Path(dir_okay=False, path_type=Path), help="Write a JSON line per decision.")
 @click.option(
@@ -65,6 +70,7 @@ def run(**options: Any) -> None:
     """
     from rlscaler_scheduler.server import run as serve
 
+    options["node_queries"] = dict(options["node_queries"]) or None
     _serve(serve, _settings(Settings, options))
 
 

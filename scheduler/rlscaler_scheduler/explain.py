@@ -29,7 +29,18 @@ NAMES = {
 }
 """Headings of what a node was like, by its name in records."""
 
-SHARES = ("requested_cpu", "requested_memory")
+MEASURED = {
+    "cpu": "CPU used",
+    "memory": "memory used",
+    "disk": "disk used",
+    "network_bytes_per_s": "network B/s",
+    "tcp_connections": "TCP",
+    "running_pods": "running pods",
+    "age_seconds": "age s",
+}
+"""Headings of node metrics."""
+
+SHARES = ("requested_cpu", "requested_memory", "cpu", "memory", "disk")
 
 Record = Mapping[str, Any]
 
@@ -86,15 +97,18 @@ def page(record: Record) -> RenderableType:
 def _table(record: Record) -> Table:
     like = _like(record)
     columns = [name for name in NAMES if any(name in one for one in like.values())]
+    metrics = [name for name in MEASURED if any(name in best.get("metrics", {}) for best in record["best"])]
     caption = "as they were before the pod came; CPU and memory: share that is requested"
     table = Table(box=box.SIMPLE, pad_edge=False, caption=caption, caption_justify="left")
     table.add_column("node")
-    for heading in ("score", *(NAMES[name] for name in columns)):
+    for heading in ("score", *(NAMES[name] for name in columns), *(MEASURED[name] for name in metrics)):
         table.add_column(heading, justify="right")
     for best in record["best"]:
         figures = like.get(best["node"], {})
         score = "" if best["score"] is None else f"{best['score']:g}"
-        table.add_row(best["node"], score, *(_figure(name, figures.get(name)) for name in columns))
+        measured = best.get("metrics", {})
+        cells = [*(_figure(name, figures.get(name)) for name in columns)]
+        table.add_row(best["node"], score, *cells, *(_figure(name, measured.get(name)) for name in metrics))
     return table
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from kubernetes.utils.quantity import parse_quantity
 
-from rlscaler_core.placement.types import GPU_INDEX, MOST_GPUS, WHOLE_GPU
+from rlscaler_core.placement.types import GPU_INDEX, MOST_GPUS, WHOLE_GPU, Pods
+from rlscaler_core.placement.types import pod as one_pod
 
 Json = Mapping[str, Any]
 
@@ -63,6 +64,8 @@ class NodeFacts(NamedTuple):
     latency_ms: float
     latency_until: float
     """Seconds since 1970 when the latency ceases to be believed; infinite where it has no end."""
+    addresses: tuple[str, ...]
+    """IP addresses and host names that the API server has of it."""
 
 
 class PodFacts(NamedTuple):
@@ -103,6 +106,7 @@ def node_facts(node: Json, resources: Resources) -> NodeFacts:
         (metadata.get("labels") or {}).get(GPU_MODEL, ""),
         number(annotations.get(LATENCY)),
         _until(annotations.get(LATENCY_UNTIL)),
+        tuple(entry["address"] for entry in node.get("status", {}).get("addresses") or ()),
     )
 
 
@@ -132,6 +136,25 @@ def pod_facts(pod: Json, resources: Resources) -> PodFacts:
         lifetime,
         annotations,
     )
+
+
+def as_pods(facts: PodFacts, soft_ms: float = math.nan, hard_ms: float = math.nan) -> Pods:
+    """One pod as arrays without leading dimensions."""
+    return one_pod(
+        facts.cpu_milli,
+        facts.memory_mib,
+        gpus=facts.gpus,
+        gpu_milli=facts.gpu_milli,
+        soft_ms=soft_ms,
+        hard_ms=hard_ms,
+        lifetime_s=facts.lifetime_s,
+    )
+
+
+def takes_the_same(one: PodFacts, other: PodFacts) -> bool:
+    """Whether two pods take the same of a node."""
+    kept = ("cpu_milli", "memory_mib", "gpus", "gpu_milli", "gpu_index", "daemon")
+    return all(getattr(one, name) == getattr(other, name) for name in kept)
 
 
 def ended(pod: Json) -> bool:

@@ -55,6 +55,9 @@ class Records:
             registry=self.registry,
         )
         self.nodes = Gauge("rlscaler_scheduler_nodes", "Nodes that are known.", registry=self.registry)
+        self.measured = Gauge(
+            "rlscaler_scheduler_nodes_measured", "Nodes with fresh node metrics.", registry=self.registry
+        )
         self.pods = Gauge(
             "rlscaler_scheduler_pods",
             "Pods on nodes, by whether the API server said so or they are assumed to be there.",

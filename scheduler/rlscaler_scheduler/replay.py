@@ -16,8 +16,8 @@ from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.features import features
 from rlscaler_core.placement.mask import near_enough
 from rlscaler_core.placement.policies import Policy, ranked
-from rlscaler_core.placement.types import Nodes, Pods
-from rlscaler_scheduler.cache import as_pods
+from rlscaler_core.placement.types import RESOURCES, Nodes, Pods
+from rlscaler_scheduler.objects import as_pods
 from rlscaler_scheduler.suggest import SHOWN, Names, Suggestion, score
 
 TOLERANCE = 1e-5
@@ -87,7 +87,9 @@ def repeat(lines: Iterable[str], actors: Mapping[Policy, PlacementActor]) -> Rep
 def nodes_of(given: Mapping[str, Any]) -> tuple[Names, Nodes]:
     """Names and columns (K,) of the nodes of a record's inputs. Raises ValueError, KeyError and zlib.error."""
     names = np.array(_unpacked(given["names"]).decode().split("\n"), object)
-    return names, Nodes(**{name: _values(stored) for name, stored in given["nodes"].items()})
+    columns = {name: _values(stored) for name, stored in given["nodes"].items()}
+    columns.setdefault("in_use", np.full((len(names), len(RESOURCES)), np.nan))  # logs of before it was measured
+    return names, Nodes(**columns)
 
 
 def _difference(record: Mapping[str, Any], actors: Mapping[Policy, PlacementActor]) -> str:
@@ -103,7 +105,7 @@ def _difference(record: Mapping[str, Any], actors: Mapping[Policy, PlacementActo
             values = actors[policy].values(features(policy, nodes, pods, near_enough(nodes, pods)))
         except ModelError as error:
             return str(error)
-    scores, _, _ = score(policy, names, nodes, pods, values, given["wanted"], given["avoided"])
+    scores, _, _ = score(record["rule"], names, nodes, pods, values, given["wanted"], given["avoided"])
     best = ranked(scores, nodes, pods)[:SHOWN].tolist()
     pod = f"{record['namespace']}/{record['pod']}"
     if names[best[0]] != record["node"]:

@@ -21,11 +21,11 @@ from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
 from rlscaler_loadgen.service.watch import Follower, Object
-from rlscaler_scheduler.cache import Cache, as_pods
+from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.connection import api_configuration
 from rlscaler_scheduler.exceptions import SchedulerError
 from rlscaler_scheduler.extender import Call, InvalidCallError
-from rlscaler_scheduler.objects import PodFacts, Resources
+from rlscaler_scheduler.objects import PodFacts, Resources, as_pods
 from rlscaler_scheduler.overrides import Override, Overrides
 from rlscaler_scheduler.records import Records
 from rlscaler_scheduler.replay import inputs
@@ -226,6 +226,7 @@ class Server:
         self.records.nodes.set(nodes)
         self.records.pods.labels("assumed").set(assumed)
         self.records.pods.labels("bound").set(pods - assumed)
+        self.records.measured.set(self.suggester.node_metrics.fresh)
         for policy, breaker in self.suggester.breakers.items():
             self.records.breaker.labels(policy).set(breaker.open)
         return web.Response(body=self.records.render(), content_type="text/plain", charset="utf-8")
@@ -290,3 +291,4 @@ async def run(settings: Settings) -> None:
         async with asyncio.TaskGroup() as tasks:
             for follower in server.followers(api):
                 tasks.create_task(follower.run())
+            tasks.create_task(server.suggester.node_metrics.run())

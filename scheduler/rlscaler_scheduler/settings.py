@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from rlscaler_core.placement.policies import Policy
 from rlscaler_scheduler.probes import Target
+
+NODE_QUERIES = ("cpu", "memory", "disk", "network_bytes_per_s", "tcp_connections", "running_pods", "sampled")
+"""Names of the queries for node metrics."""
 
 
 class Settings(BaseSettings):
@@ -42,6 +45,22 @@ class Settings(BaseSettings):
     gpu_milli_resource: str = "rlscaler.io/gpu-milli"
     """Extended resource that counts thousandths of GPUs, 1000 for each GPU of a node; a pod's share is of one GPU."""
 
+    prometheus_url: str = ""
+    """Prometheus that node metrics are read from; empty = none are read."""
+
+    node_queries: dict[str, str] = {}
+    """PromQL in place of that of the same name: cpu, memory, disk, network_bytes_per_s, tcp_connections, running_pods,
+    sampled. Each gives one series a node, with the label node or instance; JSON in the environment."""
+
+    node_metrics_seconds: float = Field(default=30.0, ge=1)
+    """Time between two readings of node metrics."""
+
+    node_metrics_age_seconds: float = Field(default=120.0, gt=0)
+    """Age of its samples at which the metrics of a node are no longer believed."""
+
+    balance: Literal["requests", "use"] = "requests"
+    """What the rule of the policy LB balances: requested CPU, or CPU and memory that are really used."""
+
     token_file: Path | None = None
     """File with the token that `PUT /suggestions` has to bring; without one overrides are refused."""
 
@@ -63,6 +82,15 @@ class Settings(BaseSettings):
 
     assumed_seconds: float = Field(default=30.0, gt=0)
     """How long a node is taken to hold the pod that it was suggested for, until the API server says where it is."""
+
+    @model_validator(mode="after")
+    def _measured(self) -> Self:
+        if self.balance == "use" and not self.prometheus_url:
+            raise ValueError("balance use needs prometheus_url: name the Prometheus that has the metrics of nodes")
+        unknown = sorted(set(self.node_queries) - set(NODE_QUERIES))
+        if unknown:
+            raise ValueError(f"node_queries: {', '.join(unknown)} is none of {', '.join(NODE_QUERIES)}")
+        return self
 
     @field_validator("scheduler_names", mode="before")
     @classmethod

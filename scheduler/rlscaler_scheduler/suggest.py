@@ -19,15 +19,14 @@ from rlscaler_core.placement.policies import DEFAULT_RULE, Policy, by_rule, leve
 from rlscaler_core.placement.rules import used_share
 from rlscaler_core.placement.types import WHOLE_GPU, Float, Int, Nodes, Pods
 from rlscaler_scheduler.annotations import Wishes, wishes
-from rlscaler_scheduler.cache import Cache, as_pods
-from rlscaler_scheduler.objects import Json, PodFacts
+from rlscaler_scheduler.breaker import FAULTS, Breaker
+from rlscaler_scheduler.cache import Cache
+from rlscaler_scheduler.node_metrics import NodeMetrics
+from rlscaler_scheduler.objects import Json, PodFacts, as_pods
 from rlscaler_scheduler.overrides import Overrides
 from rlscaler_scheduler.settings import Settings
 
 log = logging.getLogger("rlscaler.scheduler")
-
-FAULTS = 3
-"""Faults or late answers of a network, one after the other, at which its rule takes over."""
 
 SHOWN = 5
 """Nodes of a suggestion that are shown with their scores."""
@@ -84,6 +83,8 @@ class Suggestion:
     """The node that an override names."""
     avoided: tuple[str, ...]
     problems: tuple[str, ...]
+    measured: Mapping[str, Mapping[str, float]]
+    """Fresh metrics of the best nodes, by name."""
 
     @property
     def chosen(self) -> str:
@@ -108,9 +109,14 @@ class Suggestion:
             "node": self.chosen,
             "seen": seen(self.nodes.one(best[0])) if best else {},
             "nodes": len(self.names),
-            "best": [{"node": self.names[at], "score": _finite(self.scores[at])} for at in best],
+            "best": [self._best(at) for at in best],
             "problems": list(self.problems),
         }
+
+    def _best(self, at: int) -> dict[str, Any]:
+        name = str(self.names[at])
+        measured = {"metrics": dict(found)} if (found := self.measured.get(name)) else {}
+        return {"node": name, "score": _finite(self.scores[at]), **measured}
 
     def sentence(self) -> str:
         """The choice and why, for the Event on the pod."""
@@ -142,25 +148,6 @@ def decided_by(by: str, rule: str) -> str:
     return {"rule": f"the rule {rule}", "network": "the network", "override": "an override"}[by]
 
 
-class Breaker:
-    """Lets a network act until it has failed or been late several times in a row; then not for a while."""
-
-    def __init__(self, budget_seconds: float, open_seconds: float, clock: Callable[[], float]) -> None:
-        self._budget, self._pause, self._clock = budget_seconds, open_seconds, clock
-        self._faults, self._closed_at = 0, float("-inf")
-
-    @property
-    def open(self) -> bool:
-        """Whether the network may not act now."""
-        return self._clock() < self._closed_at
-
-    def ran(self, seconds: float, failed: bool) -> None:
-        """Note one run."""
-        self._faults = self._faults + 1 if failed or seconds > self._budget else 0
-        if self._faults >= FAULTS:
-            self._faults, self._closed_at = 0, self._clock() + self._pause
-
-
 class Suggester:
     """Orders nodes. `actors` are the networks that were loaded."""
 
@@ -174,6 +161,7 @@ class Suggester:
     ) -> None:
         self.cache, self.overrides, self.settings, self.actors = cache, overrides, settings, actors
         self._clock = clock
+        self.node_metrics = NodeMetrics(cache, settings)
         self.breakers = {policy: Breaker(settings.budget_seconds, settings.breaker_seconds, clock) for policy in actors}
         self.namespaces: dict[str, Json] = {}
         """Annotations of namespaces."""
@@ -210,7 +198,9 @@ class Suggester:
         pods = as_pods(facts, wished.soft_ms, wished.hard_ms)
         wanted, avoided = self.overrides.of(facts.namespace, facts.name)
         values, why = self._network(wished.policy, nodes, pods)
-        scores, overridden, problems = score(wished.policy, names, nodes, pods, values, wanted, avoided)
+        rule, unmeasured = self._rule(wished.policy, nodes, values is not None)
+        scores, overridden, problems = score(rule, names, nodes, pods, values, wanted, avoided)
+        order = ranked(scores, nodes, pods)
         by = "override" if overridden else "rule" if values is None else "network"
         return Suggestion(
             facts,
@@ -220,14 +210,25 @@ class Suggester:
             names,
             nodes,
             scores,
-            ranked(scores, nodes, pods),
+            order,
             by,
-            DEFAULT_RULE[wished.policy],
+            rule,
             values is not None,
             wanted,
             tuple(sorted(avoided)),
-            (*wished.problems, *why, *problems),
+            (*wished.problems, *why, *unmeasured, *problems),
+            {name: self.node_metrics.of(name) for name in names[order[:SHOWN]].tolist()},
         )
+
+    def _rule(self, policy: Policy, nodes: Nodes, network: bool) -> tuple[str, tuple[str, ...]]:
+        """The rule that acts for a policy, or that its network was given, and what is to be said of missing metrics."""
+        if network or policy is not Policy.LB or self.settings.balance != "use" or not len(nodes.pods):
+            return DEFAULT_RULE[policy], ()
+        missing = int(np.isnan(nodes.in_use).any(-1).sum())
+        if missing == len(nodes.pods):
+            return DEFAULT_RULE[policy], (f"no node has fresh metrics: {DEFAULT_RULE[policy]} acts, by requests",)
+        said = f"{missing} of {len(nodes.pods)} nodes have no fresh metrics: their requests count"
+        return "least-used", (said,) if missing else ()
 
     def _network(self, policy: Policy, nodes: Nodes, pods: Pods) -> tuple[Float | None, tuple[str, ...]]:
         """(K,) values of the policy's network, None where its rule acts, and why that acts in the network's place."""
@@ -252,7 +253,7 @@ class Suggester:
 
 
 def score(
-    policy: Policy,
+    rule: str,
     names: Names,
     nodes: Nodes,
     pods: Pods,
@@ -262,12 +263,12 @@ def score(
 ) -> tuple[Float, bool, tuple[str, ...]]:
     """Scores (K,) of the nodes, whether an override chose the best, and what is to be said of it.
 
-    values: those of the network (K,); None = the policy's rule scores. Nodes above the hard latency are below all
+    values: those of the network (K,); None = the rule of this name scores. Nodes above the hard latency are below all
     others, then those that are to be avoided. wanted: the node that an override names.
     """
     if not len(names):
         return np.zeros(0), False, ()
-    scores = by_rule(DEFAULT_RULE[policy], nodes, pods) if values is None else values
+    scores = by_rule(rule, nodes, pods) if values is None else values
     scores = np.where(near_enough(nodes, pods), scores, scores.min() - 1.0)
     if avoided:
         apart = np.array([name in avoided for name in names])

@@ -72,6 +72,17 @@ def spread(nodes: Nodes, pods: Pods) -> Float:
     return -variance
 
 
+def least_used(nodes: Nodes, pods: Pods) -> Float:
+    """Most room by what is really used: 1 minus the fuller of CPU and memory, with the pod's requests added.
+
+    A node whose use is not known counts with what is requested of it, so that it is not taken for an empty one.
+    """
+    added = pods.requests[..., None, :] / np.maximum(nodes.allocatable, 1.0)
+    used = np.where(np.isnan(nodes.in_use), used_share(nodes), nodes.in_use)
+    room: Float = 1.0 - (used + added).max(-1)
+    return room
+
+
 def least_allocated(nodes: Nodes, pods: Pods) -> Float:
     """The emptiest node, as kube-scheduler's LeastAllocated."""
     return -most_allocated(nodes, pods)
@@ -122,6 +133,7 @@ RULES: dict[str, Rule] = {
     "best-fit": best_fit,
     "spread": spread,
     "least-allocated": least_allocated,
+    "least-used": least_used,
     "latency-first": latency_first,
     "latency-then-pack": latency_then_pack,
     "least-extension": least_extension,

@@ -46,6 +46,9 @@ class Nodes(NamedTuple):
     """(..., N) round trip to the users; NaN where it was not measured."""
     empty_in_s: Float
     """(..., N) seconds until the last of its pods ends, 0 for a node without pods; NaN where that is not known."""
+    in_use: Float
+    """(..., N, 2) share of CPU and memory that is really used, with the requests of pods that came since it was
+    measured; NaN where there is no fresh measurement."""
 
     def one(self, index: int) -> Nodes:
         """The node of this index alone, as N = 1; for arrays without leading dimensions."""
@@ -97,7 +100,7 @@ def pod(
 def empty_nodes(
     allocatable: Float, *, gpus: Float | None = None, gpu_model: Int | None = None, pod_limit: float = 110
 ) -> Nodes:
-    """Nodes (..., N) without pods and without measured latency."""
+    """Nodes (..., N) without pods, and without measured latency and use."""
     shape = allocatable.shape[:-1]
     count = np.zeros(shape) if gpus is None else gpus.astype(float)
     return Nodes(
@@ -110,4 +113,5 @@ def empty_nodes(
         np.zeros(shape, np.int64) if gpu_model is None else gpu_model,
         np.full(shape, np.nan),
         np.zeros(shape),
+        np.full((*shape, len(RESOURCES)), np.nan),
     )
