@@ -134,3 +134,9 @@ def test_lists_and_tables_stand_apart(page: Path) -> None:
     glued = re.findall(r"^(?![-*|#>]|\d+\.|\s|<!--)(\S.*)\n(?:(?:[-*]|\d+\.) |\|)", text, re.MULTILINE)
     outside = re.findall(r"^\n {2,3}(\S.*)", text, re.MULTILINE)
     assert not glued + outside
+
+
+def test_the_index_of_decisions_has_each_record_once_and_in_order() -> None:
+    folder = ROOT / "docs" / "decisions"
+    records = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (folder / "index.md").read_text(), re.MULTILINE) == records
