@@ -57,7 +57,7 @@ def waits_of(groups: Groups, reached: Float) -> Waits:
 
 
 def _when(passed: Float, times: Float, offsets: Float) -> Float:
-    """When a curve that never falls, `passed` at `times`, first reaches each of the offsets; infinity = it never does."""
+    """When a curve that never falls, `passed` at `times`, first reaches each offset; infinity = it never does."""
     after = np.searchsorted(passed, offsets - 1e-6)
     inside = np.clip(after, 1, len(passed) - 1)
     low, high = passed[inside - 1], passed[inside]

@@ -1,4 +1,4 @@
-"""Play groups with one autoscaler, from the load's begin until everything was processed, and hand back checked figures."""
+"""Play groups with one autoscaler, until everything was processed, and hand back checked figures."""
 
 from __future__ import annotations
 
