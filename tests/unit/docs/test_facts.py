@@ -137,6 +137,5 @@ def test_lists_and_tables_stand_apart(page: Path) -> None:
 
 
 def test_the_index_of_decisions_has_each_record_once_and_in_order() -> None:
-    folder = ROOT / "docs" / "decisions"
-    records = sorted(path.name for path in folder.glob("[0-9]*.md"))
-    assert re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (folder / "index.md").read_text(), re.MULTILINE) == records
+    records = sorted(path.name for path in RECORDS.glob("[0-9]*.md"))
+    assert re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (RECORDS / "index.md").read_text(), re.MULTILINE) == records

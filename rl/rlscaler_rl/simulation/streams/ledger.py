@@ -1,0 +1,85 @@
+"""The ledger of a run of groups: its counters, and the invariants without which its figures are void."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlscaler_core.decision.types import Bool, Float, Rows
+from rlscaler_rl.simulation.ledger import RELATIVE_TOLERANCE, LedgerError
+from rlscaler_rl.simulation.streams.groups import Groups
+from rlscaler_rl.simulation.streams.state import State
+
+
+@dataclass(slots=True)
+class StreamLedger(Rows):
+    """Raw counters, one row per group."""
+
+    seconds: Float  # (N,)
+    written: Float  # (N,) messages
+    waiting: Float  # (N,) messages that were never processed
+    distinct: Float  # (N,) messages that were processed, each counted once
+    worked: Float  # (N,) messages that were processed, those again included
+    repeated: Float  # (N,) messages that were processed again
+    departed: Float  # (N,) members that went without a word, after which messages are read again
+    consumer_seconds: Float  # (N,) of every pod that exists, also while it starts
+    ready_seconds: Float  # (N,) of consumers that run
+    reading_seconds: Float  # (N,) of those that have a partition to read
+    rebalances: Float  # (N,) generations of the group
+
+
+def read(state: State) -> StreamLedger:
+    """The ledger as it stands, copied."""
+    return StreamLedger(
+        seconds=state.time.copy(),
+        written=state.end.sum(axis=1),
+        waiting=(state.end - state.reached).sum(axis=1),
+        distinct=state.distinct.copy(),
+        worked=state.worked.copy(),
+        repeated=state.repeated.copy(),
+        departed=state.departed.astype(np.float64),
+        consumer_seconds=state.billed.copy(),
+        ready_seconds=state.ready_seconds.copy(),
+        reading_seconds=state.reading_seconds.copy(),
+        rebalances=state.generation.astype(np.float64),
+    )
+
+
+def check(ledger: StreamLedger, groups: Groups, steps: int) -> StreamLedger:
+    """The ledger itself after so many steps, or LedgerError naming the broken invariant and the first row."""
+    arrived = groups.arrivals[:, :, :steps].sum(axis=(1, 2), dtype=np.float64)
+    rate = groups.rate
+    _equal("messages in = arrivals of the load", ledger.written, arrived)
+    _equal("messages in = processed distinct + waiting", ledger.written, ledger.distinct + ledger.waiting)
+    _equal("processed = distinct + again", ledger.worked, ledger.distinct + ledger.repeated)
+    _at_most("work takes its time of consumers that read", ledger.worked / rate, ledger.reading_seconds)
+    _at_most("consumers that read run", ledger.reading_seconds, ledger.ready_seconds)
+    _at_most("consumers that run are billed", ledger.ready_seconds, ledger.consumer_seconds)
+    _at_most(
+        "what waits is at least what no consumer had time for", arrived - rate * ledger.ready_seconds, ledger.waiting
+    )
+    unread = (ledger.repeated <= RELATIVE_TOLERANCE) | (ledger.departed > 0)
+    _holds("messages again only after a member went without a word", unread, ledger.repeated, ledger.departed)
+    _holds("no counter below 0", np.minimum(ledger.waiting, ledger.repeated) >= -1e-6, ledger.waiting, ledger.repeated)
+    return ledger
+
+
+def _equal(name: str, left: Float, right: Float) -> None:
+    _holds(name, np.abs(left - right) <= _tolerance(left, right), left, right)
+
+
+def _at_most(name: str, low: Float, high: Float) -> None:
+    _holds(name, low <= high + _tolerance(low, high), low, high)
+
+
+def _tolerance(left: Float, right: Float) -> Float:
+    return RELATIVE_TOLERANCE * np.maximum(np.maximum(np.abs(left), np.abs(right)), 1.0)
+
+
+def _holds(name: str, good: Bool, left: Float, right: Float) -> None:
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
+        raise LedgerError(
+            f"group {row}: broken invariant '{name}': {left[row]:g}, {right[row]:g}; its figures are void"
+        )
