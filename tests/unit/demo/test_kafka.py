@@ -121,6 +121,7 @@ def test_figures_table_and_picture_come_from_the_records(tmp_path: Path) -> None
     assert (slow["left"], quick["left"]) == (29, 4)
     assert (quick["late"], quick["p95_lag_seconds"], quick["consumer_seconds"]) == (0, 0.5, 30.0)
     assert "| RLScalingPolicy on the stream | 0.5 | 0.5 | 0 of 200 (0.0 %) | 30 | 4 | 3 | 0 | 0 |" in done.output
+    assert "| least possible | - | - | - | 2 | - | - | - | - |" in done.output, "200 messages, 100 a second"
     assert (tmp_path / "kafka.png").stat().st_size > 20_000
 
 
