@@ -128,7 +128,7 @@ class NodeMetrics:
                     self._say(
                         "" if self._held else "Prometheus has no metrics of nodes that are known: see --node-query"
                     )
-                except (MetricsError, KeyError, ValueError, TypeError) as error:
+                except (MetricsError, LookupError, ValueError, TypeError) as error:
                     self._say(f"node metrics cannot be read: {error}")
                 await asyncio.sleep(pause)
         finally:
