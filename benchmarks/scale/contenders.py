@@ -9,7 +9,6 @@ from pathlib import Path
 
 import requests
 import yaml
-from benchmarks.scale import keda
 from benchmarks.scale.objects import (
     AUTOSCALERS,
     POLICIES,
@@ -22,7 +21,7 @@ from benchmarks.scale.objects import (
 )
 from benchmarks.scale.testbed import SCRAPE_SECONDS, Testbed
 
-from rlscaler_dev.cluster import state
+from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.kube import has_condition
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.readiness import wait_until

@@ -3,18 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from benchmarks.scale import keda
 
-from rlscaler_dev.cluster import binaries, processes, stamps, state
-from rlscaler_dev.cluster.launcher import connect, layout_of
-from rlscaler_dev.cluster.progress import ConsoleReporter
+from rlscaler_dev.cluster import keda, stamps, state
 from rlscaler_dev.cluster.versions import TOOLS
 from tests.harness.waiting import until
 
-PARTS = ("keda-operator", "keda-adapter")
-
 pytestmark = pytest.mark.skipif(
-    not all(stamps.valid(TOOLS[name]) for name in PARTS), reason="KEDA is not built: `make bench-scale` builds it"
+    not all(stamps.valid(TOOLS[name]) for name in keda.PARTS), reason="KEDA is not built: `make bench-scale` builds it"
 )
 
 SCALED_OBJECTS = "/apis/keda.sh/v1alpha1/scaledobjects"
@@ -25,31 +20,18 @@ def item_path(item):
     return f"/apis/keda.sh/v1alpha1/namespaces/{namespace}/scaledobjects/{name}"
 
 
-class Ground:
-    """The running cluster, as `keda.start` takes it."""
-
-    def __init__(self, name: str) -> None:
-        cluster = state.load(name)
-        assert cluster is not None
-        self.cluster, self.layout, self.kube = cluster, layout_of(cluster), connect(cluster)
-
-    def run(self, name: str, argv: list[str], environment: dict[str, str]) -> None:
-        self.cluster.record(processes.spawn(name, argv, self.cluster.directory, environment))
-
-    def binary(self, name: str) -> str:
-        return binaries.provide([name], ConsoleReporter())[name]["path"]
-
-
 @pytest.fixture
 def running_keda(cluster) -> Iterator[None]:
-    ground = Ground(cluster.name)
+    known = state.load(cluster.name)
+    assert known is not None
+    ground = keda.Running(known)
     keda.start(ground, tuned=True)
     yield
     # KEDA puts a finalizer on each; without it they would never go, nor would their definition.
     for item in ground.kube.get(SCALED_OBJECTS)["items"]:
         ground.kube.delete(item_path(item))
     until(lambda: not ground.kube.get(SCALED_OBJECTS)["items"], 60)
-    for name in PARTS:
+    for name in keda.PARTS:
         ground.cluster.forget(name)
 
 

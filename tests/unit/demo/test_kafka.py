@@ -20,7 +20,7 @@ from rlscaler_core.api.policy import parse
 from rlscaler_dev.demo.cli import demo
 from rlscaler_dev.demo.kafka import results
 from rlscaler_dev.demo.kafka.live import Waiting
-from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, Play, scaler
+from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, TOPIC, Play, scaler
 from rlscaler_dev.demo.kafka.rebalances import write_rebalances
 from rlscaler_dev.exceptions import DevClusterError
 
@@ -91,6 +91,18 @@ def test_the_policy_is_valid_and_the_autoscaler_has_its_bounds() -> None:
     assert autoscaler["kind"] == "HorizontalPodAutoscaler"
     assert (target.min_replicas, target.max_replicas) == (1, PARTITIONS)
     assert (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) == (1, PARTITIONS)
+
+
+def test_keda_comes_as_it_is_or_follows_from_the_objective() -> None:
+    this = Play(Path("/out"), slo_ms=5000)
+    default, tuned = (scaler(CONTENDERS[name], this, "127.0.0.1:9092")["spec"] for name in ("keda", "keda-tuned"))
+    assert (default["minReplicaCount"], default["maxReplicaCount"]) == (1, PARTITIONS)
+    assert default.keys() == tuned.keys() - {"pollingInterval"}, "its own settings are left alone"
+    read, followed = (one["triggers"][0]["metadata"] for one in (default, tuned))
+    assert read == {"bootstrapServers": "127.0.0.1:9092", "topic": TOPIC, "offsetResetPolicy": "earliest"} | {
+        "consumerGroup": GROUP
+    }
+    assert followed == read | {"lagThreshold": "500"}, "five seconds of a consumer that processes 100 messages/s"
 
 
 def test_what_waits_is_followed_while_it_is_written(tmp_path: Path) -> None:

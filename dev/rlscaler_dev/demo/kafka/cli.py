@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rlscaler_dev.demo.kafka.plan import CONTENDERS, LOW, PEAK, Play
+from rlscaler_dev.demo.kafka.plan import CONTENDERS, LOW, PEAK, PLAYED, Play
 from rlscaler_dev.demo.settings import PATTERNS
 from rlscaler_loadgen.streams.cli import PROTOCOL_NAMES
 
@@ -19,9 +19,9 @@ from rlscaler_loadgen.streams.cli import PROTOCOL_NAMES
     "names",
     type=click.Choice([*CONTENDERS]),
     multiple=True,
-    default=(*CONTENDERS,),
+    default=PLAYED,
     show_default=True,
-    help="Who scales the consumers; several are played one after another.",
+    help="Who scales the consumers; several are played one after another. KEDA is built the first time.",
 )
 @click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
 @click.option("--duration", type=click.IntRange(20, 86_400), default=240, show_default=True, help="Seconds of load.")
@@ -63,7 +63,7 @@ def kafka(
     only_report: bool,
     **options: Any,
 ) -> None:
-    """Consumers of a topic of twelve partitions, under the HPA on CPU and under a policy that reads the stream.
+    """Consumers of a topic of twelve partitions, under the HPA on CPU, KEDA on lag or a policy that reads the stream.
 
     Each contender gets a control plane of its own with a Kafka broker (Java, and Maven the first time), a producer and
     one real consumer for each ready pod. Writes summary.json, table.md and kafka.png of all contenders that have

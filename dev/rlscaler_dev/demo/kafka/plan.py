@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from rlscaler_dev.cluster.kube import Json
@@ -23,23 +24,38 @@ CONSUMERS = Pool(
 SENSE_SECONDS = 2
 
 
+class Scaler(Enum):
+    """Kinds of objects that scale."""
+
+    HPA = "HorizontalPodAutoscaler"
+    KEDA = "ScaledObject"
+    POLICY = "RLScalingPolicy"
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
     """Who scales the consumers."""
 
     name: str
     title: str
-    policy: bool
-    """Whether it is an RLScalingPolicy; else the HorizontalPodAutoscaler."""
+    scaler: Scaler
+    tuned: bool = False
+    """Of KEDA: the threshold follows from the objective, and lag is looked at every `TUNED_POLLING_SECONDS`."""
 
 
 CONTENDERS = {
     one.name: one
     for one in (
-        Contender("hpa", "HPA, 80 % of CPU", policy=False),
-        Contender("rlscaler", "RLScalingPolicy on the stream", policy=True),
+        Contender("hpa", "HPA, 80 % of CPU", Scaler.HPA),
+        Contender("keda", "KEDA on lag, default", Scaler.KEDA),
+        Contender("keda-tuned", "KEDA on lag, tuned", Scaler.KEDA, tuned=True),
+        Contender("rlscaler", "RLScalingPolicy on the stream", Scaler.POLICY),
     )
 }
+PLAYED = ("hpa", "rlscaler")
+"""Who is played unless others are asked for; KEDA takes some minutes to build the first time."""
+
+TUNED_POLLING_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +86,36 @@ class Play:
 
 
 def scaler(contender: Contender, this: Play, broker: str) -> Json:
-    """What scales: the autoscaler as it comes, or the policy that reads the stream from `broker` (host:port)."""
-    return policy(this, broker) if contender.policy else manifests.autoscaler(this.pool)
+    """What scales, and reads the stream from `broker` (host:port) where it reads one."""
+    match contender.scaler:
+        case Scaler.HPA:
+            return manifests.autoscaler(this.pool)
+        case Scaler.KEDA:
+            return scaled_object(this, broker, contender.tuned)
+        case Scaler.POLICY:
+            return policy(this, broker)
+
+
+def scaled_object(this: Play, broker: str, tuned: bool) -> Json:
+    """KEDA's ScaledObject on the group's lag: as it comes, or tuned.
+
+    Tuned, a consumer may have as many messages waiting as it processes within the objective.
+    """
+    metadata = {"bootstrapServers": broker, "consumerGroup": GROUP, "topic": TOPIC, "offsetResetPolicy": "earliest"}
+    if tuned:
+        metadata["lagThreshold"] = str(round(this.slo_ms / 1000 * this.pool.requests_per_second))
+    return {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": manifests.PART_OF},
+        "spec": {
+            "scaleTargetRef": {"name": this.pool.deployment},
+            "minReplicaCount": 1,
+            "maxReplicaCount": this.pool.max_replicas,
+            "triggers": [{"type": "kafka", "metadata": metadata}],
+        }
+        | ({"pollingInterval": TUNED_POLLING_SECONDS} if tuned else {}),
+    }
 
 
 def policy(this: Play, broker: str) -> Json:

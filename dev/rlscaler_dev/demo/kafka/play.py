@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import KubeClient, has_condition, path_of
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.contenders import RLSCALER, Operator, answers
 from rlscaler_dev.demo.kafka.live import Waiting
-from rlscaler_dev.demo.kafka.plan import GROUP, NAME, PARTITIONS, TOPIC, Contender, Play, scaler
+from rlscaler_dev.demo.kafka.plan import GROUP, NAME, PARTITIONS, TOPIC, Contender, Play, Scaler, scaler
 from rlscaler_dev.demo.kafka.rebalances import write_rebalances
 from rlscaler_dev.demo.kafka.recorder import Recorder
 from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child, Supervisor, interruptible
@@ -69,9 +70,14 @@ class _Run:
         self._kube.apply(manifests.namespace(NAMESPACE))
         self._kube.apply(manifests.deployment(self._this.pool))
         self._consume()
-        operator = self._operator() if self._contender.policy else None
+        operator = self._operator() if self._contender.scaler is Scaler.POLICY else None
         if operator is not None:
             operator.install()
+        if self._contender.scaler is Scaler.KEDA:
+            self._say("starting KEDA")
+            cluster = state.load(self._info.name)
+            assert cluster is not None
+            keda.start(keda.Running(cluster), tuned=False)
         this = self._this
         self._say(f"{self._contender.title}: topic {TOPIC} of {PARTITIONS} partitions, group {GROUP} ({this.protocol})")
         with Recorder(self._kube, this.pool.deployment, self._results.data) as recorder:
@@ -118,7 +124,7 @@ class _Run:
 
     def _lacks(self) -> str:
         """What is missing until the load may begin; empty = nothing."""
-        wanted = "Ready" if self._contender.policy else "ScalingActive"
+        wanted = "ScalingActive" if self._contender.scaler is Scaler.HPA else "Ready"
         ready = has_condition(self._kube.get(path_of(self._scaler)), wanted)
         return "" if ready else f"{self._scaler['kind']} {NAME} to be {wanted}"
 

@@ -1,39 +1,76 @@
-"""KEDA from its Go module: certificates, definitions, operator and metrics adapter."""
+"""KEDA from its Go module beside a control plane: certificates, definitions, operator and metrics adapter."""
 
 from __future__ import annotations
 
 import base64
 import datetime
 import ipaddress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import requests
 import yaml
-from benchmarks.scale.testbed import Testbed
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rlscaler_dev.cluster import state, toolchain
+from rlscaler_dev.cluster import binaries, processes, state, toolchain
 from rlscaler_dev.cluster.builder import module_source
+from rlscaler_dev.cluster.components import Layout
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.launcher import connect, layout_of
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.cluster.readiness import api_available, wait_until
+from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.cluster.versions import KEDA
 
 EXTERNAL_METRICS = "v1beta1.external.metrics.k8s.io"
 PORTS = ("operator-metrics", "operator-health", "operator-grpc", "adapter", "adapter-metrics")
+PARTS = ("keda-operator", "keda-adapter")
+"""KEDA's processes, and the binaries that they are of."""
 
 
-def start(testbed: Testbed, tuned: bool) -> None:
-    """Operator and adapter, ready to take ScaledObjects. `tuned` lifts the limits that are KEDA's by default."""
-    folder = testbed.cluster.directory / "keda"
+class Ground(Protocol):
+    """A running cluster as KEDA needs it."""
+
+    @property
+    def cluster(self) -> ClusterState: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def kube(self) -> KubeClient: ...
+
+    def binary(self, name: str) -> str:
+        """Path of a binary, which is built where it is missing."""
+
+    def run(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Any:
+        """Start a process that ends with the cluster."""
+
+
+class Running:
+    """A cluster that `up` has started."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self.cluster, self.layout, self.kube = cluster, layout_of(cluster), connect(cluster)
+
+    def binary(self, name: str) -> str:
+        return binaries.provide([name], ConsoleReporter())[name]["path"]
+
+    def run(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self.cluster.record(processes.spawn(name, argv, self.cluster.directory, environment))
+
+
+def start(ground: Ground, tuned: bool) -> None:
+    """Start operator and adapter, ready to take ScaledObjects. `tuned` lifts the limits that are KEDA's by default."""
+    folder = ground.cluster.directory / "keda"
     certificates(folder)
     ports = dict(zip(PORTS, free_ports(len(PORTS), state.ports_taken()), strict=True))
-    _define(testbed)
+    _define(ground)
     environment = {
-        "KUBECONFIG": str(testbed.layout.kubeconfig),
+        "KUBECONFIG": str(ground.layout.kubeconfig),
         "POD_NAMESPACE": "keda",
         "KEDA_CLUSTER_OBJECT_NAMESPACE": "keda",
         "WATCH_NAMESPACE": "",
@@ -41,7 +78,7 @@ def start(testbed: Testbed, tuned: bool) -> None:
     }
     limits = [f"--kube-api-qps={1000 if tuned else 20}", f"--kube-api-burst={2000 if tuned else 30}"]
     operator = [
-        testbed.binary("keda-operator"),
+        ground.binary("keda-operator"),
         f"--metrics-bind-address={HOST}:{ports['operator-metrics']}",
         f"--health-probe-bind-address={HOST}:{ports['operator-health']}",
         f"--metrics-service-bind-address={HOST}:{ports['operator-grpc']}",
@@ -49,12 +86,12 @@ def start(testbed: Testbed, tuned: bool) -> None:
         "--zap-log-level=error",
         *limits,
     ]
-    testbed.run("keda-operator", operator, environment)
+    ground.run("keda-operator", operator, environment)
     health = f"http://{HOST}:{ports['operator-health']}/readyz"
     wait_until(lambda: requests.get(health, timeout=5).ok, "KEDA's operator", 120)
-    kubeconfig = testbed.layout.kubeconfig
+    kubeconfig = ground.layout.kubeconfig
     adapter = [
-        testbed.binary("keda-adapter"),
+        ground.binary("keda-adapter"),
         f"--secure-port={ports['adapter']}",
         f"--bind-address={HOST}",
         f"--port={ports['adapter-metrics']}",
@@ -68,24 +105,24 @@ def start(testbed: Testbed, tuned: bool) -> None:
         "--zap-log-level=error",
         *limits,
     ]
-    testbed.run("keda-adapter", adapter, environment)
-    _register(testbed, ports["adapter"], (folder / "ca.crt").read_bytes())
-    wait_until(lambda: api_available(testbed.kube, EXTERNAL_METRICS), "KEDA's adapter", 120)
+    ground.run("keda-adapter", adapter, environment)
+    _register(ground, ports["adapter"], (folder / "ca.crt").read_bytes())
+    wait_until(lambda: api_available(ground.kube, EXTERNAL_METRICS), "KEDA's adapter", 120)
 
 
-def _define(testbed: Testbed) -> None:
+def _define(ground: Ground) -> None:
     bases = module_source(KEDA, "keda", toolchain.find(ConsoleReporter(), "keda")) / "config" / "crd" / "bases"
     for file in sorted(bases.glob("*.yaml")):
-        testbed.kube.apply(yaml.safe_load(file.read_text()))
-    testbed.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "keda"}})
+        ground.kube.apply(yaml.safe_load(file.read_text()))
+    ground.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "keda"}})
     collection = "/apis/keda.sh/v1alpha1/scaledobjects"
-    wait_until(lambda: testbed.kube.get(collection) is not None, "KEDA's definitions", 60)
+    wait_until(lambda: ground.kube.get(collection) is not None, "KEDA's definitions", 60)
 
 
-def _register(testbed: Testbed, port: int, authority: bytes) -> None:
+def _register(ground: Ground, port: int, authority: bytes) -> None:
     name = "keda-metrics-apiserver"
     service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
-    testbed.kube.apply(
+    ground.kube.apply(
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "keda"}, "spec": service}
     )
     spec = {
@@ -97,7 +134,7 @@ def _register(testbed: Testbed, port: int, authority: bytes) -> None:
         "service": {"name": name, "namespace": "keda", "port": port},
     }
     kind = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
-    testbed.kube.apply(kind | {"metadata": {"name": EXTERNAL_METRICS}, "spec": spec})
+    ground.kube.apply(kind | {"metadata": {"name": EXTERNAL_METRICS}, "spec": spec})
 
 
 def certificates(folder: Path) -> None:
