@@ -171,6 +171,12 @@ def _estimate() -> click.Command:
     return estimate
 
 
+def _streams() -> click.Command:
+    from rlscaler_rl.evaluation.streams.cli import streams
+
+    return streams
+
+
 def _tenants() -> click.Command:
     from rlscaler_rl.tenants.cli import tenants
 
@@ -204,6 +210,7 @@ COMMANDS = {
     "service": Lazy("Run the emulated inference service.", _service),
     "simulate": Lazy("Play a policy on a recorded load beside the HPA as it is.", _simulate),
     "status": Lazy("Show what the policies see and do.", _status),
+    "streams": Lazy("Simulate the consumers of a Kafka topic under the forecast rule and KEDA.", _streams),
     "tenants": Lazy("Play services that share a pool of GPUs, compare arbiters, and train one.", _tenants),
     "trace": Lazy("List, import and cut recorded loads.", _trace),
     "train": Lazy("Train a policy with PPO, for all services or (--for) for one.", _train),
@@ -223,6 +230,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "resume",
         "simulate",
         "status",
+        "streams",
     ),
     "Train": ("card", "compare", "days", "evaluate", "publish", "tenants", "trace", "train", "tune"),
     "Operate": ("operator", "replay", "scheduler"),

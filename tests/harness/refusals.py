@@ -60,6 +60,9 @@ TEXTS = {
         capacity={"unit": "tokens", "perReplica": {"gpu": 900}},
         metrics={"preset": "vllm"},
     ),
+    "kafka.yaml": policy(
+        targets={"cpu": CPU}, signal={"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["orders"], "group": "a"}}
+    ),
     "two.yaml": policy() + "---\n" + policy("other"),
     "good.yaml": policy(),
     "hpa.yaml": "kind: HorizontalPodAutoscaler\nmetadata: {name: a}\nspec: {scaleTargetRef: {name: chat-gpu}}\n",
@@ -74,6 +77,7 @@ TEXTS = {
     "columns.csv": "time,rate\n0,5\n60,5\n",
     "bare.csv": "0,5\n60,5\n",
     "header.csv": HEADER + "\n",
+    "seconds.csv": history("0,5", "10,5", "20,5"),
     "short.csv": history(*_minutes(14)),
     "huge.csv": history(*_minutes(200, "90000")),
     "rows.csv": "timestamp,value\n2026-01-01T00:00,1\n2026-01-01T00:01,2\n",

@@ -20,6 +20,8 @@ from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, colu
 TOLERANCE = 0.1
 SYNC_SECONDS = 15.0
 DEFAULT_UTILIZATION = 0.8
+LAG_THRESHOLD = 10
+"""KEDA's own for Kafka: messages that may wait for each consumer."""
 
 
 def utilization_replicas(
@@ -122,3 +124,23 @@ class KedaRequestRate(Hpa):
         pool_rate = samples.arrival_rate[:, None] * state.weights / 1000.0
         threshold = self.target * self.params.requests_per_second
         return average_value_replicas(current, pool_rate, threshold, column(self.settings.tolerance))
+
+
+class KedaKafkaLag(Hpa):
+    """KEDA with its Kafka scaler on a group's lag: ceil(messages that wait / `lagThreshold`), at most the partitions.
+
+    KEDA hands the lag to an HPA as an external metric with an AverageValue target, so tolerance, sync period and
+    `behavior` are the HPA's. The HPA has the lag measured at each of its syncs: KEDA's `pollingInterval` counts between
+    0 and 1 replica, and for a trigger with `useCachedMetrics`. Consumers are the CPU pool.
+    Source: https://keda.sh/docs/latest/scalers/apache-kafka/ and kedacore/keda/pkg/scalers/kafka_scaler.go.
+    """
+
+    def __init__(self, lag_threshold: int = LAG_THRESHOLD) -> None:
+        """`lag_threshold`: messages that may wait for each consumer."""
+        super().__init__()
+        self.lag_threshold = lag_threshold
+
+    def recommend(self, samples: Samples, state: State, current: Int) -> Int:
+        lag = np.minimum(samples.lag_messages, self.lag_threshold * samples.partitions)
+        value = np.stack([np.full(len(lag), np.nan), lag], axis=1)
+        return average_value_replicas(current, value, self.lag_threshold, column(self.settings.tolerance))

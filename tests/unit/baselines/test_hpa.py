@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
+from rlscaler_core.decision.types import CPU
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, HpaBehavior, HpaPolicy, HpaRules
-from rlscaler_rl.baselines.hpa import average_value_replicas, utilization_replicas
+from rlscaler_rl.baselines.hpa import KedaKafkaLag, average_value_replicas, utilization_replicas
 
 NAN = float("nan")
 
@@ -112,3 +114,47 @@ def test_rows_do_not_disturb_each_other():
     low, high = np.ones((2, 2), int), np.full((2, 2), 50)
     result = behavior.limit(0.0, np.array([[1, 10], [5, 5]]), np.array([[50, 2], [5, 7]]), low, high)
     assert result.tolist() == [[5, 10], [5, 7]]
+
+
+def consumers(keda, lag, current=1, seconds=0.0):
+    """What KEDA asks for at a moment, for a group of 12 partitions that runs `current` consumers."""
+    replicas = np.array([[0, current]], np.int32)
+    samples = make_samples(
+        1, time=seconds, spec_replicas=replicas, ready_replicas=replicas, lag_messages=lag, partitions=12
+    )
+    state = initial_state(1, 1, forecaster=False)
+    return keda(keda.params, state, samples, np.random.default_rng(0))[0][0, CPU]
+
+
+def keda_of(threshold, most=20):
+    keda = KedaKafkaLag(threshold)
+    keda.reset(make_params(1, present=(False, True), min_replicas=(0, 1), max_replicas=(0, most)))
+    return keda
+
+
+@pytest.mark.parametrize(
+    ("threshold", "current", "lag", "expected", "why"),
+    [
+        (10, 4, 71, 8, "ceil(71 / 10)"),
+        (1000, 4, 7100, 8, "ceil(7100 / 1000)"),
+        (10, 8, 100_000, 12, "never more than partitions, whatever waits"),
+        (10, 10, 109, 10, "a ratio of 1.09 is within the HPA's tolerance"),
+        (10, 10, 111, 12, "a ratio of 1.11 is not"),
+        (10, 1, 100, 5, "behavior: four pods more in 15 s"),
+        (10, 3, NAN, 3, "no lag known: keep, never fewer"),
+    ],
+)
+def test_keda_asks_for_the_lag_over_its_threshold(threshold, current, lag, expected, why):
+    assert consumers(keda_of(threshold), lag, current) == expected, why
+
+
+def test_keda_lets_consumers_go_after_the_hpas_five_minutes():
+    keda = keda_of(10)
+    assert consumers(keda, 80, 8, 0.0) == 8
+    asked = {seconds: consumers(keda, 0, 8, float(seconds)) for seconds in range(15, 331, 15)}
+    assert [seconds for seconds, replicas in asked.items() if replicas == 8] == list(range(15, 300, 15))
+    assert asked[300] == 1, "minReplicas, in one step"
+
+
+def test_keda_stays_within_the_most_consumers():
+    assert consumers(keda_of(10, most=6), 1000, 6) == 6

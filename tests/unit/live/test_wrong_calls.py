@@ -158,7 +158,7 @@ ANSWERS = {
     *("estimate", "explain", "init", "pause", "preflight", "promote", "resume", "simulate", "status"),
     *("operator verify", "replay", "trace days", "trace list", "cluster status", "cluster up", "structure measure"),
     *("evaluate", "compare", "days", "tune", "publish", "tenants compare", "tenants evaluate", "tenants study"),
-    "scheduler explain",
+    *("scheduler explain", "streams simulate"),
 }
 """Commands that answer a question; what others make lies in files."""
 

@@ -81,6 +81,7 @@ HISTORY = [
     Wrong(SIM + "{preset_yaml}", 2, ("spec.metrics.preset = 'vlllm'", "vllm")),
     Wrong(SIM + "{odd_yaml}", 2, ("spec.intervalSeconds = 17", "multiples of 5 are simulated; set 15")),
     Wrong(SIM + "{tokens_yaml}", 2, ("spec.capacity.unit = tokens", "set unit requests")),
+    Wrong(SIM + "{kafka_yaml}", 2, ("chat: spec.signal.kafka", "with `rlscaler streams simulate`")),
     Wrong(SIM + "{good_yaml} --hpa {hpa_yaml}", 2, ("--hpa", "hpa.yaml", "maxReplicas", "kubectl get hpa -o yaml")),
     Wrong(SIM + "{good_yaml} --hpa {hpa_list_yaml}", 2, ("--hpa", "hpa-list.yaml", "kubectl get hpa -o yaml")),
     Wrong(SIM + "{good_yaml} --hpa {binary}", 2, ("--hpa", "binary: not YAML that can be read")),
@@ -94,13 +95,39 @@ HISTORY = [
     Wrong("train --out out --for {unknown_yaml} --history {load_csv}", 2, ("maxReplica = 8", "did you mean")),
 ]
 
+STREAM = "streams simulate "
+STREAMS = [
+    Wrong(STREAM + "--history {none}", 2, ("--history", "none' does not exist")),
+    Wrong(STREAM + "--history {binary}", 2, ("binary: neither gzip nor UTF-8 text", "copy the file again")),
+    Wrong(STREAM + "--history {zeros_csv}", 2, ("zeros.csv", "every rate is 0", "choose a time with traffic")),
+    Wrong(STREAM + "--history {counter_csv}", 2, ("counter.csv: almost never falls", "give rate(...) of it")),
+    Wrong(STREAM + "--history {seconds_csv}", 2, ("seconds.csv: 30 s of history", "at least 60 s", "export more")),
+    Wrong(STREAM + "--history {load_csv} --peak 9", 2, ("--history: is the load itself", "leave out --peak")),
+    Wrong(STREAM + "--pattern sawtooth", 2, ("--pattern", "'sawtooth' is not one of 'ramp'")),
+    Wrong(STREAM + "--pattern trace", 2, ("--pattern", "'trace' is not one of 'ramp'")),
+    Wrong(STREAM + "--protocol eager", 2, ("--protocol", "'eager' is not one of 'range'")),
+    Wrong(STREAM + "--low 700", 2, ("--low 700, --peak 600", "--low at most --peak")),
+    Wrong(STREAM + "--low nan", 2, ("--low nan, --peak 600", "--low at most --peak")),
+    Wrong(STREAM + "--low 0 --peak 0", 2, ("--low 0, --peak 0", "above 0 are needed")),
+    Wrong(STREAM + "--duration 59", 2, ("--duration", "59 is not in the range 60<=x<=21600")),
+    Wrong(STREAM + "--partitions 0", 2, ("--partitions", "0 is not in the range 1<=x<=1000")),
+    Wrong(STREAM + "--messages-per-second 0", 2, ("--messages-per-second", "0.0 is not in the range 0<x")),
+    Wrong(STREAM + "--messages-per-second nan", 2, ("--messages-per-second nan", "a number above 0")),
+    Wrong(STREAM + "--objective 0", 2, ("--objective", "0.0 is not in the range 0<x")),
+    Wrong(STREAM + "--objective nan", 2, ("--objective nan", "a number above 0")),
+    Wrong(STREAM + "--min 5 --max 3", 2, ("--min 5: more than the 3 of --max", "lower it, or raise --max")),
+    Wrong(STREAM + "--min 5 --partitions 3", 2, ("--min 5: more than the 3 of --max", "raise --max")),
+    Wrong(STREAM + "--max 256", 2, ("--max", "256 is not in the range 1<=x<=255")),
+    Wrong(STREAM + "--seeds 0", 2, ("--seeds", "0 is not in the range 1<=x<=100")),
+]
+
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return make_files(tmp_path_factory.mktemp("wrong"))
 
 
-@pytest.mark.parametrize("wrong", [*TRACE, *HISTORY], ids=lambda wrong: wrong.words.replace(" --out out", ""))
+@pytest.mark.parametrize("wrong", [*TRACE, *HISTORY, *STREAMS], ids=lambda wrong: wrong.words.replace(" --out out", ""))
 def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_written(
     wrong: Wrong, places: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ QUICK = [
     "estimate --out out --history {gap_csv}",
     "simulate {unknown_yaml} --out out --history {load_csv}",
     "simulate {good_yaml} --out out --history {gap_csv}",
+    "streams simulate --history {gap_csv}",
     "days --out out --loads nope",
     "days --out out --loads jobs_1 --model {none}",
     "tenants compare --out out --loads nobody",

@@ -212,6 +212,10 @@ def check_scrape(seconds: int) -> None:
 def _check_units(params: Params, where: str) -> None:
     """Histories are of requests, and the simulator times whole requests."""
     unit, signal = UNITS[params.unit[0]], SIGNALS[params.slo_signal[0]]
+    if params.stream[0]:
+        raise EvaluationError(
+            f"{where}.signal.kafka: requests are simulated here; play consumers with `rlscaler streams simulate`"
+        )
     if unit != "requests":
         raise EvaluationError(
             f"{where}.capacity.unit = {unit}: requests are simulated; in the copy that you give here, set unit "

@@ -88,17 +88,17 @@ def shares_of(partitions: int, skew: float, rng: np.random.Generator) -> Float:
     return np.asarray(shares / shares.sum())
 
 
-def groups(rate: ArrayLike, seeds: ArrayLike, *, skew: float = 0.0, **columns: Any) -> Groups:
-    """Groups under loads `rate` (N, T) in messages/s of each second, one for each of `seeds` (N,).
+def groups(load: ArrayLike, seeds: ArrayLike, *, skew: float = 0.0, **columns: Any) -> Groups:
+    """Groups under a `load` (N, T) in messages/s of each second, one for each of `seeds` (N,).
 
     `columns` are those of `Groups` over `NOMINAL`, one value or one for each row; `protocol` is a name of
     `protocols.NAMES` or several. Equal seeds give equal messages, shares and cold starts. Raises ScenarioError that
     names the column and the remedy.
     """
-    table = np.atleast_2d(np.asarray(rate, dtype=np.float64))
+    table = np.atleast_2d(np.asarray(load, dtype=np.float64))
     seed = np.broadcast_to(np.asarray(seeds, dtype=np.int32), (len(table),)).copy()
     if not np.all(np.isfinite(table)) or np.any(table < 0):
-        raise ScenarioError("rate: messages/s must be finite and not negative; cut or fill the gaps of the load")
+        raise ScenarioError("load: messages/s must be finite and not negative; cut or fill the gaps of the load")
     given = {**NOMINAL, **columns}
     partitions = _row("partitions", given["partitions"], len(table), np.int32)
     if np.any(partitions < 1):
@@ -108,7 +108,7 @@ def groups(rate: ArrayLike, seeds: ArrayLike, *, skew: float = 0.0, **columns: A
     for row, (number, rng) in enumerate(zip(partitions.tolist(), draws, strict=True)):
         share[row, :number] = shares_of(number, skew, rng)
     steps = np.repeat(table, round(1 / STEP_SECONDS), axis=1) * STEP_SECONDS
-    arrivals = [rng.poisson(part[:, None] * load) for rng, part, load in zip(draws, share, steps, strict=True)]
+    arrivals = [rng.poisson(part[:, None] * mean) for rng, part, mean in zip(draws, share, steps, strict=True)]
     return given_messages(np.stack(arrivals), share, seed, given | {"partitions": partitions})
 
 

@@ -1,0 +1,142 @@
+"""`rlscaler streams`. Heavy imports wait until a command runs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from rlscaler_core.options import output_option
+from rlscaler_loadgen.streams.cli import PATTERN_NAMES, PROTOCOL_NAMES
+from rlscaler_rl.evaluation.days.telling import tell
+
+SHAPES = tuple(name for name in PATTERN_NAMES if name != "trace")
+
+MOST_CONSUMERS = 255
+"""The simulator draws 1,024 numbers for each group, of which every consumer takes four at the begin."""
+
+_COUNT = click.IntRange(1, MOST_CONSUMERS)
+_RATE = click.FloatRange(0, 10_000_000)
+
+
+@click.group()
+def streams() -> None:
+    """Simulate the consumers of a Kafka topic."""
+
+
+@streams.command()
+@click.option("--pattern", type=click.Choice(SHAPES), default="spike", show_default=True, help="Shape of the load.")
+@click.option("--duration", type=click.IntRange(60, 21_600), default=600, show_default=True, help="Seconds of load.")
+@click.option("--low", type=_RATE, default=60.0, show_default=True, help="Lowest load in messages/s.")
+@click.option("--peak", type=_RATE, default=600.0, show_default=True, help="Highest load in messages/s.")
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="CSV of messages/s in place of a shape, as `rlscaler trace import` writes it; its last 6 h are played.",
+)
+@click.option("--partitions", type=click.IntRange(1, 1000), default=12, show_default=True, help="Of the topic.")
+@click.option(
+    "--messages-per-second",
+    type=click.FloatRange(0, 1_000_000, min_open=True),
+    default=100.0,
+    show_default=True,
+    help="Messages that one consumer processes, as requestsPerSecond of a policy.",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOL_NAMES),
+    default="cooperative-sticky",
+    show_default=True,
+    help="How the group shares its partitions; `consumer` is KIP-848.",
+)
+@click.option(
+    "--objective",
+    type=click.FloatRange(0, 86_400, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds that a message may wait.",
+)
+@click.option("--min", "fewest", type=_COUNT, default=1, show_default=True, help="Fewest consumers.")
+@click.option("--max", "most", type=_COUNT, help="Most consumers.  [default: one for each partition]")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="How many groups are played, each with messages, keys and cold starts of its own.",
+)
+@output_option
+@click.pass_context
+def simulate(
+    context: click.Context,
+    pattern: str,
+    duration: int,
+    low: float,
+    peak: float,
+    history: Path | None,
+    partitions: int,
+    messages_per_second: float,
+    protocol: str,
+    objective: float,
+    fewest: int,
+    most: int | None,
+    seeds: int,
+    output: str,
+) -> None:
+    """Play the consumers of a Kafka topic with the operator's forecast rule and with KEDA's scaler on the lag.
+
+    Says lag, late messages, consumer-seconds and rebalances of each, and the fewest consumer-seconds that are possible.
+    The simulator was not calibrated against a broker yet: compare the rows with one another.
+
+    \b
+    rlscaler streams simulate --pattern spike --partitions 12 --messages-per-second 100
+    rlscaler streams simulate --history load.csv --protocol consumer --objective 5
+    """
+    highest = most or min(partitions, MOST_CONSUMERS)
+    _check_load(context, history, low, peak)
+    _check_group(fewest, highest, {"--messages-per-second": messages_per_second, "--objective": objective})
+    from rich.console import Console
+
+    from rlscaler_rl.evaluation.streams.loads import recorded, shaped
+    from rlscaler_rl.evaluation.streams.report import Consumers
+    from rlscaler_rl.evaluation.streams.simulate import simulated
+
+    load = recorded(history, seeds) if history is not None else shaped(pattern, duration, low, peak, seeds)
+    group = Consumers(
+        partitions=partitions,
+        messages_per_second=messages_per_second,
+        protocol=protocol,
+        objective_seconds=objective,
+        fewest=fewest,
+        most=highest,
+    )
+    console = Console(highlight=False, stderr=output == "json")
+    with console.status("") as status:
+        found = simulated(load, group, lambda text: tell(console, status, text))
+    if output == "json":
+        click.echo(found.model_dump_json(indent=1))
+        return
+    console.print(found.table())
+    for line in found.notes:
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _check_load(context: click.Context, history: Path | None, low: float, peak: float) -> None:
+    """Raise UsageError for two loads at once, and for levels that make no load."""
+    shape = ("pattern", "duration", "low", "peak")
+    given = [f"--{name}" for name in shape if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if history is not None and given:
+        raise click.UsageError(f"--history: is the load itself; leave out {', '.join(given)}, or --history")
+    if not low <= peak or peak == 0:
+        raise click.UsageError(f"--low {low:g}, --peak {peak:g}: messages/s above 0 are needed, --low at most --peak")
+
+
+def _check_group(fewest: int, most: int, positive: dict[str, float]) -> None:
+    """Raise UsageError for bounds that cross, and for what is no number: a range of click's lets NaN pass."""
+    if fewest > most:
+        raise click.UsageError(f"--min {fewest}: more than the {most} of --max; lower it, or raise --max")
+    for option, value in positive.items():
+        if math.isnan(value):
+            raise click.UsageError(f"{option} {value:g}: give a number above 0")

@@ -1,0 +1,60 @@
+"""The loads that consumers are played on: a shape, or the end of a recorded load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rlscaler_core.decision.types import Float
+from rlscaler_loadgen.patterns import rate
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.service_tuning.history import check_counter, duration, read_history
+from rlscaler_rl.workloads import WorkloadError
+from rlscaler_rl.workloads.days import SecondsOf
+
+LONGEST_SECONDS = 6 * 3600
+"""Of a longer history the end is played: more would take longer than a minute or two."""
+
+SHORTEST_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A load as each seed meets it."""
+
+    name: str
+    rates: Float
+    """(N, T) messages/s of each second, a row for each seed."""
+
+    notes: tuple[str, ...] = ()
+
+
+def shaped(pattern: str, seconds: int, low: float, peak: float, seeds: int) -> Load:
+    """One of the load generator's shapes between `low` and `peak` messages/s."""
+    rows = [rate(pattern, seconds, seed, low=low, high=peak, start=low) for seed in range(seeds)]
+    return Load(pattern, np.stack(rows))
+
+
+def recorded(history: Path, seeds: int) -> Load:
+    """The last `LONGEST_SECONDS` of a CSV file of messages/s; each seed draws the seconds of wider bins for itself.
+
+    Raises EvaluationError naming the file and the remedy.
+    """
+    trace = read_history(history)
+    check_counter(trace, str(history))
+    end = int(trace.length_s)
+    if end < SHORTEST_SECONDS:
+        raise EvaluationError(f"{history}: {end} s of history; at least {SHORTEST_SECONDS} s are needed, export more")
+    begin = max(end - LONGEST_SECONDS, 0)
+    try:
+        sources = [SecondsOf(trace, history.stem, (0.0, float(end)), seed) for seed in range(seeds)]
+    except WorkloadError as error:
+        raise EvaluationError(f"{history}: {error}") from error
+    notes = []
+    if begin:
+        notes.append(f"played: the last {duration(end - begin)} of {duration(end)}")
+    if sources[0].drawn:
+        notes.append(f"bins of {trace.width_s:g} s: the seconds within are drawn, so short jumps are not the real ones")
+    return Load(history.stem, np.stack([source.rate(begin, end) for source in sources]), tuple(notes))

@@ -1,0 +1,100 @@
+"""Play one group of consumers with the forecast rule and with KEDA, and say what each came to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlscaler_core.models import load_bundled
+from rlscaler_rl.baselines.hpa import LAG_THRESHOLD, KedaKafkaLag
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.streams.loads import Load
+from rlscaler_rl.evaluation.streams.report import Consumers, Row, Simulation, Spread
+from rlscaler_rl.simulation.scenario import ScenarioError
+from rlscaler_rl.simulation.streams.episode import StreamResult, least_consumer_seconds, run
+from rlscaler_rl.simulation.streams.groups import Groups, groups
+
+UNCALIBRATED = (
+    "Not calibrated against a broker yet: compare the rows with one another, and take no figure for that of a real "
+    "group."
+)
+
+
+def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None]) -> Simulation:
+    """Play a group for each row of the load with every contender; all meet equal messages and cold starts.
+
+    Raises EvaluationError for what cannot be simulated, with the remedy.
+    """
+    made = _groups(load, consumers)
+    threshold = lag_threshold(consumers)
+    contenders: list[tuple[str, str, Any]] = [
+        ("rule", "forecast rule", load_bundled("rule")),
+        ("keda", f"KEDA, lagThreshold {LAG_THRESHOLD}", KedaKafkaLag()),
+        ("keda_formula", f"KEDA, lagThreshold {threshold}", KedaKafkaLag(threshold)),
+    ]
+    rows = []
+    for name, label, controller in contenders:
+        progress(label)
+        rows.append(_row(name, label, run(made, controller).result))
+    least = Spread.of(least_consumer_seconds(made))
+    return Simulation(
+        load=load.name,
+        load_seconds=load.rates.shape[1],
+        seeds=len(made),
+        consumers=consumers,
+        rows=[*rows, Row(contender="least", label="least possible", consumer_seconds=least)],
+        notes=[UNCALIBRATED, *_notes(load, consumers, threshold)],
+    )
+
+
+def lag_threshold(consumers: Consumers) -> int:
+    """The `lagThreshold` of a KEDA that knows its consumers: the messages that one processes within the objective."""
+    return max(round(consumers.objective_seconds * consumers.messages_per_second), 1)
+
+
+def _groups(load: Load, consumers: Consumers) -> Groups:
+    try:
+        return groups(
+            load.rates,
+            np.arange(len(load.rates)),
+            partitions=consumers.partitions,
+            rate=consumers.messages_per_second,
+            protocol=consumers.protocol,
+            slo_seconds=consumers.objective_seconds,
+            initial=consumers.fewest,
+            min_replicas=consumers.fewest,
+            max_replicas=consumers.most,
+        )
+    except ScenarioError as error:
+        raise EvaluationError(str(error)) from error
+
+
+def _row(name: str, label: str, result: StreamResult) -> Row:
+    return Row(
+        contender=name,
+        label=label,
+        p95_lag_seconds=Spread.of(result.p95_seconds),
+        late_percent=Spread.of(result.late_percent),
+        consumer_seconds=Spread.of(result.consumer_seconds),
+        rebalances_per_hour=Spread.of(result.rebalances_per_hour),
+        left=Spread.of(result.left),
+    )
+
+
+def _notes(load: Load, consumers: Consumers, threshold: int) -> list[str]:
+    objective, rate = consumers.objective_seconds, consumers.messages_per_second
+    said = [
+        f"lagThreshold {LAG_THRESHOLD} is KEDA's default; {threshold} is the objective of {objective:g} s x {rate:g} "
+        "messages/s of a consumer; nothing was searched.",
+        *load.notes,
+    ]
+    busy = min(consumers.most, consumers.partitions)
+    peak, capacity = float(load.rates.max()), busy * rate
+    if peak > capacity:
+        said.append(
+            f"the load reaches {peak:,.5g} messages/s, and {busy} consumers that have a partition process "
+            f"{capacity:,.5g}: what lies above waits under every autoscaler"
+        )
+    return said

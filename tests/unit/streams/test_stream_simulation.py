@@ -1,0 +1,130 @@
+"""`rlscaler streams simulate`: its table on small cases, and what it says about them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from rlscaler_live.cli import main
+from rlscaler_loadgen.patterns import PATTERNS
+from rlscaler_loadgen.traces import Trace, write_trace
+from rlscaler_rl.evaluation.streams import loads
+from rlscaler_rl.evaluation.streams.cli import MOST_CONSUMERS, SHAPES
+from rlscaler_rl.evaluation.streams.report import Consumers, Spread
+from rlscaler_rl.evaluation.streams.simulate import lag_threshold, simulated
+from rlscaler_rl.simulation.streams.groups import DRAWS
+from rlscaler_rl.simulation.streams.state import SLOTS_EACH
+
+TINY = ["--pattern", "spike", "--duration", "80", "--partitions", "4", "--low", "20", "--peak", "300", "--seeds", "2"]
+
+
+def called(*words: str) -> str:
+    done = CliRunner(env={"COLUMNS": "160"}).invoke(main, ["streams", "simulate", *words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def played(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(called(*words, "-o", "json"))
+    return found
+
+
+def row(found: dict[str, Any], contender: str) -> dict[str, Any]:
+    (one,) = [one for one in found["rows"] if one["contender"] == contender]
+    return dict(one)
+
+
+def group(**changes: Any) -> Consumers:
+    given = {"partitions": 4, "messages_per_second": 100.0, "protocol": "range", "objective_seconds": 10.0}
+    return Consumers(**given | {"fewest": 1, "most": 4} | changes)
+
+
+def test_every_contender_has_a_row_and_none_takes_less_than_is_possible() -> None:
+    found = played(*TINY)
+    assert [one["contender"] for one in found["rows"]] == ["rule", "keda", "keda_formula", "least"]
+    least = row(found, "least")
+    assert [least[name] for name in ("p95_lag_seconds", "late_percent", "rebalances_per_hour", "left")] == [None] * 4
+    for one in found["rows"][:3]:
+        assert one["consumer_seconds"]["least"] >= least["consumer_seconds"]["least"]
+        for figure in ("p95_lag_seconds", "late_percent", "consumer_seconds", "rebalances_per_hour"):
+            spread = one[figure]
+            assert spread["least"] <= spread["mean"] <= spread["most"], figure
+        assert one["rebalances_per_hour"]["least"] > 0, "a spike above one consumer makes each of them scale"
+
+
+def test_the_table_says_the_same_as_the_json_and_that_nothing_was_calibrated() -> None:
+    found, text = played(*TINY), called(*TINY)
+    lines = text.splitlines()
+    for one in found["rows"]:
+        (line,) = [line for line in lines if line.startswith(f"{one['label']} ")]
+        assert f"{one['consumer_seconds']['mean']:,.0f}" in line
+    assert "spike, 80 s; 4 partitions, cooperative-sticky; mean of 2 seeds (least-most)" in text
+    assert sum("Not calibrated against a broker" in line for line in lines) == 1
+    assert any("1000 is the objective of 10 s x 100 messages/s of a consumer" in line for line in lines)
+    assert "HPA" not in text
+
+
+def test_the_threshold_of_the_formula_follows_objective_and_rate() -> None:
+    assert lag_threshold(group(objective_seconds=5.0, messages_per_second=30.0)) == 150
+    assert lag_threshold(group(objective_seconds=0.1, messages_per_second=0.5)) == 1, "KEDA refuses 0"
+    label = row(played(*TINY, "--objective", "5", "--messages-per-second", "30"), "keda_formula")["label"]
+    assert label == "KEDA, lagThreshold 150"
+
+
+def test_faster_consumers_need_fewer_seconds() -> None:
+    slow, fast = (row(played(*TINY, "--messages-per-second", rate), "rule") for rate in ("100", "400"))
+    assert fast["consumer_seconds"]["mean"] < slow["consumer_seconds"]["mean"]
+    assert fast["p95_lag_seconds"]["mean"] < slow["p95_lag_seconds"]["mean"]
+
+
+def test_consumers_stay_between_min_and_max_and_an_overload_is_named() -> None:
+    found = played(*TINY, "--min", "2", "--max", "2")
+    assert {one["consumer_seconds"]["mean"] for one in found["rows"][:3]} == {160.0}
+    assert any("300 messages/s, and 2 consumers that have a partition process 200" in note for note in found["notes"])
+
+
+def test_what_is_never_processed_is_never_and_null() -> None:
+    """A tenth of the load can be processed: 95 % of it never are."""
+    words = (*TINY, "--max", "1", "--messages-per-second", "2")
+    assert row(played(*words), "rule")["p95_lag_seconds"] == {"mean": None, "least": None, "most": None}
+    (line,) = [line for line in called(*words).splitlines() if line.startswith("forecast rule  ")]
+    assert line.split()[2] == "never"
+
+
+def test_a_history_is_the_load_and_its_end_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loads, "LONGEST_SECONDS", 120)
+    write_trace(tmp_path / "orders.csv", Trace(np.array([900.0, 900.0, 30.0, 40.0]), 60.0))
+    found = played("--history", str(tmp_path / "orders.csv"), "--seeds", "1", "--partitions", "2")
+    assert (found["load"], found["load_seconds"]) == ("orders", 120)
+    assert "played: the last 2 min of 4 min" in found["notes"]
+    assert any(note.startswith("bins of 60 s: the seconds within are drawn") for note in found["notes"])
+    assert not any("the load reaches" in note for note in found["notes"]), "the high bins are not played"
+    assert row(found, "least")["consumer_seconds"]["mean"] == 120.0
+
+
+def test_the_same_call_gives_the_same_figures_and_each_seed_its_own() -> None:
+    assert played(*TINY) == played(*TINY)
+    for pattern in SHAPES:
+        one = loads.shaped(pattern, 60, 10.0, 50.0, 3).rates
+        assert np.array_equal(one[:2], loads.shaped(pattern, 60, 10.0, 50.0, 2).rates), pattern
+        assert 10.0 <= one.min() < one.max() <= 50.0, pattern
+
+
+def test_the_shapes_are_those_of_the_load_generator_and_as_many_consumers_as_are_allowed_can_be_played() -> None:
+    assert set(SHAPES) == set(PATTERNS) - {"trace"}
+    assert 1 + SLOTS_EACH * MOST_CONSUMERS <= DRAWS < 1 + SLOTS_EACH * (MOST_CONSUMERS + 1)
+    load = loads.Load("short", np.full((1, 2), 30.0))
+    found = simulated(load, group(partitions=300, most=MOST_CONSUMERS, fewest=MOST_CONSUMERS), lambda text: None)
+    assert found.rows[0].consumer_seconds.mean == 2.0 * MOST_CONSUMERS
+
+
+def test_a_spread_shows_its_range_only_where_seeds_differ() -> None:
+    assert Spread.of(np.array([2.0, 4.0])).text(".1f") == "3.0 (2.0-4.0)"
+    assert Spread.of(np.array([3.0, 3.01])).text(".1f") == "3.0"
+    assert Spread.of(np.array([3.0, np.inf])).text(".1f") == "never (3.0-never)"
+    assert Spread.of(np.array([np.nan])).text(".1f") == "-"
