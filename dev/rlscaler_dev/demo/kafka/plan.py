@@ -40,7 +40,7 @@ class Contender:
     title: str
     scaler: Scaler
     tuned: bool = False
-    """Of KEDA: the threshold follows from the objective, and lag is looked at every `TUNED_POLLING_SECONDS`."""
+    """Of KEDA: the threshold follows from the objective."""
 
 
 CONTENDERS = {
@@ -54,8 +54,6 @@ CONTENDERS = {
 }
 PLAYED = ("hpa", "rlscaler")
 """Who is played unless others are asked for; KEDA takes some minutes to build the first time."""
-
-TUNED_POLLING_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,8 @@ def scaler(contender: Contender, this: Play, broker: str) -> Json:
 def scaled_object(this: Play, broker: str, tuned: bool) -> Json:
     """KEDA's ScaledObject on the group's lag: as it comes, or tuned.
 
-    Tuned, a consumer may have as many messages waiting as it processes within the objective.
+    Tuned, a consumer may have as many messages waiting as it processes within the objective. The HPA that KEDA sets up
+    asks for the lag every 15 s, whatever `pollingInterval` says.
     """
     metadata = {"bootstrapServers": broker, "consumerGroup": GROUP, "topic": TOPIC, "offsetResetPolicy": "earliest"}
     if tuned:
@@ -113,8 +112,7 @@ def scaled_object(this: Play, broker: str, tuned: bool) -> Json:
             "minReplicaCount": 1,
             "maxReplicaCount": this.pool.max_replicas,
             "triggers": [{"type": "kafka", "metadata": metadata}],
-        }
-        | ({"pollingInterval": TUNED_POLLING_SECONDS} if tuned else {}),
+        },
     }
 
 
