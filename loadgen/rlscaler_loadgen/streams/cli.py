@@ -14,6 +14,15 @@ PATTERN_NAMES = ("ramp", "spike", "periodic", "random", "trace")
 """Of loads of every kind, as `rlscaler_loadgen.patterns` has them."""
 PROTOCOL_NAMES = ("range", "cooperative-sticky", "consumer")
 
+protocol_option = click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOL_NAMES),
+    default="cooperative-sticky",
+    show_default=True,
+    help="How the group shares its partitions; `consumer` is KIP-848.",
+)
+"""Decorator of every command that has consumers: `protocol` is one of `PROTOCOL_NAMES`."""
+
 
 @click.command()
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Cluster to watch; in-cluster by default.")
@@ -22,13 +31,7 @@ PROTOCOL_NAMES = ("range", "cooperative-sticky", "consumer")
 @click.option("--bootstrap-servers", required=True, help="Brokers to begin with, host:port, separated by commas.")
 @click.option("--topic", required=True, help="Topic that is consumed.")
 @click.option("--group", required=True, help="The consumers' group.id.")
-@click.option(
-    "--protocol",
-    type=click.Choice(PROTOCOL_NAMES),
-    default="cooperative-sticky",
-    show_default=True,
-    help="How the group shares its partitions; `consumer` is KIP-848.",
-)
+@protocol_option
 @click.option("--message-ms", default=10.0, show_default=True, help="Mean time of work on a message.")
 @click.option("--variation", default=0.5, show_default=True, help="Coefficient of variation of that time.")
 @click.option("--batch", type=click.IntRange(1), default=10, show_default=True, help="Messages taken at once.")

@@ -109,30 +109,30 @@ def ready_limit(targets: NDArray[Any], tick_seconds: int, scenarios: Scenarios) 
 def check(ledger: Ledger, scenarios: Scenarios) -> Ledger:
     """The ledger itself, or LedgerError naming the broken invariant and the first row that breaks it."""
     counted = np.arange(scenarios.arrivals.shape[1]) < ledger.seconds[:, None]
-    _equal("requests in = arrivals of the scenario", ledger.requests, (scenarios.arrivals * counted).sum(1))
+    equal("requests in = arrivals of the scenario", ledger.requests, (scenarios.arrivals * counted).sum(1))
     accounted = ledger.in_time + ledger.late + ledger.dropped + ledger.queued
-    _equal("requests in = in time + late + dropped + queued", ledger.requests, accounted)
-    _equal("billed = ready + pending replica-seconds", ledger.billed, ledger.ready_seconds + ledger.pending_seconds)
-    _equal("billed = targets over time", ledger.billed, np.where(np.isnan(ledger.asked), ledger.billed, ledger.asked))
-    _equal("ready + pending = target", ledger.ready + ledger.pending, ledger.target)
+    equal("requests in = in time + late + dropped + queued", ledger.requests, accounted)
+    equal("billed = ready + pending replica-seconds", ledger.billed, ledger.ready_seconds + ledger.pending_seconds)
+    equal("billed = targets over time", ledger.billed, np.where(np.isnan(ledger.asked), ledger.billed, ledger.asked))
+    equal("ready + pending = target", ledger.ready + ledger.pending, ledger.target)
     bounded = (ledger.target >= scenarios.min_replicas) & (ledger.target <= scenarios.max_replicas)
-    _holds("min_replicas <= target <= max_replicas", (bounded | ~scenarios.present).all(1), ledger.target)
+    holds("min_replicas <= target <= max_replicas", (bounded | ~scenarios.present).all(1), ledger.target)
     prices = np.stack([np.ones(len(ledger)), scenarios.price_ratio], axis=1)
     floor = (ledger.busy * prices).sum(1) / ledger.seconds
     cost = ledger.cost(scenarios.price_ratio)
-    _holds("cost >= busy replica-seconds x price", cost >= floor * (1 - RELATIVE_TOLERANCE), np.stack([cost, floor], 1))
-    _at_most("busy <= ready replica-seconds", ledger.busy, ledger.ready_seconds)
-    _at_most("ready replica-seconds <= what cold starts allow", ledger.ready_seconds, ledger.ready_limit)
+    holds("cost >= busy replica-seconds x price", cost >= floor * (1 - RELATIVE_TOLERANCE), np.stack([cost, floor], 1))
+    at_most("busy <= ready replica-seconds", ledger.busy, ledger.ready_seconds)
+    at_most("ready replica-seconds <= what cold starts allow", ledger.ready_seconds, ledger.ready_limit)
     room = np.maximum(scenarios.schedulable, scenarios.initial)
-    _at_most("ready <= what the nodes have room for", ledger.ready, room)
-    _at_most("answered <= worked off", ledger.in_time + ledger.late, ledger.work.sum(1))
+    at_most("ready <= what the nodes have room for", ledger.ready, room)
+    at_most("answered <= worked off", ledger.in_time + ledger.late, ledger.work.sum(1))
     apart = np.abs(ledger.work / scenarios.rps - ledger.busy)
-    _at_most("work takes its service time", apart, work_tolerance(ledger, scenarios))
+    at_most("work takes its service time", apart, work_tolerance(ledger, scenarios))
     low, high = in_time_limits(ledger, scenarios)
-    _at_most("in time >= answered in the buckets up to the SLO", low, ledger.in_time)
-    _at_most("in time <= answered in the buckets from the SLO", ledger.in_time, high)
+    at_most("in time >= answered in the buckets up to the SLO", low, ledger.in_time)
+    at_most("in time <= answered in the buckets from the SLO", ledger.in_time, high)
     counters = [ledger.in_time, ledger.late, ledger.dropped, ledger.queued]
-    _holds("no counter below 0", (np.stack(counters) >= -1e-6).all(0), np.stack(counters, 1))
+    holds("no counter below 0", (np.stack(counters) >= -1e-6).all(0), np.stack(counters, 1))
     return ledger
 
 
@@ -156,18 +156,21 @@ def in_time_limits(ledger: Ledger, scenarios: Scenarios) -> tuple[Float, Float]:
     return np.where(known, low, 0.0), np.where(known, ledger.answered[rows, above], np.inf)
 
 
-def _at_most(name: str, low: Float, high: Float) -> None:
+def at_most(name: str, low: Float, high: Float) -> None:
+    """Raise LedgerError unless low (N, ...) is no more than high (N, ...), but for rounding."""
     good = low <= high + RELATIVE_TOLERANCE * np.maximum(np.abs(low), 1.0)
-    _holds(name, good.reshape(len(good), -1).all(1), np.stack([low, high], axis=-1))
+    holds(name, good.reshape(len(good), -1).all(1), np.stack([low, high], axis=-1))
 
 
-def _equal(name: str, left: Float, right: Float) -> None:
+def equal(name: str, left: Float, right: Float) -> None:
+    """Raise LedgerError unless left (N, ...) and right (N, ...) are equal, but for rounding."""
     scale = np.maximum(np.maximum(np.abs(left), np.abs(right)), 1.0)
     close = np.abs(left - right) <= RELATIVE_TOLERANCE * scale
-    _holds(name, close.reshape(len(close), -1).all(1), np.stack([left, right], axis=-1))
+    holds(name, close.reshape(len(close), -1).all(1), np.stack([left, right], axis=-1))
 
 
-def _holds(name: str, good: Any, shown: Float) -> None:
+def holds(name: str, good: Any, shown: Float) -> None:
+    """Raise LedgerError with the invariant's name and what is `shown` (N, ...) of the first row not `good` (N,)."""
     if not np.all(good):
         row = int(np.flatnonzero(~good)[0])
         raise LedgerError(

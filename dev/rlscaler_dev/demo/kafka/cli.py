@@ -10,7 +10,7 @@ import click
 
 from rlscaler_dev.demo.kafka.plan import CONTENDERS, LOW, PEAK, PLAYED, Play
 from rlscaler_dev.demo.settings import PATTERNS
-from rlscaler_loadgen.streams.cli import PROTOCOL_NAMES
+from rlscaler_loadgen.streams.cli import protocol_option
 
 
 @click.command()
@@ -33,13 +33,7 @@ from rlscaler_loadgen.streams.cli import PROTOCOL_NAMES
     help="CSV of time_s,requests_per_s for --pattern trace.  [default: a sample of LLM chat traffic]",
 )
 @click.option("--interval", type=click.IntRange(10, 300), default=15, show_default=True, help="Action interval.")
-@click.option(
-    "--protocol",
-    type=click.Choice(PROTOCOL_NAMES),
-    default="cooperative-sticky",
-    show_default=True,
-    help="How the group shares its partitions; `consumer` is KIP-848.",
-)
+@protocol_option
 @click.option(
     "--batch", type=click.IntRange(1), default=10, show_default=True, help="Messages a consumer takes at once."
 )

@@ -185,7 +185,7 @@ def write(found: list[Figures], out: Path) -> str:
             f"{one.duplicates}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    # All of a demo's contenders get the same messages: the work on them is the same whoever scales.
+    # All contenders of a demo get the same messages, so the work on them is the same.
     least = max((one.messages for one in found), default=0) / MESSAGES_PER_SECOND
     lines.append(f"| least possible | - | - | - | {least:,.0f} | - | - | - | - |")
     table = "\n".join(lines)

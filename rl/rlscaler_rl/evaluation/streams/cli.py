@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from rlscaler_core.options import output_option
-from rlscaler_loadgen.streams.cli import PATTERN_NAMES, PROTOCOL_NAMES
+from rlscaler_loadgen.streams.cli import PATTERN_NAMES, protocol_option
 from rlscaler_rl.evaluation.days.telling import tell
 
 SHAPES = tuple(name for name in PATTERN_NAMES if name != "trace")
@@ -36,7 +36,9 @@ def streams() -> None:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="CSV of messages/s in place of a shape, as `rlscaler trace import` writes it; its last 6 h are played.",
 )
-@click.option("--partitions", type=click.IntRange(1, 1000), default=12, show_default=True, help="Of the topic.")
+@click.option(
+    "--partitions", type=click.IntRange(1, 1000), default=12, show_default=True, help="Partitions of the topic."
+)
 @click.option(
     "--messages-per-second",
     type=click.FloatRange(0, 1_000_000, min_open=True),
@@ -44,13 +46,7 @@ def streams() -> None:
     show_default=True,
     help="Messages that one consumer processes, as requestsPerSecond of a policy.",
 )
-@click.option(
-    "--protocol",
-    type=click.Choice(PROTOCOL_NAMES),
-    default="cooperative-sticky",
-    show_default=True,
-    help="How the group shares its partitions; `consumer` is KIP-848.",
-)
+@protocol_option
 @click.option(
     "--objective",
     type=click.FloatRange(0, 86_400, min_open=True),

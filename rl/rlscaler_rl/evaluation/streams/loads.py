@@ -15,7 +15,7 @@ from rlscaler_rl.workloads import WorkloadError
 from rlscaler_rl.workloads.days import SecondsOf
 
 LONGEST_SECONDS = 6 * 3600
-"""Of a longer history the end is played: more would take longer than a minute or two."""
+"""A longer history is played from so many seconds before its end; all of it would take more than a minute or two."""
 
 SHORTEST_SECONDS = 60
 

@@ -21,7 +21,7 @@ class Spread(BaseModel):
 
     @classmethod
     def of(cls, values: Float) -> Spread:
-        """Of one value for each seed, (N,)."""
+        """The spread of `values` (N,), one for each seed."""
         return cls(mean=float(values.mean()), least=float(values.min()), most=float(values.max()))
 
     def text(self, form: str) -> str:
@@ -51,7 +51,7 @@ class Row(BaseModel):
     """Share of the messages, in %, that waited longer than the objective or were never processed."""
 
     consumer_seconds: Spread
-    """Of every pod that exists, from the load's begin to its end."""
+    """Seconds for which each pod existed, added up from the load's begin to its end."""
 
     rebalances_per_hour: Spread | None = None
     """Generations of the group an hour, over the same time."""

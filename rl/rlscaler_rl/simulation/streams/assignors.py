@@ -23,7 +23,8 @@ def in_ranges(partitions: int, members: Sequence[int]) -> Int:
 def sticky(owner: Int, members: Sequence[int]) -> Int:
     """(partitions,) member of each partition, as equal in number as in ranges, with as few that change as can be.
 
-    `owner` (partitions,) is who has them now, `NOBODY` or somebody who is not among the members for those to be given.
+    `owner` (partitions,) says who has each partition now. One is free to be given where that is `NOBODY`, or is no
+    member any more.
     """
     if not members:
         return np.full(len(owner), NOBODY, np.int32)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlscaler_core.decision.types import Bool, Float, Rows
-from rlscaler_rl.simulation.ledger import RELATIVE_TOLERANCE, LedgerError
+from rlscaler_core.decision.types import Float, Rows
+from rlscaler_rl.simulation.ledger import RELATIVE_TOLERANCE, at_most, equal, holds
 from rlscaler_rl.simulation.streams.groups import Groups
 from rlscaler_rl.simulation.streams.state import State
 
@@ -50,36 +50,18 @@ def check(ledger: StreamLedger, groups: Groups, steps: int) -> StreamLedger:
     """The ledger itself after so many steps, or LedgerError naming the broken invariant and the first row."""
     arrived = groups.arrivals[:, :, :steps].sum(axis=(1, 2), dtype=np.float64)
     rate = groups.rate
-    _equal("messages in = arrivals of the load", ledger.written, arrived)
-    _equal("messages in = processed distinct + waiting", ledger.written, ledger.distinct + ledger.waiting)
-    _equal("processed = distinct + again", ledger.worked, ledger.distinct + ledger.repeated)
-    _at_most("work takes its time of consumers that read", ledger.worked / rate, ledger.reading_seconds)
-    _at_most("consumers that read run", ledger.reading_seconds, ledger.ready_seconds)
-    _at_most("consumers that run are billed", ledger.ready_seconds, ledger.consumer_seconds)
-    _at_most(
+    equal("messages in = arrivals of the load", ledger.written, arrived)
+    equal("messages in = processed distinct + waiting", ledger.written, ledger.distinct + ledger.waiting)
+    equal("processed = distinct + again", ledger.worked, ledger.distinct + ledger.repeated)
+    at_most("work takes its time of consumers that read", ledger.worked / rate, ledger.reading_seconds)
+    at_most("consumers that read run", ledger.reading_seconds, ledger.ready_seconds)
+    at_most("consumers that run are billed", ledger.ready_seconds, ledger.consumer_seconds)
+    at_most(
         "what waits is at least what no consumer had time for", arrived - rate * ledger.ready_seconds, ledger.waiting
     )
     unread = (ledger.repeated <= RELATIVE_TOLERANCE) | (ledger.departed > 0)
-    _holds("messages again only after a member went without a word", unread, ledger.repeated, ledger.departed)
-    _holds("no counter below 0", np.minimum(ledger.waiting, ledger.repeated) >= -1e-6, ledger.waiting, ledger.repeated)
+    repeated = np.stack([ledger.repeated, ledger.departed], axis=1)
+    holds("messages again only after a member went without a word", unread, repeated)
+    counters = np.stack([ledger.waiting, ledger.repeated], axis=1)
+    holds("no counter below 0", (counters >= -1e-6).all(axis=1), counters)
     return ledger
-
-
-def _equal(name: str, left: Float, right: Float) -> None:
-    _holds(name, np.abs(left - right) <= _tolerance(left, right), left, right)
-
-
-def _at_most(name: str, low: Float, high: Float) -> None:
-    _holds(name, low <= high + _tolerance(low, high), low, high)
-
-
-def _tolerance(left: Float, right: Float) -> Float:
-    return RELATIVE_TOLERANCE * np.maximum(np.maximum(np.abs(left), np.abs(right)), 1.0)
-
-
-def _holds(name: str, good: Bool, left: Float, right: Float) -> None:
-    if not good.all():
-        row = int(np.flatnonzero(~good)[0])
-        raise LedgerError(
-            f"group {row}: broken invariant '{name}': {left[row]:g}, {right[row]:g}; its figures are void"
-        )

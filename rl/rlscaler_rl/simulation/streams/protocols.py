@@ -14,7 +14,8 @@ class Protocol(NamedTuple):
     stops_all: bool
     """Members give up all of their partitions before they are shared anew."""
     broker_shares: bool
-    """The broker tells each member at its heartbeats what to give up and what to take; members wait for nobody."""
+    """The broker tells each member at its heartbeats what to give up and what to take, so that no member
+    waits for all others."""
 
 
 PROTOCOLS = (
@@ -27,13 +28,13 @@ PROTOCOLS = (
 NAMES = tuple(protocol.name for protocol in PROTOCOLS)
 
 JOIN_SECONDS = 0.1
-"""From a consumer's start to the request with which it joins: it connects, and asks who coordinates its group."""
+"""A consumer takes so long from its start to its request to join: it connects, and asks who coordinates its group."""
 
 SYNC_SECONDS = 0.05
-"""From the last member's request to join to every member knowing its partitions, in the classic protocol."""
+"""In the classic protocol, every member knows its partitions so long after the last one has asked to join."""
 
 FETCH_SECONDS = 0.1
-"""From being given a partition to its first message: the commit is read, and messages are fetched."""
+"""A member takes so long from being given a partition to its first message: it reads the commit, and fetches."""
 
 SESSION_SECONDS = 45.0
-"""After the last heartbeat of a member that went without a word: the clients' default."""
+"""A member that went without a word is taken to be gone so long after its last heartbeat: the clients' default."""
