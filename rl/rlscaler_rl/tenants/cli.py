@@ -23,7 +23,7 @@ def tenants() -> None:
     """Play services that share a pool of GPUs, and train agents that share it."""
 
 
-TRAINING, PLAYING = ("lambda", "shaping", "roles", "attention"), ("information", "tenants")
+TRAINING, PLAYING = ("lambda", "shaping", "roles", "attention"), ("information", "tenants", "changes")
 """Studies of training and of playing, by the names that `rlscaler_rl.tenants.studies` has them under."""
 
 _TRAINED = Path("results/tenants-train")
@@ -85,7 +85,7 @@ def evaluate(
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(1, 100), help="Trainings of each variant.")
 @_EPOCHS
 @_POOLS
-@click.option("--model", "models", type=_FOLDER, multiple=True, help="Of `information` and `tenants` (repeatable).")
+@click.option("--model", "models", type=_FOLDER, multiple=True, help="Of a study of playing (repeatable).")
 @click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants-study"), show_default=True)
 @output_option
 def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ...], out: Path, output: str) -> None:
@@ -157,6 +157,13 @@ def _show(table: Table, out: Path, output: str) -> None:
     show_default=True,
     type=click.FloatRange(0.1, 10),
     help="GPUs of a pool over what the busy hours of its tenants need together.",
+)
+@click.option(
+    "--change",
+    type=click.Choice(["none", "join", "leave", "gpus"]),
+    default="none",
+    show_default=True,
+    help="A tenant joins, is away in the middle third, or a quarter of the GPUs is lost there.",
 )
 @click.option("--loads", help="Names by commas: of the library of days, or jobs_N, random_N. Default: those that ship.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))

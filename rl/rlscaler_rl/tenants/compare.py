@@ -122,7 +122,7 @@ def compare(
             played[one.name] = one.agents(request)
             continue
         gpus = np.full_like(drawn.gpus, ENOUGH) if one.alone else drawn.gpus
-        played[one.name] = play(drawn.scenarios, drawn.tenants, gpus, one.make(), one.rule, loss)
+        played[one.name] = play(drawn.scenarios, drawn.tenants, gpus, one.make(), one.rule, loss, drawn.changes)
     figures = {name: figures_of(drawn, run, played["alone"]) for name, run in played.items()}
     drawn_often = weights(Design(1, request.pools))
     rows = [

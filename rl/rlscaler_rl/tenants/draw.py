@@ -15,6 +15,7 @@ from rlscaler_rl.evaluation.days.drawn import drawn_load
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad, from_library
 from rlscaler_rl.simulation.cluster import MAX_PODS
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate
+from rlscaler_rl.tenants.changes import Change, Course, course
 from rlscaler_rl.tenants.pools import Tenants
 from rlscaler_rl.tenants.room import Long
 from rlscaler_rl.workloads import Part
@@ -58,6 +59,8 @@ class Request:
     cpu: bool = False
     """Tenants have a CPU pool of their own too, which is not shared."""
     seed: int = 0
+    change: Change = "none"
+    """What happens in the middle of the episode."""
     folder: Path | None = None
     """Folder of the loads that do not ship."""
 
@@ -80,6 +83,7 @@ class Drawn:
     """(P, M) GPUs that the tenants' busy hours need."""
     loads: tuple[str, ...]
     """(P * M,)"""
+    changes: Course
 
 
 def draw(request: Request) -> Drawn:
@@ -98,6 +102,8 @@ def draw(request: Request) -> Drawn:
     table, rate = np.array(sizes), np.stack(rates)
     gpus = np.maximum(np.round(request.tightness * table.sum(axis=1)), request.tenants).astype(np.int64)
     tenants = _terms(table, gpus, request.seed)
+    changes = course(request.change, tenants.pool, gpus, 3600 * request.hours)
+    rate = rate * changes.there(3600 * request.hours)
     most = np.minimum(np.ceil(2 * table).astype(np.int64).ravel() + 1, MAX_PODS)
     initial = _initial(rate[:, 0], most, tenants, gpus)
     scenarios = from_rate(
@@ -110,7 +116,7 @@ def draw(request: Request) -> Drawn:
         initial=_beside(initial),
         schedulable=_beside(np.full(len(most), MAX_PODS), np.full(len(most), MAX_PODS)),
     )
-    return Drawn(scenarios, tenants, gpus, table, tuple(names))
+    return Drawn(scenarios, tenants, gpus, table, tuple(names), changes)
 
 
 def _rate(load: ServiceLoad, part: Part, size: float, hours: int, rng: np.random.Generator) -> Float:

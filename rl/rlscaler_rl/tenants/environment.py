@@ -100,7 +100,8 @@ class TenantsEnv:
         request = self.setting.request
         drawn = draw(request if draw_seed is None else replace(request, seed=draw_seed))
         self.scenarios, self.gpus = drawn.scenarios, drawn.gpus
-        self.pools = Pools(drawn.scenarios, drawn.tenants, drawn.gpus, self.contract, self.setting.loss, self.seed)
+        terms = (drawn.scenarios, drawn.tenants, drawn.gpus, self.contract)
+        self.pools = Pools(*terms, self.setting.loss, self.seed, drawn.changes)
         mean = np.maximum(drawn.scenarios.mean_rate(), LEAST_RATE)
         self._per_request = 100 * LATE_WEIGHT / (mean * self.pools.batch.interval)
         self._look()

@@ -16,6 +16,7 @@ from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, contender_tick
 from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.tenants.changes import Course
 from rlscaler_rl.tenants.pools import Pools, Sharing, Tenants
 from rlscaler_rl.tenants.room import Long
 from rlscaler_rl.tenants.signals import Loss
@@ -50,6 +51,7 @@ def play(
     controller: Any,
     rule: RuleName | Sharer | None,
     loss: Loss | None = None,
+    changes: Course | None = None,
 ) -> Played:
     """Play tenants on pools of `gpus` (P,), shared by `rule`, or without a budget.
 
@@ -57,7 +59,8 @@ def play(
     applies. Raises LedgerError when the counters contradict one another.
     """
     decides = hasattr(controller, "probabilities")
-    pools = Pools(scenarios, tenants, gpus, controller.manifest.contract if decides else None, loss)
+    contract = controller.manifest.contract if decides else None
+    pools = Pools(scenarios, tenants, gpus, contract, loss, changes=changes)
     tick = None if decides else contender_tick(pools.batch, controller, 0)
     order: Sharing | None = None
     for second in range(0, int(scenarios.duration[0]), SENSE_SECONDS):
@@ -70,6 +73,7 @@ def play(
             pools.decide(_by(controller, "action" if pools.acts else "floor"), samples, order)
         else:
             tick(second)
+            pools.keep_away()
             pools.asked = pools.batch.cluster.pool["target"][:, GPU].astype(np.float64)
         pools.advance()
     return played(pools, scenarios)

@@ -18,9 +18,10 @@ from rlscaler_core.arbiter.proposals import asked_for, is_bound
 from rlscaler_core.arbiter.rules import Order, RuleName
 from rlscaler_core.arbiter.types import Loans, Members, make_budgets, make_members, no_loans
 from rlscaler_core.decision.observation import ObservationContract
-from rlscaler_core.decision.types import GPU, Decision, Float, Int, Params, Rows, Samples, State
+from rlscaler_core.decision.types import CPU, GPU, Decision, Float, Int, Params, Rows, Samples, State
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch
 from rlscaler_rl.simulation.scenario import Scenarios
+from rlscaler_rl.tenants.changes import Course, course
 from rlscaler_rl.tenants.room import Long, SharedRoom
 from rlscaler_rl.tenants.signals import Loss, LossySensing
 
@@ -56,8 +57,9 @@ class Pools:
         contract: ObservationContract | None = None,
         loss: Loss | None = None,
         seed: int = 0,
+        changes: Course | None = None,
     ) -> None:
-        """`gpus` (P,) are there in each pool. `seed` draws what `loss` takes away."""
+        """`gpus` (P,) are there in each pool, until `changes`. `seed` draws what `loss` takes away."""
         n = len(scenarios)
         self.tenants, self.second = tenants, 0
         self._faults = None if loss is None or loss.share == 0 else LossySensing(loss, n, seed)
@@ -77,14 +79,20 @@ class Pools:
             weight=tenants.weight,
             priority=tenants.priority,
         )
+        self.changes = changes or course("none", tenants.pool, gpus, 0)
+        """Who is away when, and which GPUs are lost."""
+        self._away = np.zeros(n, np.bool_)
         self._before: Loans = no_loans(n)
         self.loans: Loans = no_loans(n)
+        self._change()
 
     @property
     def members(self) -> Members:
         """What the arbiter is told now, by what the tenants ask for until now."""
         current = self.batch.cluster.pool["target"][:, GPU].astype(np.int32)
-        return replace(self._members, asked=self.asked, current=current)
+        minimum = np.where(self._away, 0, self._members.minimum)
+        guaranteed = np.where(self._away, 0.0, self._members.guaranteed)
+        return replace(self._members, asked=self.asked, current=current, minimum=minimum, guaranteed=guaranteed)
 
     @property
     def acts(self) -> bool:
@@ -125,12 +133,14 @@ class Pools:
                 state.put(few, after)
         batch.state = state
         batch.scale(decision.desired, decision.weights)
+        self.keep_away()
         return decision
 
     def _grant(self, sharing: Sharing) -> Int:
         """Share by what is asked for and runs; a new interval of the budgets begins when it is time."""
         if self.second % BUDGET_SECONDS == 0:
             self._before = self.loans
+            self.budgets = replace(self.budgets, amount=self.room.gpus.astype(np.float64))
         grants, self.loans = arbitrate(sharing, self.budgets, self.members, self._before)
         return grants.granted
 
@@ -145,3 +155,36 @@ class Pools:
         self.waiting += there - placed
         self.below += placed < np.minimum(np.nan_to_num(self.asked), np.floor(self.tenants.guaranteed))
         self.second += SENSE_SECONDS
+        self._change()
+
+    def keep_away(self) -> None:
+        """Take back what was decided for tenants that are away."""
+        if self._away.any():
+            self._scale(np.where(self._away[:, None], 0, self.batch.cluster.pool["target"]))
+            self.asked = np.where(self._away, 0.0, self.asked)
+
+    def _change(self) -> None:
+        """Let tenants come and go, and GPUs be lost and come back, as the course has it at this second."""
+        away = self.changes.away(self.second)
+        come, self._away = self._away & ~away, away
+        if come.any():
+            self._scale(np.where(come[:, None], (1, 0), self.batch.cluster.pool["target"]))
+            self.asked = np.where(come, np.nan, self.asked)
+        self.keep_away()
+        if self.second == self.changes.lost_from:
+            self._lose()
+        if self.second == self.changes.lost_until:
+            self.room.regain(self.changes.lost)
+
+    def _lose(self) -> None:
+        """Let GPUs go with the pods on them. What was starting beside a ready pod that is gone begins again."""
+        pools = self.batch.cluster.pool
+        target, ready = pools["target"].copy(), pools["ready"][:, GPU].astype(np.int64)
+        gone, running = self.room.lose(self.changes.lost, ready)
+        left = np.where(running > 0, ready - running, target[:, GPU] - gone)
+        self._scale(np.stack([left, target[:, CPU]], axis=1))
+        self._scale(target)
+
+    def _scale(self, target: Long) -> None:
+        """Set the replicas (N, 2); traffic weights stay."""
+        self.batch.scale(target, np.zeros_like(target))

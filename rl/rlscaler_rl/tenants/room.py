@@ -46,6 +46,25 @@ class SharedRoom:
         self._since = np.where(k < self._waiting[:, None], shifted, np.inf)
         return self.held
 
+    def lose(self, lost: Long, ready: Long) -> tuple[Long, Long]:
+        """Take `lost` (P,) GPUs out of the pools, any of them.
+
+        Gives how many pods (N,) of each row were on them, and how many (N,) of those were among the `ready` (N,).
+        """
+        gone = np.zeros(len(self.pool), np.int64)
+        for pool in np.flatnonzero(lost):
+            rows = np.flatnonzero(self.pool == pool)
+            on = np.append(self.held[rows], max(self.gpus[pool] - self.held[rows].sum(), 0))
+            gone[rows] = self._rng.multivariate_hypergeometric(on, min(lost[pool], on.sum()))[:-1]
+        running = self._rng.hypergeometric(ready, self.held - ready, gone)
+        self.gpus = self.gpus - lost
+        self.held = self.held - gone
+        return gone, running
+
+    def regain(self, found: Long) -> None:
+        """Put `found` (P,) GPUs back into the pools."""
+        self.gpus = self.gpus + found
+
     def _hand_out(self) -> Long:
         """Give the pods (N,) that get a free GPU."""
         row = np.repeat(np.arange(len(self.pool)), self._waiting)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
+from rlscaler_rl.tenants.changes import Change
 from rlscaler_rl.tenants.compare import Figure
 from rlscaler_rl.tenants.draw import TEST_LOADS, Request, draw
 from rlscaler_rl.tenants.evaluate import Agents
@@ -36,6 +37,17 @@ def _of(tenants: int) -> Callable[[Request], Request]:
     """Pools of so many tenants; fewer pools of large ones, so that each variant takes as long."""
     return lambda request: replace(request, tenants=tenants, pools=max(3, request.pools * request.tenants // tenants))
 
+
+def _change(change: Change) -> Callable[[Request], Request]:
+    return lambda request: replace(request, change=change)
+
+
+CHANGED: dict[Change, str] = {
+    "none": "nothing changes",
+    "join": "a tenant joins",
+    "leave": "a tenant leaves and comes back",
+    "gpus": "a quarter of the GPUs is lost for a third of the time",
+}
 
 TRAINING: dict[str, dict[str, Callable[[Options], Options]]] = {
     "lambda": {f"lambda {value:g}": _with(local=value) for value in (0.0, 0.2, 0.5, 0.8, 1.0)},
@@ -60,6 +72,7 @@ PLAYING: dict[str, dict[str, tuple[Callable[[Request], Request], Loss]]] = {
         for share in (0.0, 0.3, 0.5, 0.7)
     },
     "tenants": {f"{number} tenants": (_of(number), NONE_LOST) for number in (5, 10, 25, 50, 100)},
+    "changes": {text: (_change(change), NONE_LOST) for change, text in CHANGED.items()},
 }
 """Studies of playing by name: variants by name, each a change of the request and what is lost."""
 
@@ -138,7 +151,8 @@ def _is_of(folder: Path, options: Options) -> bool:
 
 def _max_min(request: Request, loss: Loss | None = None) -> Played:
     drawn = draw(request)
-    return play(drawn.scenarios, drawn.tenants, drawn.gpus, load_bundled("rule"), "MaxMinFair", loss)
+    rule = load_bundled("rule")
+    return play(drawn.scenarios, drawn.tenants, drawn.gpus, rule, "MaxMinFair", loss, drawn.changes)
 
 
 def _line(variant: str, contender: str, found: list[Played], request: Request) -> Line:
