@@ -58,12 +58,14 @@ def train(policy: str, out: Path, single: bool, plain: bool, without_rule: bool,
 @_LIFETIMES
 @click.option("--model-dir", "folders", type=_FOLDER, multiple=True, help="Folder of a network (repeatable).")
 @click.option("--nodes", "sizes", multiple=True, type=click.IntRange(2), default=(4, 12, 100), show_default=True)
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1), help="Drawings of the clusters.")
-def compare(policy: str, lifetimes_known: bool, folders: tuple[Path, ...], sizes: tuple[int, ...], seeds: int) -> None:
+@click.option("--clusters", default=16, show_default=True, type=click.IntRange(2), help="Clusters of each size.")
+def compare(
+    policy: str, lifetimes_known: bool, folders: tuple[Path, ...], sizes: tuple[int, ...], clusters: int
+) -> None:
     """Play networks beside the strongest rules on the same drawn clusters: a table in Markdown.
 
     Folders whose names differ only in the training seed at their end, as EE-0 and EE-1, are one network: one row has
-    the mean over its seeds, with an interval over seeds of training and of clusters.
+    the mean over its seeds, with an interval over training seeds and clusters.
     """
     from rlscaler_core.placement.actor import PlacementActor
 
@@ -79,7 +81,7 @@ def compare(policy: str, lifetimes_known: bool, folders: tuple[Path, ...], sizes
     networks: dict[str, list[Contender]] = {}
     for name, actor in actors:
         networks.setdefault(f"network {name.removesuffix(f'-{actor.manifest.seed}')}", []).append(network(actor))
-    click.echo(table(chosen, played(chosen, networks, sizes, seeds, lifetimes_known)))
+    click.echo(table(chosen, played(chosen, networks, sizes, clusters, lifetimes_known)))
 
 
 @click.group()

@@ -53,7 +53,7 @@ def test_wrong_calls_say_what_to_do(words: tuple[str, ...], said: str) -> None:
 
 def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
     assert all(RIVALS[policy][0] == DEFAULT_RULE[policy] for policy in Policy)
-    rows = compare(Policy.EE, {"twin": [rule("pack")]}, (3,), seeds=2)
+    rows = compare(Policy.EE, {"twin": [rule("pack")]}, (3,), clusters=2)
     twin = next(row for row in rows if row.name == "twin")
     assert twin.ahead == Interval(0.0, 0.0, 0.0)
     worse = next(row for row in rows if row.name == "random")
@@ -64,7 +64,7 @@ def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
 
 def test_training_seeds_that_disagree_widen_the_interval() -> None:
     alike = {"alike": [rule("best-fit"), rule("best-fit")], "apart": [rule("best-fit"), rule("pack")]}
-    rows = {row.name: row for row in compare(Policy.EE, alike, (3,), seeds=3)}
+    rows = {row.name: row for row in compare(Policy.EE, alike, (3,), clusters=3)}
     one, same, apart = rows["best-fit"], rows["alike"], rows["apart"]
     assert same.ahead == pytest.approx(one.ahead)
     assert apart.ahead.mean == pytest.approx(one.ahead.mean / 2)
@@ -78,7 +78,7 @@ def test_folders_that_differ_in_the_seed_are_one_row(tmp_path) -> None:
         options = Options(Policy.EE, steps=256, seed=seed, nodes=(3,), clusters=16, looks=1)
         learn(options).save(tmp_path / f"EE-short-{seed}")
     folders = [word for folder in sorted(tmp_path.iterdir()) for word in ("--model-dir", str(folder))]
-    done = call("compare", "EE", "--nodes", "2", "--seeds", "2", *folders)
+    done = call("compare", "EE", "--nodes", "2", "--clusters", "2", *folders)
     assert done.exit_code == 0, done.output
     assert "| 2 | network EE-short, 2 training seeds |" in done.output
 
