@@ -21,7 +21,7 @@ Contender = Callable[[Nodes, Pods, Bool], Float]
 
 @dataclass(frozen=True)
 class Played:
-    """Means over time after a warm-up, (clusters,) each."""
+    """Means over time after a warm-up, (clusters,) each; NaN where there was nothing to measure."""
 
     thesis: Float
     """The thesis' reward; for GPU minus the GPUs that each placement makes unusable."""
@@ -74,14 +74,14 @@ def play(contender: Contender, setting: Setting, seed: int, steps: int | None = 
         if step >= warm:
             rows.append(_measured(env.nodes, outcome))
     table = np.array(rows)
-    placed = ~np.isnan(table[:, 3])
-    met = np.where(placed, table[:, 3], 0.0).sum(0) / np.where(placed.any(0), placed.sum(0), np.nan)
-    return Played(*table[:, :3].mean(0), met, *table[:, 4:].mean(0).reshape(2, -1))
+    known = ~np.isnan(table)
+    return Played(*(np.where(known, table, 0.0).sum(0) / np.where(known.any(0), known.sum(0), np.nan)))
 
 
-def _measured(nodes: Nodes, outcome: Outcome) -> tuple[Float, ...]:
-    """The figures of `Played` at one step."""
+def _measured(nodes: Nodes, outcome: Outcome) -> Float:
+    """The figures of `Played` at one step, (figures, clusters)."""
     share = nodes.requested[..., 0] / np.maximum(nodes.allocatable[..., 0], 1.0)
     whole = nodes.gpus.sum(-1)
     free = nodes.gpu_free.sum((-2, -1)) / (WHOLE_GPU * np.where(whole > 0, whole, np.nan))
-    return outcome.thesis, (nodes.pods > 0).mean(-1), share.std(-1), outcome.latency_met, 1.0 - outcome.placed, 1 - free
+    in_use, refused = (nodes.pods > 0).mean(-1), 1.0 - outcome.placed
+    return np.stack([outcome.thesis, in_use, share.std(-1), outcome.latency_met, refused, 1.0 - free])
