@@ -32,6 +32,9 @@ from rlscaler_rl.tenants.hrac import Learner, Memory, Options, Trained
 TENANTS = (12, 49)
 """25 and 99 agents."""
 
+GRANTS = 50
+"""How often each arbiter is measured by CPU time."""
+
 
 def update_of(options: Options) -> Callable[[], None]:
     """One update of a learner whose memory is full of drawn moments."""
@@ -44,7 +47,7 @@ def update_of(options: Options) -> Callable[[], None]:
     return lambda: learner.update(learner.draw(memory))
 
 
-def cpu_milliseconds(work: Callable[[], None], times: int) -> float:
+def cpu_milliseconds(work: Callable[[], object], times: int) -> float:
     """The median of CPU time: what else runs on the machine does not count."""
     work()
     took = []
@@ -52,7 +55,7 @@ def cpu_milliseconds(work: Callable[[], None], times: int) -> float:
         began = time.process_time()
         work()
         took.append(1e3 * (time.process_time() - began))
-    return round(float(np.median(took)), 1)
+    return round(float(np.median(took)), 3)
 
 
 def untrained(folder: Path) -> Learned:
@@ -89,16 +92,18 @@ def main(updates: int, seconds: float, out: Path | None) -> None:
     for size in SIZES:
         budgets, members, loans = drawn(size)
         signals = unknown_signals(len(members))
-        ours = milliseconds(
-            lambda: arbitrate(learned.bids(budgets, members, loans, signals).order, budgets, members, loans),  # noqa: B023
-            seconds,
+        grants = {
+            "learned": lambda: arbitrate(learned.bids(budgets, members, loans, signals).order, budgets, members, loans),  # noqa: B023
+            "max_min": lambda: arbitrate("MaxMinFair", budgets, members, loans),  # noqa: B023
+        }
+        waited = {name: milliseconds(grant, seconds) for name, grant in grants.items()}
+        cpu = {name: cpu_milliseconds(grant, GRANTS) for name, grant in grants.items()}
+        arbiters.append({"members": size.members, "budgets": size.budgets, **waited, "cpu_ms": cpu})
+        ours, peer = (
+            f"{waited[name]['p50_ms']:.3f} ms (p99 {waited[name]['p99_ms']:.3f}, CPU {cpu[name]:.3f})"
+            for name in grants
         )
-        peer = milliseconds(lambda: arbitrate("MaxMinFair", budgets, members, loans), seconds)  # noqa: B023
-        arbiters.append({"members": size.members, "budgets": size.budgets, "learned": ours, "max_min": peer})
-        click.echo(
-            f"{size.members:5d} members, {size.budgets:2d} budgets: learned {ours['p50_ms']:.3f} ms (p99"
-            f" {ours['p99_ms']:.3f}), weighted max-min {peer['p50_ms']:.3f} ms (p99 {peer['p99_ms']:.3f})"
-        )
+        click.echo(f"{size.members:5d} members, {size.budgets:2d} budgets: learned {ours}, weighted max-min {peer}")
     write(out, {"machine": machine(), "updates": rows, "growth": round(many / few, 3), "arbiters": arbiters})
 
 

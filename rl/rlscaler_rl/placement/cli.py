@@ -58,22 +58,30 @@ def train(policy: str, out: Path, single: bool, plain: bool, without_rule: bool,
 @_LIFETIMES
 @click.option("--model-dir", "folders", type=_FOLDER, multiple=True, help="Folder of a network (repeatable).")
 @click.option("--nodes", "sizes", multiple=True, type=click.IntRange(2), default=(4, 12, 100), show_default=True)
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1, 10))
-def compare(policy: str, lifetimes_known: bool, folders: tuple[Path, ...], sizes: tuple[int, ...], seeds: int) -> None:
-    """Play networks beside the strongest rules on the same drawn clusters: a table in Markdown."""
+@click.option("--clusters", default=16, show_default=True, type=click.IntRange(2), help="Clusters of each size.")
+def compare(
+    policy: str, lifetimes_known: bool, folders: tuple[Path, ...], sizes: tuple[int, ...], clusters: int
+) -> None:
+    """Play networks beside the strongest rules on the same drawn clusters: a table in Markdown.
+
+    Folders whose names differ only in the training seed at their end, as EE-0 and EE-1, are one network: one row has
+    the mean over its seeds, with an interval over training seeds and clusters.
+    """
     from rlscaler_core.placement.actor import PlacementActor
 
     chosen = Policy(policy)
     try:
-        actors = {f"network {folder.name}": PlacementActor.load(folder, chosen) for folder in folders}
+        actors = [(folder.name, PlacementActor.load(folder, chosen)) for folder in folders]
     except ModelError as error:
         raise click.UsageError(f"--model-dir: {error}") from error
     from rlscaler_rl.placement.compare import compare as played
     from rlscaler_rl.placement.compare import table
-    from rlscaler_rl.placement.play import network
+    from rlscaler_rl.placement.play import Contender, network
 
-    networks = {name: network(actor) for name, actor in actors.items()}
-    click.echo(table(chosen, played(chosen, networks, sizes, seeds, lifetimes_known)))
+    networks: dict[str, list[Contender]] = {}
+    for name, actor in actors:
+        networks.setdefault(f"network {name.removesuffix(f'-{actor.manifest.seed}')}", []).append(network(actor))
+    click.echo(table(chosen, played(chosen, networks, sizes, clusters, lifetimes_known)))
 
 
 @click.group()

@@ -139,8 +139,8 @@ def acting(net: DeepSets, policy: Policy) -> Contender:
     return scores
 
 
-def score(policy: Policy, played: Played) -> float:
-    """What checkpoints are chosen and contenders are compared by: higher is better."""
+def score(policy: Policy, played: Played) -> Float:
+    """What checkpoints are chosen and contenders are compared by, (clusters,): higher is better."""
     if policy is Policy.GPU:
         return played.gpus_used
     return played.thesis
@@ -217,4 +217,4 @@ def _learn(
 
 def _validate(net: DeepSets, options: Options) -> float:
     setting = Setting(options.policy, 12, 24, options.load, options.lifetimes_known)
-    return score(options.policy, play(acting(net, options.policy), setting, seed=777, steps=200))
+    return float(score(options.policy, play(acting(net, options.policy), setting, seed=777, steps=200)).mean())

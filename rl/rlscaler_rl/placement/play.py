@@ -11,9 +11,9 @@ from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.features import features
 from rlscaler_core.placement.policies import choose
 from rlscaler_core.placement.rules import RULES
-from rlscaler_core.placement.types import Bool, Float, Nodes, Pods
+from rlscaler_core.placement.types import WHOLE_GPU, Bool, Float, Nodes, Pods
 from rlscaler_rl.placement.drawn import LONG_SLOTS, Setting
-from rlscaler_rl.placement.environment import Placement
+from rlscaler_rl.placement.environment import Outcome, Placement
 
 Contender = Callable[[Nodes, Pods, Bool], Float]
 """Scores (clusters, nodes) of nodes and pods, with the nodes that the pod may go to."""
@@ -21,19 +21,19 @@ Contender = Callable[[Nodes, Pods, Bool], Float]
 
 @dataclass(frozen=True)
 class Played:
-    """Means over time and clusters, after a warm-up."""
+    """Means over time after a warm-up, (clusters,) each; NaN where there was nothing to measure."""
 
-    thesis: float
+    thesis: Float
     """The thesis' reward; for GPU minus the GPUs that each placement makes unusable."""
-    in_use: float
+    in_use: Float
     """Share of the nodes that have pods."""
-    uneven: float
+    uneven: Float
     """Standard deviation of the nodes' shares of requested CPU."""
-    latency_met: float
+    latency_met: Float
     """1 below soft, .5 below hard, 0 above."""
-    refused: float
+    refused: Float
     """Share of the pods that no node took."""
-    gpus_used: float
+    gpus_used: Float
     """Share of the GPUs that is allocated; NaN without GPUs."""
 
 
@@ -72,20 +72,16 @@ def play(contender: Contender, setting: Setting, seed: int, steps: int | None = 
         among = env.mask()
         outcome = env.step(choose(contender(env.nodes, env.pods, among), env.nodes, env.pods, among))
         if step >= warm:
-            nodes = env.nodes
-            share = nodes.requested[..., 0] / np.maximum(nodes.allocatable[..., 0], 1.0)
-            whole = nodes.gpus.sum()
-            rows.append(
-                (
-                    outcome.thesis.mean(),
-                    (nodes.pods > 0).mean(),
-                    share.std(-1).mean(),
-                    np.nanmean(outcome.latency_met) if outcome.placed.any() else np.nan,
-                    1.0 - outcome.placed.mean(),
-                    1.0 - nodes.gpu_free.sum() / (1000.0 * whole) if whole else np.nan,
-                )
-            )
+            rows.append(_measured(env.nodes, outcome))
     table = np.array(rows)
-    means = table.mean(0)
-    means[3] = np.nanmean(table[:, 3])
-    return Played(*means.tolist())
+    known = ~np.isnan(table)
+    return Played(*(np.where(known, table, 0.0).sum(0) / np.where(known.any(0), known.sum(0), np.nan)))
+
+
+def _measured(nodes: Nodes, outcome: Outcome) -> Float:
+    """The figures of `Played` at one step, (figures, clusters)."""
+    share = nodes.requested[..., 0] / np.maximum(nodes.allocatable[..., 0], 1.0)
+    whole = nodes.gpus.sum(-1)
+    free = nodes.gpu_free.sum((-2, -1)) / (WHOLE_GPU * np.where(whole > 0, whole, np.nan))
+    in_use, refused = (nodes.pods > 0).mean(-1), 1.0 - outcome.placed
+    return np.stack([outcome.thesis, in_use, share.std(-1), outcome.latency_met, refused, 1.0 - free])

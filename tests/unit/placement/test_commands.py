@@ -10,8 +10,11 @@ from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
 from rlscaler_dev.exceptions import DevClusterError
 from rlscaler_dev.placement.churn import Course, contenders, table
 from rlscaler_live.cli import main
+from rlscaler_rl.evaluation.statistics import Interval
 from rlscaler_rl.placement.compare import RIVALS, compare
 from rlscaler_rl.placement.compare import table as compared
+from rlscaler_rl.placement.dqn import Options
+from rlscaler_rl.placement.dqn import train as learn
 from rlscaler_rl.placement.play import rule
 
 
@@ -50,12 +53,34 @@ def test_wrong_calls_say_what_to_do(words: tuple[str, ...], said: str) -> None:
 
 def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
     assert all(RIVALS[policy][0] == DEFAULT_RULE[policy] for policy in Policy)
-    rows = compare(Policy.EE, {"twin": rule("pack")}, (3,), seeds=2)
+    rows = compare(Policy.EE, {"twin": [rule("pack")]}, (3,), clusters=2)
     twin = next(row for row in rows if row.name == "twin")
-    assert (twin.ahead, twin.interval) == (0.0, 0.0)
+    assert twin.ahead == Interval(0.0, 0.0, 0.0)
     worse = next(row for row in rows if row.name == "random")
-    assert worse.ahead < -0.1
+    assert worse.ahead.mean < -0.1
+    assert worse.against_strongest < 0 <= max(row.against_strongest for row in rows)
     assert "| 3 | twin |" in compared(Policy.EE, rows)
+
+
+def test_training_seeds_that_disagree_widen_the_interval() -> None:
+    alike = {"alike": [rule("best-fit"), rule("best-fit")], "apart": [rule("best-fit"), rule("pack")]}
+    rows = {row.name: row for row in compare(Policy.EE, alike, (3,), clusters=3)}
+    one, same, apart = rows["best-fit"], rows["alike"], rows["apart"]
+    assert same.ahead == pytest.approx(one.ahead)
+    assert apart.ahead.mean == pytest.approx(one.ahead.mean / 2)
+    assert apart.ahead.high - apart.ahead.low > same.ahead.high - same.ahead.low
+    assert apart.trained == 2
+    assert "| 3 | apart, 2 training seeds |" in compared(Policy.EE, list(rows.values()))
+
+
+def test_folders_that_differ_in_the_seed_are_one_row(tmp_path) -> None:
+    for seed in (0, 1):
+        options = Options(Policy.EE, steps=256, seed=seed, nodes=(3,), clusters=16, looks=1)
+        learn(options).save(tmp_path / f"EE-short-{seed}")
+    folders = [word for folder in sorted(tmp_path.iterdir()) for word in ("--model-dir", str(folder))]
+    done = call("compare", "EE", "--nodes", "2", "--clusters", "2", *folders)
+    assert done.exit_code == 0, done.output
+    assert "| 2 | network EE-short, 2 training seeds |" in done.output
 
 
 def test_a_churn_test_begins_with_the_default_scheduler() -> None:

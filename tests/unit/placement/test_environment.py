@@ -96,14 +96,24 @@ def test_the_same_seed_is_the_same_cluster() -> None:
 )
 def test_a_rule_is_good_at_what_it_is_for(policy, better: str, worse: str, measure: str) -> None:
     setting = Setting(policy, 10, 8)
-    found = [getattr(play(rule(name), setting, 0), measure) for name in (better, worse)]
+    found = [getattr(play(rule(name), setting, 0), measure).mean() for name in (better, worse)]
     assert found[0] < 0.9 * found[1]
+
+
+def test_each_cluster_has_figures_of_its_own() -> None:
+    shared, plain = (
+        play(rule("best-fit"), Setting(policy, 5, 3, load=0.9), 0, 40) for policy in (Policy.GPU, Policy.EE)
+    )
+    assert len(set(shared.gpus_used)) == len(set(shared.in_use)) == 3
+    assert ((shared.gpus_used > 0.2) & (shared.gpus_used <= 1)).all()
+    assert np.isnan(plain.gpus_used).all()
+    assert (plain.latency_met == 1).all(), "pods without limits, and refused ones do not count"
 
 
 def test_latency_counts_for_el() -> None:
     setting = Setting(Policy.EL, 10, 8, load=0.3)
     near = play(rule("latency-then-pack"), setting, 0)
-    assert near.latency_met > play(random_node(), setting, 0).latency_met + 0.1
+    assert near.latency_met.mean() > play(random_node(), setting, 0).latency_met.mean() + 0.1
 
 
 def test_fifty_thousand_steps_a_second() -> None:
