@@ -12,7 +12,7 @@ import psutil
 
 from rlscaler_dev.exposition import ExpositionServer
 
-REQUESTS = {"cpu": 1.0, "memory": 2.0**31}
+REQUESTS = {"cpu": 1.0, "memory": 2.0**33}
 """What each container asks for: cores, and bytes."""
 
 

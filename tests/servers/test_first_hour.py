@@ -24,7 +24,7 @@ from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_loadgen.traces import read_trace, write_trace
-from rlscaler_operator.shadow.evidence import WINDOW_SECONDS, is_calibrated
+from rlscaler_operator.shadow.evidence import WINDOW_SECONDS, agrees, is_calibrated
 from tests.harness import setup
 from tests.harness.control_plane import own_cluster
 from tests.harness.load import Exporter
@@ -201,7 +201,7 @@ def test_shadows_evidence_counts(played: Played, one: Served) -> None:
     assert day.requests > 0.8 * one.busy * played.carries[one.name] * QUIET_SHARE * SECONDS
     assert day.measured.windows >= 4
     whole = day.model_copy(update={"requests": max(day.requests, 501.0), "hours": day.measured.windows * WINDOW / 3600})
-    counts = is_calibrated(whole) if REAL_TIME else day.measured.agreeing >= 0.75 * day.measured.windows
+    counts = is_calibrated(whole) if REAL_TIME else agrees(day.measured)
     played.shell.say(f"# {one.name}: windows {day.measured.windows}, alike {day.measured.agreeing}, counts: {counts}")
     assert counts, day.measured
 
