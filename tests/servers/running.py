@@ -7,7 +7,9 @@ vLLM; docs/development.md says how they are made.
 from __future__ import annotations
 
 import os
+import random
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.request
@@ -15,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 PYTHON = os.environ.get("RLSCALER_SERVERS_PYTHON", "")
 VLLM_PYTHON = os.environ.get("RLSCALER_VLLM_PYTHON", "")
@@ -24,23 +27,30 @@ PATIENCE_SECONDS = 60
 
 
 @contextmanager
-def server(script: str, *arguments: str, python: str = PYTHON) -> Iterator[None]:
-    """Run a script of this folder until it says `ready`; it ends when its input does."""
+def server(script: str, *arguments: str, python: str = PYTHON) -> Iterator[int]:
+    """Run a script of this folder until it says `ready`, and give its process id; it ends when its input does."""
     path = Path(__file__).parent / script
     pipe = subprocess.PIPE
-    process = subprocess.Popen([python, str(path), *arguments], stdin=pipe, stdout=pipe, text=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        assert any("ready" in line for line in process.stdout), "the server ended before it was ready"
-        yield
-    finally:
-        process.stdin.close()
-        process.stdout.close()
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([python, str(path), *arguments], stdin=pipe, stdout=pipe, stderr=log, text=True)
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            ready = any(line.strip() == "ready" for line in process.stdout)
+            assert ready, f"the server ended before it was ready: {_end(log)}"
+            yield process.pid
+        finally:
+            process.stdin.close()
+            process.stdout.close()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _end(log: IO[bytes]) -> str:
+    log.seek(0)
+    return log.read().decode(errors="replace")[-4000:]
 
 
 def answered(url: str, body: bytes | None) -> bool:
@@ -74,18 +84,18 @@ def carried(url: str, body: bytes | None, clients: int, seconds: float) -> float
 
 @contextmanager
 def load(url: str, body: bytes | None, rate: float | Callable[[float], float]) -> Iterator[list[float]]:
-    """Send requests, whatever comes back; gives the times at which they were sent.
+    """Send requests as many users do (a Poisson process), whatever comes back; gives the times at which they were sent.
 
     `rate` is in requests/s, or says it from the seconds since the begin.
     """
     sent: list[float] = []
-    over = threading.Event()
+    over, drawn = threading.Event(), random.Random(7)
 
     def send() -> None:
         with ThreadPoolExecutor(MOST_IN_FLIGHT) as threads:
             begin = due = time.monotonic()
             while not over.wait(max(0.0, due - time.monotonic())):
-                due += 1 / (rate(due - begin) if callable(rate) else rate)
+                due += drawn.expovariate(rate(due - begin) if callable(rate) else rate)
                 sent.append(time.time())
                 threads.submit(answered, url, body)
 

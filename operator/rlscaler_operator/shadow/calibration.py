@@ -38,13 +38,21 @@ class Histogram:
     within: dict[float, float] = field(default_factory=dict)
     """Requests answered within each bound (seconds)."""
 
-    def late(self, slo_seconds: float) -> tuple[float, float] | None:
-        """The fewest and the most requests that can have been late, refused ones included; None where unknown."""
+    @property
+    def answered(self) -> float:
+        """Requests answered, however late."""
+        return max(self.within.values(), default=0.0)
+
+    def late(self, slo_seconds: float, unanswered: float | None = None) -> tuple[float, float] | None:
+        """The fewest and the most requests that can have been late; None where unknown.
+
+        `unanswered` is how many of those that came and have no answer count as late, by default all.
+        """
         in_time = self.in_time(slo_seconds)
         if in_time is None:
             return None
-        received = max(self.received, *self.within.values())
-        return received - in_time[1], received - in_time[0]
+        late = self.answered + (max(0.0, self.received - self.answered) if unanswered is None else unanswered)
+        return late - in_time[1], late - in_time[0]
 
     def in_time(self, slo_seconds: float) -> tuple[float, float] | None:
         """The fewest and the most requests that can have been answered in time; None where unknown."""
@@ -56,7 +64,7 @@ class Histogram:
 
     def p95_bucket_ms(self) -> tuple[float, float] | None:
         """Bounds of the bucket that holds the percentile; None where nothing was answered."""
-        whole = max(self.within.values(), default=0.0)
+        whole = self.answered
         if not whole > 0:
             return None
         low = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,17 +11,15 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rlscaler_core.api.promotion import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
-from rlscaler_core.decision.types import POOLS, Float, Params
-from rlscaler_core.queueing.fluid import Meter, percentile_ms
+from rlscaler_core.decision.types import Float, Params
+from rlscaler_core.queueing.fluid import RELATIVE_BOUNDS, Meter, percentile_ms
 from rlscaler_operator.records.record import describe
 from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees
+from rlscaler_operator.shadow.remedy import remedy
 from rlscaler_operator.shadow.service_times import ServiceTimes, unknown_times
-from rlscaler_operator.shadow.verdict import REMEDY, Requirements
+from rlscaler_operator.shadow.verdict import Requirements
 from rlscaler_operator.state.policy import Policy
-
-LEAST_AT_ONCE = 0.5
-"""Requests that a replica would work on at a time below which what it carries is taken for wrong."""
 
 RECENT_WINDOWS = 6
 """Windows by whose majority the model counts as calibrated at the moment."""
@@ -47,6 +46,11 @@ class Comparison:
     measured: MeasuredDay | None = None
     """What was measured today."""
     agreeing: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
+    slower: bool | None = None
+    """Whether the model was slower than the service in the last window in which they differed; None = in none."""
+    answered_since: float = 0.0
+    """By how many more requests were answered than came: since today began, or since one without an answer counted as
+    late."""
     mark: Meter | None = None
     """The real service's meter when the present window began."""
     times: ServiceTimes = field(default_factory=unknown_times)
@@ -69,17 +73,7 @@ class Comparison:
 
     def remedy(self) -> str:
         """What to do where the model does not match what was measured."""
-        if self.params is None or self.policy.spec.capacity.unit != "requests":
-            return REMEDY
-        for number, pool in enumerate(POOLS):
-            seconds, carries = self.times.seconds[number], self.params.requests_per_second[0, number]
-            if seconds * carries < LEAST_AT_ONCE:
-                return (
-                    f"a replica works on a request for {1000 * seconds:.3g} ms, so even one at a time it carries "
-                    f"{1 / seconds:.3g} requests/s, and not {carries:.3g}: set "
-                    f"spec.{self.policy.spec.per_replica_field(pool)} to what it carries under full load"
-                )
-        return REMEDY
+        return remedy(self.policy, self.params, self.times, self.slower)
 
     def day(self, sums: Float) -> EvidenceDay:
         """Today so far, from the table's sums (6,)."""
@@ -109,7 +103,7 @@ class Comparison:
             self.days.append(self.day(sums))
         if len(self.days) >= EVIDENCE_DAYS:
             self.days = self.days[1:] if self.acting else []
-        self.today, self.measured = today, None
+        self.today, self.measured, self.answered_since = today, None, 0.0
 
     def calibrate(
         self, now: Meter, histogram: Histogram | None, slo_ms: float, times: ServiceTimes | None = None
@@ -120,7 +114,7 @@ class Comparison:
         it played without knowing says nothing of it.
         """
         before, self.mark = self.mark, now
-        late = None if histogram is None else histogram.late(slo_ms / 1000)
+        late = None if histogram is None else histogram.late(slo_ms / 1000, self._unanswered(histogram))
         if self._learns(times) or before is None or histogram is None or late is None:
             return
         requests = float(now.requests[0] - before.requests[0])
@@ -129,11 +123,13 @@ class Comparison:
         modelled = float(now.late[0] - before.late[0])
         bucket = histogram.p95_bucket_ms()
         p95 = float(percentile_ms(now.answered - before.answered, np.array([slo_ms]), 95.0)[0])
-        agrees = bucket is not None and p95_agrees(p95, *bucket)
+        agrees = bucket is not None and p95_agrees(p95, *bucket, slo_ms * float(RELATIVE_BOUNDS[0]))
+        if bucket is not None and not agrees:
+            self.slower = p95 > bucket[1]
         window = MeasuredDay(
             requests=round(histogram.received, 1),
-            late=round(max(0.0, late[0]), 2),
-            late_at_most=round(max(0.0, late[1]), 2),
+            late=round(late[0], 2),
+            late_at_most=round(late[1], 2),
             modelled_requests=round(requests, 1),
             modelled_late=round(max(0.0, modelled), 2),
             windows=1,
@@ -141,6 +137,18 @@ class Comparison:
         )
         self.measured = window if self.measured is None else _added(self.measured, window)
         self.agreeing.append(agrees and late_agrees(window))
+
+    def _unanswered(self, histogram: Histogram) -> float:
+        """Of the requests that came in a window and have no answer, those that count as late.
+
+        One that is refused stays without an answer. One in flight has it in a later window, in which more are answered
+        than come: those are not late a second time when others are in flight.
+        """
+        if not (histogram.within and math.isfinite(histogram.received)):
+            return 0.0
+        growth = histogram.received - histogram.answered - self.answered_since
+        self.answered_since = max(0.0, -growth)
+        return max(0.0, growth)
 
     def _learns(self, times: ServiceTimes | None) -> bool:
         """Take over how long requests are worked on; True where something was not known of a pool before."""

@@ -83,9 +83,13 @@ def late_agrees(measured: MeasuredDay) -> bool:
     return low - tolerance <= modelled <= high + tolerance
 
 
-def p95_agrees(modelled_ms: float, low_ms: float, high_ms: float) -> bool:
-    """`low_ms` to `high_ms` is the bucket of the measured percentile; the last bucket has no upper end."""
-    return math.isfinite(modelled_ms) and low_ms / P95_FACTOR <= modelled_ms <= high_ms * P95_FACTOR
+def p95_agrees(modelled_ms: float, low_ms: float, high_ms: float, finest_ms: float = 0.0) -> bool:
+    """`low_ms` to `high_ms` is the bucket of the measured percentile; the last bucket has no upper end.
+
+    `finest_ms` is the first bound of the model's own histogram: what is modelled below it may be anything from 0 on.
+    """
+    least_ms = modelled_ms if modelled_ms > finest_ms else 0.0
+    return math.isfinite(modelled_ms) and low_ms / P95_FACTOR <= modelled_ms and least_ms <= high_ms * P95_FACTOR
 
 
 def cost_regret(day: EvidenceDay) -> float:

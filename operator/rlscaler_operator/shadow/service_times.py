@@ -72,7 +72,7 @@ def service_times(found: Histograms, subject: Subject, window_seconds: float) ->
     for number, pool in enumerate(POOLS):
         if not all(pool in each for each in (running, waiting, timed, spent)):
             continue
-        answered = max(timed[pool].within.values(), default=0.0)
+        answered = timed[pool].answered
         if answered < FEWEST_ANSWERED:
             continue
         mean = spent[pool].received / subject.histogram.per_second / answered
@@ -98,7 +98,7 @@ def _spread(histogram: Histogram, seconds: float, alone: bool) -> float:
     A request takes no less than the work on it, so no more are worked on for longer than a bound than took longer. If
     they were `alone`, as hardly any waited, the percentile is that of the work.
     """
-    whole = max(histogram.within.values())
+    whole = histogram.answered
     most = MOST_SPREAD
     for bound, within in histogram.within.items():
         beyond = (whole - within + DOUBT) / whole
