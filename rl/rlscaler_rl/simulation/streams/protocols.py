@@ -27,13 +27,13 @@ PROTOCOLS = (
 
 NAMES = tuple(protocol.name for protocol in PROTOCOLS)
 
-JOIN_SECONDS = 0.1
+JOIN_SECONDS = 0.03
 """A consumer takes so long from its start to its request to join: it connects, and asks who coordinates its group."""
 
-SYNC_SECONDS = 0.05
+SYNC_SECONDS = 0.02
 """In the classic protocol, every member knows its partitions so long after the last one has asked to join."""
 
-FETCH_SECONDS = 0.1
+FETCH_SECONDS = 0.03
 """A member takes so long from being given a partition to its first message: it reads the commit, and fetches."""
 
 SESSION_SECONDS = 45.0
