@@ -6,8 +6,8 @@
 Measured: a broker on loopback, the consumers of `rlscaler service consumers` without pods around them, and the messages
 of `rlscaler load produce`, in real time. A course has a step of load and two changes of consumers; `course.py` has the
 numbers. Simulated: the stream level on the messages that were written, with heartbeats at the moments of the clients'
-before the load, in `--draws` groups that differ in where in its batch a consumer is. `--recorded` simulates again beside
-what was measured before.
+before the load, in `--draws` groups that differ in where in its batch a consumer is. `--recorded` simulates again
+beside what was measured before.
 
 One half of the courses is for choosing the simulator's constants, and the other, each protocol, size and batch of them
 as well, judges them.

@@ -75,7 +75,7 @@ def test_a_lag_is_gone_within_the_objective_and_messages_on_their_way_are_none()
     params = make_params(4, **GROUP)
     params.stream[3] = False
     samples = make_samples(
-        4, arrival_rate=100.0, lag_messages=[500.0, 2500.0, np.nan, 2500.0], spec_replicas=(0, 1), ready_replicas=(0, 1)
+        4, arrival_rate=100.0, lag_messages=[250.0, 2250.0, np.nan, 2250.0], spec_replicas=(0, 1), ready_replicas=(0, 1)
     )
     assert drain(params, samples).tolist() == [0.0, 200.0, 0.0, 0.0]
 
@@ -83,8 +83,8 @@ def test_a_lag_is_gone_within_the_objective_and_messages_on_their_way_are_none()
 def test_the_step_is_as_large_as_the_lag_asks_for() -> None:
     assert consumers(1, 90.0) == 1
     assert consumers(1, 480.0) == 6, "5 consumers would have 3 partitions on the busiest one, as 4 have"
-    assert consumers(1, 90.0, 5450.0) == 6, "5,000 messages above what is on its way, in 10 s"
-    assert consumers(1, 90.0, 15450.0) == 12
+    assert consumers(1, 90.0, 5225.0) == 6, "5,000 messages above what is on its way, in 10 s"
+    assert consumers(1, 90.0, 15225.0) == 12
 
 
 def test_there_are_no_more_consumers_than_partitions_with_messages() -> None:
@@ -122,9 +122,9 @@ def test_pods_that_start_are_waited_for_before_others_go() -> None:
 
 def test_fewer_consumers_carry_production_and_lag() -> None:
     assert consumers(12, 90.0) == 1
-    assert consumers(12, 90.0, 2450.0) == 3, "90 and 200 messages/s"
+    assert consumers(12, 90.0, 2225.0) == 3, "90 and 200 messages/s"
     below = {"reactive_floor": False, "fallback": 2, "fallback_replicas": 1, "failure_threshold": 1}
-    assert consumers(12, 90.0, 2450.0, params=below) == 3
+    assert consumers(12, 90.0, 2225.0, params=below) == 3
 
 
 def test_nothing_is_taken_away_on_an_unknown_lag() -> None:
