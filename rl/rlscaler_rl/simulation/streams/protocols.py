@@ -36,5 +36,8 @@ SYNC_SECONDS = 0.02
 FETCH_SECONDS = 0.03
 """A member takes so long from being given a partition to its first message: it reads the commit, and fetches."""
 
+POLL_SECONDS = 0.1
+"""How long a consumer waits for a batch to be full. What came by then is a batch that keeps it busy for less."""
+
 SESSION_SECONDS = 45.0
 """A member that went without a word is taken to be gone so long after its last heartbeat: the clients' default."""
