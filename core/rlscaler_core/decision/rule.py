@@ -144,19 +144,19 @@ def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSett
     remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet. For consumers
     of a stream the load has what drains their lag, and the replicas are those whose busiest one carries its partitions.
     """
-    learned = (np.asarray(settings.late_price) > 0) & is_kept(state.load_recent)
+    # Messages that come sooner than pods start wait: nothing is held ready for them, nor are their queues pooled.
+    late_price = np.where(params.stream, 0.0, settings.late_price)
+    learned = (late_price > 0) & is_kept(state.load_recent)
     cold = np.where(params.present, params.cold_start_seconds, 0.0)
     longest = np.maximum(cold[:, 0], cold[:, 1])
     gains = _gains(params, settings, longest)
     slow = upper_forecast(state.rate_time, state.rate_value, samples.time, settings.horizon * longest, gains)
     if learned.any():
-        prices = Prices(settings.late_price, settings.caution, settings.jump_caution)
+        prices = Prices(late_price, settings.caution, settings.jump_caution)
         slow = prepared_rate(params, state, samples, slow, prices)
     load = np.maximum(slow, samples.arrival_rate) + drain(params, samples)
     utilization = np.minimum(_per_row(settings.loading) * full_at(params), 1.0)
-    # Consumers of a stream have a queue each, so many of them can be no fuller than few.
-    pools = _per_row(learned & ~params.stream)
-    utilization = np.where(pools, pooled(utilization, load, params.requests_per_second), utilization)
+    utilization = np.where(_per_row(learned), pooled(utilization, load, params.requests_per_second), utilization)
     capacity = np.where(params.present, params.requests_per_second * utilization, 0.0)
     sized = np.isfinite(load) & ~either(np.isnan(capacity))
     planned = np.where(sized, load, np.nan)

@@ -18,10 +18,7 @@ from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams.episode import StreamResult, least_consumer_seconds, run
 from rlscaler_rl.simulation.streams.groups import Groups, groups
 
-UNCALIBRATED = (
-    "Not calibrated against a broker yet: compare the rows with one another, and take no figure for that of a real "
-    "group."
-)
+SHORT_LAGS = "Lags below a second are too short: single messages do not queue in the simulator."
 
 
 def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None]) -> Simulation:
@@ -48,7 +45,7 @@ def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None])
         seeds=len(made),
         consumers=consumers,
         rows=[*rows, Row(contender="least", label="least possible", consumer_seconds=least)],
-        notes=[UNCALIBRATED, *_notes(load, consumers, keda)],
+        notes=[SHORT_LAGS, *_notes(load, consumers, keda)],
     )
 
 

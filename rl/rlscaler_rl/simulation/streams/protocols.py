@@ -36,6 +36,9 @@ SYNC_SECONDS = 0.02
 FETCH_SECONDS = 0.03
 """A member takes so long from being given a partition to its first message: it reads the commit, and fetches."""
 
+MORE_SECONDS = 0.2
+"""A member that reads already takes so much longer for a partition that it is given beside its others."""
+
 POLL_SECONDS = 0.1
 """How long a consumer waits for a batch to be full. What came by then is a batch that keeps it busy for less."""
 

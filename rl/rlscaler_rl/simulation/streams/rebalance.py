@@ -15,7 +15,7 @@ import numpy as np
 
 from rlscaler_rl.simulation.streams.assignors import NOBODY, in_ranges, sticky
 from rlscaler_rl.simulation.streams.groups import DRAWS, MOMENTS, Groups
-from rlscaler_rl.simulation.streams.protocols import FETCH_SECONDS, POLL_SECONDS, PROTOCOLS, SYNC_SECONDS
+from rlscaler_rl.simulation.streams.protocols import FETCH_SECONDS, MORE_SECONDS, POLL_SECONDS, PROTOCOLS, SYNC_SECONDS
 from rlscaler_rl.simulation.streams.state import EMPTY, NEVER, SILENT, State
 
 
@@ -141,12 +141,13 @@ class Rebalance:
 
     def _give(self, partitions: Iterable[int], target: np.ndarray, at: float) -> None:
         """Partitions whose former owner has stopped get their new one; one that has read on ends its batch first."""
-        rests = {} if self.protocol.stops_all else {slot: self._rest_of_batch(slot) for slot in self._members()}
+        reading = [] if self.protocol.stops_all else [slot for slot in self._members() if slot in self.owner]
+        waits = {slot: self._rest_of_batch(slot) + MORE_SECONDS for slot in reading}
         for partition in partitions:
             if self.owner[partition] == NOBODY or self.stop_until[partition] < NEVER:
                 self.stop_from[partition] = -NEVER
             self.owner[partition] = target[partition]
-            self.stop_until[partition] = at + rests.get(int(target[partition]), 0.0) + FETCH_SECONDS
+            self.stop_until[partition] = at + waits.get(int(target[partition]), 0.0) + FETCH_SECONDS
             self.given_up[partition] = False
             self.committed[partition] = self.position[partition]
 
@@ -186,7 +187,8 @@ class Rebalance:
             self.stop_from[partition], self.given_up[partition] = self._notices(owner, at), True
         self.heir[partition] = heir
         free = max(at, float(self.stop_from[partition]))
-        self.stop_until[partition] = self._next_beat(heir, free) + self._rest_of_batch(heir) + FETCH_SECONDS
+        more = MORE_SECONDS if heir in self.owner else 0.0
+        self.stop_until[partition] = self._next_beat(heir, free) + self._rest_of_batch(heir) + more + FETCH_SECONDS
 
     def hand_over(self, moment: float) -> None:
         """Heirs whose heartbeat has come begin to read (KIP-848)."""
