@@ -28,7 +28,7 @@ from rich.console import Console
 
 from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_dev.cluster import launcher
-from rlscaler_dev.cluster.kafka.alone import broker_alone
+from rlscaler_dev.cluster.broker_alone import broker_alone
 from rlscaler_dev.cluster.kafka.broker import Broker
 from rlscaler_dev.cluster.kafka.jars import provide
 from rlscaler_dev.cluster.progress import ConsoleReporter

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from rlscaler_dev.cluster import launcher
+from rlscaler_dev.cluster.broker_alone import broker_alone
 from rlscaler_dev.cluster.kafka import component
-from rlscaler_dev.cluster.kafka.alone import broker_alone
 from rlscaler_dev.cluster.kafka.broker import Broker
 from rlscaler_dev.cluster.kafka.jars import Jars, java, provide
 from rlscaler_dev.cluster.progress import ConsoleReporter
