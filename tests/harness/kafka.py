@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rlscaler_dev.cluster import launcher, pki
+from rlscaler_dev.cluster import launcher
+from rlscaler_dev.cluster.broker_alone import broker_alone
 from rlscaler_dev.cluster.kafka import component
 from rlscaler_dev.cluster.kafka.broker import Broker
 from rlscaler_dev.cluster.kafka.jars import Jars, java, provide
 from rlscaler_dev.cluster.progress import ConsoleReporter
-from rlscaler_dev.cluster.state import RUNNING, ClusterState
+from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.exceptions import ToolchainError
 from tests.harness.waiting import until
 
@@ -148,13 +148,5 @@ class Reader:
 def own_broker(suffix: str) -> Iterator[TestBroker]:
     """A broker under the name `pytest-PID-suffix`; nothing of it is left afterwards."""
     jars = jars_or_skip()
-    cluster = ClusterState(f"pytest-{os.getpid()}-{suffix}", phase=RUNNING)
-    try:
-        cluster.save()
-        layout = launcher.layout_of(cluster)
-        pki.create(layout.directory / "pki")
-        layout.targets_dir.mkdir()
-        component.start(cluster, partial(launcher.layout_of, cluster), jars, lambda text: None)
+    with broker_alone(f"pytest-{os.getpid()}-{suffix}", jars) as cluster:
         yield TestBroker(cluster, jars)
-    finally:
-        launcher.clean(cluster.name)

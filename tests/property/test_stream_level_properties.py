@@ -105,3 +105,37 @@ def test_a_ledger_that_lost_messages_is_refused_and_so_is_a_wrong_column() -> No
         ledger.check(ledger.read(level.state), made, 1)
     with pytest.raises(ScenarioError, match="protocol = eager: choose from range"):
         groups(np.full((1, 10), 100.0), [0], protocol="eager")
+
+
+def joined_after(protocol: str, batch: float) -> float:
+    """Mean seconds from a start to a newcomer's first partition, where two consumers have more than they can do."""
+    made = groups(
+        np.full((20, 60), 300.0), range(20), protocol=protocol, batch=batch, initial=2, cold_start_low=0.0,
+        cold_start_high=0.0,
+    )  # fmt: skip
+    level = StreamLevel(made)
+    begun = np.full(20, np.nan)
+    for step in range(120):
+        if step == 40:
+            level.scale(np.full(20, 3))
+        level.advance()
+        begun = np.where(np.isnan(begun) & (level.state.owner == 2).any(axis=1), level.state.time - 20.0, begun)
+    return float(begun.mean())
+
+
+def test_eager_members_end_their_batch_before_a_newcomer_reads_and_cooperative_ones_keep_it_waiting_no_longer() -> None:
+    short, long = ({name: joined_after(name, batch) for name in NAMES} for batch in (10.0, 400.0))
+    assert long["range"] > short["range"] + 1.0, "of batches of 4 s half is left in the mean"
+    assert abs(long["cooperative-sticky"] - short["cooperative-sticky"]) < 1.0
+
+
+def test_a_batch_that_is_not_full_is_short() -> None:
+    """Where consumers have little to do, a change waits for no more than what has come."""
+    made = groups(np.full((20, 40), 60.0), range(20), protocol="range", batch=400.0, initial=2, cold_start_high=5.0)
+    level = StreamLevel(made)
+    for step in range(80):
+        if step == 40:
+            level.scale(np.full(20, 3))
+        level.advance()
+    stops = level.state.stop_until - level.state.stop_from
+    assert np.nanmax(np.where(np.isfinite(stops), stops, np.nan)) < 1.0

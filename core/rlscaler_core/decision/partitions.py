@@ -13,7 +13,7 @@ from rlscaler_core.decision.situation import Situation
 from rlscaler_core.decision.tables import arrivals_known
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Int, Params, Samples, either, total
 
-FRESH_SHARE = 0.5
+FRESH_SHARE = 0.25
 """Messages that came within this share of the objective are on their way: nothing more is held for them."""
 
 ROUNDING = 1e-9

@@ -19,6 +19,7 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.partitions import drain, to_partitions
 from rlscaler_core.decision.pooling import pooled
 from rlscaler_core.decision.readiness import Prices, prepared_rate
+from rlscaler_core.decision.situation import full_at
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_core.decision.split import by_load
 from rlscaler_core.decision.types import Bool, Float, Float32, Int, Params, Placement, Samples, State, either
@@ -143,19 +144,19 @@ def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSett
     remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet. For consumers
     of a stream the load has what drains their lag, and the replicas are those whose busiest one carries its partitions.
     """
-    learned = (np.asarray(settings.late_price) > 0) & is_kept(state.load_recent)
+    # Messages that come sooner than pods start wait: nothing is held ready for them, nor are their queues pooled.
+    late_price = np.where(params.stream, 0.0, settings.late_price)
+    learned = (late_price > 0) & is_kept(state.load_recent)
     cold = np.where(params.present, params.cold_start_seconds, 0.0)
-    ahead = settings.horizon * np.maximum(cold[:, 0], cold[:, 1])
-    gains = Gains(settings.trend, settings.residual, settings.peak, settings.peak_seconds)
-    slow = upper_forecast(state.rate_time, state.rate_value, samples.time, ahead, gains)
+    longest = np.maximum(cold[:, 0], cold[:, 1])
+    gains = _gains(params, settings, longest)
+    slow = upper_forecast(state.rate_time, state.rate_value, samples.time, settings.horizon * longest, gains)
     if learned.any():
-        prices = Prices(settings.late_price, settings.caution, settings.jump_caution)
+        prices = Prices(late_price, settings.caution, settings.jump_caution)
         slow = prepared_rate(params, state, samples, slow, prices)
     load = np.maximum(slow, samples.arrival_rate) + drain(params, samples)
-    utilization = np.minimum(_per_row(settings.loading) * params.target_utilization, 1.0)
-    # Consumers of a stream have a queue each, so many of them can be no fuller than few.
-    pools = _per_row(learned & ~params.stream)
-    utilization = np.where(pools, pooled(utilization, load, params.requests_per_second), utilization)
+    utilization = np.minimum(_per_row(settings.loading) * full_at(params), 1.0)
+    utilization = np.where(_per_row(learned), pooled(utilization, load, params.requests_per_second), utilization)
     capacity = np.where(params.present, params.requests_per_second * utilization, 0.0)
     sized = np.isfinite(load) & ~either(np.isnan(capacity))
     planned = np.where(sized, load, np.nan)
@@ -170,6 +171,19 @@ def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSett
     replicas[rows, 1 - base] = rest_replicas
     replicas = to_partitions(params, samples, planned, capacity, replicas, params.max_replicas)
     return Plan(np.where(sized[:, None], replicas, samples.spec_replicas), planned)
+
+
+def _gains(params: Params, settings: RuleSettings, cold: Float) -> Gains:
+    """Give how high above the history the forecast lies; `cold` (N,) are seconds of a cold start.
+
+    Messages wait where requests would be late, so a stream's forecast is the expected load and no upper one, and a peak
+    is expected to return for one cold start only: a consumer that goes later is back as soon.
+    """
+    gains = Gains(settings.trend, settings.residual, settings.peak, settings.peak_seconds)
+    if not params.stream.any():
+        return gains
+    expected = Gains(settings.trend, 0.0, 1.0, np.minimum(settings.peak_seconds, cold))
+    return Gains(*(np.where(params.stream, *pair) for pair in zip(expected, gains, strict=True)))
 
 
 def _per_row(value: Value | Bool) -> NDArray[Any]:

@@ -9,6 +9,18 @@ import numpy as np
 
 from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, Rows, Samples, State, either
 
+STREAM_LOADING = 1.25
+"""Consumers of a stream are filled this much above `targetUtilization`, never above their whole capacity: what is too
+much for them waits in its topic, and how long it does is measured and allowed for."""
+
+
+def full_at(params: Params) -> Float:
+    """Give the utilization (N, 2), a fraction, at which a replica is full: `targetUtilization`, for streams more."""
+    if not params.stream.any():
+        return params.target_utilization
+    loading = np.where(params.stream, STREAM_LOADING, 1.0)[:, None]
+    return np.minimum(loading * params.target_utilization, np.maximum(params.target_utilization, 1.0))
+
 
 @dataclass(slots=True)
 class Capacity(Rows):
@@ -28,7 +40,7 @@ class Capacity(Rows):
 def capacity_of(params: Params) -> Capacity:
     """Work out the capacity that follows from `params` (N rows)."""
     rps = np.where(params.present, params.requests_per_second, 0.0)
-    capacity = np.nan_to_num(rps * params.target_utilization)
+    capacity = np.nan_to_num(rps * full_at(params))
     usable = capacity > 0
     divisor = np.where(usable, capacity, np.inf)
     price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)

@@ -19,8 +19,8 @@ from rlscaler_core.streams.commits import note_commits, position
 from rlscaler_core.streams.consumers import learn_service, settle
 from rlscaler_core.streams.tables import SHORTEST_SECONDS, Look, Memory
 
-WINDOW_SECONDS = 30.0
-"""Production is measured over so long."""
+WINDOW_SECONDS = 15.0
+"""Production is measured over so long, and since the look before at least."""
 
 TRAFFIC_SECONDS = 600.0
 """A partition without a message for so long has no traffic, nor has it any use for a consumer."""
@@ -131,7 +131,8 @@ def _noted(memory: Memory, look: Look) -> Memory:
 
 def _production(memory: Memory, now: Float) -> Float:
     """Give messages/s (N, P) over the window; NaN where a partition was seen once only."""
-    within = (memory.time >= (now - WINDOW_SECONDS)[:, None])[:, None, :] & ~np.isnan(memory.end)
+    begins = np.fmin(now - WINDOW_SECONDS, memory.time[:, -2])
+    within = (memory.time >= begins[:, None])[:, None, :] & ~np.isnan(memory.end)
     first = within.argmax(axis=2)
     begin = np.take_along_axis(memory.end, first[:, :, None], 2)[:, :, 0]
     since = np.take_along_axis(np.broadcast_to(memory.time[:, None, :], memory.end.shape), first[:, :, None], 2)

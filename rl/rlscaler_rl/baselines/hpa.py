@@ -9,7 +9,7 @@ until its first full metrics window; it makes the real HPA a little slower on th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,8 @@ SYNC_SECONDS = 15.0
 DEFAULT_UTILIZATION = 0.8
 LAG_THRESHOLD = 10
 """KEDA's own for Kafka: messages that may wait for each consumer."""
+DOWN_SECONDS = 300.0
+"""Kubernetes' own: how long an HPA keeps the highest number that it needed."""
 
 
 def utilization_replicas(
@@ -135,12 +137,14 @@ class KedaKafkaLag(Hpa):
     Source: https://keda.sh/docs/latest/scalers/apache-kafka/ and kedacore/keda/pkg/scalers/kafka_scaler.go.
     """
 
-    def __init__(self, lag_threshold: int = LAG_THRESHOLD) -> None:
-        """`lag_threshold`: messages that may wait for each consumer."""
-        super().__init__()
+    def __init__(self, lag_threshold: Value = LAG_THRESHOLD, stabilization_seconds: Value = DOWN_SECONDS) -> None:
+        """`lag_threshold`: messages that may wait for each consumer; `stabilization_seconds`: how long the number that
+        was needed is kept, `behavior.scaleDown.stabilizationWindowSeconds`. One value for all rows, or (N,).
+        """
+        super().__init__(HpaSettings(down=replace(DEFAULT_SCALE_DOWN, stabilization_seconds=stabilization_seconds)))
         self.lag_threshold = lag_threshold
 
     def recommend(self, samples: Samples, state: State, current: Int) -> Int:
         lag = np.minimum(samples.lag_messages, self.lag_threshold * samples.partitions)
         value = np.stack([np.full(len(lag), np.nan), lag], axis=1)
-        return average_value_replicas(current, value, self.lag_threshold, column(self.settings.tolerance))
+        return average_value_replicas(current, value, column(self.lag_threshold), column(self.settings.tolerance))

@@ -13,7 +13,8 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.partitions import consumers_for, drain
-from rlscaler_core.decision.rule import Rule
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, rule_plan
+from rlscaler_core.decision.situation import full_at
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Decision, Flag, Params
 
@@ -75,7 +76,7 @@ def test_a_lag_is_gone_within_the_objective_and_messages_on_their_way_are_none()
     params = make_params(4, **GROUP)
     params.stream[3] = False
     samples = make_samples(
-        4, arrival_rate=100.0, lag_messages=[500.0, 2500.0, np.nan, 2500.0], spec_replicas=(0, 1), ready_replicas=(0, 1)
+        4, arrival_rate=100.0, lag_messages=[250.0, 2250.0, np.nan, 2250.0], spec_replicas=(0, 1), ready_replicas=(0, 1)
     )
     assert drain(params, samples).tolist() == [0.0, 200.0, 0.0, 0.0]
 
@@ -83,8 +84,8 @@ def test_a_lag_is_gone_within_the_objective_and_messages_on_their_way_are_none()
 def test_the_step_is_as_large_as_the_lag_asks_for() -> None:
     assert consumers(1, 90.0) == 1
     assert consumers(1, 480.0) == 6, "5 consumers would have 3 partitions on the busiest one, as 4 have"
-    assert consumers(1, 90.0, 5450.0) == 6, "5,000 messages above what is on its way, in 10 s"
-    assert consumers(1, 90.0, 15450.0) == 12
+    assert consumers(1, 90.0, 5225.0) == 6, "5,000 messages above what is on its way, in 10 s"
+    assert consumers(1, 90.0, 15225.0) == 12
 
 
 def test_there_are_no_more_consumers_than_partitions_with_messages() -> None:
@@ -122,9 +123,9 @@ def test_pods_that_start_are_waited_for_before_others_go() -> None:
 
 def test_fewer_consumers_carry_production_and_lag() -> None:
     assert consumers(12, 90.0) == 1
-    assert consumers(12, 90.0, 2450.0) == 3, "90 and 200 messages/s"
+    assert consumers(12, 90.0, 2225.0) == 3, "90 and 200 messages/s"
     below = {"reactive_floor": False, "fallback": 2, "fallback_replicas": 1, "failure_threshold": 1}
-    assert consumers(12, 90.0, 2450.0, params=below) == 3
+    assert consumers(12, 90.0, 2225.0, params=below) == 3
 
 
 def test_nothing_is_taken_away_on_an_unknown_lag() -> None:
@@ -156,3 +157,25 @@ def test_a_group_beside_services_decides_as_it_does_alone(data: st.DataObject) -
         return decide_at("action", params(stream), state, samples, Rule())[0]
 
     assert played([False, True]).trail[0].tolist() == played([False]).trail[0].tolist()
+
+
+def test_consumers_are_filled_at_the_default_target_and_requests_are_not() -> None:
+    params = make_params(3, **GROUP | {"target_utilization": np.array([[0.8], [0.6], [0.95]])})
+    assert full_at(params)[:, 1].tolist() == [1.0, 0.75, 1.0]
+    params.stream[1] = False
+    assert full_at(params)[:, 1].tolist() == [1.0, 0.6, 1.0]
+    assert consumers(1, 595.0, params={"target_utilization": 0.8}) == 6, "six consumers process 600 messages/s"
+
+
+@pytest.mark.parametrize("age", [6.0, 14.0])
+def test_a_peak_of_production_is_expected_to_return_for_one_cold_start(age: float) -> None:
+    params = make_params(1, **GROUP | {"cold_start_seconds": 10.0})
+    state = initial_state(1, 1)
+    for time, rate in ((0.0, 90.0), (100.0, 590.0), (100.0 + age, 90.0)):
+        samples = make_samples(
+            1, time=time, arrival_rate=rate, lag_messages=0.0, partitions=12, p95_ms=10.0,
+            spec_replicas=(0, 6), ready_replicas=(0, 6),
+        )  # fmt: skip
+        state = sense(params, state, samples)
+    plan = rule_plan(params, state, samples, DEFAULT_SETTINGS)
+    assert (plan.replicas[0, 1] == 6) == (age < 10.0)

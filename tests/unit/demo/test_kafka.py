@@ -93,16 +93,18 @@ def test_the_policy_is_valid_and_the_autoscaler_has_its_bounds() -> None:
     assert (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) == (1, PARTITIONS)
 
 
-def test_keda_comes_as_it_is_or_follows_from_the_objective() -> None:
+def test_keda_comes_as_it_is_or_as_it_was_searched() -> None:
     this = Play(Path("/out"), slo_ms=5000)
     default, tuned = (scaler(CONTENDERS[name], this, "127.0.0.1:9092")["spec"] for name in ("keda", "keda-tuned"))
     assert (default["minReplicaCount"], default["maxReplicaCount"]) == (1, PARTITIONS)
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 15}}
+    assert tuned.pop("advanced") == {"horizontalPodAutoscalerConfig": {"behavior": behavior}}
     assert default | {"triggers": []} == tuned | {"triggers": []}, "everything else is left alone"
     read, followed = (one["triggers"][0]["metadata"] for one in (default, tuned))
     assert read == {"bootstrapServers": "127.0.0.1:9092", "topic": TOPIC, "offsetResetPolicy": "earliest"} | {
         "consumerGroup": GROUP
     }
-    assert followed == read | {"lagThreshold": "500"}, "five seconds of a consumer that processes 100 messages/s"
+    assert followed == read | {"lagThreshold": "60"}, "0.6 s of a consumer that processes 100 messages/s"
 
 
 def test_what_waits_is_followed_while_it_is_written(tmp_path: Path) -> None:

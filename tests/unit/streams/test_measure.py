@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_core.streams import Look, Measured, Memory, initial_memory, measure, with_partitions
+from rlscaler_core.streams.measure import WINDOW_SECONDS
 
 FAR = 1_000_000.0
 """Where offsets begin: a topic is rarely new."""
@@ -120,6 +121,18 @@ def test_production_is_what_is_written() -> None:
     assert measured.production[0] == pytest.approx(40.0)
     assert measured.skew[0] == pytest.approx(30.0 / 20.0)
     assert measured.partitions[0] == 3
+
+
+def test_production_follows_a_step_within_the_window_and_looks_may_be_further_apart_than_it() -> None:
+    memory = initial_memory(1, 1)
+    for time in range(0, 80, 2):
+        measured, memory = measure(memory, look(time, [FAR + 60 * time + 540 * max(0, time - 40)], [FAR]))
+        if time == 40 + WINDOW_SECONDS + 1:
+            assert measured.production[0] == pytest.approx(600.0)
+    memory = initial_memory(1, 1)
+    for time in (0, 60, 120):
+        measured, memory = measure(memory, look(time, [FAR + 60 * time], [FAR]))
+    assert measured.production[0] == pytest.approx(60.0)
 
 
 def test_the_first_look_says_nothing_of_rates() -> None:

@@ -13,11 +13,14 @@ from click.testing import CliRunner
 from rlscaler_live.cli import main
 from rlscaler_loadgen.patterns import PATTERNS
 from rlscaler_loadgen.traces import Trace, write_trace
+from rlscaler_rl.baselines.hpa import KedaKafkaLag
 from rlscaler_rl.evaluation.streams import loads
 from rlscaler_rl.evaluation.streams.cli import MOST_CONSUMERS, SHAPES
 from rlscaler_rl.evaluation.streams.report import Consumers, Spread
-from rlscaler_rl.evaluation.streams.simulate import lag_threshold, simulated
-from rlscaler_rl.simulation.streams.groups import DRAWS
+from rlscaler_rl.evaluation.streams.search import LATE_PERCENT, best, grid_of, searched
+from rlscaler_rl.evaluation.streams.simulate import simulated
+from rlscaler_rl.simulation.streams.episode import run
+from rlscaler_rl.simulation.streams.groups import DRAWS, groups
 from rlscaler_rl.simulation.streams.state import SLOTS_EACH
 
 TINY = ["--pattern", "spike", "--duration", "80", "--partitions", "4", "--low", "20", "--peak", "300", "--seeds", "2"]
@@ -46,7 +49,7 @@ def group(**changes: Any) -> Consumers:
 
 def test_every_contender_has_a_row_and_none_takes_less_than_is_possible() -> None:
     found = played(*TINY)
-    assert [one["contender"] for one in found["rows"]] == ["rule", "keda", "keda_formula", "least"]
+    assert [one["contender"] for one in found["rows"]] == ["rule", "keda", "keda_searched", "least"]
     least = row(found, "least")
     assert [least[name] for name in ("p95_lag_seconds", "late_percent", "rebalances_per_hour", "left")] == [None] * 4
     for one in found["rows"][:3]:
@@ -57,23 +60,42 @@ def test_every_contender_has_a_row_and_none_takes_less_than_is_possible() -> Non
         assert one["rebalances_per_hour"]["least"] > 0, "a spike above one consumer makes each of them scale"
 
 
-def test_the_table_says_the_same_as_the_json_and_that_nothing_was_calibrated() -> None:
+def test_the_table_says_the_same_as_the_json_and_what_is_not_in_it() -> None:
     found, text = played(*TINY), called(*TINY)
     lines = text.splitlines()
     for one in found["rows"]:
         (line,) = [line for line in lines if line.startswith(f"{one['label']} ")]
         assert f"{one['consumer_seconds']['mean']:,.0f}" in line
     assert "spike, 80 s; 4 partitions, cooperative-sticky; mean of 2 seeds (least-most)" in text
-    assert sum("Not calibrated against a broker" in line for line in lines) == 1
-    assert any("1000 is the objective of 10 s x 100 messages/s of a consumer" in line for line in lines)
+    assert sum("Lags below a second are too short" in line for line in lines) == 1
+    assert any(line.startswith("KEDA's default is a lagThreshold of 10, and 300 s") for line in lines)
     assert "HPA" not in text
 
 
-def test_the_threshold_of_the_formula_follows_objective_and_rate() -> None:
-    assert lag_threshold(group(objective_seconds=5.0, messages_per_second=30.0)) == 150
-    assert lag_threshold(group(objective_seconds=0.1, messages_per_second=0.5)) == 1, "KEDA refuses 0"
-    label = row(played(*TINY, "--objective", "5", "--messages-per-second", "30"), "keda_formula")["label"]
-    assert label == "KEDA, lagThreshold 150"
+def test_the_cheapest_settings_win_that_keep_to_the_objective_or_else_the_least_late() -> None:
+    late, seconds = np.array([1.0, 4.9, 5.1, 30.0]), np.array([900.0, 500.0, 400.0, 100.0])
+    assert best(late, seconds) == 1
+    assert best(late + 10, seconds) == 0
+
+
+def test_the_searched_settings_are_no_worse_on_their_groups_than_the_default() -> None:
+    rates = np.tile(np.concatenate([np.full(60, 60.0), np.full(120, 500.0), np.full(120, 60.0)]), (2, 1))
+    made = groups(rates, [7, 8])
+    default, found = (run(made, one).result for one in (KedaKafkaLag(), searched(made).contender()))
+    assert found.late_percent.mean() <= LATE_PERCENT
+    assert found.consumer_seconds.mean() < default.consumer_seconds.mean()
+
+
+def test_thresholds_follow_what_a_consumer_processes_and_none_is_0() -> None:
+    assert {one.lag_threshold for one in grid_of(50.0)} >= {5, 50, 500}
+    assert {one.lag_threshold for one in grid_of(0.01)} == {1}
+
+
+def test_settings_are_searched_on_the_busiest_part_of_other_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loads, "SEARCH_SECONDS", 50)
+    load = loads.shaped("spike", 200, 10.0, 100.0, 2)
+    assert load.searched.shape == (loads.SEARCH_SEEDS, 50)
+    assert load.searched.mean() > load.rates.mean()
 
 
 def test_faster_consumers_need_fewer_seconds() -> None:
@@ -118,7 +140,7 @@ def test_the_same_call_gives_the_same_figures_and_each_seed_its_own() -> None:
 def test_the_shapes_are_those_of_the_load_generator_and_as_many_consumers_as_are_allowed_can_be_played() -> None:
     assert set(SHAPES) == set(PATTERNS) - {"trace"}
     assert 1 + SLOTS_EACH * MOST_CONSUMERS <= DRAWS < 1 + SLOTS_EACH * (MOST_CONSUMERS + 1)
-    load = loads.Load("short", np.full((1, 2), 30.0))
+    load = loads.Load("short", np.full((1, 2), 30.0), np.full((1, 2), 30.0))
     found = simulated(load, group(partitions=300, most=MOST_CONSUMERS, fewest=MOST_CONSUMERS), lambda text: None)
     assert found.rows[0].consumer_seconds.mean == 2.0 * MOST_CONSUMERS
 

@@ -19,6 +19,12 @@ LONGEST_SECONDS = 6 * 3600
 
 SHORTEST_SECONDS = 60
 
+SEARCH_SEEDS = 3
+"""Groups that settings are searched on; their seeds follow those that are played."""
+
+SEARCH_SECONDS = 1800
+"""Of a longer load, settings are searched on so many seconds that have the most messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -28,13 +34,18 @@ class Load:
     rates: Float
     """(N, T) messages/s of each second, a row for each seed."""
 
+    searched: Float
+    """(S, T') messages/s of each second, of other seeds, that settings are searched on."""
+
     notes: tuple[str, ...] = ()
 
 
 def shaped(pattern: str, seconds: int, low: float, peak: float, seeds: int) -> Load:
     """One of the load generator's shapes between `low` and `peak` messages/s."""
-    rows = [rate(pattern, seconds, seed, low=low, high=peak, start=low) for seed in range(seeds)]
-    return Load(pattern, np.stack(rows))
+    rows = np.stack(
+        [rate(pattern, seconds, seed, low=low, high=peak, start=low) for seed in range(seeds + SEARCH_SEEDS)]
+    )
+    return Load(pattern, rows[:seeds], _busiest(rows[seeds:]))
 
 
 def recorded(history: Path, seeds: int) -> Load:
@@ -49,7 +60,7 @@ def recorded(history: Path, seeds: int) -> Load:
         raise EvaluationError(f"{history}: {end} s of history; at least {SHORTEST_SECONDS} s are needed, export more")
     begin = max(end - LONGEST_SECONDS, 0)
     try:
-        sources = [SecondsOf(trace, history.stem, (0.0, float(end)), seed) for seed in range(seeds)]
+        sources = [SecondsOf(trace, history.stem, (0.0, float(end)), seed) for seed in range(seeds + SEARCH_SEEDS)]
     except WorkloadError as error:
         raise EvaluationError(f"{history}: {error}") from error
     notes = []
@@ -57,4 +68,13 @@ def recorded(history: Path, seeds: int) -> Load:
         notes.append(f"played: the last {duration(end - begin)} of {duration(end)}")
     if sources[0].drawn:
         notes.append(f"bins of {trace.width_s:g} s: the seconds within are drawn, so short jumps are not the real ones")
-    return Load(history.stem, np.stack([source.rate(begin, end) for source in sources]), tuple(notes))
+    rows = np.stack([source.rate(begin, end) for source in sources])
+    return Load(history.stem, rows[:seeds], _busiest(rows[seeds:]), tuple(notes))
+
+
+def _busiest(rows: Float) -> Float:
+    """The `SEARCH_SECONDS` of rows (S, T) in which they have the most messages together."""
+    sums = np.concatenate([[0.0], np.cumsum(rows.sum(axis=0))])
+    length = min(SEARCH_SECONDS, rows.shape[1])
+    begin = int(np.argmax(sums[length:] - sums[:-length]))
+    return rows[:, begin : begin + length]

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.baselines.hpa import LAG_THRESHOLD, KedaKafkaLag
+from rlscaler_rl.baselines.hpa import DOWN_SECONDS, LAG_THRESHOLD, KedaKafkaLag
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.streams.loads import Load
 from rlscaler_rl.evaluation.streams.report import Consumers, Row, Simulation, Spread
+from rlscaler_rl.evaluation.streams.search import LATE_PERCENT, KedaSettings, searched
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams.episode import StreamResult, least_consumer_seconds, run
 from rlscaler_rl.simulation.streams.groups import Groups, groups
 
-UNCALIBRATED = (
-    "Not calibrated against a broker yet: compare the rows with one another, and take no figure for that of a real "
-    "group."
-)
+SHORT_LAGS = "Lags below a second are too short: single messages do not queue in the simulator."
 
 
 def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None]) -> Simulation:
@@ -27,12 +26,13 @@ def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None])
 
     Raises EvaluationError for what cannot be simulated, with the remedy.
     """
-    made = _groups(load, consumers)
-    threshold = lag_threshold(consumers)
+    made = _groups(load.rates, 0, consumers)
+    progress("KEDA: settings are searched")
+    keda = searched(_groups(load.searched, len(made), consumers))
     contenders: list[tuple[str, str, Any]] = [
         ("rule", "forecast rule", load_bundled("rule")),
-        ("keda", f"KEDA, lagThreshold {LAG_THRESHOLD}", KedaKafkaLag()),
-        ("keda_formula", f"KEDA, lagThreshold {threshold}", KedaKafkaLag(threshold)),
+        ("keda", "KEDA, default", KedaKafkaLag()),
+        ("keda_searched", "KEDA, searched", keda.contender()),
     ]
     rows = []
     for name, label, controller in contenders:
@@ -45,20 +45,16 @@ def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None])
         seeds=len(made),
         consumers=consumers,
         rows=[*rows, Row(contender="least", label="least possible", consumer_seconds=least)],
-        notes=[UNCALIBRATED, *_notes(load, consumers, threshold)],
+        notes=[SHORT_LAGS, *_notes(load, consumers, keda)],
     )
 
 
-def lag_threshold(consumers: Consumers) -> int:
-    """The `lagThreshold` of a KEDA that knows its consumers: the messages that one processes within the objective."""
-    return max(round(consumers.objective_seconds * consumers.messages_per_second), 1)
-
-
-def _groups(load: Load, consumers: Consumers) -> Groups:
+def _groups(rates: Float, first: int, consumers: Consumers) -> Groups:
+    """Groups under `rates` (N, T), of the seeds from `first` on."""
     try:
         return groups(
-            load.rates,
-            np.arange(len(load.rates)),
+            rates,
+            first + np.arange(len(rates)),
             partitions=consumers.partitions,
             rate=consumers.messages_per_second,
             protocol=consumers.protocol,
@@ -83,11 +79,12 @@ def _row(name: str, label: str, result: StreamResult) -> Row:
     )
 
 
-def _notes(load: Load, consumers: Consumers, threshold: int) -> list[str]:
-    objective, rate = consumers.objective_seconds, consumers.messages_per_second
+def _notes(load: Load, consumers: Consumers, keda: KedaSettings) -> list[str]:
+    rate = consumers.messages_per_second
     said = [
-        f"lagThreshold {LAG_THRESHOLD} is KEDA's default; {threshold} is the objective of {objective:g} s x {rate:g} "
-        "messages/s of a consumer; nothing was searched.",
+        f"KEDA's default is a lagThreshold of {LAG_THRESHOLD}, and {DOWN_SECONDS:g} s until consumers go. Searched on "
+        f"other seeds: {keda.lag_threshold} and {keda.down_seconds:g} s, the fewest consumer-seconds with at most "
+        f"{LATE_PERCENT:g} % late, or else the fewest late.",
         *load.notes,
     ]
     busy = min(consumers.most, consumers.partitions)

@@ -98,7 +98,7 @@ class StreamLevel:
         if self.step < groups.steps:
             state.end += groups.arrivals[:, :, self.step]
         reader = running_owner(state)
-        time = np.where(reader, _read_seconds(state, until), 0.0)
+        time = np.where(reader, read_seconds(state, until), 0.0)
         owner = np.where(reader, state.owner, 0) + state.pod.shape[1] * np.arange(len(state.time))[:, None]
         members = state.pod.shape
         rate = groups.rate[:, None]
@@ -133,7 +133,7 @@ class StreamLevel:
         state.commits_at = np.where(late >= 0, state.commits_at + passed * every, state.commits_at)
 
 
-def _read_seconds(state: State, until: Float) -> Float:
+def read_seconds(state: State, until: Float) -> Float:
     """(N, P) seconds of the step that ends at `until` (N,) in which no stop keeps a partition from being read."""
     end = until[:, None]
     stopped = np.minimum(state.stop_until, end) - np.maximum(state.stop_from, end - STEP_SECONDS)

@@ -27,14 +27,20 @@ PROTOCOLS = (
 
 NAMES = tuple(protocol.name for protocol in PROTOCOLS)
 
-JOIN_SECONDS = 0.1
+JOIN_SECONDS = 0.03
 """A consumer takes so long from its start to its request to join: it connects, and asks who coordinates its group."""
 
-SYNC_SECONDS = 0.05
+SYNC_SECONDS = 0.02
 """In the classic protocol, every member knows its partitions so long after the last one has asked to join."""
 
-FETCH_SECONDS = 0.1
+FETCH_SECONDS = 0.03
 """A member takes so long from being given a partition to its first message: it reads the commit, and fetches."""
+
+MORE_SECONDS = 0.2
+"""A member that reads already takes so much longer for a partition that it is given beside its others."""
+
+POLL_SECONDS = 0.1
+"""How long a consumer waits for a batch to be full. What came by then is a batch that keeps it busy for less."""
 
 SESSION_SECONDS = 45.0
 """A member that went without a word is taken to be gone so long after its last heartbeat: the clients' default."""

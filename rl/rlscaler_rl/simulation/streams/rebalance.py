@@ -1,9 +1,9 @@
 """Rebalances of one group: who notices when that members came or went, who waits for whom, and which partitions move.
 
 In the classic protocol a member learns of a change at its next heartbeat, ends its batch and asks to join again; the
-round ends when all have. Eager members read nothing from then on. Cooperative ones read on, give up what is to move
-after the first round, and a second one gives it to its new owner. All heartbeats begin anew with a round,
-so they are in step. With KIP-848 there are no rounds: the broker tells each member at its own heartbeats.
+round ends when all have. Eager members read nothing from then on. Cooperative ones ask at once and read on; they give
+up what is to move after the first round, and a second one gives it to its new owner. All heartbeats begin anew with a
+round, so they are in step. With KIP-848 there are no rounds: the broker tells each member at its own heartbeats.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from rlscaler_rl.simulation.streams.assignors import NOBODY, in_ranges, sticky
 from rlscaler_rl.simulation.streams.groups import DRAWS, MOMENTS, Groups
-from rlscaler_rl.simulation.streams.protocols import FETCH_SECONDS, PROTOCOLS, SYNC_SECONDS
+from rlscaler_rl.simulation.streams.protocols import FETCH_SECONDS, MORE_SECONDS, POLL_SECONDS, PROTOCOLS, SYNC_SECONDS
 from rlscaler_rl.simulation.streams.state import EMPTY, NEVER, SILENT, State
 
 
@@ -25,12 +25,13 @@ class Rebalance:
     def __init__(self, groups: Groups, state: State, row: int) -> None:
         self.row, self.state = row, state
         self.protocol = PROTOCOLS[groups.protocol[row]]
-        self.batch_seconds = float(groups.batch[row] / groups.rate[row])
+        self.rate, self.batch_seconds = float(groups.rate[row]), float(groups.batch[row] / groups.rate[row])
         self.drawn = groups.drawn[row, MOMENTS]
         partitions = slice(0, int(groups.partitions[row]))
         self.owner, self.heir = state.owner[row, partitions], state.heir[row, partitions]
         self.given_up = state.given_up[row, partitions]
         self.stop_from, self.stop_until = state.stop_from[row, partitions], state.stop_until[row, partitions]
+        self.end = state.end[row, partitions]
         self.position, self.committed = state.position[row, partitions], state.committed[row, partitions]
         self.pod, self.number, self.member = state.pod[row], state.number[row], state.member[row]
         self.beat, self.asked = state.beat[row], state.asked[row]
@@ -86,16 +87,24 @@ class Rebalance:
         return float(self.beat[slot] + count * self.protocol.heartbeat_seconds)
 
     def _notices(self, slot: int, at: float) -> float:
-        """When a member answers to a change at `at`: at its next heartbeat, or at the end of its batch then."""
+        """When a member answers to a change at `at`: at its next heartbeat, or at the end of its batch then.
+
+        A cooperative member keeps its partitions for the first round, so it asks to join while it works.
+        """
         if self.pod[slot] == SILENT:
             return float(self.gone_at[slot])
-        heard = self._next_beat(slot, at)
-        return heard + self._rest_of_batch(slot)
+        keeps = not (self.protocol.stops_all or self.protocol.broker_shares)
+        return self._next_beat(slot, at) + (0.0 if keeps else self._rest_of_batch(slot))
 
     def _rest_of_batch(self, slot: int) -> float:
+        """Seconds until a member ends the batch that it works on, if it works: what waited, or came by its last poll
+        and while it worked, and no more than a whole batch."""
         used = self.state.moments[self.row]
         self.state.moments[self.row] += 1
-        return float(self.drawn[used % DRAWS] * self.batch_seconds * self.state.busy[self.row, slot])
+        busy = float(self.state.busy[self.row, slot])
+        waits = float((self.end - self.position)[self.owner == slot].sum())
+        came = POLL_SECONDS * busy / max(1.0 - busy, POLL_SECONDS / self.batch_seconds)
+        return float(self.drawn[used % DRAWS] * busy * min(self.batch_seconds, waits / self.rate + came))
 
     def _members(self) -> list[int]:
         """In the order in which their pods were created."""
@@ -131,12 +140,14 @@ class Rebalance:
             self._give_cooperatively(at)
 
     def _give(self, partitions: Iterable[int], target: np.ndarray, at: float) -> None:
-        """Partitions whose former owner has stopped get their new one."""
+        """Partitions whose former owner has stopped get their new one; one that has read on ends its batch first."""
+        reading = [] if self.protocol.stops_all else [slot for slot in self._members() if slot in self.owner]
+        waits = {slot: self._rest_of_batch(slot) + MORE_SECONDS for slot in reading}
         for partition in partitions:
             if self.owner[partition] == NOBODY or self.stop_until[partition] < NEVER:
                 self.stop_from[partition] = -NEVER
             self.owner[partition] = target[partition]
-            self.stop_until[partition] = at + FETCH_SECONDS
+            self.stop_until[partition] = at + waits.get(int(target[partition]), 0.0) + FETCH_SECONDS
             self.given_up[partition] = False
             self.committed[partition] = self.position[partition]
 
@@ -176,7 +187,8 @@ class Rebalance:
             self.stop_from[partition], self.given_up[partition] = self._notices(owner, at), True
         self.heir[partition] = heir
         free = max(at, float(self.stop_from[partition]))
-        self.stop_until[partition] = self._next_beat(heir, free) + FETCH_SECONDS
+        more = MORE_SECONDS if heir in self.owner else 0.0
+        self.stop_until[partition] = self._next_beat(heir, free) + self._rest_of_batch(heir) + more + FETCH_SECONDS
 
     def hand_over(self, moment: float) -> None:
         """Heirs whose heartbeat has come begin to read (KIP-848)."""

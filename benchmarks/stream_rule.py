@@ -1,0 +1,187 @@
+"""The rule for consumers of a stream beside KEDA with searched settings, in the stream level of the simulator.
+
+    python benchmarks/stream_rule.py [--seeds 8] [--protocol range]... [--cold-start 5 11] [--out FILE.json]
+
+Loads of ten minutes between 60 and 600 messages/s on 12 partitions, of consumers that process 100 a second: a ramp, a
+spike, a sinusoid and a random walk, each with levels and moments of its own for every seed, and pieces of two recorded
+loads. For each protocol the `lagThreshold` and the stabilization window of KEDA are searched on loads of other seeds,
+and on the training part of the recorded ones: the fewest consumer-seconds with at most 5 % of the messages late. Both
+are then judged on loads that neither has seen. Intervals are paired, 95 %, over the seeds of a load, or over the pieces
+of a recorded one; loads count alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from rlscaler_core.decision.types import Float
+from rlscaler_core.models import load_bundled
+from rlscaler_dev.benchmark import machine, out_option, write
+from rlscaler_rl.baselines.hpa import KedaKafkaLag
+from rlscaler_rl.evaluation.statistics import Design, Interval, blocks_of, weights
+from rlscaler_rl.evaluation.streams.search import searched
+from rlscaler_rl.simulation.streams.episode import StreamResult, least_consumer_seconds, run
+from rlscaler_rl.simulation.streams.groups import NOMINAL, Groups, groups
+from rlscaler_rl.simulation.streams.protocols import NAMES
+from rlscaler_rl.workloads import Part
+from rlscaler_rl.workloads.library import recorded_part
+from rlscaler_rl.workloads.trace_loads import pieces_of
+
+SECONDS = 600
+LOW, PEAK = 60.0, 600.0
+RECORDED = ("azure_conv", "servegen_small")
+FIGURES = ("p95_seconds", "late_percent", "consumer_seconds", "rebalances_per_hour")
+INTERVAL_SECONDS = 15.0
+NEVER_SECONDS = 300.0
+"""What a lag that does not end counts as: as long as an episode is played after its load."""
+
+
+def ramp(rng: np.random.Generator) -> Float:
+    begin, length = rng.uniform(30, 200), rng.uniform(60, 400)
+    return LOW + (PEAK - LOW) * np.clip((np.arange(SECONDS) - begin) / length, 0, 1)
+
+
+def spike(rng: np.random.Generator) -> Float:
+    begin, length = rng.integers(60, 300), rng.integers(60, 200)
+    rate = np.full(SECONDS, LOW)
+    rate[begin : begin + length] = rng.uniform(PEAK / 2, PEAK)
+    return rate
+
+
+def periodic(rng: np.random.Generator) -> Float:
+    turn = np.arange(SECONDS) / rng.uniform(180, 600) + rng.random()
+    return (LOW + PEAK) / 2 + (PEAK - LOW) / 2 * np.sin(2 * np.pi * turn)
+
+
+def random(rng: np.random.Generator) -> Float:
+    levels = [rng.uniform(LOW, PEAK)]
+    while len(levels) < SECONDS / 30:
+        levels.append(float(np.clip(levels[-1] * np.exp(rng.normal(0, 0.35)), LOW, PEAK)))
+    return np.repeat(levels, 30)
+
+
+SHAPES: tuple[Callable[[np.random.Generator], Float], ...] = (ramp, spike, periodic, random)
+
+
+def loads(part: Part, seeds: int) -> dict[str, Float]:
+    """(seeds, SECONDS) messages/s of each load; parts have no seed and no piece in common."""
+    found = {
+        shape.__name__: np.stack(
+            [shape(np.random.default_rng([seed, list(Part).index(part), 11])) for seed in range(seeds)]
+        )
+        for shape in SHAPES
+    }
+    for name in RECORDED:
+        cut = [piece[begin : begin + SECONDS] for piece in pieces_of(recorded_part(name, part), part)
+               for begin in range(0, len(piece) - SECONDS + 1, SECONDS)]  # fmt: skip
+        order = np.random.default_rng([len(cut), 11]).permutation(len(cut))
+        found[name] = PEAK * np.stack([cut[order[seed % len(cut)]] for seed in range(seeds)]).astype(np.float64)
+    return found
+
+
+def groups_of(found: dict[str, Float], protocol: str, cold_start: tuple[float, float]) -> Groups:
+    """A group for each row of each load; it begins with as many consumers as its first second needs."""
+    rates = np.concatenate(list(found.values()))
+    seeds = np.concatenate([np.arange(len(rows)) for rows in found.values()])
+    first = np.clip(np.ceil(rates[:, 0] / NOMINAL["rate"]), 1, NOMINAL["max_replicas"]).astype(np.int32)
+    low, high = cold_start
+    return groups(rates, seeds, protocol=protocol, initial=first, cold_start_low=low, cold_start_high=high)
+
+
+def table_of(result: StreamResult, found: dict[str, Float]) -> dict[str, Float]:
+    """(loads, seeds) of each figure."""
+    shape = len(found), -1
+    return {name: np.minimum(getattr(result, name), _most(name)).reshape(shape) for name in FIGURES}
+
+
+def _most(name: str) -> float:
+    return NEVER_SECONDS if name == "p95_seconds" else np.inf
+
+
+def interval(difference: Float, found: dict[str, Float]) -> Interval:
+    """Of the mean of a difference (loads, seeds), resampled within each load."""
+    resampled = []
+    for number, (name, rates) in enumerate(found.items()):
+        design = Design(1, len(rates), blocks_of(rates) if name in RECORDED else None)
+        resampled.append(weights(design, number) @ difference[number])
+    return Interval.of(float(difference.mean()), np.mean(resampled, axis=0))
+
+
+def judged(protocol: str, seeds: int, cold_start: tuple[float, float]) -> dict[str, Any]:
+    """Search on the training part, and play all on the test part."""
+    keda = searched(groups_of(loads(Part.TRAIN, seeds), protocol, cold_start))
+    found = loads(Part.TEST, seeds)
+    made = groups_of(found, protocol, cold_start)
+    contenders = {"rule": load_bundled("rule"), "KEDA, searched": keda.contender(), "KEDA, default": KedaKafkaLag()}
+    tables = {
+        name: table_of(run(made, one, interval_seconds=INTERVAL_SECONDS).result, found)
+        for name, one in contenders.items()
+    }
+    rule, other = tables["rule"], tables["KEDA, searched"]
+    seconds = 100 * (rule["consumer_seconds"] / other["consumer_seconds"] - 1)
+    return {
+        "protocol": protocol,
+        "keda": keda._asdict(),
+        "least": float(least_consumer_seconds(made).mean()),
+        "means": {name: {figure: float(one[figure].mean()) for figure in FIGURES} for name, one in tables.items()},
+        "loads": {
+            name: {
+                load: {figure: float(one[figure][number].mean()) for figure in FIGURES}
+                for number, load in enumerate(found)
+            }
+            for name, one in tables.items()
+        },
+        "p95_difference": asdict(interval(rule["p95_seconds"] - other["p95_seconds"], found)),
+        "consumer_seconds_percent": asdict(interval(seconds, found)),
+    }
+
+
+def shown(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="means over loads and seeds; KEDA's lagThreshold and window as searched", title_justify="left")
+    for heading in ("protocol", "autoscaler", "p95 lag s", "late %", "consumer-seconds", "rebalances an hour"):
+        table.add_column(heading, justify="right" if heading[0] in "plcr" and heading != "protocol" else "left")
+    for row in rows:
+        keda = row["keda"]
+        for name, means in row["means"].items():
+            label = (
+                f"{name} ({keda['lag_threshold']}, {keda['down_seconds']:g} s)" if name == "KEDA, searched" else name
+            )
+            cells = [
+                format(means[figure], form) for figure, form in zip(FIGURES, (".1f", ".1f", ",.0f", ".0f"), strict=True)
+            ]
+            table.add_row(row["protocol"], label, *cells)
+    return table
+
+
+@click.command()
+@click.option("--protocol", "protocols", type=click.Choice(NAMES), multiple=True, default=NAMES, show_default=True)
+@click.option("--seeds", type=click.IntRange(2), default=8, show_default=True, help="Groups of each load.")
+@click.option(
+    "--cold-start", type=(float, float), default=(5.0, 11.0), show_default=True, help="Seconds, drawn between."
+)
+@out_option
+def main(protocols: tuple[str, ...], seeds: int, cold_start: tuple[float, float], out: Path | None) -> None:
+    """Print lag, consumer-seconds and rebalances of both, and the intervals of their differences."""
+    rows = [judged(protocol, seeds, cold_start) for protocol in protocols]
+    console = Console(width=120, highlight=False)
+    console.print(shown(rows))
+    for row in rows:
+        p95, seconds = row["p95_difference"], row["consumer_seconds_percent"]
+        console.print(
+            f"{row['protocol']}: rule less searched KEDA: p95 lag {p95['mean']:+.2f} s ({p95['low']:+.2f} to "
+            f"{p95['high']:+.2f}), consumer-seconds {seconds['mean']:+.1f} % ({seconds['low']:+.1f} to "
+            f"{seconds['high']:+.1f})"
+        )
+    write(out, {"machine": machine(), "seeds": seeds, "cold_start": cold_start, "rows": rows}, indent=1)
+
+
+if __name__ == "__main__":
+    main()
