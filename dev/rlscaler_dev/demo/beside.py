@@ -53,8 +53,8 @@ def best_constant(records: Records) -> Beside | None:
     arrived = np.sort(records.requests.between(run.started_at, run.started_at + seconds).scheduled_at) - run.started_at
     times = ServiceTimes(run.seed)
     factors = np.array([next(times) for _ in arrived])
-    counts = [range(pool.min_replicas, pool.max_replicas + 1) for pool in (GPU_POOL, CPU_POOL)]
-    for gpu, cpu in sorted(product(*counts), key=_price):
+    gpus, cpus = (range(pool.min_replicas, pool.max_replicas + 1) for pool in (GPU_POOL, CPU_POOL))
+    for gpu, cpu in sorted(product(gpus, cpus), key=_price):
         late = _late(arrived, factors, gpu, cpu, run.slo_ms / 1000)
         if late.sum() <= MOST_LATE * len(arrived):
             return Beside(
