@@ -28,6 +28,9 @@ MOST_LATE = 0.01
 class Beside:
     """Another way to scale the load of a run."""
 
+    name: str
+    """For legends, where there is little room."""
+
     label: str
     gpu: Float
     """(n,) replicas that are ready in each second."""
@@ -58,7 +61,8 @@ def best_constant(records: Records) -> Beside | None:
         late = _late(arrived, factors, gpu, cpu, run.slo_ms / 1000)
         if late.sum() <= MOST_LATE * len(arrived):
             return Beside(
-                label=f"constant {gpu} + {cpu}, computed",
+                name="constant",
+                label=f"best constant replicas (computed, {gpu} GPU + {cpu} CPU)",
                 gpu=np.full(seconds, float(gpu)),
                 cpu=np.full(seconds, float(cpu)),
                 late=np.bincount(arrived[late].astype(int), minlength=seconds).astype(float),
@@ -107,7 +111,8 @@ def other_run(run: Run, other: Run, timeline: Timeline, gpu_replica_seconds: flo
             )
     missed = timeline.failed + timeline.late
     return Beside(
-        label={"rl": "RLScalingPolicy", "hpa": "HPA 80 %"}.get(other.contender, other.contender),
+        name={"rl": "policy", "hpa": "HPA"}.get(other.contender, other.contender),
+        label={"rl": "RLScalingPolicy", "hpa": "HorizontalPodAutoscaler"}.get(other.contender, other.contender),
         gpu=timeline.gpu_ready,
         cpu=timeline.cpu_ready,
         late=missed,

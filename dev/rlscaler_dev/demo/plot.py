@@ -35,8 +35,8 @@ LEFT = 0.075
 """Where titles and axes begin, as a share of the width."""
 
 BESIDE_STYLES: tuple[dict[str, Any], ...] = (
-    {"color": RED, "linewidth": 1.5, "linestyle": (0, (4, 2))},
-    {"color": PURPLE, "linewidth": 1.5, "linestyle": (0, (1, 1.5))},
+    {"color": GREEN, "linewidth": 1.6, "linestyle": (0, (4, 2))},
+    {"color": PURPLE, "linewidth": 2.0, "linestyle": (0, (1, 1.2))},
 )
 """Lines of what is beside the run, in order."""
 
@@ -99,7 +99,7 @@ def words(beside: Sequence[Beside]) -> str:
     for one in beside:
         late = "no requests" if np.isnan(one.late_ratio) else f"{one.late_ratio:.1%} late"
         parts.append(f"{one.label}: {one.gpu_hours:.2f} GPU-hours, {late}")
-    return "beside it:   " + "   ·   ".join(parts)
+    return "   ·   ".join(parts)
 
 
 def _load(axes: Axes, timeline: Timeline, beside: Sequence[Beside]) -> None:
@@ -110,7 +110,7 @@ def _load(axes: Axes, timeline: Timeline, beside: Sequence[Beside]) -> None:
     axes.stairs(timeline.failed, edges, fill=True, color=RED, label="failed")
     axes.stairs(timeline.offered_rps, edges, baseline=None, color=INK, linewidth=1.6, label="offered")
     for one, style in zip(beside, BESIDE_STYLES, strict=False):
-        axes.stairs(one.late, edges, baseline=None, label=f"late: {one.label}", **style)
+        axes.stairs(one.late, edges, baseline=None, label=f"late, {one.name}", **style)
     axes.set_ylabel("requests/s")
     axes.set_ylim(0, 1.08 * max(1.0, timeline.sent.max(), timeline.offered_rps.max()))
     _legend(axes)
@@ -156,7 +156,7 @@ def _replicas(axes: Axes, timeline: Timeline, pool: str, beside: Sequence[Beside
     axes.stairs(spec, edges, baseline=None, color=INK, linewidth=1.6, label="desired")
     others = [getattr(one, pool) for one in beside]
     for one, other, style in zip(beside, others, BESIDE_STYLES, strict=False):
-        axes.stairs(other, edges, baseline=None, label=one.label, **style)
+        axes.stairs(other, edges, baseline=None, label=one.name, **style)
     axes.set_ylabel(f"{pool.upper()} replicas")
     axes.set_ylim(0, 1.12 * np.nanmax(np.concatenate([spec, ready + starting, *others, [2.0]])))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))

@@ -58,7 +58,7 @@ def test_another_run_is_told_by_what_its_own_records_say() -> None:
     hpa = replace(records, run=replace(records.run, contender="hpa"))
     timeline, summary = build_timeline(hpa), summarise(hpa)
     found = other_run(records.run, hpa.run, timeline, summary["gpu_replica_seconds"])
-    assert found.label == "HPA 80 %"
+    assert found.label == "HorizontalPodAutoscaler"
     assert found.late_ratio == pytest.approx(summary["slo_violation_ratio"], abs=1e-4)
     assert found.gpu_hours == pytest.approx(summary["gpu_replica_seconds"] / 3600)
     np.testing.assert_array_equal(found.gpu, timeline.gpu_ready)
