@@ -65,7 +65,7 @@ def best_constant(records: Records) -> Beside | None:
                 label=f"best constant replicas (computed, {gpu} GPU + {cpu} CPU)",
                 gpu=np.full(seconds, float(gpu)),
                 cpu=np.full(seconds, float(cpu)),
-                late=np.bincount(arrived[late].astype(int), minlength=seconds).astype(float),
+                late=np.bincount(np.minimum(arrived[late].astype(int), seconds - 1), minlength=seconds).astype(float),
                 gpu_hours=gpu * seconds / 3600,
                 late_ratio=_ratio(int(late.sum()), len(arrived)),
             )
