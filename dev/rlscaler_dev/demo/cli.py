@@ -131,15 +131,24 @@ demo.add_command(tenants)
 
 @demo.command()
 @click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def report(out: Path) -> None:
-    """Write the summary, the timeline and the picture of the run in OUT again from its raw records."""
+@click.option(
+    "--beside",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Result folder of another run of the same load, which is drawn too.",
+)
+def report(out: Path, beside: Path | None) -> None:
+    """Write the summary, the timeline and the picture of the run in OUT again from its raw records.
+
+    \b
+    rlscaler demo report results/demo-rl-spike --beside results/demo-hpa-spike
+    """
     from rich.console import Console
 
     from rlscaler_dev.demo.results import ResultFolder
     from rlscaler_dev.demo.screen import summary_table
 
     console = Console(highlight=False)
-    console.print(summary_table(ResultFolder(out).write()))
+    console.print(summary_table(ResultFolder(out).write(beside)))
     _say_where(console, out)
 
 

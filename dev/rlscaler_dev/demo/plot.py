@@ -1,15 +1,19 @@
 """The picture of one run: load, latency against the SLO, replicas of both pools, placement.
 
+What else could have scaled the load is drawn as lines over the run's own areas.
+
 Ready and desired differ in form as well as in colour.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlscaler_dev.demo.beside import Beside
 from rlscaler_dev.demo.records import Float
 from rlscaler_dev.demo.timeline import Timeline
 from rlscaler_dev.plot import BLUE, GREEN, INK, LOOK, MUTED, ORANGE, PURPLE, RED, SKY, picture
@@ -27,6 +31,15 @@ LATENCY_TICKS_MS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 NARROWEST_LABEL = 0.085
 """Stretches of one placement shorter than this share of the run carry no label."""
 
+LEFT = 0.075
+"""Where titles and axes begin, as a share of the width."""
+
+BESIDE_STYLES: tuple[dict[str, Any], ...] = (
+    {"color": GREEN, "linewidth": 1.6, "linestyle": (0, (4, 2))},
+    {"color": PURPLE, "linewidth": 2.0, "linestyle": (0, (1, 1.2))},
+)
+"""Lines of what is beside the run, in order."""
+
 STYLE = LOOK | {
     "font.size": 10,
     "axes.labelcolor": INK,
@@ -39,22 +52,24 @@ STYLE = LOOK | {
 }
 
 
-def plot_timeline(timeline: Timeline, summary: dict[str, Any], path: Path) -> None:
-    """Draw the run into a PNG of 1760 × 1760 pixels."""
+def plot_timeline(timeline: Timeline, summary: dict[str, Any], path: Path, beside: Sequence[Beside] = ()) -> None:
+    """Draw the run, and what is `beside` it, into a PNG of 1760 × 1760 pixels."""
     with picture(path, (11, 11), 160, STYLE) as figure:
         axes = figure.subplots(5, 1, sharex=True, gridspec_kw={"height_ratios": [2.2, 2.2, 2, 2, 1.3]})
         load, latency, gpu, cpu, placement = axes
-        _load(load, timeline)
+        _load(load, timeline, beside)
         _latency(latency, timeline, float(summary["slo_ms"]))
-        _replicas(gpu, timeline, "gpu")
-        _replicas(cpu, timeline, "cpu")
+        _replicas(gpu, timeline, "gpu", beside)
+        _replicas(cpu, timeline, "cpu", beside)
         _placement(placement, timeline)
         placement.set_xlabel("time since the load began (s)")
         placement.set_xlim(0, len(timeline))
-        figure.suptitle(title(summary), x=0.075, y=0.982, ha="left", fontsize=15, fontweight="bold")
-        figure.text(0.075, 0.952, subtitle(summary), ha="left", va="top", color=MUTED, fontsize=10.5)
+        figure.suptitle(title(summary), x=LEFT, y=0.982, ha="left", fontsize=15, fontweight="bold")
+        figure.text(LEFT, 0.952, subtitle(summary), ha="left", va="top", color=MUTED, fontsize=10.5)
+        if beside:
+            figure.text(LEFT, 0.931, words(beside), ha="left", va="top", color=MUTED, fontsize=10.5)
         figure.align_ylabels(axes)
-        figure.subplots_adjust(left=0.075, right=0.872, top=0.918, bottom=0.05, hspace=0.24)
+        figure.subplots_adjust(left=LEFT, right=0.852, top=0.896 if beside else 0.918, bottom=0.05, hspace=0.24)
 
 
 def title(summary: dict[str, Any]) -> str:
@@ -69,22 +84,33 @@ def subtitle(summary: dict[str, Any]) -> str:
     return "   ·   ".join(
         [
             f"{summary['requests']:,} requests",
+            f"{summary['gpu_replica_seconds'] / 3600:.2f} GPU-hours",
             "no requests" if late is None else f"{late:.1%} failed or over {summary['slo_ms']:.0f} ms",
             "p95 unknown" if p95 is None else f"p95 {p95:.0f} ms",
-            f"goodput {summary['goodput_rps']:.1f}/s",
             f"cost {summary['cost']:.3f}",
             f"{summary['scale_ups']} up, {summary['scale_downs']} down",
         ]
     )
 
 
-def _load(axes: Axes, timeline: Timeline) -> None:
+def words(beside: Sequence[Beside]) -> str:
+    """Give GPU-hours and lateness of all that is beside the run."""
+    parts = []
+    for one in beside:
+        late = "no requests" if np.isnan(one.late_ratio) else f"{one.late_ratio:.1%} late"
+        parts.append(f"{one.label}: {one.gpu_hours:.2f} GPU-hours, {late}")
+    return "   ·   ".join(parts)
+
+
+def _load(axes: Axes, timeline: Timeline, beside: Sequence[Beside]) -> None:
     edges = np.append(timeline.t, len(timeline))
     late = timeline.failed + timeline.late
     axes.stairs(timeline.sent, edges, baseline=late, fill=True, color=SKY, alpha=0.45, label="within SLO")
     axes.stairs(late, edges, baseline=timeline.failed, fill=True, color=LATE, label="late")
     axes.stairs(timeline.failed, edges, fill=True, color=RED, label="failed")
     axes.stairs(timeline.offered_rps, edges, baseline=None, color=INK, linewidth=1.6, label="offered")
+    for one, style in zip(beside, BESIDE_STYLES, strict=False):
+        axes.stairs(one.late, edges, baseline=None, label=f"late, {one.name}", **style)
     axes.set_ylabel("requests/s")
     axes.set_ylim(0, 1.08 * max(1.0, timeline.sent.max(), timeline.offered_rps.max()))
     _legend(axes)
@@ -109,7 +135,7 @@ def _latency(axes: Axes, timeline: Timeline, slo_ms: float) -> None:
     _legend(axes)
 
 
-def _replicas(axes: Axes, timeline: Timeline, pool: str) -> None:
+def _replicas(axes: Axes, timeline: Timeline, pool: str, beside: Sequence[Beside]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     colour = POOL_COLOURS[pool]
@@ -128,8 +154,11 @@ def _replicas(axes: Axes, timeline: Timeline, pool: str) -> None:
         label="starting",
     )
     axes.stairs(spec, edges, baseline=None, color=INK, linewidth=1.6, label="desired")
+    others = [getattr(one, pool) for one in beside]
+    for one, other, style in zip(beside, others, BESIDE_STYLES, strict=False):
+        axes.stairs(other, edges, baseline=None, label=one.name, **style)
     axes.set_ylabel(f"{pool.upper()} replicas")
-    axes.set_ylim(0, 1.12 * np.nanmax(np.concatenate([spec, ready + starting, [2.0]])))
+    axes.set_ylim(0, 1.12 * np.nanmax(np.concatenate([spec, ready + starting, *others, [2.0]])))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     _legend(axes)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rlscaler_dev.demo.beside import Beside, best_constant, other_run
 from rlscaler_dev.demo.plot import plot_timeline
 from rlscaler_dev.demo.records import Records, read_records
 from rlscaler_dev.demo.settings import POOLS
@@ -71,17 +72,25 @@ class ResultFolder:
                 f"{self.out} cannot be written: {error.strerror}: name another folder with --out"
             ) from error
 
-    def write(self) -> dict[str, Any]:
+    def write(self, beside: Path | None = None) -> dict[str, Any]:
         """Write timeline.csv, summary.json and timeline.png from the raw records; returns the summary.
 
-        Raises RecordError that names the record that is missing.
+        The best constant replicas are drawn beside the run, and the run of the same load whose result folder is
+        `beside`. Raises RecordError that names the record that is missing, or what differs in that other run.
         """
         records = read_records(self.data)
         timeline, summary = build_timeline(records), summarise(records)
         timeline.write(self.timeline)
         self.summary.write_text(json.dumps(summary, indent=2) + "\n")
-        plot_timeline(timeline, {**summary, "mode": records.run.mode}, self.picture)
+        others = [] if beside is None else [_other(records, read_records(ResultFolder(beside).data))]
+        if (constant := best_constant(records)) is not None:
+            others.append(constant)
+        plot_timeline(timeline, {**summary, "mode": records.run.mode}, self.picture, others)
         return summary
+
+
+def _other(records: Records, other: Records) -> Beside:
+    return other_run(records.run, other.run, build_timeline(other), summarise(other)["gpu_replica_seconds"])
 
 
 def summarise(records: Records) -> dict[str, Any]:

@@ -8,7 +8,15 @@ import pytest
 from rlscaler_rl.evaluation.days.regret import closed_share, regret_markdown
 from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score
 
-ROLES = {"rule": "policy", "hpa": "untuned", "keda": "untuned", "planner": "reference", "causal": "reference"}
+ROLES = {
+    "rule": "policy",
+    "hpa": "untuned",
+    "keda": "untuned",
+    "hpa_tuned": "tuned",
+    "static": "tuned",
+    "planner": "reference",
+    "causal": "reference",
+}
 
 
 def table(**j: tuple[float, ...]) -> DayTable:
@@ -74,6 +82,13 @@ def test_the_report_sorts_by_regret_and_names_the_best_untuned_autoscaler():
     assert order == ["CAUSAL", "RULE", "KEDA", "HPA"]
     assert "| RULE | +50.0 | +50.0 to +50.0 | +20.0 | +20.0 to +20.0 | load0 +50.0 |" in lines
     assert any("RULE closes 50 % of the distance from KEDA" in line for line in lines)
+
+
+def test_what_is_closed_from_the_best_tuned_autoscaler_is_said_beside_that_from_the_best_untuned_one():
+    made = table(rule=(1.5,) * 3, hpa=(2.25,) * 3, hpa_tuned=(1.75,) * 3, static=(3.0,) * 3, causal=(1.25,) * 3)
+    untuned, tuned = list(regret_markdown(made))[-2:]
+    assert untuned.startswith("RULE closes 75 % of the distance from HPA, the best untuned autoscaler, ")
+    assert tuned.startswith("RULE closes 50 % of the distance from HPA_TUNED, the best of those tuned on the past, ")
 
 
 def test_the_report_needs_only_one_of_the_two_plans():

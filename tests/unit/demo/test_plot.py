@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlscaler_dev.demo.plot import plot_timeline, runs, subtitle, title
+from rlscaler_dev.demo.beside import best_constant
+from rlscaler_dev.demo.plot import plot_timeline, runs, subtitle, title, words
 from rlscaler_dev.demo.records import Records
 from rlscaler_dev.demo.results import summarise
 from rlscaler_dev.demo.timeline import Timeline, build_timeline
@@ -61,6 +62,18 @@ def test_the_title_names_contender_pattern_and_seed() -> None:
 
 def test_the_subtitle_gives_the_share_that_missed_the_slo() -> None:
     assert "40.0% failed or over 1000 ms" in subtitle(summarise(make_records()))
+
+
+def test_gpu_hours_and_lateness_of_the_run_and_of_what_is_beside_it_are_said(tmp_path: Path) -> None:
+    records = made_up_run()
+    timeline, summary = draw(records, tmp_path / "alone.png"), summarise(records)
+    constant = best_constant(records)
+    assert constant is not None
+    assert f"{summary['gpu_replica_seconds'] / 3600:.2f} GPU-hours" in subtitle(summary)
+    assert f"{constant.label}: {constant.gpu_hours:.2f} GPU-hours, {constant.late_ratio:.1%} late" in words([constant])
+    plot_timeline(timeline, summary, tmp_path / "beside.png", [constant, constant])
+    assert png_size(tmp_path / "beside.png") == (1760, 1760)
+    assert (tmp_path / "beside.png").read_bytes() != (tmp_path / "alone.png").read_bytes()
 
 
 def test_stretches_of_equal_values() -> None:

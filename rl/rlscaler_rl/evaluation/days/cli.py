@@ -169,10 +169,13 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
     from rlscaler_rl.evaluation.days import compare as comparison
     from rlscaler_rl.evaluation.days.lateness import lateness_markdown
     from rlscaler_rl.evaluation.days.regret import regret_markdown
+    from rlscaler_rl.evaluation.days.seeds import seeds_markdown
     from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
 
     table = comparison.compare(request, tell)
     lines = [f"## Days of {len(table.loads)} loads, {request.kind}", "", *markdown(table)]
+    if together := list(seeds_markdown(table)):
+        lines += ["", "### Seeds", "", *together]
     if request.plan or request.causal_plan:
         lines += ["", "### Regret", "", *regret_markdown(table)]
     if coverage:

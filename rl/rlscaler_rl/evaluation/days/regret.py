@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.days.contenders import CAUSAL, PLANNER
 from rlscaler_rl.evaluation.days.table import DayTable, Difference, by_origin, difference
 from rlscaler_rl.evaluation.statistics import FEWEST_UNITS, Design, Interval, weights
+
+_RIVALS = {"untuned": "the best untuned autoscaler", "tuned": "the best of those tuned on the past"}
+"""Whom a policy is measured against on the way to the causal plan, by role."""
 
 
 def closed_share(table: DayTable, policy: str, rival: str) -> Interval | None:
@@ -70,13 +74,17 @@ def _bounds(low: float, high: float, form: str) -> str:
 
 
 def _closed(table: DayTable, policies: Sequence[str]) -> Iterator[str]:
-    best, labels = table.best("untuned"), {name: row.label for name, row in table.contenders().items()}
-    for policy in policies:
+    """Say what each policy closes of the distance from the best autoscaler as it comes, and from the best tuned one."""
+    shown = table.contenders()
+    for policy, (role, words) in product(policies, _RIVALS.items()):
+        if not any(row.role == role for row in shown.values()):
+            continue
+        best = table.best(role)
         share = closed_share(table, policy, best)
         if share is None:
-            yield f"{labels[policy]}: {labels[best]}, the best untuned autoscaler, is not above the causal plan."
+            yield f"{shown[policy].label}: {shown[best].label}, {words}, is not above the causal plan."
             continue
         yield (
-            f"{labels[policy]} closes {share.mean:.0f} % of the distance from {labels[best]}, the best untuned "
-            f"autoscaler, to the causal plan (95 % interval: {_bounds(share.low, share.high, '.0f')})."
+            f"{shown[policy].label} closes {share.mean:.0f} % of the distance from {shown[best].label}, {words}, "
+            f"to the causal plan (95 % interval: {_bounds(share.low, share.high, '.0f')})."
         )

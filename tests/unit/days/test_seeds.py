@@ -1,0 +1,68 @@
+"""Several seeds of one training beside a rival: the interval is over seeds and origins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlscaler_rl.evaluation.days.seeds import seeds_difference, seeds_markdown
+from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score
+
+
+def table(rule: tuple[float, ...], *networks: tuple[float, ...]) -> DayTable:
+    """A table of loads of one day each, all of their own origin: J of the rule and of each network."""
+    names = [f"load{i}" for i in range(len(rule))]
+    players = {"rule": rule} | {f"network_{number}": j for number, j in enumerate(networks, 1)}
+    scores = [
+        Score(
+            load=load,
+            contender=name,
+            label=name,
+            role="policy",
+            j=[value],
+            cost=[1.0],
+            late_percent=[0.0],
+            gpu_hours=[1.0],
+            cpu_hours=[1.0],
+        )
+        for name, j in players.items()
+        for load, value in zip(names, j, strict=True)
+    ]
+    loads = [PlayedLoad(name=name, group=name, drawn=False, days=[0], requests=1.0, digest="") for name in names]
+    return DayTable(
+        kind="transfer",
+        level="fluid",
+        share=0.5,
+        version="0",
+        loads=loads,
+        scores=scores,
+        networks={name: f"digest of {name}" for name in players if name != "rule"},
+        seconds=1.0,
+        peak_mib=1,
+    )
+
+
+def test_the_mean_is_over_seeds_and_origins_and_both_make_the_interval_wider():
+    rule = (2.0, 4.0, 8.0)
+    alike = seeds_difference(table(rule, (2.2, 4.4, 8.8), (2.2, 4.4, 8.8)), "rule")
+    assert alike is not None
+    assert (alike.mean, alike.low, alike.high) == pytest.approx((10.0, 10.0, 10.0))
+    seeds = seeds_difference(table(rule, (2.2, 4.4, 8.8), (2.6, 5.2, 10.4)), "rule")
+    origins = seeds_difference(table(rule, (2.2, 4.8, 10.4), (2.2, 4.8, 10.4)), "rule")
+    for one in (seeds, origins):
+        assert one is not None
+        assert one.mean == pytest.approx(20.0)
+        assert one.low < 15 < 25 < one.high
+
+
+def test_two_origins_decide_nothing():
+    found = seeds_difference(table((2.0, 4.0), (2.2, 4.4), (2.2, 4.4)), "rule")
+    assert found is not None
+    assert np.isinf([found.low, found.high]).all()
+
+
+def test_the_report_compares_networks_together_where_there_are_several():
+    lines = list(seeds_markdown(table((2.0, 4.0, 8.0), (1.8, 3.6, 7.2), (1.8, 3.6, 7.2))))
+    assert lines[-1] == "| rule | -10.0 | -10.0 to -10.0 | win |"
+    assert "2 networks together" in lines[0]
+    assert not list(seeds_markdown(table((2.0, 4.0, 8.0), (1.8, 3.6, 7.2))))
