@@ -1,4 +1,4 @@
-"""The credentials that Prometheus is asked for node metrics with: files of one folder, such as a Secret that is mounted."""
+"""The credentials that Prometheus is asked for node metrics with: files of a folder, such as a mounted Secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlscaler_operator.sensing.access import TOKEN, Access, Certificates, tls_co
 from rlscaler_scheduler.exceptions import SchedulerError
 
 FILES = ("token", "username", "password", "ca.crt", "tls.crt", "tls.key")
-"""A bearer token, or a user's name and password; PEM texts of the authority, and of the client's certificate and key."""
+"""A bearer token, or a user's name and password; PEM texts: the authority, the client's certificate and key."""
 
 
 def access(url: str, folder: Path | None) -> Access:
