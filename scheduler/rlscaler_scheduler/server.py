@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 from kubernetes.aio import client
@@ -20,7 +20,6 @@ from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
-from rlscaler_loadgen.service.watch import Follower, Object
 from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.connection import api_configuration
 from rlscaler_scheduler.exceptions import SchedulerError
@@ -31,6 +30,7 @@ from rlscaler_scheduler.records import Records
 from rlscaler_scheduler.replay import inputs
 from rlscaler_scheduler.settings import Settings
 from rlscaler_scheduler.suggest import Suggester, Suggestion
+from rlscaler_scheduler.watches import followers
 from rlscaler_scheduler.wire import Question, Rosters, answer
 
 log = logging.getLogger("rlscaler.scheduler")
@@ -101,7 +101,9 @@ class Server:
     def not_ready(self) -> str:
         """Why there are no suggestions yet; empty = there are."""
         missing = {"nodes", "pods"} - self.cache.listed
-        return f"{' and '.join(sorted(missing))} were not listed yet" if missing else ""
+        if not self.suggester.scoring_policies.listed:
+            missing.add("NodeScoringPolicies")
+        return f"{', '.join(sorted(missing))} were not listed yet" if missing else ""
 
     async def filter(self, request: web.Request) -> web.Response:
         """Refuse nodes above the pod's hard latency, for an extender."""
@@ -189,7 +191,11 @@ class Server:
         namespace, pod = request.query.get("namespace"), request.query.get("pod")
         if pod is None:
             return web.json_response(
-                {"overrides": self.suggester.overrides.shown(), "suggestions": list(self.records.last)[::-1]}
+                {
+                    "overrides": self.suggester.overrides.shown(),
+                    "scoring_policies": self.suggester.scoring_policies.shown(),
+                    "suggestions": list(self.records.last)[::-1],
+                }
             )
         facts = self.cache.pending.get((namespace or "default", pod))
         if facts is None:
@@ -242,37 +248,6 @@ class Server:
         why = self.not_ready()
         return web.Response(text=why or "ok", status=503 if why else 200)
 
-    def followers(self, api: client.ApiClient) -> list[Follower]:
-        """The watches."""
-
-        async def everything() -> dict[str, Any]:
-            return {}
-
-        def namespaces(items: list[Object]) -> None:
-            self.suggester.namespaces.clear()
-            for item in items:
-                namespace(item, False)
-
-        def namespace(item: Object, deleted: bool) -> None:
-            name, annotations = item["metadata"]["name"], item["metadata"].get("annotations") or {}
-            if deleted:
-                self.suggester.namespaces.pop(name, None)
-            else:
-                self.suggester.namespaces[name] = annotations
-
-        core, cache = client.CoreV1Api(api), self.cache
-        return [
-            Follower("nodes", core.list_node_without_preload_content, everything, cache.set_nodes, cache.change_node),
-            Follower(
-                "pods",
-                core.list_pod_for_all_namespaces_without_preload_content,
-                everything,
-                cache.set_pods,
-                cache.change_pod,
-            ),
-            Follower("namespaces", core.list_namespace_without_preload_content, everything, namespaces, namespace),
-        ]
-
 
 async def run(settings: Settings) -> None:
     """Serve until cancelled. Raises SchedulerError where it cannot begin."""
@@ -289,6 +264,6 @@ async def run(settings: Settings) -> None:
             raise SchedulerError(f"{settings.host}:{settings.port}: {error.strerror}; choose another --port") from error
         log.info("listening on %s:%d", settings.host, runner.addresses[0][1])
         async with asyncio.TaskGroup() as tasks:
-            for follower in server.followers(api):
+            for follower in followers(api, server.cache, server.suggester):
                 tasks.create_task(follower.run())
             tasks.create_task(server.suggester.node_metrics.run())

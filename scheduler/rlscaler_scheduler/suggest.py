@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.api.node_scoring import NODE_SCORING_KIND
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.features import features
@@ -22,8 +23,9 @@ from rlscaler_scheduler.annotations import Wishes, wishes
 from rlscaler_scheduler.breaker import FAULTS, Breaker
 from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.node_metrics import NodeMetrics
-from rlscaler_scheduler.objects import Json, PodFacts, as_pods
+from rlscaler_scheduler.objects import Json, NamespaceFacts, PodFacts, as_pods, namespace_facts
 from rlscaler_scheduler.overrides import Overrides
+from rlscaler_scheduler.scoring_policies import ScoringPolicies
 from rlscaler_scheduler.settings import Settings
 
 log = logging.getLogger("rlscaler.scheduler")
@@ -31,6 +33,8 @@ log = logging.getLogger("rlscaler.scheduler")
 SHOWN = 5
 """Nodes of a suggestion that are shown with their scores."""
 
+
+UNKNOWN_NAMESPACE = NamespaceFacts({}, {})
 
 Names = NDArray[np.object_]
 """Names of nodes."""
@@ -104,6 +108,7 @@ class Suggestion:
             "namespace": self.facts.namespace,
             "pod": self.facts.name,
             "policy": str(self.wished.policy),
+            "asked_by": dict(self.wished.by),
             "by": self.by,
             "rule": self.rule,
             "node": self.chosen,
@@ -125,7 +130,9 @@ class Suggestion:
         best = self.order[:2].tolist()
         by = decided_by(self.by, self.rule)
         had = ", ".join(f"{name} {value:g}" for name, value in seen(self.nodes.one(best[0])).items())
-        text = f"{self.chosen} suggested for {self.wished.policy} by {by}: score {self.scores[best[0]]:g}"
+        asked_by = sorted({who for who in self.wished.by.values() if who.startswith(NODE_SCORING_KIND)})
+        policy = f"{self.wished.policy} ({asked_by[0]})" if asked_by else str(self.wished.policy)
+        text = f"{self.chosen} suggested for {policy} by {by}: score {self.scores[best[0]]:g}"
         if len(best) > 1:
             text += f", next {self.names[best[1]]} with {self.scores[best[1]]:g}"
         text += f", of {len(self.names)} nodes; it had {had}"
@@ -163,12 +170,22 @@ class Suggester:
         self._clock = clock
         self.node_metrics = NodeMetrics(cache, settings)
         self.breakers = {policy: Breaker(settings.budget_seconds, settings.breaker_seconds, clock) for policy in actors}
-        self.namespaces: dict[str, Json] = {}
-        """Annotations of namespaces."""
+        self.namespaces: dict[str, NamespaceFacts] = {}
+        self.scoring_policies = ScoringPolicies()
+
+    def change_namespace(self, item: Json, deleted: bool) -> None:
+        """One namespace as it is now."""
+        name = item["metadata"]["name"]
+        if deleted:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = namespace_facts(item)
 
     def wished(self, facts: PodFacts) -> Wishes:
-        """What the pod and its namespace ask for."""
-        return wishes(facts.annotations, self.namespaces.get(facts.namespace, {}), self.settings.policy)
+        """What the pod, its namespace and the object that selects it ask for."""
+        namespace = self.namespaces.get(facts.namespace, UNKNOWN_NAMESPACE)
+        scoring = self.scoring_policies.of(namespace.labels, facts.labels)
+        return wishes(facts.annotations, namespace.annotations, self.settings.policy, scoring)
 
     def refused(self, facts: PodFacts, names: Sequence[str]) -> dict[str, str]:
         """Nodes above the pod's hard latency, each with a sentence; nodes that were not measured are none of them."""
@@ -178,10 +195,8 @@ class Suggester:
         rows = self.cache.rows_of(names)
         known, nodes = self.cache.nodes_at(rows[rows >= 0])
         far = ~near_enough(nodes, as_pods(facts, hard_ms=wished.hard_ms))
-        return {
-            known[at]: f"latency {nodes.latency_ms[at]:g} ms is above the hard limit {wished.hard_ms:g} ms"
-            for at in np.flatnonzero(far)
-        }
+        limit = f"hard limit {wished.hard_ms:g} ms ({wished.by['latency_hard_ms']})"
+        return {known[at]: f"latency {nodes.latency_ms[at]:g} ms is above the {limit}" for at in np.flatnonzero(far)}
 
     def suggest(self, facts: PodFacts, rows: Int, counted: Counted | None = None) -> Suggestion:
         """Order the nodes of these rows (N,) of the cache, which the pod fits; rows of -1 are left out.

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from rlscaler_dev.cluster.kube import path_of
+from rlscaler_dev.generate.definition import node_scoring_manifest
 from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.settings import Settings
 from tests.chart.charts import NAMESPACE, SETS, find, kinds, template, values
@@ -73,12 +74,31 @@ def test_modes_that_cannot_be_are_refused(helm, options, said):
 
 def test_the_server_reads_and_writes_nothing(helm):
     objects = template(helm, *ON)
-    (rule,) = find(objects, "ClusterRole", NAME)["rules"]
-    assert set(rule["verbs"]) == {"list", "watch"}
-    assert set(rule["resources"]) == {"nodes", "pods", "namespaces"}
+    rules = find(objects, "ClusterRole", NAME)["rules"]
+    assert all(set(rule["verbs"]) == {"list", "watch"} for rule in rules)
+    named = {resource for rule in rules for resource in rule["resources"]}
+    assert named == {"nodes", "pods", "namespaces", "nodescoringpolicies"}
     pod = find(objects, "Deployment", NAME)["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == NAME
     assert pod["securityContext"]["runAsNonRoot"]
+
+
+def test_node_scoring_policies_come_with_it_and_the_plugin_may_read_them(helm):
+    kind = "nodescoringpolicies.rlscaler.io"
+    assert not [body for body in template(helm) if body["metadata"]["name"] == kind]
+    assert find(template(helm, *ON), "CustomResourceDefinition", kind)["spec"] == node_scoring_manifest()["spec"]
+    off = ("--set", "crds.install=false")
+    assert not [body for body in template(helm, *ON, *off) if body["metadata"]["name"] == kind]
+    assert not [body for body in template(helm, *ON) if body["metadata"]["name"] == f"{NAME}-plugin"]
+    for more, subject in (
+        ((), f"{NAME}-kube-scheduler"),
+        (("--set", "scheduler.wholeCluster=true"), "system:kube-scheduler"),
+    ):
+        objects = template(helm, *ON, *PLUGIN, *more)
+        (rule,) = find(objects, "ClusterRole", f"{NAME}-plugin")["rules"]
+        assert (rule["resources"], rule["verbs"]) == (["nodescoringpolicies"], ["list", "watch"])
+        (named,) = find(objects, "ClusterRoleBinding", f"{NAME}-plugin")["subjects"]
+        assert named["name"] == subject
 
 
 def test_its_options_are_the_servers(helm):
@@ -151,6 +171,8 @@ def test_the_real_api_server_takes_it_and_the_account_may_only_read(helm, cluste
 
     assert may(NAME, "list", "nodes")
     assert may(NAME, "watch", "pods")
+    assert may(NAME, "list", "nodescoringpolicies", "rlscaler.io")
+    assert not may(NAME, "create", "nodescoringpolicies", "rlscaler.io")
     assert not may(NAME, "patch", "pods")
     assert not may(NAME, "create", "bindings")
     assert not may(NAME, "list", "secrets")

@@ -166,7 +166,7 @@ def test_an_assumed_pod_counts_until_it_is_seen_or_its_time_is_up() -> None:
 
 def test_annotations_of_pod_and_namespace() -> None:
     found = wishes({"latencySoftConstraint": "20"}, {"rlscaler.io/latency-hard-ms": "50"}, Policy.EE)
-    assert found == (Policy.EE, 20.0, 50.0, ())
+    assert found[:4] == (Policy.EE, 20.0, 50.0, ())
     found = wishes({"rlscaler.io/latency-soft-ms": "60", "rlscaler.io/scoring-policy": "LB"}, {}, Policy.EE)
     assert found.policy is Policy.LB
     above = wishes({"latencySoftConstraint": "60", "latencyHardConstraint": "50"}, {}, Policy.EE)
@@ -242,6 +242,7 @@ async def client(tmp_path):
     token.write_text("secret")
     server = Server(Settings(token_file=token, scheduler_names=("rlscaler",), decision_log=tmp_path / "log"))
     server.cache.set_nodes([node("a", latency="10"), node("b", "64", latency="90"), node("c")])
+    server.suggester.scoring_policies.set([])
     async with TestClient(TestServer(server.application())) as made:
         made.owner = server
         yield made
