@@ -132,10 +132,10 @@ def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
     The server has to have written them with --decision-log-inputs.
     """
     from rlscaler_scheduler.replay import repeat
-    from rlscaler_scheduler.server import load_actors
+    from rlscaler_scheduler.server import load_networks
 
     try:
-        actors = load_actors(model_dir)
+        actors = load_networks(model_dir).actors
     except SchedulerError as error:
         raise click.ClickException(str(error)) from error
     failed = 0

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from aiohttp import web
 from kubernetes.aio import client
 from pydantic import ValidationError
 
-from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
@@ -42,20 +42,34 @@ LARGEST_CALL = 64 * 2**20
 Asked = TypeVar("Asked", Call, Question)
 
 
-def load_actors(folder: Path | None) -> dict[Policy, PlacementActor]:
-    """The networks in the folder. Raises SchedulerError for one that cannot be used, or where there is none at all."""
+class Networks(NamedTuple):
+    """What a folder has."""
+
+    actors: dict[Policy, PlacementActor]
+    unfit: dict[Policy, str]
+    """Why the network of a policy is none for this release: it was made for other features, or another policy."""
+
+
+def load_networks(folder: Path | None) -> Networks:
+    """The networks in the folder. Raises SchedulerError for one that is damaged, or where there is none at all."""
+    made = Networks({}, {})
     if folder is None:
-        return {}
+        return made
     found = [policy for policy in Policy if (folder / f"{policy}.json").is_file()]
     if not found:
         raise SchedulerError(
             f"{folder}: has no {', '.join(f'{policy}.json' for policy in Policy)}: name a folder that "
             "`rlscaler scheduler train` wrote, or leave --model-dir out and the rules act"
         )
-    try:
-        return {policy: PlacementActor.load(folder, policy) for policy in found}
-    except ModelError as error:
-        raise SchedulerError(str(error)) from error
+    for policy in found:
+        try:
+            made.actors[policy] = PlacementActor.load(folder, policy)
+        except ContractMismatchError as error:
+            log.warning("%s; the rule of %s acts", error, policy)
+            made.unfit[policy] = str(error)
+        except ModelError as error:
+            raise SchedulerError(str(error)) from error
+    return made
 
 
 class Server:
@@ -65,7 +79,8 @@ class Server:
         """Raises SchedulerError."""
         self.settings = settings
         self.cache = Cache(Resources(settings.gpu_resource, settings.gpu_milli_resource), settings.assumed_seconds)
-        self.suggester = Suggester(self.cache, Overrides(), settings, load_actors(settings.model_dir))
+        networks = load_networks(settings.model_dir)
+        self.suggester = Suggester(self.cache, Overrides(), settings, networks.actors, unfit=networks.unfit)
         try:
             self.records = Records(settings.decision_log)
             self._token = settings.token_file.read_text(encoding="utf-8").strip() if settings.token_file else ""

@@ -156,7 +156,7 @@ def decided_by(by: str, rule: str) -> str:
 
 
 class Suggester:
-    """Orders nodes. `actors` are the networks that were loaded."""
+    """Orders nodes. `actors` are the networks that were loaded; `unfit` says why that of a policy was not."""
 
     def __init__(
         self,
@@ -165,9 +165,10 @@ class Suggester:
         settings: Settings,
         actors: Mapping[Policy, PlacementActor],
         clock: Callable[[], float] = time.monotonic,
+        unfit: Mapping[Policy, str] | None = None,
     ) -> None:
         self.cache, self.overrides, self.settings, self.actors = cache, overrides, settings, actors
-        self._clock = clock
+        self._clock, self._unfit = clock, dict(unfit or {})
         self.node_metrics = NodeMetrics(cache, settings)
         self.breakers = {policy: Breaker(settings.budget_seconds, settings.breaker_seconds, clock) for policy in actors}
         self.namespaces: dict[str, NamespaceFacts] = {}
@@ -249,7 +250,8 @@ class Suggester:
         """(K,) values of the policy's network, None where its rule acts, and why that acts in the network's place."""
         actor = self.actors.get(policy)
         if actor is None or not len(nodes.pods):
-            return None, ()
+            unfit = self._unfit.get(policy)
+            return None, (f"{unfit}; until then the rule of {policy} acts",) if unfit else ()
         breaker = self.breakers[policy]
         if breaker.open:
             return None, (f"the network for {policy} was slow or failed {FAULTS} times: its rule acts for now",)
