@@ -36,9 +36,8 @@ def wishes(pod: Json, namespace: Json, default: Policy, scoring: NodeScoringPoli
     """Read the annotations of a pod; for what it lacks those of its namespace, then the object that selects the pod."""
     read = _Reader(pod, namespace, scoring)
     policy = read.policy(default)
-    stated = scoring.spec if scoring is not None else None
-    soft = read.limit("latency_soft_ms", SOFT, stated and stated.latency_soft_constraint_milliseconds)
-    hard = read.limit("latency_hard_ms", HARD, stated and stated.latency_hard_constraint_milliseconds)
+    soft = read.limit("latency_soft_ms", SOFT)
+    hard = read.limit("latency_hard_ms", HARD)
     if soft > hard:
         said = (
             f"{SOFT[0]} {soft:g} ({read.by['latency_soft_ms']})",
@@ -54,15 +53,15 @@ class _Reader:
 
     def __init__(self, pod: Json, namespace: Json, scoring: NodeScoringPolicy | None) -> None:
         self._places = ((OF_POD, pod), (OF_NAMESPACE, namespace))
-        self._scoring = scoring
+        self._stated = scoring.spec if scoring is not None else None
         self._object = f"{NODE_SCORING_KIND} {scoring.metadata.name}" if scoring is not None else ""
         self.problems: list[str] = []
         self.by: dict[str, str] = {}
 
     def policy(self, default: Policy) -> Policy:
         """The scoring policy. One that does not exist is as if it was not there, save for a problem."""
-        if self._scoring is not None and self._scoring.spec.policy is not None:
-            default, self.by["policy"] = Policy(self._scoring.spec.policy), self._object
+        if self._stated is not None and self._stated.policy is not None:
+            default, self.by["policy"] = Policy(self._stated.policy), self._object
         else:
             self.by["policy"] = OF_SERVER
         who, text = self._annotation((POLICY,))
@@ -76,14 +75,11 @@ class _Reader:
         self.by["policy"] = who
         return found
 
-    def limit(self, what: str, names: tuple[str, ...], stated: float | None) -> float:
+    def limit(self, what: str, names: tuple[str, ...]) -> float:
         """A latency in milliseconds. An annotation that is no number means that there is no limit."""
         who, text = self._annotation(names)
         if text is None:
-            if stated is None:
-                return math.nan
-            self.by[what] = self._object
-            return stated
+            return self._stated_limit(what)
         value = number(text)
         if math.isnan(value):
             self.problems.append(
@@ -92,6 +88,20 @@ class _Reader:
         else:
             self.by[what] = who
         return value
+
+    def _stated_limit(self, what: str) -> float:
+        """The latency that the object says, NaN where it says none."""
+        if self._stated is None:
+            return math.nan
+        limits = {
+            "latency_soft_ms": self._stated.latency_soft_constraint_milliseconds,
+            "latency_hard_ms": self._stated.latency_hard_constraint_milliseconds,
+        }
+        found = limits[what]
+        if found is None:
+            return math.nan
+        self.by[what] = self._object
+        return found
 
     def _annotation(self, names: tuple[str, ...]) -> tuple[str, str | None]:
         """Who has one of the annotations, and its text; None where nobody has."""
