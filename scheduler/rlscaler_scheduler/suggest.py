@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,6 +102,11 @@ class Suggestion:
         found[self.positions] = levels(self.order, most)
         return found
 
+    @cached_property
+    def _before(self) -> dict[str, float]:
+        """What the chosen node was like before the pod came."""
+        return seen(self.nodes.one(int(self.order[0]))) if len(self.order) else {}
+
     def shown(self) -> dict[str, Any]:
         """As JSON: the choice, what the chosen node was like, and the best nodes."""
         best = self.order[:SHOWN].tolist()
@@ -112,7 +118,7 @@ class Suggestion:
             "by": self.by,
             "rule": self.rule,
             "node": self.chosen,
-            "seen": seen(self.nodes.one(best[0])) if best else {},
+            "seen": self._before,
             "nodes": len(self.names),
             "best": [self._best(at) for at in best],
             "problems": list(self.problems),
@@ -129,7 +135,7 @@ class Suggestion:
             return ""
         best = self.order[:2].tolist()
         by = decided_by(self.by, self.rule)
-        had = ", ".join(f"{name} {value:g}" for name, value in seen(self.nodes.one(best[0])).items())
+        had = ", ".join(f"{name} {value:g}" for name, value in self._before.items())
         asked_by = sorted({who for who in self.wished.by.values() if who.startswith(NODE_SCORING_KIND)})
         policy = f"{self.wished.policy} ({asked_by[0]})" if asked_by else str(self.wished.policy)
         text = f"{self.chosen} suggested for {policy} by {by}: score {self.scores[best[0]]:g}"

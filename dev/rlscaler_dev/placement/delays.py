@@ -53,7 +53,7 @@ class Delays:
                 with self._kube.open("GET", self._path, params=parameters, stream=True, timeout=90) as answer:
                     for line in answer.iter_lines(chunk_size=None):
                         version = self._note(json.loads(line)["object"])
-            except (ApiError, OSError):
+            except (ApiError, OSError, ValueError):  # the last of a line that was cut off
                 time.sleep(0.1)
 
     def _note(self, pod: dict[str, Any]) -> str:
