@@ -53,14 +53,17 @@ class Delays:
                 with self._kube.open("GET", self._path, params=parameters, stream=True, timeout=90) as answer:
                     for line in answer.iter_lines(chunk_size=None):
                         version = self._note(json.loads(line)["object"])
-            except (ApiError, OSError, ValueError):  # the last of a line that was cut off
+            except (ApiError, OSError, ValueError, KeyError):  # cut off, or the server says why it ended the watch
                 time.sleep(0.1)
 
     def _note(self, pod: dict[str, Any]) -> str:
+        """Note a pod as it is now, save one that had its node before the watch began; its resourceVersion."""
         now, metadata = time.monotonic(), pod["metadata"]
+        name, node = metadata["name"], pod["spec"].get("nodeName")
         with self._changed:
-            self._came.setdefault(metadata["name"], now)
-            if node := pod.get("spec", {}).get("nodeName"):
-                self._bound.setdefault(metadata["name"], (now, node))
+            if not node:
+                self._came.setdefault(name, now)
+            elif name in self._came:
+                self._bound.setdefault(name, (now, node))
                 self._changed.notify_all()
         return str(metadata["resourceVersion"])
