@@ -67,7 +67,7 @@ def of(namespace: str) -> dict:
         ({SOFT: 30, HARD: 20.5}, "lower the soft one or raise the hard one"),
         ({"policy": "BEST"}, "Unsupported value"),
         ({HARD: -1}, "should be greater than or equal to 0"),
-        ({HARD: "near"}, "must be of type number"),
+        ({HARD: "near"}, "latencyHardConstraintMilliseconds: expected numeric"),
         (
             {"policy": "EE", "podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
             "In and NotIn need values",
