@@ -222,6 +222,7 @@ release-dry: $(STAMP) ## A release as far as it goes here: wheel into an empty e
 generate: $(STAMP) ## Regenerate crds/, reference pages and the charts' files from the code, and what reads KEDA's protocol and ONNX
 	$(BIN)/rlscaler crd generate
 	$(BIN)/rlscaler crd generate --budgets
+	$(BIN)/rlscaler crd generate --node-scoring
 	$(BIN)/rlscaler crd docs
 	$(BIN)/rlscaler docs generate
 	$(BIN)/rlscaler chart generate

@@ -1,10 +1,12 @@
-"""What a pod, or its namespace, says about its placement: policy and latency limits."""
+"""Policy and latency limits of a pod: by its annotations, those of its namespace, or a NodeScoringPolicy."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from rlscaler_core.api.node_scoring import NODE_SCORING_KIND, NodeScoringPolicy
 from rlscaler_core.placement.policies import Policy
 from rlscaler_scheduler.objects import Json, number
 
@@ -14,6 +16,10 @@ HARD = ("rlscaler.io/latency-hard-ms", "latencyHardConstraint")
 """Annotations in milliseconds; the second names are those of the thesis."""
 
 
+OF_POD, OF_NAMESPACE, OF_SERVER = "annotation of the pod", "annotation of the namespace", "--policy of the server"
+"""Who may have asked for something, beside a NodeScoringPolicy."""
+
+
 class Wishes(NamedTuple):
     """What is asked for. NaN = no limit."""
 
@@ -21,36 +27,83 @@ class Wishes(NamedTuple):
     soft_ms: float
     hard_ms: float
     problems: tuple[str, ...]
-    """Annotations that are ignored, each with what acts instead."""
+    """What is ignored, each with what acts instead."""
+    by: Mapping[str, str]
+    """Who asked for `policy`, `latency_soft_ms` and `latency_hard_ms`; a limit that nobody asked for is left out."""
 
 
-def wishes(pod: Json, namespace: Json, default: Policy) -> Wishes:
-    """Read the annotations of a pod and, for what it lacks, of its namespace."""
-    problems: list[str] = []
-    policy = _policy(pod.get(POLICY) or namespace.get(POLICY), default, problems)
-    soft = _limit(pod, namespace, SOFT, problems)
-    hard = _limit(pod, namespace, HARD, problems)
+def wishes(pod: Json, namespace: Json, default: Policy, scoring: NodeScoringPolicy | None = None) -> Wishes:
+    """Read the annotations of a pod; for what it lacks those of its namespace, then the object that selects the pod."""
+    read = _Reader(pod, namespace, scoring)
+    policy = read.policy(default)
+    soft = read.limit("latency_soft_ms", SOFT)
+    hard = read.limit("latency_hard_ms", HARD)
     if soft > hard:
-        problems.append(
-            f"{SOFT[0]} {soft:g} is above {HARD[0]} {hard:g}: the hard limit alone acts; lower the soft one"
+        said = (
+            f"{SOFT[0]} {soft:g} ({read.by['latency_soft_ms']})",
+            f"{HARD[0]} {hard:g} ({read.by['latency_hard_ms']})",
         )
+        read.problems.append(f"{said[0]} is above {said[1]}: the hard limit alone acts; lower the soft one")
         soft = math.nan
-    return Wishes(policy, soft, hard, tuple(problems))
+    return Wishes(policy, soft, hard, tuple(read.problems), read.by)
 
 
-def _policy(text: str | None, default: Policy, problems: list[str]) -> Policy:
-    if text is None:
-        return default
-    try:
-        return Policy(text)
-    except ValueError:
-        problems.append(f"{POLICY} {text!r} is none of {', '.join(Policy)}: {default} acts; correct it")
-        return default
+class _Reader:
+    """Finds each wish at the first place that has it, and notes who that was and what was wrong there."""
 
+    def __init__(self, pod: Json, namespace: Json, scoring: NodeScoringPolicy | None) -> None:
+        self._places = ((OF_POD, pod), (OF_NAMESPACE, namespace))
+        self._stated = scoring.spec if scoring is not None else None
+        self._object = f"{NODE_SCORING_KIND} {scoring.metadata.name}" if scoring is not None else ""
+        self.problems: list[str] = []
+        self.by: dict[str, str] = {}
 
-def _limit(pod: Json, namespace: Json, names: tuple[str, ...], problems: list[str]) -> float:
-    text = next((found[name] for found in (pod, namespace) for name in names if name in found), None)
-    value = number(text)
-    if text is not None and math.isnan(value):
-        problems.append(f"{names[0]} {text!r} is no number of milliseconds: there is no such limit; write one like 20")
-    return value
+    def policy(self, default: Policy) -> Policy:
+        """The scoring policy. One that does not exist is as if it was not there, save for a problem."""
+        if self._stated is not None and self._stated.policy is not None:
+            default, self.by["policy"] = Policy(self._stated.policy), self._object
+        else:
+            self.by["policy"] = OF_SERVER
+        who, text = self._annotation((POLICY,))
+        if not text:
+            return default
+        try:
+            found = Policy(text)
+        except ValueError:
+            self.problems.append(f"{POLICY} {text!r} is none of {', '.join(Policy)}: {default} acts; correct it")
+            return default
+        self.by["policy"] = who
+        return found
+
+    def limit(self, what: str, names: tuple[str, ...]) -> float:
+        """A latency in milliseconds. An annotation that is no number means that there is no limit."""
+        who, text = self._annotation(names)
+        if text is None:
+            return self._stated_limit(what)
+        value = number(text)
+        if math.isnan(value):
+            self.problems.append(
+                f"{names[0]} {text!r} is no number of milliseconds: there is no such limit; write one like 20"
+            )
+        else:
+            self.by[what] = who
+        return value
+
+    def _stated_limit(self, what: str) -> float:
+        """The latency that the object says, NaN where it says none."""
+        if self._stated is None:
+            return math.nan
+        limits = {
+            "latency_soft_ms": self._stated.latency_soft_constraint_milliseconds,
+            "latency_hard_ms": self._stated.latency_hard_constraint_milliseconds,
+        }
+        found = limits[what]
+        if found is None:
+            return math.nan
+        self.by[what] = self._object
+        return found
+
+    def _annotation(self, names: tuple[str, ...]) -> tuple[str, str | None]:
+        """Who has one of the annotations, and its text; None where nobody has."""
+        found = ((who, place[name]) for who, place in self._places for name in names if name in place)
+        return next(found, ("", None))

@@ -173,7 +173,7 @@ class Cache:
 
     def nodes_at(self, rows: Int) -> tuple[NDArray[np.object_], Nodes]:
         """Names and a copy of the nodes of these rows. A latency that is too old counts as not measured."""
-        nodes = Nodes._make(column[rows] for column in self._nodes)
+        nodes = Nodes._make(column.take(rows, axis=0) for column in self._nodes)
         now = time.time()
         nodes.pod_limit[:] -= self._daemons[rows]
         nodes.latency_ms[self._latency_until[rows] < now] = np.nan

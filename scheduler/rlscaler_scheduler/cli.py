@@ -55,6 +55,11 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 @click.option("--gpu-milli-resource", help="Extended resource that counts thousandths of GPUs.")
 @click.option("--prometheus-url", help="Prometheus that node metrics are read from.")
 @click.option(
+    "--prometheus-credentials",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with files that it is asked with: token, or username and password; ca.crt; tls.crt, tls.key.",
+)
+@click.option(
     "--node-query", "node_queries", multiple=True, type=(click.Choice(NODE_QUERIES), str), help="PromQL of one of them."
 )
 @click.option("--balance", type=click.Choice(["requests", "use"]), help="What the rule of LB balances.")
@@ -127,10 +132,10 @@ def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
     The server has to have written them with --decision-log-inputs.
     """
     from rlscaler_scheduler.replay import repeat
-    from rlscaler_scheduler.server import load_actors
+    from rlscaler_scheduler.server import load_networks
 
     try:
-        actors = load_actors(model_dir)
+        actors = load_networks(model_dir).actors
     except SchedulerError as error:
         raise click.ClickException(str(error)) from error
     failed = 0

@@ -42,6 +42,9 @@ MEASURED = {
 
 SHARES = ("requested_cpu", "requested_memory", "cpu", "memory", "disk")
 
+ASKED = {"policy": "policy", "latency_soft_ms": "soft latency", "latency_hard_ms": "hard latency"}
+"""What is asked for, by its name in records."""
+
 Record = Mapping[str, Any]
 
 
@@ -88,6 +91,8 @@ def page(record: Record) -> RenderableType:
         Text.assemble((f"{record['namespace']}/{record['pod']}", "bold"), " → ", (record["node"] or "no node", "bold")),
         Text(f"{record['policy']} by {by}, of {record['nodes']} nodes that it fits{when}", "dim"),
     ]
+    if asked := [f"{ASKED[name]}: {who}" for name, who in record.get("asked_by", {}).items()]:
+        parts.append(Text("; ".join(asked), "dim"))
     if record["best"]:
         parts += ["", _table(record)]
     parts += [Text(f"! {problem}", "yellow") for problem in record["problems"]]

@@ -18,6 +18,8 @@ from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_scheduler.cache import Cache
+from rlscaler_scheduler.credentials import access
+from rlscaler_scheduler.exceptions import SchedulerError
 from rlscaler_scheduler.settings import Settings
 
 log = logging.getLogger("rlscaler.scheduler")
@@ -89,6 +91,9 @@ class NodeMetrics:
         self._cache, self._settings, self._clock = cache, settings, clock
         self._held: dict[str, Reading] = {}
         self._error = ""
+        self._access: Access | None = None
+        """What the client asks with."""
+        self._client: Prometheus | None = None
 
     def put(self, series: Sequence[Mapping[str, Any]]) -> None:
         """Take over an answer of Prometheus."""
@@ -118,21 +123,30 @@ class NodeMetrics:
         """Read for ever, if there is a Prometheus to read from. What goes wrong is logged when it changes."""
         if not self._settings.prometheus_url:
             return
-        pause = self._settings.node_metrics_seconds
-        client = Prometheus(Access(self._settings.prometheus_url), timeout_seconds=pause / 2)
         query = together(self._settings.node_queries)
         try:
             while True:
                 try:
-                    self.put(await client.instant(query))
+                    await self._read(query)
                     self._say(
                         "" if self._held else "Prometheus has no metrics of nodes that are known: see --node-query"
                     )
-                except (MetricsError, LookupError, ValueError, TypeError) as error:
+                except (MetricsError, SchedulerError, LookupError, ValueError, TypeError) as error:
                     self._say(f"node metrics cannot be read: {error}")
-                await asyncio.sleep(pause)
+                await asyncio.sleep(self._settings.node_metrics_seconds)
         finally:
-            await client.close()
+            if self._client is not None:
+                await self._client.close()
+
+    async def _read(self, query: str) -> None:
+        """Ask once, by a new client where the credentials have changed."""
+        wanted = access(self._settings.prometheus_url, self._settings.prometheus_credentials)
+        if self._client is None or wanted != self._access:
+            if self._client is not None:
+                await self._client.close()
+            self._client = Prometheus(wanted, timeout_seconds=self._settings.node_metrics_seconds / 2)
+            self._access = wanted
+        self.put(await self._client.instant(query))
 
     def _say(self, error: str) -> None:
         if error != self._error:

@@ -89,6 +89,14 @@ class PodFacts(NamedTuple):
     """Seconds since 1970 when it is expected to end; NaN where that is not known."""
     lifetime_s: float
     annotations: Json
+    labels: Mapping[str, str]
+
+
+class NamespaceFacts(NamedTuple):
+    """What a namespace says about its pods."""
+
+    annotations: Json
+    labels: Mapping[str, str]
 
 
 def node_facts(node: Json, resources: Resources) -> NodeFacts:
@@ -135,7 +143,14 @@ def pod_facts(pod: Json, resources: Resources) -> PodFacts:
         started + lifetime,
         lifetime,
         annotations,
+        metadata.get("labels") or {},
     )
+
+
+def namespace_facts(namespace: Json) -> NamespaceFacts:
+    """What the API says of a namespace."""
+    metadata = namespace["metadata"]
+    return NamespaceFacts(metadata.get("annotations") or {}, metadata.get("labels") or {})
 
 
 def as_pods(facts: PodFacts, soft_ms: float = math.nan, hard_ms: float = math.nan) -> Pods:

@@ -10,17 +10,16 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 from aiohttp import web
 from kubernetes.aio import client
 from pydantic import ValidationError
 
-from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
-from rlscaler_loadgen.service.watch import Follower, Object
 from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.connection import api_configuration
 from rlscaler_scheduler.exceptions import SchedulerError
@@ -31,6 +30,7 @@ from rlscaler_scheduler.records import Records
 from rlscaler_scheduler.replay import inputs
 from rlscaler_scheduler.settings import Settings
 from rlscaler_scheduler.suggest import Suggester, Suggestion
+from rlscaler_scheduler.watches import followers
 from rlscaler_scheduler.wire import Question, Rosters, answer
 
 log = logging.getLogger("rlscaler.scheduler")
@@ -42,20 +42,34 @@ LARGEST_CALL = 64 * 2**20
 Asked = TypeVar("Asked", Call, Question)
 
 
-def load_actors(folder: Path | None) -> dict[Policy, PlacementActor]:
-    """The networks in the folder. Raises SchedulerError for one that cannot be used, or where there is none at all."""
+class Networks(NamedTuple):
+    """What a folder has."""
+
+    actors: dict[Policy, PlacementActor]
+    unfit: dict[Policy, str]
+    """Why the network of a policy is none for this release: it was made for other features, or another policy."""
+
+
+def load_networks(folder: Path | None) -> Networks:
+    """The networks in the folder. Raises SchedulerError for one that is damaged, or where there is none at all."""
+    made = Networks({}, {})
     if folder is None:
-        return {}
+        return made
     found = [policy for policy in Policy if (folder / f"{policy}.json").is_file()]
     if not found:
         raise SchedulerError(
             f"{folder}: has no {', '.join(f'{policy}.json' for policy in Policy)}: name a folder that "
             "`rlscaler scheduler train` wrote, or leave --model-dir out and the rules act"
         )
-    try:
-        return {policy: PlacementActor.load(folder, policy) for policy in found}
-    except ModelError as error:
-        raise SchedulerError(str(error)) from error
+    for policy in found:
+        try:
+            made.actors[policy] = PlacementActor.load(folder, policy)
+        except ContractMismatchError as error:
+            log.warning("%s; the rule of %s acts", error, policy)
+            made.unfit[policy] = str(error)
+        except ModelError as error:
+            raise SchedulerError(str(error)) from error
+    return made
 
 
 class Server:
@@ -65,7 +79,8 @@ class Server:
         """Raises SchedulerError."""
         self.settings = settings
         self.cache = Cache(Resources(settings.gpu_resource, settings.gpu_milli_resource), settings.assumed_seconds)
-        self.suggester = Suggester(self.cache, Overrides(), settings, load_actors(settings.model_dir))
+        networks = load_networks(settings.model_dir)
+        self.suggester = Suggester(self.cache, Overrides(), settings, networks.actors, unfit=networks.unfit)
         try:
             self.records = Records(settings.decision_log)
             self._token = settings.token_file.read_text(encoding="utf-8").strip() if settings.token_file else ""
@@ -101,7 +116,9 @@ class Server:
     def not_ready(self) -> str:
         """Why there are no suggestions yet; empty = there are."""
         missing = {"nodes", "pods"} - self.cache.listed
-        return f"{' and '.join(sorted(missing))} were not listed yet" if missing else ""
+        if not self.suggester.scoring_policies.listed:
+            missing.add("NodeScoringPolicies")
+        return f"{', '.join(sorted(missing))} were not listed yet" if missing else ""
 
     async def filter(self, request: web.Request) -> web.Response:
         """Refuse nodes above the pod's hard latency, for an extender."""
@@ -189,7 +206,11 @@ class Server:
         namespace, pod = request.query.get("namespace"), request.query.get("pod")
         if pod is None:
             return web.json_response(
-                {"overrides": self.suggester.overrides.shown(), "suggestions": list(self.records.last)[::-1]}
+                {
+                    "overrides": self.suggester.overrides.shown(),
+                    "scoring_policies": self.suggester.scoring_policies.shown(),
+                    "suggestions": list(self.records.last)[::-1],
+                }
             )
         facts = self.cache.pending.get((namespace or "default", pod))
         if facts is None:
@@ -242,37 +263,6 @@ class Server:
         why = self.not_ready()
         return web.Response(text=why or "ok", status=503 if why else 200)
 
-    def followers(self, api: client.ApiClient) -> list[Follower]:
-        """The watches."""
-
-        async def everything() -> dict[str, Any]:
-            return {}
-
-        def namespaces(items: list[Object]) -> None:
-            self.suggester.namespaces.clear()
-            for item in items:
-                namespace(item, False)
-
-        def namespace(item: Object, deleted: bool) -> None:
-            name, annotations = item["metadata"]["name"], item["metadata"].get("annotations") or {}
-            if deleted:
-                self.suggester.namespaces.pop(name, None)
-            else:
-                self.suggester.namespaces[name] = annotations
-
-        core, cache = client.CoreV1Api(api), self.cache
-        return [
-            Follower("nodes", core.list_node_without_preload_content, everything, cache.set_nodes, cache.change_node),
-            Follower(
-                "pods",
-                core.list_pod_for_all_namespaces_without_preload_content,
-                everything,
-                cache.set_pods,
-                cache.change_pod,
-            ),
-            Follower("namespaces", core.list_namespace_without_preload_content, everything, namespaces, namespace),
-        ]
-
 
 async def run(settings: Settings) -> None:
     """Serve until cancelled. Raises SchedulerError where it cannot begin."""
@@ -289,6 +279,6 @@ async def run(settings: Settings) -> None:
             raise SchedulerError(f"{settings.host}:{settings.port}: {error.strerror}; choose another --port") from error
         log.info("listening on %s:%d", settings.host, runner.addresses[0][1])
         async with asyncio.TaskGroup() as tasks:
-            for follower in server.followers(api):
+            for follower in followers(api, server.cache, server.suggester):
                 tasks.create_task(follower.run())
             tasks.create_task(server.suggester.node_metrics.run())

@@ -48,6 +48,10 @@ class Settings(BaseSettings):
     prometheus_url: str = ""
     """Prometheus that node metrics are read from; empty = none are read."""
 
+    prometheus_credentials: Path | None = None
+    """Folder with the credentials for it: a file token, or username and password; ca.crt; tls.crt and tls.key. They
+    are read anew before each question."""
+
     node_queries: dict[str, str] = {}
     """PromQL in place of that of the same name: cpu, memory, disk, network_bytes_per_s, tcp_connections, running_pods,
     sampled. Each gives one series a node, with the label node or instance; JSON in the environment."""
@@ -87,6 +91,8 @@ class Settings(BaseSettings):
     def _measured(self) -> Self:
         if self.balance == "use" and not self.prometheus_url:
             raise ValueError("balance use needs prometheus_url: name the Prometheus that has the metrics of nodes")
+        if self.prometheus_credentials and not self.prometheus_url:
+            raise ValueError("prometheus_credentials needs prometheus_url: name the Prometheus that they are for")
         unknown = sorted(set(self.node_queries) - set(NODE_QUERIES))
         if unknown:
             raise ValueError(f"node_queries: {', '.join(unknown)} is none of {', '.join(NODE_QUERIES)}")

@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.api.node_scoring import NODE_SCORING_KIND
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.features import features
@@ -22,8 +24,9 @@ from rlscaler_scheduler.annotations import Wishes, wishes
 from rlscaler_scheduler.breaker import FAULTS, Breaker
 from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.node_metrics import NodeMetrics
-from rlscaler_scheduler.objects import Json, PodFacts, as_pods
+from rlscaler_scheduler.objects import Json, NamespaceFacts, PodFacts, as_pods, namespace_facts
 from rlscaler_scheduler.overrides import Overrides
+from rlscaler_scheduler.scoring_policies import ScoringPolicies
 from rlscaler_scheduler.settings import Settings
 
 log = logging.getLogger("rlscaler.scheduler")
@@ -31,6 +34,8 @@ log = logging.getLogger("rlscaler.scheduler")
 SHOWN = 5
 """Nodes of a suggestion that are shown with their scores."""
 
+
+UNKNOWN_NAMESPACE = NamespaceFacts({}, {})
 
 Names = NDArray[np.object_]
 """Names of nodes."""
@@ -97,6 +102,11 @@ class Suggestion:
         found[self.positions] = levels(self.order, most)
         return found
 
+    @cached_property
+    def _before(self) -> dict[str, float]:
+        """What the chosen node was like before the pod came."""
+        return seen(self.nodes.one(int(self.order[0]))) if len(self.order) else {}
+
     def shown(self) -> dict[str, Any]:
         """As JSON: the choice, what the chosen node was like, and the best nodes."""
         best = self.order[:SHOWN].tolist()
@@ -104,10 +114,11 @@ class Suggestion:
             "namespace": self.facts.namespace,
             "pod": self.facts.name,
             "policy": str(self.wished.policy),
+            "asked_by": dict(self.wished.by),
             "by": self.by,
             "rule": self.rule,
             "node": self.chosen,
-            "seen": seen(self.nodes.one(best[0])) if best else {},
+            "seen": self._before,
             "nodes": len(self.names),
             "best": [self._best(at) for at in best],
             "problems": list(self.problems),
@@ -124,8 +135,10 @@ class Suggestion:
             return ""
         best = self.order[:2].tolist()
         by = decided_by(self.by, self.rule)
-        had = ", ".join(f"{name} {value:g}" for name, value in seen(self.nodes.one(best[0])).items())
-        text = f"{self.chosen} suggested for {self.wished.policy} by {by}: score {self.scores[best[0]]:g}"
+        had = ", ".join(f"{name} {value:g}" for name, value in self._before.items())
+        asked_by = sorted({who for who in self.wished.by.values() if who.startswith(NODE_SCORING_KIND)})
+        policy = f"{self.wished.policy} ({asked_by[0]})" if asked_by else str(self.wished.policy)
+        text = f"{self.chosen} suggested for {policy} by {by}: score {self.scores[best[0]]:g}"
         if len(best) > 1:
             text += f", next {self.names[best[1]]} with {self.scores[best[1]]:g}"
         text += f", of {len(self.names)} nodes; it had {had}"
@@ -149,7 +162,7 @@ def decided_by(by: str, rule: str) -> str:
 
 
 class Suggester:
-    """Orders nodes. `actors` are the networks that were loaded."""
+    """Orders nodes. `actors` are the networks that were loaded; `unfit` says why that of a policy was not."""
 
     def __init__(
         self,
@@ -158,17 +171,28 @@ class Suggester:
         settings: Settings,
         actors: Mapping[Policy, PlacementActor],
         clock: Callable[[], float] = time.monotonic,
+        unfit: Mapping[Policy, str] | None = None,
     ) -> None:
         self.cache, self.overrides, self.settings, self.actors = cache, overrides, settings, actors
-        self._clock = clock
+        self._clock, self._unfit = clock, dict(unfit or {})
         self.node_metrics = NodeMetrics(cache, settings)
         self.breakers = {policy: Breaker(settings.budget_seconds, settings.breaker_seconds, clock) for policy in actors}
-        self.namespaces: dict[str, Json] = {}
-        """Annotations of namespaces."""
+        self.namespaces: dict[str, NamespaceFacts] = {}
+        self.scoring_policies = ScoringPolicies()
+
+    def change_namespace(self, item: Json, deleted: bool) -> None:
+        """One namespace as it is now."""
+        name = item["metadata"]["name"]
+        if deleted:
+            self.namespaces.pop(name, None)
+        else:
+            self.namespaces[name] = namespace_facts(item)
 
     def wished(self, facts: PodFacts) -> Wishes:
-        """What the pod and its namespace ask for."""
-        return wishes(facts.annotations, self.namespaces.get(facts.namespace, {}), self.settings.policy)
+        """What the pod, its namespace and the object that selects it ask for."""
+        namespace = self.namespaces.get(facts.namespace, UNKNOWN_NAMESPACE)
+        scoring = self.scoring_policies.of(namespace.labels, facts.labels)
+        return wishes(facts.annotations, namespace.annotations, self.settings.policy, scoring)
 
     def refused(self, facts: PodFacts, names: Sequence[str]) -> dict[str, str]:
         """Nodes above the pod's hard latency, each with a sentence; nodes that were not measured are none of them."""
@@ -178,10 +202,8 @@ class Suggester:
         rows = self.cache.rows_of(names)
         known, nodes = self.cache.nodes_at(rows[rows >= 0])
         far = ~near_enough(nodes, as_pods(facts, hard_ms=wished.hard_ms))
-        return {
-            known[at]: f"latency {nodes.latency_ms[at]:g} ms is above the hard limit {wished.hard_ms:g} ms"
-            for at in np.flatnonzero(far)
-        }
+        limit = f"hard limit {wished.hard_ms:g} ms ({wished.by['latency_hard_ms']})"
+        return {known[at]: f"latency {nodes.latency_ms[at]:g} ms is above the {limit}" for at in np.flatnonzero(far)}
 
     def suggest(self, facts: PodFacts, rows: Int, counted: Counted | None = None) -> Suggestion:
         """Order the nodes of these rows (N,) of the cache, which the pod fits; rows of -1 are left out.
@@ -234,7 +256,8 @@ class Suggester:
         """(K,) values of the policy's network, None where its rule acts, and why that acts in the network's place."""
         actor = self.actors.get(policy)
         if actor is None or not len(nodes.pods):
-            return None, ()
+            unfit = self._unfit.get(policy)
+            return None, (f"{unfit}; until then the rule of {policy} acts",) if unfit else ()
         breaker = self.breakers[policy]
         if breaker.open:
             return None, (f"the network for {policy} was slow or failed {FAULTS} times: its rule acts for now",)

@@ -6,9 +6,10 @@ import pytest
 import yaml
 
 from rlscaler_dev.cluster.kube import path_of
+from rlscaler_dev.generate.definition import node_scoring_manifest
 from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.settings import Settings
-from tests.chart.charts import NAMESPACE, SETS, find, kinds, template
+from tests.chart.charts import NAMESPACE, SETS, find, kinds, template, values
 from tests.harness.helm import HelmError
 
 ON = ("--set", "scheduler.enabled=true")
@@ -19,6 +20,7 @@ PLUGIN = (
     "--set",
     "scheduler.kubeScheduler.repository=registry.example.com/rlscaler-kube-scheduler",
 )
+METRICS = ("--set", "scheduler.nodeMetrics.prometheusUrl=https://prometheus.monitoring.svc:9443")
 
 
 def told(helm, *options: str) -> dict:
@@ -59,6 +61,10 @@ def test_kube_scheduler_with_the_plugin_is_told_what_the_command_prints(helm):
         ((*PLUGIN, "--set", "scheduler.strict=true"), "the plugin enforces hard latencies without the server"),
         (("--set", "scheduler.events=true"), r"set scheduler\.mode=plugin"),
         (("--set", "scheduler.mode=both"), "scheduler"),
+        (("--set", "scheduler.nodeMetrics.balance=use"), r"needs scheduler\.nodeMetrics\.prometheusUrl"),
+        (("--set", "scheduler.nodeMetrics.secret=s"), r"nodeMetrics\.prometheusUrl, which is empty"),
+        (("--set", "scheduler.nodeMetrics.prometheusUrl=prometheus:9090"), "prometheusUrl"),
+        ((*METRICS, "--set", "scheduler.nodeMetrics.queries.swap=1"), "queries"),
     ],
 )
 def test_modes_that_cannot_be_are_refused(helm, options, said):
@@ -68,12 +74,31 @@ def test_modes_that_cannot_be_are_refused(helm, options, said):
 
 def test_the_server_reads_and_writes_nothing(helm):
     objects = template(helm, *ON)
-    (rule,) = find(objects, "ClusterRole", NAME)["rules"]
-    assert set(rule["verbs"]) == {"list", "watch"}
-    assert set(rule["resources"]) == {"nodes", "pods", "namespaces"}
+    rules = find(objects, "ClusterRole", NAME)["rules"]
+    assert all(set(rule["verbs"]) == {"list", "watch"} for rule in rules)
+    named = {resource for rule in rules for resource in rule["resources"]}
+    assert named == {"nodes", "pods", "namespaces", "nodescoringpolicies"}
     pod = find(objects, "Deployment", NAME)["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == NAME
     assert pod["securityContext"]["runAsNonRoot"]
+
+
+def test_node_scoring_policies_come_with_it_and_the_plugin_may_read_them(helm):
+    kind = "nodescoringpolicies.rlscaler.io"
+    assert not [body for body in template(helm) if body["metadata"]["name"] == kind]
+    assert find(template(helm, *ON), "CustomResourceDefinition", kind)["spec"] == node_scoring_manifest()["spec"]
+    off = ("--set", "crds.install=false")
+    assert not [body for body in template(helm, *ON, *off) if body["metadata"]["name"] == kind]
+    assert not [body for body in template(helm, *ON) if body["metadata"]["name"] == f"{NAME}-plugin"]
+    for more, subject in (
+        ((), f"{NAME}-kube-scheduler"),
+        (("--set", "scheduler.wholeCluster=true"), "system:kube-scheduler"),
+    ):
+        objects = template(helm, *ON, *PLUGIN, *more)
+        (rule,) = find(objects, "ClusterRole", f"{NAME}-plugin")["rules"]
+        assert (rule["resources"], rule["verbs"]) == (["nodescoringpolicies"], ["list", "watch"])
+        (named,) = find(objects, "ClusterRoleBinding", f"{NAME}-plugin")["subjects"]
+        assert named["name"] == subject
 
 
 def test_its_options_are_the_servers(helm):
@@ -84,6 +109,39 @@ def test_its_options_are_the_servers(helm):
     named = {word.removeprefix("--").split("=")[0].replace("-", "_") for word in arguments[2:]}
     assert named - {"scheduler_name"} <= set(Settings.model_fields)
     assert [volume["name"] for volume in pod["volumes"]] == ["models", "token"]
+
+
+def test_node_metrics_are_what_the_settings_read(helm, monkeypatch, tmp_path):
+    names = {"cpu": "instance:node_cpu:ratio", "running_pods": 'kubelet_running_pods{job="kubelet"}'}
+    told = {"secret": "seen", "balance": "use", "queries": names, "intervalSeconds": 15, "maxAgeSeconds": 90}
+    options = values({"scheduler": {"nodeMetrics": told}}, tmp_path)
+    objects = template(helm, *ON, *METRICS, *options)
+    pod = find(objects, "Deployment", NAME)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"name": "prometheus", "secret": {"secretName": "seen"}} in pod["volumes"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "prometheus")
+    assert mount["readOnly"]
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    given = dict(word.removeprefix("--").split("=", 1) for word in container["args"][2:])
+    settings = Settings(**{name.replace("-", "_"): text for name, text in given.items() if name != "scheduler-name"})
+    assert settings.prometheus_url == "https://prometheus.monitoring.svc:9443"
+    assert str(settings.prometheus_credentials) == mount["mountPath"]
+    assert (settings.balance, settings.node_queries) == ("use", names)
+    assert (settings.node_metrics_seconds, settings.node_metrics_age_seconds) == (15, 90)
+
+
+def test_the_network_lets_the_server_be_asked_and_ask_prometheus(helm):
+    def ports(*options: str) -> list[int]:
+        rules = find(template(helm, *ON, *options), "NetworkPolicy", NAME)["spec"]
+        assert rules["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
+        return [port["port"] for rule in rules["egress"] for port in rule["ports"]]
+
+    assert ports() == [53, 53, 443, 6443]
+    assert ports(*METRICS) == [53, 53, 443, 6443, 9090, 9443]
+    operator = find(template(helm, *ON), "NetworkPolicy", "rlscaler")["spec"]["podSelector"]
+    (apart,) = operator["matchExpressions"]
+    assert (apart["operator"], apart["values"]) == ("NotIn", ["scheduler", "kube-scheduler"])
 
 
 def test_the_whole_cluster_needs_no_second_kube_scheduler(helm):
@@ -113,6 +171,8 @@ def test_the_real_api_server_takes_it_and_the_account_may_only_read(helm, cluste
 
     assert may(NAME, "list", "nodes")
     assert may(NAME, "watch", "pods")
+    assert may(NAME, "list", "nodescoringpolicies", "rlscaler.io")
+    assert not may(NAME, "create", "nodescoringpolicies", "rlscaler.io")
     assert not may(NAME, "patch", "pods")
     assert not may(NAME, "create", "bindings")
     assert not may(NAME, "list", "secrets")

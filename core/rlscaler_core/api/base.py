@@ -103,6 +103,12 @@ Text = Annotated[str, Field(max_length=32_768)]
 Word = Annotated[str, Field(max_length=316)]
 """A reason or a name."""
 
+LabelName = Annotated[str, Field(max_length=316)]
+"""Name of a label, with its prefix."""
+
+Label = Annotated[str, Field(max_length=63)]
+"""Value of a label."""
+
 Time = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_utc), PlainSerializer(format_time, str)]
 """A point in time, RFC 3339."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from rlscaler_core.api.base import Model, ObjectName, Reported, Rule, Time, Word
+from rlscaler_core.api.base import Label, LabelName, Model, ObjectName, Reported, Rule, Time, Word
 from rlscaler_core.api.exceptions import InvalidBudgetError
 from rlscaler_core.api.policy import Metadata, plain
 from rlscaler_core.api.status import MAP_BY_TYPE, Condition, Count
@@ -23,8 +23,6 @@ SHOWN = 1000
 
 Units = Annotated[float, Field(ge=0, le=1_000_000_000)]
 """An amount of the resource."""
-
-Label = Annotated[str, Field(max_length=63)]
 
 
 class Lending(Model):
@@ -43,7 +41,7 @@ class MemberShare(Model):
     """Name of the entry, unique in the budget."""
     namespace: ObjectName | None = None
     """Namespace of the policies; default: any."""
-    match_labels: dict[Annotated[str, Field(max_length=316)], Label] = Field(default_factory=dict, max_length=16)
+    match_labels: dict[LabelName, Label] = Field(default_factory=dict, max_length=16)
     """Labels that a policy must have; default: any. Of several entries that select a policy the first one counts."""
     units_per_replica: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
     """How much of the resource one replica of the pool takes, such as 2 where its pods ask for two GPUs."""
@@ -74,7 +72,7 @@ class MemberShare(Model):
 class NodeSelection(Model):
     """Nodes of the cluster."""
 
-    match_labels: Annotated[dict[Annotated[str, Field(max_length=316)], Label], Field(min_length=1, max_length=16)]
+    match_labels: Annotated[dict[LabelName, Label], Field(min_length=1, max_length=16)]
     """Labels that a node must have."""
 
 

@@ -41,3 +41,7 @@ class InvalidPolicy(ValueError):  # noqa: N818 - named for what it reports
 
 class InvalidBudgetError(ValueError):
     """An RLScalingBudget that cannot be used; its text has the path and the remedy of every wrong field."""
+
+
+class InvalidNodeScoringError(ValueError):
+    """A NodeScoringPolicy that cannot be used; its text has the path and the remedy of every wrong field."""

@@ -35,6 +35,7 @@ CLUSTER_SCOPED = {
     "GatewayClass",
     "Namespace",
     "Node",
+    "NodeScoringPolicy",
     "RLScalingBudget",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",

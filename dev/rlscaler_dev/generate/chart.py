@@ -14,7 +14,7 @@ import yaml
 
 from rlscaler_dev.generate import recording
 from rlscaler_dev.generate.definition import render as render_crd
-from rlscaler_dev.generate.definition import render_budget
+from rlscaler_dev.generate.definition import render_budget, render_node_scoring
 from rlscaler_dev.generate.pages import code, plain, table
 from rlscaler_operator.exceptions import OperatorError
 
@@ -182,6 +182,7 @@ def generated(charts: Path = CHARTS) -> Iterator[tuple[Path, Callable[[], str]]]
     installed = charts / "rlscaler" / "files"
     yield installed / "crd.yaml", render_crd
     yield installed / "crd-budgets.yaml", render_budget
+    yield installed / "crd-node-scoring.yaml", render_node_scoring
     for roles in ROLES:
         yield installed / roles, partial(_roles, roles)
     for source in sorted(ADMISSION.glob("*.yaml")):

@@ -17,6 +17,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 CRD_FILE = Path("crds/rlscalingpolicies.yaml")
 BUDGET_CRD_FILE = Path("crds/budgets/rlscalingbudgets.yaml")
+NODE_SCORING_CRD_FILE = Path("crds/scheduler/nodescoringpolicies.yaml")
 REFERENCE_FILE = Path("docs/policy-reference.md")
 PAGES = Path("docs/reference")
 RULES = Path("helm/rlscaler/rules/rlscaler.yaml")
@@ -71,10 +72,23 @@ def _render_budget_crd() -> str:
     return render_budget()
 
 
+def _render_node_scoring_crd() -> str:
+    from rlscaler_dev.generate.definition import render_node_scoring
+
+    return render_node_scoring()
+
+
 def _render_reference() -> str:
     from rlscaler_dev.generate.reference import render
 
     return render()
+
+
+_OTHERS: dict[str, tuple[Path, Render]] = {
+    "budgets": (BUDGET_CRD_FILE, _render_budget_crd),
+    "node-scoring": (NODE_SCORING_CRD_FILE, _render_node_scoring_crd),
+}
+"""Definitions beside that of policies, by the option that writes them."""
 
 
 @click.group()
@@ -84,12 +98,19 @@ def crd() -> None:
 
 @crd.command("generate")
 @_output_option(CRD_FILE)
-@click.option("--budgets", is_flag=True, help=f"Write that of budgets, to {BUDGET_CRD_FILE}, in place of policies'.")
-def generate_crd(output: Path, budgets: bool) -> None:
+@click.option(
+    "--budgets", "kind", flag_value="budgets", help=f"Write that of budgets, to {BUDGET_CRD_FILE}, not policies'."
+)
+@click.option(
+    "--node-scoring",
+    "kind",
+    flag_value="node-scoring",
+    help=f"Write that of NodeScoringPolicies, to {NODE_SCORING_CRD_FILE}.",
+)
+def generate_crd(output: Path, kind: str | None) -> None:
     """Write a CustomResourceDefinition that the models describe."""
-    if budgets:
-        output = BUDGET_CRD_FILE if output == CRD_FILE else output
-    _write(output, _render_budget_crd() if budgets else _render_crd())
+    path, render = _OTHERS[kind] if kind else (CRD_FILE, _render_crd)
+    _write(path if output == CRD_FILE else output, render())
 
 
 @crd.command("docs")
@@ -107,7 +128,7 @@ def check_crd(crd_file: Path, reference_file: Path) -> None:
     _check(
         (
             (crd_file, _render_crd, "rlscaler crd generate"),
-            (BUDGET_CRD_FILE, _render_budget_crd, "rlscaler crd generate --budgets"),
+            *((path, render, f"rlscaler crd generate --{kind}") for kind, (path, render) in _OTHERS.items()),
             (reference_file, _render_reference, "rlscaler crd docs"),
         )
     )
@@ -161,6 +182,7 @@ def _pages() -> Iterator[tuple[Path, Render]]:
         "guards.md": pages.guards,
         "presets.md": presets.presets,
         "budget.md": reference.budget,
+        "node-scoring.md": reference.node_scoring,
         "settings.md": pages.settings,
         "operator-metrics.md": pages.metrics,
         "alerts.md": partial(pages.alerts, RULES),

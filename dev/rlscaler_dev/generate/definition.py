@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of RLScalingPolicy and RLScalingBudget."""
+"""The CustomResourceDefinitions of RLScalingPolicy, RLScalingBudget and NodeScoringPolicy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import yaml
 from rlscaler_core.api.base import GROUP, KIND, PLURAL, VERSION, Model
 from rlscaler_core.api.budget import BUDGET_KIND, BUDGET_PLURAL, RLScalingBudget
 from rlscaler_core.api.conditions import ACTIVE, FALLBACK, READY
+from rlscaler_core.api.node_scoring import NODE_SCORING_KIND, NODE_SCORING_PLURAL, NodeScoringPolicy
 from rlscaler_core.api.policy import RLScalingPolicy
 from rlscaler_dev.generate.schema import Schema, structural
 
@@ -58,6 +59,15 @@ BUDGET_COLUMNS: Columns = (
 )
 
 
+NODE_SCORING_COLUMNS: Columns = (
+    ("Priority", "integer", ".spec.priority", "Of several that select a pod the highest acts", 0),
+    ("Policy", "string", ".spec.policy", "What nodes are scored for", 0),
+    ("Soft", "number", ".spec.latencySoftConstraintMilliseconds", "Latency that nodes are preferred below, in ms", 0),
+    ("Hard", "number", ".spec.latencyHardConstraintMilliseconds", "Latency above which nodes are refused, in ms", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since the object was created", 0),
+)
+
+
 def policy_schema() -> Schema:
     """The schema of a whole policy."""
     return _whole(RLScalingPolicy)
@@ -68,6 +78,11 @@ def budget_schema() -> Schema:
     return _whole(RLScalingBudget)
 
 
+def node_scoring_schema() -> Schema:
+    """The schema of a whole NodeScoringPolicy."""
+    return _whole(NodeScoringPolicy)
+
+
 def _whole(model: type[Model]) -> Schema:
     """The schema of the whole object; `metadata` is the API server's own business."""
     schema = structural(model)
@@ -75,7 +90,8 @@ def _whole(model: type[Model]) -> Schema:
     properties["metadata"] = {"type": "object"}
     for name in ("apiVersion", "kind"):
         properties[name] = {"type": "string", "description": properties[name]["description"]}
-    properties["status"].pop("default", None)
+    if "status" in properties:
+        properties["status"].pop("default", None)
     return schema
 
 
@@ -87,6 +103,12 @@ def manifest() -> dict[str, Any]:
 def budget_manifest() -> dict[str, Any]:
     """The CustomResourceDefinition of budgets as `kubectl apply` takes it."""
     return _manifest(budget_schema(), BUDGET_KIND, BUDGET_PLURAL, "rlsb", "Cluster", BUDGET_COLUMNS)
+
+
+def node_scoring_manifest() -> dict[str, Any]:
+    """The CustomResourceDefinition of NodeScoringPolicies as `kubectl apply` takes it."""
+    plural, columns = NODE_SCORING_PLURAL, NODE_SCORING_COLUMNS
+    return _manifest(node_scoring_schema(), NODE_SCORING_KIND, plural, "nsp", "Cluster", columns)
 
 
 def _manifest(schema: Schema, kind_name: str, plural: str, short: str, scope: str, shown: Columns) -> dict[str, Any]:
@@ -115,7 +137,7 @@ def _manifest(schema: Schema, kind_name: str, plural: str, short: str, scope: st
                     "name": VERSION,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    **({"subresources": {"status": {}}} if "status" in schema["properties"] else {}),
                     "additionalPrinterColumns": columns,
                     "schema": {"openAPIV3Schema": schema},
                 }
@@ -139,6 +161,11 @@ def render() -> str:
 def render_budget() -> str:
     """The manifest of budgets as YAML."""
     return _yaml(budget_manifest())
+
+
+def render_node_scoring() -> str:
+    """The manifest of NodeScoringPolicies as YAML."""
+    return _yaml(node_scoring_manifest())
 
 
 def _yaml(content: dict[str, Any]) -> str:

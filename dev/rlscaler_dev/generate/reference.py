@@ -1,4 +1,4 @@
-"""The reference pages of RLScalingPolicy and RLScalingBudget, written from the schemas that the API server gets."""
+"""The reference pages of the kinds of objects, written from the schemas that the API server gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlscaler_core.api import conditions, status
-from rlscaler_dev.generate.definition import BUDGET_COLUMNS, COLUMNS, Columns, budget_schema, policy_schema
+from rlscaler_dev.generate.definition import (
+    BUDGET_COLUMNS,
+    COLUMNS,
+    NODE_SCORING_COLUMNS,
+    Columns,
+    budget_schema,
+    node_scoring_schema,
+    policy_schema,
+)
 from rlscaler_dev.generate.schema import Schema, default_text
 
 WIDE = ("", " (with `-o wide`)")
@@ -53,6 +61,27 @@ BUDGET_INTRODUCTION = """\
 `rlscaler.io/v1alpha1`, cluster-scoped, short name `rlsb`. [Shared budgets](../budgets.md) says what it does.
 The same text is on your cluster: `kubectl explain rlsb.spec.members`.
 """
+
+
+NODE_SCORING_INTRODUCTION = """\
+# NodeScoringPolicy reference
+
+`rlscaler.io/v1alpha1`, cluster-scoped, short name `nsp`.
+[Suggestions for kube-scheduler](../scheduler.md#for-pods-without-annotations) says what it does.
+The same text is on your cluster: `kubectl explain nsp.spec`.
+"""
+
+
+def node_scoring() -> str:
+    """The page of NodeScoringPolicies as Markdown."""
+    spec = node_scoring_schema()["properties"]["spec"]
+    parts = [
+        NODE_SCORING_INTRODUCTION,
+        "## Spec\n\n" + _table(_fields(spec, "")),
+        "## What is refused\n\n" + "\n".join(f"- `{path}`: {message}" for path, message in _rules(spec, "spec")),
+        "## Columns of `kubectl get nsp`\n\n" + _columns(NODE_SCORING_COLUMNS),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
 def budget() -> str:

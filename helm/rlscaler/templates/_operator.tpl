@@ -110,11 +110,16 @@
 
 {{/* Ports that Prometheus may be behind: those of the URLs, or where a Service's port is not its pods', what values say. */}}
 {{- define "rlscaler.prometheusPorts" -}}
+{{- include "rlscaler.portsOfPrometheus" (list . (compact (concat (list .Values.prometheus.url .Values.prometheus.ownQueries.url) .Values.prometheus.allowedUrls))) }}
+{{- end }}
+
+{{/* The same of some URLs. Takes [root, URLs]. */}}
+{{- define "rlscaler.portsOfPrometheus" -}}
 {{- $ports := list }}
-{{- range .Values.networkPolicy.prometheusPorts }}
+{{- range (index . 0).Values.networkPolicy.prometheusPorts }}
 {{- $ports = append $ports (int .) }}
 {{- end }}
-{{- range compact (concat (list .Values.prometheus.url .Values.prometheus.ownQueries.url) .Values.prometheus.allowedUrls) }}
+{{- range index . 1 }}
 {{- $url := urlParse . }}
 {{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" }}
 {{- $ports = append $ports (default (ternary 443 80 (eq $url.scheme "https")) (int $port)) }}

@@ -25,7 +25,7 @@ FIELD = "spec.metrics.prometheus.auth"
 NAMESPACE = "{namespace}"
 """What stands for the policy's namespace in the parameter of own queries."""
 
-_TOKEN = re.compile(r"[!-~]+")
+TOKEN = re.compile(r"[!-~]+")
 """Pattern of a bearer token that may stand in a header: visible ASCII without a space."""
 
 
@@ -116,7 +116,7 @@ def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: R
     if waiting:
         return None
     token = found.get("token", "").strip()
-    if auth.bearer_token is not None and not _TOKEN.fullmatch(token):
+    if auth.bearer_token is not None and not TOKEN.fullmatch(token):
         raise _unusable(auth.bearer_token, namespace, FIELD, "is not a bearer token: one line without spaces")
     basic = (found["username"].strip("\r\n"), found["password"].strip("\r\n")) if auth.basic is not None else None
     certificates = None

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import signal
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from rlscaler_dev.cluster.network import free_ports
-from rlscaler_dev.placement.testbed import SIZES, SecondScheduler, bound, pod, second_scheduler
+from rlscaler_dev.placement.faulty import Fault, faulty_server
+from rlscaler_dev.placement.testbed import SIZES, bound, pod, second_scheduler
 from rlscaler_scheduler.objects import LATENCY, LATENCY_UNTIL
 from rlscaler_scheduler.replay import repeat
 from tests.harness.waiting import until
@@ -31,46 +28,13 @@ def small(namespace: str, start: int, count: int):
     return [pod(f"p-{index}", namespace, "10m", "8Mi") for index in range(start, start + count)]
 
 
-def pods_by_result(scheduler: SecondScheduler) -> dict[str, int]:
-    """How the server was asked about the pods so far."""
-    found = re.findall(r'rlscaler_plugin_pods_total\{result="(\w+)"\} (\S+)', scheduler.metrics())
-    return {result: int(float(value)) for result, value in found}
-
-
-@pytest.fixture
-def late_server() -> Iterator[str]:
-    """The URL of a server that is ready at once, and that answers no question before the test ends."""
-    ended = threading.Event()
-
-    class Late(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def do_POST(self) -> None:
-            ended.wait()
-
-        def log_message(self, *arguments) -> None:
-            del arguments
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Late)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    ended.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 def test_a_thousand_pods_at_once_are_packed_as_suggested(cluster, kube, server, namespace, folder):
     log = folder / "decisions.jsonl"
     suggestions = server("--policy", "EE", "--decision-log", str(log), "--decision-log-inputs")
     kube.apply_all(small(namespace, 0, 1000))
     with second_scheduler(cluster.kubeconfig, suggestions.url, folder, plugin=True, timeout_ms=5000) as scheduler:
         until(lambda: len(bound(kube, namespace)) == 1000, 300)
-        results = pods_by_result(scheduler)
+        results = scheduler.asked()
     assert results["suggested"] >= 1000
     assert not results.get("failed")
     used = set(bound(kube, namespace).values())
@@ -136,16 +100,16 @@ def test_suggestions_go_on_when_a_killed_server_is_back(cluster, kube, server, n
     suggestions = server("--policy", "EE")
     with second_scheduler(cluster.kubeconfig, suggestions.url, folder, plugin=True, timeout_ms=5000) as scheduler:
         create(kube, namespace, small(namespace, 0, 5))
-        assert pods_by_result(scheduler) == {"suggested": 5}
+        assert scheduler.asked() == {"suggested": 5}
         suggestions.send(signal.SIGKILL)
         create(kube, namespace, small(namespace, 5, 5))
-        away = pods_by_result(scheduler)
+        away = scheduler.asked()
         assert away["suggested"] == 5
         assert away["failed"] + away.get("breaker_open", 0) == 5
         server("--policy", "EE", port=suggestions.port)
         until(lambda: "rlscaler_plugin_breaker_open 0" in scheduler.metrics(), 60)
         create(kube, namespace, small(namespace, 10, 5))
-        assert pods_by_result(scheduler)["suggested"] == 10, "the names of the nodes were sent again"
+        assert scheduler.asked()["suggested"] == 10, "the names of the nodes were sent again"
 
 
 def test_one_pod_waits_for_a_server_that_hangs_and_the_others_do_not(cluster, kube, server, namespace, folder):
@@ -153,22 +117,23 @@ def test_one_pod_waits_for_a_server_that_hangs_and_the_others_do_not(cluster, ku
     with second_scheduler(cluster.kubeconfig, suggestions.url, folder, plugin=True, timeout_ms=1000) as scheduler:
         create(kube, namespace, small(namespace, 0, 2))
         until(lambda: "rlscaler_plugin_breaker_open 0" in scheduler.metrics(), 60)
-        before = pods_by_result(scheduler)
+        before = scheduler.asked()
         suggestions.send(signal.SIGSTOP)
         create(kube, namespace, small(namespace, 2, 30))
-        after = pods_by_result(scheduler)
+        after = scheduler.asked()
         suggestions.send(signal.SIGCONT)
         assert after["failed"] - before.get("failed", 0) == 1, "probes find it hanging, so no further pod waits"
         assert after["breaker_open"] - before.get("breaker_open", 0) == 29
         until(lambda: "rlscaler_plugin_breaker_open 0" in scheduler.metrics(), 60)
 
 
-def test_pauses_grow_for_a_server_that_is_ready_and_never_answers_in_time(
-    cluster, kube, nodes, namespace, folder, late_server
-):
-    with second_scheduler(cluster.kubeconfig, late_server, folder, plugin=True, timeout_ms=100) as scheduler:
+def test_pauses_grow_for_a_server_that_is_ready_and_never_answers_in_time(cluster, kube, nodes, namespace, folder):
+    with (
+        faulty_server(Fault.NEVER) as url,
+        second_scheduler(cluster.kubeconfig, url, folder, plugin=True, timeout_ms=100) as scheduler,
+    ):
         create(kube, namespace, small(namespace, 0, 40))
-        results = pods_by_result(scheduler)
+        results = scheduler.asked()
         assert results["failed"] + results.get("breaker_open", 0) == 40, "each pod was asked about once at most"
         assert 1 <= results["failed"] < 10
 
@@ -177,7 +142,7 @@ def test_a_server_that_was_never_there_delays_nothing(cluster, kube, nodes, name
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
     with second_scheduler(cluster.kubeconfig, url, folder, plugin=True) as scheduler:
         create(kube, namespace, small(namespace, 0, 30))
-        assert pods_by_result(scheduler) == {"failed": 1, "breaker_open": 29}
+        assert scheduler.asked() == {"failed": 1, "breaker_open": 29}
 
 
 def test_an_event_on_the_pod_says_why(cluster, kube, server, namespace, folder):

@@ -146,6 +146,7 @@ def test_check_shows_the_drift_and_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(crd, ["generate"]).exit_code == 0
     assert CliRunner().invoke(crd, ["generate", "--budgets"]).exit_code == 0
+    assert CliRunner().invoke(crd, ["generate", "--node-scoring"]).exit_code == 0
     assert CliRunner().invoke(crd, ["docs"]).exit_code == 0
     assert CliRunner().invoke(crd, ["check"]).exit_code == 0
     path = tmp_path / "crds/rlscalingpolicies.yaml"

@@ -150,6 +150,7 @@ def test_logs_from_before_nodes_were_measured_are_replayed() -> None:
     ("options", "said"),
     [
         (["--balance", "use"], "needs prometheus_url"),
+        (["--prometheus-credentials", "."], "prometheus_credentials needs prometheus_url"),
         (["--node-query", "swap", "1"], "'swap' is not one of"),
     ],
 )

@@ -20,7 +20,7 @@ from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.exceptions import SchedulerError
 from rlscaler_scheduler.objects import PodFacts, Resources, amount, number, pod_facts
 from rlscaler_scheduler.overrides import Override, Overrides
-from rlscaler_scheduler.server import Server, load_actors
+from rlscaler_scheduler.server import Server, load_networks
 from rlscaler_scheduler.settings import Settings
 from rlscaler_scheduler.suggest import Suggester, Suggestion
 
@@ -166,7 +166,7 @@ def test_an_assumed_pod_counts_until_it_is_seen_or_its_time_is_up() -> None:
 
 def test_annotations_of_pod_and_namespace() -> None:
     found = wishes({"latencySoftConstraint": "20"}, {"rlscaler.io/latency-hard-ms": "50"}, Policy.EE)
-    assert found == (Policy.EE, 20.0, 50.0, ())
+    assert found[:4] == (Policy.EE, 20.0, 50.0, ())
     found = wishes({"rlscaler.io/latency-soft-ms": "60", "rlscaler.io/scoring-policy": "LB"}, {}, Policy.EE)
     assert found.policy is Policy.LB
     above = wishes({"latencySoftConstraint": "60", "latencyHardConstraint": "50"}, {}, Policy.EE)
@@ -242,6 +242,7 @@ async def client(tmp_path):
     token.write_text("secret")
     server = Server(Settings(token_file=token, scheduler_names=("rlscaler",), decision_log=tmp_path / "log"))
     server.cache.set_nodes([node("a", latency="10"), node("b", "64", latency="90"), node("c")])
+    server.suggester.scoring_policies.set([])
     async with TestClient(TestServer(server.application())) as made:
         made.owner = server
         yield made
@@ -344,12 +345,37 @@ def test_what_kube_scheduler_with_the_plugin_is_told() -> None:
         configuration("http://s:8899", events=True)
 
 
+async def test_a_network_for_other_features_is_said_and_the_rule_acts(tmp_path) -> None:
+    described = {
+        "contract": "placement/0",
+        "policy": "EE",
+        "columns": ["x"],
+        "digest": "0",
+        "trained_nodes": [1, 2],
+        "steps": 1,
+        "seed": 1,
+    }
+    (tmp_path / "EE.json").write_text(json.dumps(described))
+    server = Server(Settings(model_dir=tmp_path))
+    server.cache.set_nodes([node("a"), node("b", "64")])
+    server.cache.set_pods([])
+    server.suggester.scoring_policies.set([])
+    async with TestClient(TestServer(server.application())) as made:
+        answer = await (await made.post("/prioritize", json=call(names=("a", "b")))).json()
+        assert {one["Host"]: one["Score"] for one in answer}["b"] == 10, "the rule opens the bigger node"
+        said = await (await made.get("/suggestions?namespace=shop&pod=p")).json()
+    assert said["by"] == "rule"
+    (problem,) = said["problems"]
+    assert "a network for policy EE of contract placement/0" in problem
+    assert problem.endswith("train it again; until then the rule of EE acts")
+
+
 def test_a_start_that_cannot_be_says_why(tmp_path) -> None:
     with pytest.raises(SchedulerError, match="name a folder that `rlscaler scheduler train` wrote"):
-        load_actors(tmp_path)
+        load_networks(tmp_path)
     (tmp_path / "EE.json").write_text("{}")
     with pytest.raises(SchedulerError, match="no manifest of a placement network"):
-        load_actors(tmp_path)
+        load_networks(tmp_path)
     empty = tmp_path / "token"
     empty.write_text("\n")
     with pytest.raises(SchedulerError, match="write a token into it"):

@@ -94,6 +94,7 @@ async def client(tmp_path):
     server = Server(Settings(decision_log=tmp_path / "log"))
     server.cache.set_nodes([node("a"), node("b"), node("c", "64")])
     server.cache.set_pods([])
+    server.suggester.scoring_policies.set([])
     async with TestClient(TestServer(server.application())) as made:
         made.owner = server
         yield made

@@ -23,9 +23,13 @@ var hardLatency = []string{"rlscaler.io/latency-hard-ms", "latencyHardConstraint
 
 const limitKey fwk.StateKey = Name + "/limit"
 
-type limit float64
+// limit is a hard latency, and who asked for it.
+type limit struct {
+	milliseconds float64
+	by           string
+}
 
-func (l limit) Clone() fwk.StateData { return l }
+func (l *limit) Clone() fwk.StateData { return l }
 
 // number reads an annotation: a finite number of 0 or more, as the suggestion server reads it.
 func number(text string) (float64, bool) {
@@ -37,20 +41,32 @@ func number(text string) (float64, bool) {
 	return value, err == nil && value >= 0 && !math.IsInf(value, 0) && !math.IsNaN(value)
 }
 
-// hard is the pod's limit. An annotation that is no number is no limit; the suggestion server says so.
-func (p *Plugin) hard(pod *v1.Pod) (float64, bool) {
+// hard is the pod's limit, nil without one: by its annotation, that of its namespace, or the object that selects it. An
+// annotation that is no number is no limit; the suggestion server says so.
+func (p *Plugin) hard(ctx context.Context, pod *v1.Pod) (*limit, error) {
 	if text, ok := first(pod.Annotations, hardLatency); ok {
-		return number(text)
+		return annotated(text, "annotation of the pod"), nil
 	}
-	namespace, err := p.namespaces.Get(pod.Namespace)
-	if err != nil {
-		return 0, false
+	var labels map[string]string
+	if namespace, err := p.namespaces.Get(pod.Namespace); err == nil {
+		if text, ok := first(namespace.Annotations, hardLatency); ok {
+			return annotated(text, "annotation of the namespace"), nil
+		}
+		labels = namespace.Labels
 	}
-	text, ok := first(namespace.Annotations, hardLatency)
+	object, err := p.policies.of(ctx, labels, pod)
+	if err != nil || object == nil || object.hard == nil {
+		return nil, err
+	}
+	return &limit{*object.hard, "NodeScoringPolicy " + object.name}, nil
+}
+
+func annotated(text, by string) *limit {
+	value, ok := number(text)
 	if !ok {
-		return 0, false
+		return nil
 	}
-	return number(text)
+	return &limit{value, by}
 }
 
 func first(annotations map[string]string, names []string) (string, bool) {
@@ -63,12 +79,15 @@ func first(annotations map[string]string, names []string) (string, bool) {
 }
 
 // PreFilter reads the pod's limit once, and skips Filter for pods without one.
-func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	value, ok := p.hard(pod)
-	if !ok {
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	found, err := p.hard(ctx, pod)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	if found == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(limitKey, limit(value))
+	state.Write(limitKey, found)
 	return nil, nil
 }
 
@@ -92,13 +111,14 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info
 	if err != nil {
 		return nil
 	}
-	wanted := float64(data.(limit))
+	wanted := data.(*limit)
 	latency, ok := measured(info.Node().Annotations, time.Now())
-	if !ok || latency <= wanted {
+	if !ok || latency <= wanted.milliseconds {
 		return nil
 	}
+	p.policies.refused.Store(true)
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-		fmt.Sprintf("latency %g ms is above the hard limit %g ms", latency, wanted))
+		fmt.Sprintf("latency %g ms is above the hard limit %g ms (%s)", latency, wanted.milliseconds, wanted.by))
 }
 
 // EventsToRegister names what may bring a node below the limit: a new node, and a new measurement.

@@ -24,6 +24,7 @@ type Plugin struct {
 	arguments  Arguments
 	handle     fwk.Handle
 	namespaces corelisters.NamespaceLister
+	policies   *scoringPolicies
 	client     *http.Client
 	breaker    *breaker
 	roster     *roster
@@ -55,7 +56,12 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 	if err != nil {
 		return nil, err
 	}
+	policies, err := watchPolicies(ctx, handle)
+	if err != nil {
+		return nil, err
+	}
 	p := &Plugin{
+		policies:   policies,
 		arguments:  given,
 		handle:     handle,
 		namespaces: handle.SharedInformerFactory().Core().V1().Namespaces().Lister(),

@@ -176,6 +176,7 @@ func reduced(pod *v1.Pod) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Annotations: annotations,
+			Labels:            pod.Labels,
 			CreationTimestamp: pod.CreationTimestamp, OwnerReferences: pod.OwnerReferences,
 		},
 		Spec: v1.PodSpec{

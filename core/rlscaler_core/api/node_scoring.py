@@ -1,0 +1,140 @@
+"""NodeScoringPolicy: how nodes are scored, and how far they may be, for pods that do not say so themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from rlscaler_core.api.base import Label, LabelName, Model, Rule
+from rlscaler_core.api.exceptions import InvalidNodeScoringError
+from rlscaler_core.api.policy import Metadata, plain
+
+NODE_SCORING_KIND = "NodeScoringPolicy"
+NODE_SCORING_PLURAL = "nodescoringpolicies"
+
+Milliseconds = Annotated[float, Field(ge=0, le=1_000_000)]
+"""A round trip to the users."""
+
+
+class Requirement(Model):
+    """What one label has to be."""
+
+    key: LabelName
+    """Name of the label."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """How the label and `values` belong together; `NotIn` holds without the label too."""
+    values: list[Label] = Field(default_factory=list, max_length=64)
+    """Values for `In` and `NotIn`; none for the others."""
+
+    rules = (
+        Rule(
+            cel="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+            holds=lambda one: (one.operator in ("In", "NotIn")) == bool(one.values),
+            message="In and NotIn need values, Exists and DoesNotExist take none: add or remove them",
+            field="values",
+        ),
+    )
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Say whether labels are as required."""
+        if self.operator in ("Exists", "DoesNotExist"):
+            return (self.key in labels) == (self.operator == "Exists")
+        return (labels.get(self.key) in self.values) == (self.operator == "In")
+
+
+class Selector(Model):
+    """Labels that an object must have; an empty selector selects every object."""
+
+    match_labels: dict[LabelName, Label] = Field(default_factory=dict, max_length=16)
+    """Labels and their values, all of which must be there."""
+    match_expressions: list[Requirement] = Field(default_factory=list, max_length=16)
+    """Further requirements, all of which must hold."""
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Say whether an object with these labels is selected."""
+        there = all(labels.get(name) == value for name, value in self.match_labels.items())
+        return there and all(one.holds(labels) for one in self.match_expressions)
+
+
+class NodeScoringSpec(Model):
+    """Which pods, and what holds for them."""
+
+    namespace_selector: Selector | None = None
+    """Labels of the namespaces of the pods; default: all namespaces. Each namespace has its name in
+    `kubernetes.io/metadata.name`."""
+    pod_selector: Selector | None = None
+    """Labels of the pods; default: all pods of the namespaces."""
+    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000, json_schema_extra={"format": "int32"})] = 0
+    """Of several that select a pod the one with the highest acts, of equals the first by name."""
+    policy: Literal["EE", "LB", "EL", "GPU"] | None = None
+    """What nodes are scored for: `EE` few nodes in use, `LB` equal load, `EL` near the users and then few nodes, `GPU`
+    little fragmentation of GPUs; default: that of the server."""
+    latency_soft_constraint_milliseconds: Milliseconds | None = None
+    """`EL` prefers nodes below this latency; default: no such limit."""
+    latency_hard_constraint_milliseconds: Milliseconds | None = None
+    """Nodes that were measured above this latency are refused, whatever the policy; default: no such limit."""
+
+    rules = (
+        Rule(
+            cel=(
+                "has(self.policy) || has(self.latencySoftConstraintMilliseconds)"
+                " || has(self.latencyHardConstraintMilliseconds)"
+            ),
+            holds=lambda spec: (
+                spec.policy is not None
+                or spec.latency_soft_constraint_milliseconds is not None
+                or spec.latency_hard_constraint_milliseconds is not None
+            ),
+            message="it says nothing: set policy or a latency constraint",
+            field="policy",
+        ),
+        Rule(
+            cel=(
+                "!has(self.latencySoftConstraintMilliseconds) || !has(self.latencyHardConstraintMilliseconds)"
+                " || double(self.latencySoftConstraintMilliseconds) <= double(self.latencyHardConstraintMilliseconds)"
+            ),
+            holds=lambda spec: (
+                spec.latency_soft_constraint_milliseconds is None
+                or spec.latency_hard_constraint_milliseconds is None
+                or spec.latency_soft_constraint_milliseconds <= spec.latency_hard_constraint_milliseconds
+            ),
+            message=(
+                "latencySoftConstraintMilliseconds is above latencyHardConstraintMilliseconds: "
+                "lower the soft one or raise the hard one"
+            ),
+            field="latencySoftConstraintMilliseconds",
+        ),
+    )
+
+    def selects(self, namespace: Mapping[str, str], pod: Mapping[str, str]) -> bool:
+        """Say whether a pod with the labels `pod`, in a namespace with the labels `namespace`, is selected."""
+        pairs = ((self.namespace_selector, namespace), (self.pod_selector, pod))
+        return all(selector is None or selector.selects(labels) for selector, labels in pairs)
+
+
+class NodeScoringPolicy(Model):
+    """How nodes are scored for pods that it selects, where neither the pod nor its namespace has an annotation."""
+
+    api_version: Literal["rlscaler.io/v1alpha1"] = "rlscaler.io/v1alpha1"
+    """Group and version of this representation of the object."""
+    kind: Literal["NodeScoringPolicy"] = "NodeScoringPolicy"
+    """Kind of the object."""
+    metadata: Metadata = Metadata()
+    """Standard object's metadata."""
+    spec: NodeScoringSpec
+    """Which pods, and what holds for them."""
+
+
+def parse_node_scoring(body: Mapping[str, Any]) -> NodeScoringPolicy:
+    """Parse an object as the API server returns it.
+
+    Raises:
+        InvalidNodeScoringError: with the path and the remedy of every wrong field.
+    """
+    try:
+        return NodeScoringPolicy.model_validate(plain(body), by_alias=True, by_name=False)
+    except ValidationError as error:
+        texts = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
+        raise InvalidNodeScoringError("; ".join(texts)) from error

@@ -1,0 +1,75 @@
+"""The watches of the server: nodes, pods, namespaces and NodeScoringPolicies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from kubernetes.aio import client
+
+from rlscaler_core.api.base import GROUP, VERSION
+from rlscaler_core.api.node_scoring import NODE_SCORING_PLURAL
+from rlscaler_loadgen.service.watch import Follower, Object
+from rlscaler_scheduler.cache import Cache
+from rlscaler_scheduler.scoring_policies import ScoringPolicies
+from rlscaler_scheduler.suggest import Suggester
+
+log = logging.getLogger("rlscaler.scheduler")
+
+ABSENT_SECONDS = 30.0
+"""Pause between two looks for a kind that the cluster does not have, or that the server may not list."""
+
+
+def followers(api: client.ApiClient, cache: Cache, suggester: Suggester) -> list[Follower]:
+    """All of them; each runs until it is cancelled."""
+
+    async def everything() -> dict[str, Any]:
+        return {}
+
+    def namespaces(items: list[Object]) -> None:
+        suggester.namespaces.clear()
+        for item in items:
+            suggester.change_namespace(item, False)
+
+    core = client.CoreV1Api(api)
+    pods = core.list_pod_for_all_namespaces_without_preload_content
+    return [
+        Follower("nodes", core.list_node_without_preload_content, everything, cache.set_nodes, cache.change_node),
+        Follower("pods", pods, everything, cache.set_pods, cache.change_pod),
+        Follower(
+            "namespaces",
+            core.list_namespace_without_preload_content,
+            everything,
+            namespaces,
+            suggester.change_namespace,
+        ),
+        _scoring_policies(api, suggester.scoring_policies),
+    ]
+
+
+def _scoring_policies(api: client.ApiClient, held: ScoringPolicies) -> Follower:
+    """Watch a kind that need not be there: without it no object acts, and pods are scored all the same."""
+    listing = client.CustomObjectsApi(api).list_cluster_custom_object_without_preload_content
+    call = partial(listing, group=GROUP, version=VERSION, plural=NODE_SCORING_PLURAL)
+    return Follower(NODE_SCORING_PLURAL, call, partial(_until_there, call, held), held.set, held.change)
+
+
+async def _until_there(call: Callable[..., Awaitable[Any]], held: ScoringPolicies) -> dict[str, Any]:
+    """Wait until the kind can be listed; until then there are none. It is said once why."""
+    said = False
+    while (status := await _status(call)) in (403, 404):
+        if not said:
+            why = "the cluster does not have them" if status == 404 else "this account may not list them"
+            log.info("no NodeScoringPolicies act: %s", why)
+        said = True
+        held.set([])
+        await asyncio.sleep(ABSENT_SECONDS)
+    return {}
+
+
+async def _status(call: Callable[..., Awaitable[Any]]) -> int:
+    async with await call(limit=1) as response:
+        return int(response.status)
