@@ -156,8 +156,8 @@ class Plan:
 
     steps: list[Step] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
-    waiting: int = 0
-    """Pods that have another size than is wished and are not resized now."""
+    unsettled: frozenset[str] = frozenset()
+    """Pods that do not run with the size that is wished."""
     without_request: int = 0
     """Pods whose container has no request of a resource that is wished: it is left alone."""
 
@@ -172,18 +172,20 @@ def plan(
 ) -> Plan:
     """Plan the next patches for the running pods of a pool.
 
-    `wish` has the cores and bytes that each container should ask for; NaN is not controlled. Memory is not lowered below
-    `least_memory` bytes, and not at all where that is NaN. Pods in `refused` are not tried again. `now` is in unix
-    seconds. `others_ready` is False where the pool has pods besides these, which do not run yet.
+    `wish` has the cores and bytes that each container should ask for; NaN is not controlled. Memory is not lowered
+    below `least_memory` bytes, and not at all where that is NaN. Pods in `refused` are not tried again. `now` is in
+    unix seconds. `others_ready` is False where the pool has pods besides these, which do not run yet.
 
     Limits move in the ratio of the requests, so that the pod's QoS class stays. No more than AT_ONCE pods are resized
     at a time; where a container has to be restarted, one at a time and only while all others are ready.
     """
     every = sorted(pods, key=lambda one: one.pod)
     controlled = {name for name, value in wish.items() if not math.isnan(value)}
-    made = Plan(without_request=sum(1 for one in every if controlled - set(one.requests)))
     stuck = {one.pod for one in every if _is_stuck(one, now)}
     changes = [step for one in every if (step := _step(one, wish, least_memory)) is not None]
+    unlike = {step.sized.pod for step in changes} | {one.pod for one in every if one.stage is not Stage.SETTLED}
+    without = sum(1 for one in every if controlled - set(one.requests))
+    made = Plan(unsettled=frozenset(unlike), without_request=without)
     for one in every:
         if one.pod in stuck:
             reason = one.stage.value if one.stage in (Stage.DEFERRED, Stage.INFEASIBLE) else "InProgress"
@@ -192,9 +194,8 @@ def plan(
                 made.steps.append(back)
     under_way = sum(1 for one in every if one.stage is Stage.UNDER_WAY)
     free = [step for step in changes if step.sized.stage is Stage.SETTLED and step.sized.pod not in refused]
-    chosen = _paced(free, every, AT_ONCE - under_way, others_ready)
-    made.steps.extend(chosen)
-    return Plan(made.steps, made.stuck, len(changes) - len(chosen), made.without_request)
+    made.steps.extend(_paced(free, every, AT_ONCE - under_way, others_ready))
+    return made
 
 
 def _is_stuck(one: Sized, now: float) -> bool:

@@ -123,7 +123,7 @@ def test_a_resize_is_over_when_the_kubelet_says_so_and_not_before() -> None:
 def test_few_pods_are_resized_at_a_time() -> None:
     made = planned(*(pod(f"chat-{i}") for i in range(12)))
     assert [step.sized.pod for step in made.steps] == ["chat-0", "chat-1", "chat-10", "chat-11", "chat-2"]
-    assert made.waiting == 12 - AT_ONCE
+    assert len(made.unsettled) == 12
     wished = {"cpu": "1500m", "memory": "2Gi"}
     busy = [pod(f"busy-{i}", requests=wished, generation=4) for i in range(4)]
     assert len(planned(*busy, *(pod(f"chat-{i}") for i in range(12))).steps) == AT_ONCE - 4
