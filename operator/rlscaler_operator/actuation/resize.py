@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from rlscaler_operator.actuation.resize_plan import Plan, Sizes, Step, Stuck, plan, sized
+from rlscaler_core.vertical.size import PodSize
+from rlscaler_operator.actuation.resize_plan import Plan, Step, Stuck, plan, sized
 from rlscaler_operator.cluster.bodies import Key, is_over
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
-from rlscaler_operator.cluster.pod_sizes import PodSizes
+from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.resizes import Failures
@@ -32,22 +32,11 @@ REFUSED = (403, MISSING, 422)
 
 REMEDIES = {
     "exceeded quota": ("ResizeOverQuota", "raise the ResourceQuota, or lower the largest size"),
-    "cannot patch resource": ("ResizeForbidden", "grant it: rbac-optional.yaml, or operator.resizePods of the chart"),
+    "cannot patch resource": ("ResizeForbidden", "grant it: rbac-optional.yaml, or operator.resize of the chart"),
     "usage per": ("ResizeOutOfLimitRange", "change the LimitRange, or the range of sizes"),
     "limit to request ratio": ("ResizeOutOfLimitRange", "change the LimitRange, or the pods' limits"),
 }
 """What the API server says in a refusal, and the reason and the remedy that follow from it."""
-
-
-class Wish(NamedTuple):
-    """The size that the containers of a pool should have."""
-
-    size: Sizes
-    """Cores of `cpu` and bytes of `memory` to ask for; NaN = not controlled."""
-    container: str | None = None
-    """Which container of a pod; None = its only one."""
-    least_memory: float = math.nan
-    """Bytes below which memory is not lowered; NaN = it is not lowered at all."""
 
 
 class Resized(NamedTuple):
@@ -68,7 +57,7 @@ class Resizer:
         self,
         kube: Kube,
         limiter: ConcurrencyLimiter,
-        pods: PodSizes,
+        pods: SizedPods,
         timeout_seconds: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -76,16 +65,20 @@ class Resizer:
         self._kube, self._limiter, self._pods = kube, limiter, pods
         self._timeout, self._clock = timeout_seconds, clock
 
-    async def resize(self, lease: Lease, target: Key, wish: Wish, failures: Failures) -> Resized:
+    async def resize(
+        self, lease: Lease, target: Key, size: PodSize, container: str | None, failures: Failures
+    ) -> Resized:
         """Bring the pods of a target nearer to a size: a few at a time, once what was begun has come to an end.
 
-        Never raises for what the API server answers. Call it only where the policy may act.
+        `container` names the one of each pod that is resized; None is its only one. Never raises for what the API
+        server answers. Call it only where the policy may act.
         """
         now, bodies = self._clock(), [body for body in self._pods.of(target) if not is_over(body)]
-        pods = [one for body in bodies if (one := sized(body, wish.container)) is not None]
-        failures.begin((wish.container, tuple(sorted(wish.size.items()))))
+        pods = [one for body in bodies if (one := sized(body, container)) is not None]
+        failures.begin((container, size.cpu, size.memory))
         running = len(pods) == len(bodies)
-        made = plan(pods, wish.size, now, wish.least_memory, failures.paused_pods(now), running)
+        wish = {"cpu": size.cpu, "memory": size.memory}
+        made = plan(pods, wish, now, size.least_memory, failures.paused_pods(now), running)
         failures.keep(made.unsettled)
         steps = [] if failures.paused(now) else made.steps
         answers = await asyncio.gather(*(self._write(lease, target, step) for step in steps))

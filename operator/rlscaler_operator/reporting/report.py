@@ -192,6 +192,7 @@ class Reporter:
                 news.append(self._events.admit(about, "Normal", "Scaled", f"{pool} {write.message}"))
             elif write.outcome == "Failed":
                 news.append(self._events.admit(about, "Warning", "ScaleFailed", f"{pool} {write.message}"))
+        news += [self._events.admit(about, "Normal", "Resized", text) for text in (applied.resized if applied else ())]
         return [event for event in news if event is not None]
 
     def _build(

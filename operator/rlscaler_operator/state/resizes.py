@@ -33,7 +33,7 @@ class Failures:
 
     def begin(self, wish: Hashable) -> None:
         """Forget everything where another size is wished than before."""
-        if wish != self.wish:
+        if repr(wish) != repr(self.wish):  # NaN is not equal to itself
             self.wish, self.refused, self.taken_back = wish, None, {}
 
     def refuse(self, problem: Problem, now: float) -> None:

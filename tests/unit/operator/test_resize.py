@@ -9,24 +9,25 @@ from typing import Any
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.actuation.resize import Resizer, Wish
+from rlscaler_core.vertical.size import PodSize
+from rlscaler_operator.actuation.resize import Resizer
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.cluster.pod_sizes import PodSizes
 from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.resizes import FIRST_SECONDS, Failures
 from tests.unit.operator.test_resize_plan import NOW, pod
 
 TARGET = ("ns", "chat-gpu")
-WISH = Wish({"cpu": 2.0, "memory": math.nan})
+WISH = PodSize(cpu=2.0)
 
 
 class Bench:
     """A pool of pods, an API server, and rounds at a time of its own."""
 
     def __init__(self, server: Any, kube: Kube) -> None:
-        self.server, self.now, self.failures, self.pods = server, NOW, Failures(), PodSizes()
+        self.server, self.now, self.failures, self.pods = server, NOW, Failures(), SizedPods()
         self.lease = Shards(kube, Settings()).leases[0]
         self.lease._deadline = math.inf
         self._resizer = Resizer(kube, ConcurrencyLimiter(8), self.pods, 2.0, lambda: self.now)
@@ -37,10 +38,10 @@ class Bench:
     def put(self, version: str = "7", **more: Any) -> None:
         self.pods.put(TARGET, pod("chat-1", {"cpu": "1"}, resourceVersion=version, **more))
 
-    async def round(self, wish: Wish = WISH) -> tuple[Any, int]:
+    async def round(self, wish: PodSize = WISH) -> tuple[Any, int]:
         """One round, and how many requests it sent."""
         before = self.server.asked
-        return await self._resizer.resize(self.lease, TARGET, wish, self.failures), self.server.asked - before
+        return await self._resizer.resize(self.lease, TARGET, wish, None, self.failures), self.server.asked - before
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ async def test_a_size_that_is_not_the_refused_one_is_tried_at_once(bench):
     await bench.round()
     assert (await bench.round())[1] == 0
     bench.server.status, bench.server.text = 200, json.dumps(pod("chat-1", {"cpu": "1500m"}, resourceVersion="8"))
-    resized, sent = await bench.round(Wish({"cpu": 1.5}))
+    resized, sent = await bench.round(PodSize(cpu=1.5))
     assert (resized.problems, sent) == ((), 1)
 
 

@@ -15,7 +15,7 @@ CONTAINER = ("name", "resources", "resizePolicy")
 STATUS = ("phase", "observedGeneration", "conditions", "containerStatuses")
 
 
-class PodSizes:
+class SizedPods:
     """Parts of pods, by target and name."""
 
     def __init__(self) -> None:
