@@ -22,7 +22,7 @@ BINS = 64
 
 FIRST, GROWTH = 0.01, 1.08
 
-EDGES: Float = FIRST * GROWTH ** np.arange(BINS)
+EDGES: Float = FIRST * GROWTH ** np.arange(BINS, dtype=np.float64)
 """(BINS,) upper edges in shares of `most`; the last is above 1, so that what exceeds the range is seen."""
 
 HALF_LIFE_SECONDS = 6 * 3600.0
@@ -63,6 +63,7 @@ class Usage(Rows):
 class Memory(Rows):
     """What is remembered of N pools."""
 
+    most: Float  # (N, 2) of the range that the bins are shares of; NaN: none yet
     time: Float  # (N,) unix seconds of the last sample of CPU; NaN: none yet
     samples: Int  # (N, 2) that were taken in, counted up to FEWEST_SAMPLES
     weight: Float  # (N, BINS) of the histogram of CPU, in newest samples
@@ -74,16 +75,25 @@ class Memory(Rows):
 def nothing_known(n: int) -> Memory:
     """Give the memory of N pools of which nothing was seen."""
     none, bins = np.full((n, 2), np.nan), np.zeros((n, BINS))
-    return Memory(np.full(n, np.nan), np.zeros((n, 2), np.int32), bins, np.full_like(bins, np.nan), none, none.copy())
+    return Memory(
+        most=none,
+        time=np.full(n, np.nan),
+        samples=np.zeros((n, 2), np.int32),
+        weight=bins,
+        seen=np.full_like(bins, np.nan),
+        size=none.copy(),
+        smaller_since=none.copy(),
+    )
 
 
 def recommend(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
     """Take in what the pods use, and give what is remembered after it, with the sizes (N, 2) that are recommended.
 
-    A resource of which the use is not known keeps its size. After a range was changed the size is within the new one.
-    No size is outside of its range, and none is NaN again once it was recommended and has a range.
+    A resource of which the use is not known keeps its size. After a range was changed the size is within the new one,
+    and where its `most` is another one what was used is counted anew. No size is outside of its range, and none is NaN
+    again once it was recommended and has a range.
     """
-    after = _taken_in(ranges, memory, usage)
+    after = _taken_in(ranges, _counted_anew(ranges, memory), usage)
     used = ranges.most * EDGES[np.stack([_percentile(after.weight), _peak(after.seen, usage.time)], axis=1)]
     known = (after.samples >= FEWEST_SAMPLES) & np.isfinite(usage.used)
     return _settled(ranges, after, np.where(known, _stepped(MARGIN * used, ranges), np.nan), usage)
@@ -96,6 +106,21 @@ def least_memory(ranges: Ranges, memory: Memory, now: Float) -> Float:
     """
     peak = EDGES[_peak(memory.seen, now)] * ranges.most[:, MEMORY] * MARGIN[MEMORY]
     return np.where(memory.samples[:, MEMORY] >= FEWEST_SAMPLES, peak, np.nan)
+
+
+def _counted_anew(ranges: Ranges, memory: Memory) -> Memory:
+    """Forget what was counted in shares of another range."""
+    other = (ranges.most != memory.most) & ~(np.isnan(ranges.most) & np.isnan(memory.most))
+    if not other.any():
+        return memory
+    return replace(
+        memory,
+        most=ranges.most.copy(),
+        samples=np.where(other, 0, memory.samples).astype(np.int32),
+        weight=np.where(other[:, CPU, None], 0.0, memory.weight),
+        seen=np.where(other[:, MEMORY, None], np.nan, memory.seen),
+        smaller_since=np.where(other, np.nan, memory.smaller_since),
+    )
 
 
 def _taken_in(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
@@ -121,7 +146,8 @@ def _taken_in(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
 def _percentile(weight: Float) -> Int:
     """Give the bin (N,) below whose upper edge PERCENTILE of the weight (N, BINS) is."""
     below = np.cumsum(weight, axis=1)
-    return np.minimum((below < PERCENTILE * below[:, -1:]).sum(axis=1), BINS - 1).astype(np.int32)
+    number: Int = (below < PERCENTILE * below[:, -1:]).sum(axis=1, dtype=np.int32)
+    return np.minimum(number, BINS - 1)
 
 
 def _peak(seen: Float, now: Float) -> Int:
