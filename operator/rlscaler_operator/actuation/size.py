@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from rlscaler_core.api.resources import PodResources
 from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.resize import Resizer
-from rlscaler_operator.actuation.resize_plan import rounded, text
 from rlscaler_operator.actuation.resize_plan import sizes as asked_by
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.kinds import TargetKinds
@@ -20,6 +19,7 @@ from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.resizes import Failures
+from rlscaler_operator.state.sizing import text
 
 
 class Round(NamedTuple):
@@ -111,9 +111,7 @@ def template_size(body: Mapping[str, Any], resources: PodResources, least_memory
 
 def _words(size: PodSize) -> str:
     known = {"cpu": size.cpu, "memory": size.memory}
-    return ", ".join(
-        f"{name} {text(name, rounded(name, value))}" for name, value in known.items() if not math.isnan(value)
-    )
+    return ", ".join(f"{name} {text(name, value)}" for name, value in known.items() if not math.isnan(value))
 
 
 def _not_allowed(pool: str) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -15,6 +16,7 @@ from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube, load_configuration
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.cluster.sized_pods import SizedPods
+from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.resizes import Failures
 from tests.harness import setup
@@ -97,6 +99,25 @@ async def test_without_the_right_nothing_is_resized_and_the_grant_is_named(world
     assert problem.reason == "ResizeForbidden"
     assert "rbac-optional.yaml" in problem.message
     assert asks_for(world, "forbidden") == {"200m"}
+
+
+async def test_the_right_to_resize_changes_nothing_else_of_a_pod(granted, world, pool, client):
+    name = pool("bounded", 1)
+    before = world.pods(name)[0]
+    path = world.path("pods", before["metadata"]["name"], "resize")
+    for change in (
+        {"metadata": {"labels": {"app": "other"}, "annotations": {"a": "b"}}},
+        {"spec": {"containers": [{**before["spec"]["containers"][0], "image": "other"}]}},
+        {"spec": {"activeDeadlineSeconds": 1}},
+    ):
+        with suppress(KubeError):
+            await client.patch(path, change)
+    after = world.pods(name)[0]
+    assert after["spec"] == before["spec"]
+    for part in ("labels", "annotations", "ownerReferences", "finalizers"):
+        assert after["metadata"].get(part) == before["metadata"].get(part)
+    with pytest.raises(KubeError, match="forbidden"):
+        await client.patch(world.path("pods", before["metadata"]["name"]), {"metadata": {"labels": {"a": "b"}}})
 
 
 async def test_pods_are_resized_few_at_a_time_and_another_operator_goes_on(granted, world, pool, account, client):
