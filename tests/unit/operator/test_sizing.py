@@ -13,6 +13,8 @@ from rlscaler_core.api.exceptions import InvalidPolicy
 from rlscaler_core.api.resources import amount
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.vertical.recommend import FEWEST_SAMPLES, MARGIN
+from rlscaler_operator.cli.explain.learned import sizes_of
+from rlscaler_operator.cli.pages import pod_sizes
 from rlscaler_operator.cli.replay.compare import compare
 from rlscaler_operator.loop.size import size_pods
 from rlscaler_operator.records.sizing import record_of
@@ -180,3 +182,18 @@ def test_quantities_are_read_as_kubernetes_reads_them():
         "1536Mi",
         "1Mi",
     ]
+
+
+def test_status_and_explain_say_what_pods_should_ask_for(sized, entry, rule):
+    policy = sized()
+    played(policy)
+    sizes = _kept_sizes(policy, 1000.0).to_dict()
+    assert pod_sizes({"status": {"podSizes": sizes}}) == {"gpu": "should ask for 1250m cpu, 1280Mi memory"}
+    assert pod_sizes({"status": {}}) == {}
+    assert sizes_of(record_of(policy.decision.sizing)) == {
+        "gpu": "should ask for 1250m cpu (used 1000m), 1280Mi memory (used 1024Mi)"
+    }
+    little = sized()
+    played(little, times=3)
+    assert pod_sizes({"status": {"podSizes": _kept_sizes(little, 0.0).to_dict()}}) == {}
+    assert "too little" in sizes_of(record_of(little.decision.sizing))["gpu"]
