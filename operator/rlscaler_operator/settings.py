@@ -180,7 +180,7 @@ class Settings(BaseSettings):
 
     resize: bool = False
     """Resize running pods in place for policies that ask for it (`spec.targets.*.resources.mode: InPlace`). Needs the
-    right to patch the `resize` subresource of pods (`rbac-optional.yaml`), and Kubernetes 1.33 or newer."""
+    right to patch the `resize` subresource of pods (`rbac-optional.yaml`), and Kubernetes 1.34 or newer."""
 
     policy_deadline_seconds: float = Field(default=30.0, ge=1)
     """Longest time for writing and reporting one policy's tick."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from rlscaler_core.vertical.size import PodSize
-from rlscaler_operator.actuation.resize_plan import Plan, Step, Stuck, plan, sized
+from rlscaler_operator.actuation.resize_plan import Plan, Step, Stuck, plan, runs, sized
 from rlscaler_operator.cluster.bodies import Key, is_over
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
@@ -75,7 +75,7 @@ class Resizer:
         """
         now, bodies = self._clock(), [body for body in self._pods.of(target) if not is_over(body)]
         pods = [one for body in bodies if (one := sized(body, container)) is not None]
-        failures.begin((container, size.cpu, size.memory))
+        failures.begin(f"{container}: {size.cpu} cores, {size.memory} bytes")
         running = len(pods) == len(bodies)
         wish = {"cpu": size.cpu, "memory": size.memory}
         made = plan(pods, wish, now, size.least_memory, failures.paused_pods(now), running)
@@ -84,7 +84,8 @@ class Resizer:
         answers = await asyncio.gather(*(self._write(lease, target, step) for step in steps))
         self._note(made, dict(zip((step.sized.pod for step in steps), answers, strict=True)), failures, now)
         patched = tuple(step.sized.pod for step, answer in zip(steps, answers, strict=True) if answer is None)
-        return Resized(patched, len(made.unsettled), (*failures.problems(), *_left_alone(made)))
+        unnamed = len(pods) < sum(1 for body in bodies if runs(body))
+        return Resized(patched, len(made.unsettled), (*failures.problems(), *_left_alone(made, unnamed)))
 
     async def _write(self, lease: Lease, target: Key, step: Step) -> Exception | None:
         """Send one patch; return what went wrong."""
@@ -142,8 +143,13 @@ def _not_done(stuck: Stuck) -> Problem:
     return Problem(f"Resize{stuck.reason}", text)
 
 
-def _left_alone(made: Plan) -> list[Problem]:
-    if not made.without_request:
-        return []
-    text = "pods ask for no CPU or no memory, and a request cannot be added while they run: set it in their template"
-    return [Problem("ResizeWithoutRequest", text)]
+def _left_alone(made: Plan, unnamed: bool) -> list[Problem]:
+    """What is said of pods that are not resized for what they are; `unnamed`: some have no such container."""
+    left = []
+    if made.without_request:
+        text = "pods ask for no CPU or no memory, and a request cannot be added while they run: set it in the template"
+        left.append(Problem("ResizeWithoutRequest", text))
+    if unnamed:
+        text = "pods have several containers, or none of the name given: correct resources.container in spec.targets"
+        left.append(Problem("ResizeContainerUnknown", text))
+    return left

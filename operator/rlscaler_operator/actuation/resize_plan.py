@@ -66,13 +66,18 @@ class Sized:
     ready: bool
 
 
+def runs(body: Mapping[str, Any]) -> bool:
+    """Return True where a pod runs and is not on its way out."""
+    return not is_over(body) and (body.get("status") or {}).get("phase") == "Running"
+
+
 def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None:
     """Read a pod; `container` names the one that is resized, None is its only one.
 
     Gives None for a pod that does not run, and for one without that container.
     """
     status = body.get("status") or {}
-    if is_over(body) or status.get("phase") != "Running":
+    if not runs(body):
         return None
     found = [(i, one) for i, one in enumerate(body["spec"]["containers"]) if container in (one["name"], None)]
     if len(found) != 1:
@@ -80,10 +85,10 @@ def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None
     index, spec = found[0]
     said = next((one for one in status.get("containerStatuses") or () if one.get("name") == spec["name"]), {})
     asked = spec.get("resources") or {}
-    runs = {kind: sizes((said.get("resources") or {}).get(kind)) for kind in ("requests", "limits")}
+    has = {kind: sizes((said.get("resources") or {}).get(kind)) for kind in ("requests", "limits")}
     requests, limits = sizes(asked.get("requests")), sizes(asked.get("limits"))
     seen = int(status.get("observedGeneration") or 0) >= int(body["metadata"].get("generation") or 0)
-    stage, since, message = _stage(status, seen and runs["requests"] == requests and runs["limits"] == limits)
+    stage, since, message = _stage(status, seen and has["requests"] == requests and has["limits"] == limits)
     policies = {one.get("resourceName"): one.get("restartPolicy") for one in spec.get("resizePolicy") or ()}
     return Sized(
         pod=body["metadata"]["name"],
@@ -91,7 +96,7 @@ def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None
         container=spec["name"],
         requests=requests,
         limits=limits,
-        running=runs,
+        running=has,
         stage=stage,
         since=since,
         message=message,

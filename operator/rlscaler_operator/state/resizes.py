@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from rlscaler_operator.state.backoff import GrowingBackoff
@@ -24,16 +24,16 @@ class Failure:
 class Failures:
     """The failures of one pool's resizes. Times are in seconds by a clock that does not go backwards."""
 
-    wish: Hashable = None
-    """The size that failed: another one is tried at once."""
+    wish: str = ""
+    """The size that failed, as text, since NaN is not equal to itself."""
     refused: Failure | None = None
     """What the API server last said against a patch: the other pods of the pool would hear the same."""
     taken_back: dict[str, Failure] = field(default_factory=dict)
     """By pod, what its kubelet did not do."""
 
-    def begin(self, wish: Hashable) -> None:
+    def begin(self, wish: str) -> None:
         """Forget everything where another size is wished than before."""
-        if repr(wish) != repr(self.wish):  # NaN is not equal to itself
+        if wish != self.wish:
             self.wish, self.refused, self.taken_back = wish, None, {}
 
     def refuse(self, problem: Problem, now: float) -> None:

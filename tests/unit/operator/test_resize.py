@@ -141,6 +141,13 @@ async def test_a_container_that_asks_for_nothing_is_left_alone_and_said(bench):
     assert ([one.reason for one in resized.problems], sent) == (["ResizeWithoutRequest"], 0)
 
 
+async def test_a_pod_with_several_containers_is_left_alone_until_one_is_named(bench):
+    side = {"name": "proxy", "resources": {"requests": {"cpu": "100m"}}}
+    bench.put(version="8", extra=[side])
+    resized, sent = await bench.round()
+    assert ([one.reason for one in resized.problems], sent) == (["ResizeContainerUnknown"], 0)
+
+
 async def test_a_pod_that_starts_counts_as_one_that_is_not_ready(bench):
     restarts = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     bench.put(version="8", policies=restarts)
