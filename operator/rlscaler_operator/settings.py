@@ -178,6 +178,10 @@ class Settings(BaseSettings):
     `controller.kubernetes.io/pod-deletion-cost` before a pool shrinks, so that they go first. Needs the right to patch
     pods (`rbac-optional.yaml`). With `namespaces` nodes are left out, since pods of others are not seen."""
 
+    resize: bool = False
+    """Resize running pods in place for policies that ask for it (`spec.targets.*.resources.mode: InPlace`). Needs the
+    right to patch the `resize` subresource of pods (`rbac-optional.yaml`), and Kubernetes 1.34 or newer."""
+
     policy_deadline_seconds: float = Field(default=30.0, ge=1)
     """Longest time for writing and reporting one policy's tick."""
 

@@ -146,6 +146,15 @@ def test_pod_deletion_cost_adds_its_rule(helm, tmp_path):
     assert rules == shipped("rbac.yaml", "rlscaler-operator") + extra
 
 
+def test_resize_adds_its_rule_and_says_so_to_the_operator(helm, tmp_path):
+    objects = template(helm, *values({"operator": {"resize": True}}, tmp_path))
+    rules = find(objects, "ClusterRole", "rlscaler-operator")["rules"]
+    assert rules == shipped("rbac.yaml", "rlscaler-operator") + shipped("rbac-optional.yaml", "rlscaler-pod-resize")
+    container = find(objects, "Deployment", "rlscaler")["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "RLSCALER_RESIZE", "value": "true"} in container["env"]
+    assert "pods/resize" not in str(template(helm))
+
+
 def test_definition_is_the_models_and_stays(helm):
     crd = find(template(helm), "CustomResourceDefinition", "rlscalingpolicies.rlscaler.io")
     assert crd["spec"] == manifest()["spec"]

@@ -33,10 +33,16 @@ class World:
         return load
 
     def deployment(
-        self, name: str, pool: str, replicas: int = 1, gpus: int = 0, annotations: dict[str, str] | None = None
+        self,
+        name: str,
+        pool: str,
+        replicas: int = 1,
+        gpus: int = 0,
+        annotations: dict[str, str] | None = None,
+        resources: dict[str, Any] | None = None,
     ) -> None:
-        """`gpus` that each pod takes of its node; `annotations` of the pods."""
-        container: dict[str, Any] = {"name": "app", "image": "app"}
+        """`gpus` that each pod takes of its node; `annotations` of the pods, and `resources` of their container."""
+        container: dict[str, Any] = {"name": "app", "image": "app", "resources": resources or {}}
         if gpus:
             container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
         pod = {

@@ -278,6 +278,26 @@ class CapacityStatus(Reported):
     """Of a replica of the CPU pool."""
 
 
+class PodSizeStatus(Reported):
+    """What each pod of a pool should ask for."""
+
+    cpu: Word | None = None
+    """CPU request, such as `500m`; absent where it is not sized or too little was seen."""
+    memory: Word | None = None
+    """Memory request, such as `768Mi`."""
+
+
+class PodSizes(Reported):
+    """How large the pods should be, by what they used."""
+
+    gpu: PodSizeStatus | None = None
+    """The pods of the GPU pool."""
+    cpu: PodSizeStatus | None = None
+    """The pods of the CPU pool."""
+    seen: Annotated[str, Field(max_length=8192)] | None = None
+    """What the pods were seen to use, in base64; it outlives the operator, and is renewed every 15 minutes."""
+
+
 class Originals(Reported):
     """What was found before the first change, for `restoreOnDelete`."""
 
@@ -368,6 +388,8 @@ class Status(Reported):
     """What was found before the first change."""
     forecaster: Annotated[str, Field(max_length=16_384)] | None = None
     """What the forecaster learned of the load, in base64; it outlives the operator, and is renewed every 15 minutes."""
+    pod_sizes: PodSizes | None = None
+    """How large the pods should be, where the spec has a range for it."""
     slo: SLOStatus | None = None
     """What is left of the error budget, and what a late request is worth for it; renewed every 15 minutes."""
     stabilization: Stabilization | None = None

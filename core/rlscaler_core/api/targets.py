@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rlscaler_core.api.base import Model, ObjectName, Rule
+from rlscaler_core.api.resources import PodResources
 
 MaxReplicas = Annotated[int, Field(ge=1, le=10_000, json_schema_extra={"format": "int32"})]
 MinReplicas = Annotated[int, Field(ge=0, le=10_000, json_schema_extra={"format": "int32"})]
@@ -58,6 +59,8 @@ class Target(Model):
     cold_start_seconds: ColdStart | None = None
     """Seconds from the creation of a pod until it is ready; default: learned from the pods that were seen to
     start."""
+    resources: PodResources | None = None
+    """How large its pods should be, beside how many; default: nobody asks."""
 
     rules = (
         Rule(

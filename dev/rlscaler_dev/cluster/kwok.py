@@ -3,6 +3,9 @@
 The label `rlscaler.io/flavour: gpu|cpu` of a pod selects its cold start, drawn uniformly from the flavour's range;
 the annotations `rlscaler.io/cold-start-min` and `-max` (durations such as "1.5s") override the range for one pod.
 A pod without the label is ready at once.
+
+A resize of a running pod is done a moment later; the annotation `rlscaler.io/resize: Deferred|Infeasible` of a pod says
+that its node has no room for it, now or ever.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from rlscaler_dev.cluster import manifests
 FLAVOUR_LABEL = "rlscaler.io/flavour"
 COLD_START_MIN = "rlscaler.io/cold-start-min"
 COLD_START_MAX = "rlscaler.io/cold-start-max"
+RESIZE = "rlscaler.io/resize"
+NO_ROOM = ("Deferred", "Infeasible")
+RESIZE_MILLISECONDS = 200
+"""What a kubelet takes to report that a container runs with its new size, about."""
 
 COLD_START_SECONDS: dict[str, tuple[float, float]] = {"gpu": (35.0, 55.0), "cpu": (5.0, 11.0)}
 """Flavour -> (shortest, longest) time from scheduled to ready."""
@@ -31,6 +38,7 @@ FAKE_TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedul
 _READY = """\
 {{ $now := Now }}
 phase: Running
+observedGeneration: {{ .metadata.generation }}
 startTime: {{ $now | Quote }}
 conditions:
 {{ range $type := list "Initialized" "ContainersReady" "Ready" }}
@@ -43,6 +51,7 @@ containerStatuses:
   ready: true
   started: true
   restartCount: 0
+  resources: {{ YAML (or .resources dict) 2 }}
   state: {running: {startedAt: {{ $now | Quote }}}}
 {{ end }}
 initContainerStatuses:
@@ -58,6 +67,39 @@ hostIP: {{ NodeIPWith .spec.nodeName | Quote }}
 podIP: {{ index . 0 | Quote }}
 podIPs: [{ip: {{ index . 0 | Quote }}}]
 {{ end }}
+"""
+
+_OBSERVED = """\
+observedGeneration: {{ .metadata.generation }}
+conditions:
+- {type: PodResizePending, $patch: delete}
+"""
+
+_RESIZED = (
+    _OBSERVED
+    + """\
+containerStatuses:
+{{ range $i, $said := .status.containerStatuses }}
+- name: {{ $said.name | Quote }}
+  image: {{ $said.image | Quote }}
+  imageID: {{ or $said.imageID "" | Quote }}
+  ready: {{ $said.ready }}
+  started: {{ $said.started }}
+  restartCount: {{ $said.restartCount }}
+  resources: {{ YAML (or (index $.spec.containers $i).resources dict) 2 }}
+  state: {{ YAML $said.state 2 }}
+{{ end }}
+"""
+)
+
+_PENDING = f"""\
+observedGeneration: {{{{ .metadata.generation }}}}
+conditions:
+- type: PodResizePending
+  status: "True"
+  reason: {{{{ index .metadata.annotations "{RESIZE}" | Quote }}}}
+  message: Node did not have enough capacity
+  lastTransitionTime: {{{{ Now | Quote }}}}
 """
 
 
@@ -95,10 +137,54 @@ def pod_ready_stage(flavour: str | None, seconds: tuple[float, float] = (0.0, 0.
     }
 
 
+def resize_stages() -> list[dict[str, Any]]:
+    """The Stages that play what a kubelet does after a patch of a running pod's size."""
+    key = f'.metadata.annotations["{RESIZE}"]'
+    fits = {"key": key, "operator": "NotIn", "values": list(NO_ROOM)}
+    does_not = {"key": key, "operator": "In", "values": list(NO_ROOM)}
+    differs, same = (
+        {
+            "key": "([.spec.containers[].resources] == [.status.containerStatuses[]?.resources]) | tostring",
+            "operator": "In",
+            "values": [text],
+        }
+        for text in ("false", "true")
+    )
+    unseen = {
+        "key": "(.metadata.generation == .status.observedGeneration) | tostring",
+        "operator": "In",
+        "values": ["false"],
+    }
+    return [
+        _resize_stage("pod-resized", [fits, differs], _RESIZED),
+        _resize_stage("pod-resize-pending", [does_not, differs, unseen], _PENDING),
+        _resize_stage("pod-observed", [same, unseen], _OBSERVED),
+    ]
+
+
+def _resize_stage(name: str, where: list[dict[str, Any]], status: str) -> dict[str, Any]:
+    running = [
+        {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
+        {"key": ".status.phase", "operator": "In", "values": ["Running"]},
+    ]
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+            "selector": {"matchExpressions": [*running, *where]},
+            "delay": {"durationMilliseconds": RESIZE_MILLISECONDS},
+            "next": {"statusTemplate": status},
+        },
+    }
+
+
 def write_config(path: Path, cold_start_seconds: dict[str, tuple[float, float]] | None = None) -> None:
     """Write the file that kwok reads with --config."""
     ranges = COLD_START_SECONDS | (cold_start_seconds or {})
     stages = [pod_ready_stage(None), *(pod_ready_stage(flavour, seconds) for flavour, seconds in ranges.items())]
+    stages += resize_stages()
     path.write_text(yaml.safe_dump_all(stages, sort_keys=False) + "\n" + manifests.text("kwok.yaml"))
 
 

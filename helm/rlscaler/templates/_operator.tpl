@@ -24,6 +24,10 @@
 - name: RLSCALER_POD_DELETION_COST
   value: "true"
 {{- end }}
+{{- if .Values.operator.resize }}
+- name: RLSCALER_RESIZE
+  value: "true"
+{{- end }}
 {{- if .Values.operator.budgets }}
 - name: RLSCALER_BUDGETS
   value: "true"

@@ -40,6 +40,8 @@ class Applied:
     """Problems that are worth an Event each and no condition."""
     weights: Weights | None = None
     """The traffic weights that were asked for."""
+    resized: tuple[str, ...] = ()
+    """A sentence for each pool of which pods were resized."""
 
     @property
     def failed(self) -> bool:

@@ -17,6 +17,7 @@ from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.actuation.drain import Need
 from rlscaler_operator.actuation.place import Placer
 from rlscaler_operator.actuation.scale import write_replicas
+from rlscaler_operator.actuation.size import Sizer
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.events import Events
@@ -49,7 +50,9 @@ class Deletion:
         registry: Registry,
         events: Events,
         settings: Settings,
+        sizer: Sizer,
     ) -> None:
+        self._sizer = sizer
         self._kube, self._shards, self._cache, self._registry, self._events = kube, shards, cache, registry, events
         self._timeout, self._patience = settings.write_timeout_seconds, settings.drain_seconds + CONFIRM_SECONDS
         self._placer = Placer(kube, shards, limiter, cache, settings)
@@ -65,7 +68,7 @@ class Deletion:
             if self._held(policy):
                 text = "something else scales the targets: the replicas were left as they are"
                 await self._events.post(policy.reference, "Warning", "NotRestored", text)
-            elif self._restores(policy) and not await self._restored(policy):
+            elif self._restores(policy) and not await self._all_restored(policy):
                 await asyncio.sleep(RETRY_SECONDS)
                 return
             await write_finalizer(self._kube, lease, policy, False, self._timeout)
@@ -82,15 +85,24 @@ class Deletion:
         return known or is_true(policy.report.conditions, CONFLICTED)
 
     def _restores(self, policy: Policy) -> bool:
-        known = policy.observed.parsed is not None and policy.ownership.originals is not None
-        return known and policy.spec.restore_on_delete
+        return policy.observed.parsed is not None and policy.spec.restore_on_delete
 
-    async def _restored(self, policy: Policy) -> bool:
-        """Put weights and replicas back; False where a pool waits for its traffic to go, for a bounded time."""
-        replicas, need = self._replicas(policy)
+    async def _all_restored(self, policy: Policy) -> bool:
+        """Put back weights, replicas and sizes; False where something waits, for a bounded time."""
         now, traffic = time.monotonic(), policy.traffic
         traffic.restoring_since = now if traffic.restoring_since is None else traffic.restoring_since
         patient = now - traffic.restoring_since < self._patience
+        if policy.ownership.originals is not None and not traffic.restored:
+            traffic.restored = await self._restored(policy, patient)
+            if not traffic.restored:
+                return False
+        sizing = policy.decision.sizing
+        sized = await self._sizer.restore(policy, sizing.sizes if sizing is not None else {})
+        return sized or not patient
+
+    async def _restored(self, policy: Policy, patient: bool) -> bool:
+        """Put weights and replicas back; False where a pool waits for its traffic to go."""
+        replicas, need = self._replicas(policy)
         lease = self._shards.of(policy.key)
         kube, cache, timeout = self._kube, self._cache, self._timeout
         done, left = await restore(

@@ -53,6 +53,7 @@ RUN = {
     "budgets": "Let RLScalingBudgets bound the policies that they select.",
     "target_kinds": "Kind that may be scaled besides Deployments: apiVersion/plural/Kind (repeatable).",
     "pod_deletion_cost": "Before a pool shrinks, mark the pods that are idle and empty nodes.",
+    "resize": "Resize running pods for policies that ask for it.",
     "model_dir": "Folder of ppo.onnx and ppo.json.",
     "policy_dir": "Folder of spec.policy.path.",
     "reload_seconds": "How often named ConfigMaps and Secrets are looked at again.",

@@ -54,6 +54,8 @@ def detail(body: Body) -> RenderableType:
     facts.add_row("Traffic", _placement(body) + _weights(body))
     facts.add_row("Latency", _latency(body))
     facts.add_row("Capacity", _capacity(body))
+    for pool, size in pod_sizes(body).items():
+        facts.add_row(f"{pool.upper()} pods", size)
     facts.add_row("Cost", f"{_number(body, 'costPerHour')} an hour")
     if model := status.get("model"):
         facts.add_row("Model", f"{model.get('name')} {str(model.get('digest') or '')[:12]}".strip())
@@ -89,6 +91,17 @@ def pool_of(body: Body, pool: str) -> str:
     """Return the replicas of a pool as `ready/desired`."""
     target = ((body.get("status") or {}).get("targets") or {}).get(pool) or {}
     return str(target.get("summary") or UNKNOWN)
+
+
+def pod_sizes(body: Body) -> dict[str, str]:
+    """Return what the pods of each pool should ask for, as text; without pools for which nothing is recommended."""
+    sizes = (body.get("status") or {}).get("podSizes") or {}
+    shown = {pool: sizes.get(pool) or {} for pool in POOLS}
+    return {
+        pool: "should ask for " + ", ".join(f"{size[name]} {name}" for name in ("cpu", "memory") if name in size)
+        for pool, size in shown.items()
+        if size
+    }
 
 
 def troubles(body: Body) -> Iterator[tuple[str, str, str]]:

@@ -189,10 +189,12 @@ async def _answers(who: str, url: str, remedy: str) -> Finding:
 def needed(settings: Settings) -> list[Act]:
     """Return the acts that the roles shipped with the operator allow, as far as these settings need them."""
     acts = [act for act in _role("rbac.yaml", "rlscaler-operator") for act in _everywhere(act, settings)]
-    if settings.pod_deletion_cost:
-        acts += [
-            a for act in _role("rbac-optional.yaml", "rlscaler-pod-deletion-cost") for a in _everywhere(act, settings)
-        ]
+    for wanted, role in (
+        (settings.pod_deletion_cost, "rlscaler-pod-deletion-cost"),
+        (settings.resize, "rlscaler-pod-resize"),
+    ):
+        if wanted:
+            acts += [a for act in _role("rbac-optional.yaml", role) for a in _everywhere(act, settings)]
     for kind in TargetKinds(settings.target_kinds).others:
         group = kind.resource.group
         own = [Act(verb, group, kind.plural) for verb in ("get", "list", "watch")]

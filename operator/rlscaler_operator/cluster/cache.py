@@ -34,6 +34,7 @@ from rlscaler_operator.cluster.holders import NodeHolders
 from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.cluster.kube import FIELD_MANAGER
 from rlscaler_operator.cluster.selectors import Selector, selects
+from rlscaler_operator.cluster.sized_pods import SizedPods
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of pods: a ReplicaSet deletes ready pods with a lower number first; a pod without it counts as 0."""
@@ -84,6 +85,8 @@ class WatchCache:
     way out is not among them: its ReplicaSet does not count it."""
     holders: NodeHolders | None = None
     """Which pods hold which nodes; None = pods of some namespaces are not seen, or it is not asked for."""
+    sizes: SizedPods | None = None
+    """How large pods are; None = it is not asked for."""
     kinds: TargetKinds = field(default_factory=TargetKinds)
     """Kinds of targets besides Deployments."""
     _selectors: dict[Key, Selector] = field(default_factory=dict)
@@ -214,6 +217,8 @@ class WatchCache:
         if deployment is None:
             return None
         self._note_mark(deployment, body)
+        if self.sizes is not None:
+            self.sizes.put(deployment, body)
         before = self._was_ready.get(uid)
         self._was_ready[uid] = (was_ready(body) if before is None else before) or is_ready(body)
         self._note_starting(deployment, uid, body)
@@ -261,6 +266,8 @@ class WatchCache:
             self.holders.drop(key_of(body))
         if deployment is not None:
             self.pods.get(deployment, {}).pop(body["metadata"]["name"], None)
+            if self.sizes is not None:
+                self.sizes.drop(deployment, body["metadata"]["name"])
         if deployment in self._starting:
             self._starting[deployment].pop(uid, None)
         return None if deployment is None else self._count_ready(deployment, body["metadata"]["name"], ready=False)

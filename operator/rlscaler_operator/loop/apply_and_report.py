@@ -9,6 +9,7 @@ import time
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_operator.actuation.apply import Actuator, Applied
 from rlscaler_operator.actuation.drain import Need, resumed
+from rlscaler_operator.actuation.size import Sizer, in_place
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import SpecInvalidError
@@ -36,10 +37,12 @@ class Reconciler:
         metrics: Metrics,
         diagnostician: Diagnostician,
         actuator: Actuator,
+        sizer: Sizer,
         reporter: Reporter,
     ) -> None:
         self._settings, self._shards, self._cache, self._registry = settings, shards, cache, registry
         self._metrics, self._diagnostician, self._actuator, self._reporter = metrics, diagnostician, actuator, reporter
+        self._sizer = sizer
 
     def is_quiet(self, policy: Policy, outcome: Outcome) -> bool:
         """Would diagnosing, applying and reporting find just what they found last time?
@@ -55,7 +58,7 @@ class Reconciler:
             or outcome.moves
         ):
             return False
-        if policy.traffic.pending:
+        if policy.traffic.pending or (policy.acts and in_place(policy)):
             return False
         if time.monotonic() - policy.outbox.written_at >= self._settings.status_interval_seconds:
             return False
@@ -107,6 +110,7 @@ class Reconciler:
             if may and self._still_wanted(policy, outcome):
                 with self._metrics.stage("write"):
                     applied = await self._apply(policy, outcome, findings)
+                    await self._resize(policy, findings, applied)
                 findings.placement_problem = applied.placement_problem
                 findings.warnings += applied.warnings
             else:
@@ -130,6 +134,15 @@ class Reconciler:
             same = traffic.generation == policy.observed.generation
             decision = (resumed(outcome, traffic.pending) if same else None) or decision
         return await self._actuator.apply(policy, decision, Need.of(outcome.entry.params, outcome.entry.samples))
+
+    async def _resize(self, policy: Policy, findings: Findings, applied: Applied) -> None:
+        """Bring the pods nearer to the size that was decided, after the replicas; not while the policy is paused."""
+        if policy.decision.sizing is None or findings.paused:
+            return
+        sizes = await self._sizer.apply(policy, policy.decision.sizing.sizes)
+        applied.resized = sizes.patched
+        findings.limits += sizes.problems
+        findings.warnings += sizes.problems
 
     def _still_wanted(self, policy: Policy, outcome: Outcome) -> bool:
         """Is this still the policy that was decided for? It may have been edited or deleted during the tick."""

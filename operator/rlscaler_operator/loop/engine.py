@@ -12,7 +12,9 @@ from typing import Any
 
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.idle import IdlePods
+from rlscaler_operator.actuation.resize import Resizer
 from rlscaler_operator.actuation.restore import Deletion
+from rlscaler_operator.actuation.size import Sizer
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
@@ -23,6 +25,7 @@ from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.models import CONFIG_MAPS
 from rlscaler_operator.cluster.references import References
 from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.loop.apply_and_report import Reconciler
@@ -68,7 +71,8 @@ class Engine:
         self.settings, self.shards, self._turned = settings, shards, turned
         # Whether a node is empty can be said only where the pods of all namespaces are seen.
         holders = NodeHolders() if settings.pod_deletion_cost and not settings.namespaces else None
-        self.cache = WatchCache(kinds=TargetKinds(settings.target_kinds), holders=holders)
+        sizes = SizedPods() if settings.resize else None
+        self.cache = WatchCache(kinds=TargetKinds(settings.target_kinds), holders=holders, sizes=sizes)
         self.registry, self.metrics = Registry(), Metrics()
         self._limiter = limiter = ConcurrencyLimiter(settings.write_concurrency)
         kube.on_back_off = limiter.back_off
@@ -82,7 +86,9 @@ class Engine:
         self.config_maps = References(kube, CONFIG_MAPS, reload_seconds, self.wake)
         self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
         self._actors = Actors(settings, self.config_maps)
-        self._deletion = Deletion(kube, shards, limiter, self.cache, self.registry, self.events, settings)
+        resizer = Resizer(kube, limiter, sizes, settings.write_timeout_seconds) if sizes is not None else None
+        sizer = Sizer(kube, shards, self.cache.kinds, resizer)
+        self._deletion = Deletion(kube, shards, limiter, self.cache, self.registry, self.events, settings, sizer)
         labels = Labels.of(settings)
         idle = IdlePods(kube, limiter, self.cache, self._ask, settings.write_timeout_seconds, labels)
         self._reconciler = Reconciler(
@@ -93,6 +99,7 @@ class Engine:
             self.metrics,
             Diagnostician(kube, self.cache, self.registry),
             Actuator(kube, shards, limiter, self.cache, settings, idle if settings.pod_deletion_cost else None),
+            sizer,
             self.reporter,
         )
         self.shadows = Shadows(settings.window_seconds)

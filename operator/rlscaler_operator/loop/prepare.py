@@ -15,6 +15,7 @@ from rlscaler_core.decision.types import POOLS, Params, State
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.loop.learn import learn_capacity, learned, without_saturated
+from rlscaler_operator.loop.size import size_pods
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.stabilization import restore, restore_forecaster, restore_placement
 from rlscaler_operator.sensing.measure import (
@@ -87,6 +88,8 @@ class Preparer:
         now = time.monotonic()
         stream = self._stream(policy)
         readings = self._read(policy, answers, stream, replicas, ready, now, elapsed_seconds)
+        if due is Due.ACTION:
+            size_pods(policy, answers, self.unix(now) - elapsed_seconds)
         policy.decision.learn(learned(policy, self._cache))
         policy.decision.turn_off(turned_off(policy.spec, found))
         policy.decision.use(*self._actors.get(policy))

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from rlscaler_core.api import Condition, Status
-from rlscaler_core.api.status import SLOStatus
+from rlscaler_core.api.status import PodSizes, SLOStatus
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.forecaster.storage import to_text
 from rlscaler_core.decision.types import POOLS, Decision, Params, State
 from rlscaler_core.decision.units import UNITS
+from rlscaler_core.vertical.storage import to_text as to_text_of_sizes
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.cluster.events import Event, Events
 from rlscaler_operator.records import audit, record
+from rlscaler_operator.records.sizing import record_of
 from rlscaler_operator.reporting import measures
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.publish import Publisher
@@ -34,6 +36,7 @@ from rlscaler_operator.state.error_budget import slo_status
 from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.report import Revisions
+from rlscaler_operator.state.sizing import status_of
 
 log = logging.getLogger("rlscaler.report")
 
@@ -145,9 +148,9 @@ class Reporter:
         promotion = None if policy.promotion.status is None else policy.promotion.status.state
         subject = record.Subject(*policy.key, policy.uid, policy.observed.generation, policy.spec.mode, promotion)
         missing = [signal for signal, _ in self._missing(policy, outcome)]
-        self.audit.write(
-            partial(record.line, decision_id, now, subject, outcome, missing, conflict, applied, finished=finished)
-        )
+        sizing = policy.decision.sizing if outcome.entry.kind == "action" else None
+        make = partial(record.line, decision_id, now, subject, outcome, missing, conflict, applied, finished=finished)
+        self.audit.write(make if sizing is None else lambda: {**make(), "sizing": record_of(sizing)})
 
     def _missing(self, policy: Policy, outcome: Outcome) -> list[Any]:
         replicas = outcome.entry.samples.spec_replicas[0]
@@ -192,6 +195,7 @@ class Reporter:
                 news.append(self._events.admit(about, "Normal", "Scaled", f"{pool} {write.message}"))
             elif write.outcome == "Failed":
                 news.append(self._events.admit(about, "Warning", "ScaleFailed", f"{pool} {write.message}"))
+        news += [self._events.admit(about, "Normal", "Resized", text) for text in (applied.resized if applied else ())]
         return [event for event in news if event is not None]
 
     def _build(
@@ -238,12 +242,22 @@ class Reporter:
             )
             parts["capacity"] = status.capacity_status(params)
             parts["forecaster"] = _kept_forecaster(policy, params, outcome.state, now)
+            parts["pod_sizes"] = _kept_sizes(policy, now)
             parts["slo"] = _kept_slo(policy, outcome, now)
             parts["stabilization"] = to_status(
                 outcome.state, params, now, {pool: d.replicas for pool, d in deployments.items() if d is not None}
             )
         built = Status(**{name: value for name, value in parts.items() if value is not None}).to_dict()
-        for name in ("capacity", "costPerHour", "forecaster", "placement", "slo", "stabilization", "targets"):
+        for name in (
+            "capacity",
+            "costPerHour",
+            "forecaster",
+            "placement",
+            "podSizes",
+            "slo",
+            "stabilization",
+            "targets",
+        ):
             if outcome is None and name in policy.outbox.status and name not in built:
                 built[name] = policy.outbox.status[name]
         return built
@@ -258,6 +272,17 @@ def _kept_forecaster(policy: Policy, params: Params, state: State, now: float) -
     if now - report.forecaster_at >= FORECASTER_SECONDS and is_kept(state.load_recent):
         report.forecaster, report.forecaster_at = to_text(state.load_recent[0], state.load_calendar[0]), now
     return report.forecaster
+
+
+def _kept_sizes(policy: Policy, now: float) -> PodSizes | None:
+    """Give how large the pods should be, and what they used as it was at most `FORECASTER_SECONDS` before `now`."""
+    report, sizing = policy.report, policy.decision.sizing
+    if sizing is None:
+        report.seen, report.seen_at = None, -math.inf
+        return None
+    if now - report.seen_at >= FORECASTER_SECONDS:
+        report.seen, report.seen_at = to_text_of_sizes(sizing.after), now
+    return status_of(sizing, report.seen)
 
 
 def _kept_slo(policy: Policy, outcome: Outcome, now: float) -> SLOStatus | None:

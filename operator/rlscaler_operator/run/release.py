@@ -51,7 +51,7 @@ async def release_if_namespace_ends(kube: Kube, settings: Settings) -> None:
     """Let go of all policies where the namespace of the Lease is being deleted; called when this operator has stopped.
 
     No hook of Helm runs then, and no operator will come back to remove the finalizers of policies in other namespaces.
-    Pods are the first objects that Kubernetes (1.33 or newer) ends in such a namespace, so their account still has its
+    Pods are the first objects that Kubernetes (1.34 or newer) ends in such a namespace, so their account still has its
     permissions.
     """
     try:

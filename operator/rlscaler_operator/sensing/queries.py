@@ -85,7 +85,7 @@ def batch(
     subjects = list(subjects)
     if not subjects:
         return []
-    queries = _of_pods(subjects, resource_window, labels)
+    queries = _of_pods(subjects, resource_window, labels) + _of_sizes(subjects, resource_window, labels)
     for preset in sorted({subject.counted_by for subject in subjects}):
         queries += _of_requests(preset, [s for s in subjects if s.counted_by == preset], window, labels)
     for preset, signal in sorted({(subject.timed_by, subject.signal) for subject in subjects}):
@@ -110,6 +110,25 @@ def _of_pods(subjects: Sequence[Subject], window: Window, labels: Labels) -> lis
         Query("memory_request", "deployment", labelled(pods.request("memory"))),
         Query("gpu_utilization", "deployment", labelled(pods.gpu_utilization())),
     ]
+
+
+def _of_sizes(subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
+    """Return the queries for what the pods use whose size is recommended, apart for each name of a container."""
+    queries, span = [], f"[{window.seconds}s]"
+    others = frozenset(name for subject in subjects for name in subject.others)
+    for container in sorted({container for subject in subjects for _, container in subject.sized}):
+        names = frozenset(name for subject in subjects for name, one in subject.sized if one == container)
+        pods = Pods(names - others, labels, names & others, container)
+        usage = labelled(pods.most(CPU_USAGE, lambda one: f"rate({one}{span})"))
+        held = labelled(pods.most(MEMORY_USAGE, str))
+        queries.append(Query(size_name("cpu", container), "deployment", usage, window))
+        queries.append(Query(size_name("memory", container), "deployment", held))
+    return queries
+
+
+def size_name(resource: str, container: str) -> str:
+    """Return the name of the query for the most that a container uses of `cpu` or `memory`."""
+    return f"{resource}_size {container}".rstrip()
 
 
 def _of_requests(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
@@ -183,6 +202,7 @@ def _needed(subject: Subject) -> set[str]:
     replaced = {REPLACES[name] for name, _ in subject.queries}
     of = subject.counted_by
     needed = {named(of, "answer_rate")}
+    needed |= {size_name(resource, container) for _, container in subject.sized for resource in ("cpu", "memory")}
     if "arrival_rate" not in replaced:
         needed.add(named(of, "arrival_rate"))
     needed.add(named(subject.preset, f"done {subject.unit}"))

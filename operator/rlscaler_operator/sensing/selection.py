@@ -31,6 +31,8 @@ class Pods(NamedTuple):
     deployments: frozenset[str]
     labels: Labels
     others: frozenset[str] = frozenset()
+    container: str = ""
+    """The container that counts; empty = all of a pod's."""
 
     def usage(self, metric: str, vector: Vector) -> dict[str, str]:
         """Return value, time and number of pods of a metric of containers, as a mean over the ready pods."""
@@ -46,6 +48,14 @@ class Pods(NamedTuple):
         per_pod = self._of_deployments(self.of_containers(metric, str))
         newest = self._newest(metric, container=True)
         return {"v": f"avg by (namespace, deployment) ({per_pod})", "t": newest}
+
+    def most(self, metric: str, vector: Vector) -> dict[str, str]:
+        """Return value, time and number of pods of a metric of containers, of the pod that has most of it.
+
+        Pods that are not ready count: what they need to start is needed.
+        """
+        pods, by = self._of_deployments(self.of_containers(metric, vector)), "by (namespace, deployment)"
+        return {"v": f"max {by} ({pods})", "t": self._newest(metric, container=True), "n": f"count {by} ({pods})"}
 
     def of_containers(self, metric: str, vector: Vector) -> str:
         """Return the sum over the containers of each pod, each of which counts once however often it is scraped."""
@@ -103,7 +113,8 @@ class Pods(NamedTuple):
     def _selector(self, metric: str, prefix: str, container: bool = False) -> str:
         names = len(self.deployments) + len(self.others)
         pattern = f"({pods_of(self.deployments, self.others)})" if 0 < names <= MATCHED_NAMES else ""
-        of = f'{prefix}container!="",{prefix}container!="POD"' if container else ""
+        named = f'{prefix}container="{self.container}"' if self.container else ""
+        of = named or f'{prefix}container!="",{prefix}container!="POD"' if container else ""
         return narrowed(metric, matcher(f"{prefix}pod", pattern, bool(prefix)), of)
 
     def _of_deployments(self, vector: str) -> str:

@@ -42,6 +42,8 @@ class Subject:
     """What the load is counted in."""
     signal: SignalName = "endToEnd"
     """Which latency is measured."""
+    sized: tuple[tuple[str, str], ...] = ()
+    """(target, container) of the pods whose size is recommended; an empty container is the pods' only one."""
 
     @property
     def counted_by(self) -> str:

@@ -16,6 +16,7 @@ from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.measure import Readings, nothing_measured
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.sensing.streams import Stream
+from rlscaler_operator.state.sizing import Sizing
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ class DecisionState:
     """Why the last action fell outside the actor's envelope."""
     desired: dict[str, int] = field(default_factory=dict)
     """Replicas by pool as last decided upon."""
+    sizing: Sizing | None = None
+    """How large the pods should be, as of the last action; None where the spec has no range."""
     revision: int = 0
     """Grows with every change that a report depends on."""
     _known: list[tuple[str, bool]] = field(default_factory=list)
@@ -94,6 +97,12 @@ class DecisionState:
     def learn(self, learned: Learned | None) -> None:
         self.revision += learned != self.learned
         self.learned = learned
+
+    def size_pods(self, sizing: Sizing | None) -> None:
+        """Note how large the pods should be; a report depends on the sizes, and not on what was used."""
+        before = None if self.sizing is None else self.sizing.sizes
+        self.revision += before != (None if sizing is None else sizing.sizes)
+        self.sizing = sizing
 
     def turn_off(self, off: tuple[str, ...]) -> None:
         self.revision += off != self.off

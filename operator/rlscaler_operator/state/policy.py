@@ -15,6 +15,7 @@ from rlscaler_operator.state.decision import DecisionState, PromotionState
 from rlscaler_operator.state.observed import ObservedObject, SpecFacts
 from rlscaler_operator.state.ownership import Ownership
 from rlscaler_operator.state.report import LateRequests, Outbox, ReportState
+from rlscaler_operator.state.resizes import Failures
 from rlscaler_operator.state.schedule import Timing
 from rlscaler_operator.state.traffic import TrafficState
 
@@ -34,6 +35,8 @@ class Policy:
     outbox: Outbox = field(default_factory=Outbox)
     timing: Timing = field(default_factory=Timing)
     late: LateRequests = field(default_factory=LateRequests)
+    resizes: dict[str, Failures] = field(default_factory=dict)
+    """By pool, what came of resizing its pods; `actuation/size.py` writes it."""
     _params: tuple[object, Params] | None = None
 
     @property

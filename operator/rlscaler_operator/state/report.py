@@ -48,6 +48,10 @@ class ReportState:
     """What is left of the error budget, as it is kept in the status."""
     slo_at: float = float("-inf")
     """Unix time of `slo`."""
+    seen: str | None = None
+    """What pods were seen to use, as it is kept in the status."""
+    seen_at: float = float("-inf")
+    """Unix time of `seen`."""
     made_from: Revisions | None = None
     """What the last report was made from, where everything that it asked for is in force; else None."""
 

@@ -110,3 +110,5 @@ class TrafficState:
     """Generation of the spec that `pending` was decided under."""
     restoring_since: float | None = None
     """When restoring began, on the monotonic clock; None before the policy is deleted."""
+    restored: bool = False
+    """Weights and replicas of a deleted policy are as they were."""

@@ -53,6 +53,7 @@ ATTEMPTS = (
     Attempt("evict a Pod", "POST", core(OWN, "pods/any/eviction"), {"metadata": {"name": "any"}}),
     Attempt("create a Pod", "POST", core(OWN, "pods"), POD),
     Attempt("change a Pod", "PATCH", core(OWN, "pods/any"), {"metadata": {"labels": {"a": "b"}}}),
+    Attempt("resize a Pod", "PATCH", core(OWN, "pods/any/resize"), {"spec": {"containers": []}}),
     Attempt("run a command in a Pod", "POST", core(OWN, "pods/any/exec?command=sh")),
     Attempt("read a Pod's log", "GET", core(OWN, "pods/any/log")),
     Attempt("change a Deployment's image", "PATCH", f"/apis/apps/v1/namespaces/{OWN}/deployments/chat-gpu", IMAGE),

@@ -62,7 +62,7 @@ def test_kwoks_configuration_has_one_ready_stage_for_each_flavour_and_one_for_th
     delay = documents["Stage", "pod-ready-gpu"]["spec"]["delay"]
     assert (delay["durationMilliseconds"], delay["jitterDurationMilliseconds"]) == (1000, 2500)
     assert documents["Stage", "pod-ready-cpu"]["spec"]["delay"]["jitterDurationMilliseconds"] == 11000
-    assert {"pod-ready-at-once", "pod-delete", "node-initialize"} <= {
+    assert {"pod-ready-at-once", "pod-resized", "pod-delete", "node-initialize"} <= {
         name for kind, name in documents if kind == "Stage"
     }
     assert {"Metric", "ClusterResourceUsage"} <= {kind for kind, _ in documents}

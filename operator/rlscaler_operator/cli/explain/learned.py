@@ -17,6 +17,9 @@ from rlscaler_core.decision.forecaster import outlook, rises
 from rlscaler_core.decision.forecaster.memory import LEVELS, calendar_of, recent_of
 from rlscaler_core.decision.forecaster.storage import from_text
 from rlscaler_core.decision.types import POOLS
+from rlscaler_operator.cli.pages import UNKNOWN
+from rlscaler_operator.state.sizing import RESOURCES
+from rlscaler_operator.state.sizing import text as quantity
 
 Json = dict[str, Any]
 
@@ -56,6 +59,19 @@ def error_budget(record: Json) -> RenderableType | None:
         said += f" One percent of late requests is worth {price:.2f} replicas"
         said += f", {state['price_factor']:.2f} times what is set." if objective is not None else "."
     return Text(said + "\n")
+
+
+def sizes_of(sizing: Json) -> dict[str, str]:
+    """Say for each pool what its pods should ask for, and what the one that uses most used."""
+    found = {}
+    for pool, size, used in zip(sizing["pools"], sizing["size"], sizing["used"], strict=True):
+        parts = [
+            f"{quantity(name, wanted)} {name} (used {UNKNOWN if now is None else quantity(name, now)})"
+            for name, wanted, now in zip(RESOURCES, size, used, strict=True)
+            if wanted is not None
+        ]
+        found[pool] = f"should ask for {', '.join(parts)}" if parts else "too little was seen to say what they need"
+    return found
 
 
 def _coverage(row: Any) -> Table:

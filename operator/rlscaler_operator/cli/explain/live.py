@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlscaler_operator.cli.explain.page import MEANING
-from rlscaler_operator.cli.pages import age, counts
+from rlscaler_operator.cli.pages import age, counts, pod_sizes
 
 Body = Mapping[str, Any]
 
@@ -58,6 +58,7 @@ def _head(body: Body, last: Mapping[str, Any]) -> Text:
         f"  replicas   {counts(last['base'])} → {counts(last['desired'])}",
         f"  written    {_written(last)}",
     ]
+    lines += [f"  {pool} pods   {size}" for pool, size in pod_sizes(body).items()]
     if last.get("reasons"):
         lines.append(f"  because    {', '.join(last['reasons'])}")
     return Text("\n".join(lines) + "\n")

@@ -17,7 +17,7 @@ from rlscaler_core.decision.units import LOADS
 from rlscaler_core.decision.units import UNITS as UNITS_OF_LOAD
 from rlscaler_operator.cli.explain.analysis import Explained, Step
 from rlscaler_operator.cli.explain.flips import Flip
-from rlscaler_operator.cli.explain.learned import error_budget, learned
+from rlscaler_operator.cli.explain.learned import error_budget, learned, sizes_of
 
 Json = dict[str, Any]
 
@@ -82,6 +82,8 @@ def _head(record: Json) -> Text:
     ]
     if (params := record.get("params")) is not None:
         lines.append(f"  carries    {_carried(params)} {_load(record)} a replica")
+    if (sizing := record.get("sizing")) is not None:
+        lines += [f"  {pool} pods   {text}" for pool, text in sizes_of(sizing).items()]
     if record["flags"]:
         lines.append(f"  because    {', '.join(record['flags'])}")
     if record.get("grant"):

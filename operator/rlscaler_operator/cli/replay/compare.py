@@ -17,6 +17,7 @@ from rlscaler_operator.cli.replay.sharing import SharedAgain, Sharings
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.log import Line
 from rlscaler_operator.records.record import entry_of, observation_record, result
+from rlscaler_operator.records.sizing import sized_again
 
 PROBABILITY_TOLERANCE = 1e-5
 VALUE_TOLERANCE = 1e-6
@@ -106,6 +107,11 @@ def compare(record: Json, outcome: Outcome) -> tuple[tuple[str, ...], float]:
     again = result(outcome, outcome.decision)
     again["observation"] = None if outcome.observation is None else observation_record(outcome.observation)
     comparison = Comparison()
+    if (sizing := record.get("sizing")) is not None:
+        try:
+            again["sizing"] = sized_again(sizing)
+        except RecordError as error:
+            comparison.differences.append(str(error))
     for name, value in again.items():
         comparison.look(name, record.get(name), value)
     return tuple(comparison.differences), comparison.probability_error

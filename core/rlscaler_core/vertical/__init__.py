@@ -1,0 +1,1 @@
+"""How large the pods of a pool should be."""

@@ -1,0 +1,179 @@
+"""How large each pod should be: by what pods used of late, for all pools of a batch at once. Pure.
+
+CPU is asked for by a high percentile of what pods used, since a container that wants more for a moment is slowed and
+not killed. The histogram for it forgets: a sample weighs half as much after HALF_LIFE_SECONDS. Memory is asked for by
+the most that a pod used within PEAK_SECONDS, since one that wants more is killed. Both get a margin. Sizes are raised
+at once, and lowered only when a smaller one was enough for SETTLE_SECONDS, so that a size does not follow every change
+of the load. Use is counted in bins of shares of the range's `most`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rlscaler_core.decision.types import Bool, Float, Int, Rows
+
+CPU, MEMORY = 0, 1
+"""Columns of all arrays here: cores, and bytes."""
+
+BINS = 64
+
+FIRST, GROWTH = 0.01, 1.08
+
+EDGES: Float = FIRST * GROWTH ** np.arange(BINS, dtype=np.float64)
+"""(BINS,) upper edges in shares of `most`; the last is above 1, so that what exceeds the range is seen."""
+
+HALF_LIFE_SECONDS = 6 * 3600.0
+PERCENTILE = 0.95
+"""Share of the weight that is below the CPU that is asked for."""
+
+PEAK_SECONDS = 30 * 3600.0
+"""A day and some hours, so that what is needed once a day is remembered until it is needed again."""
+
+MARGIN: Float = np.array([1.15, 1.2])
+"""By how much more is asked for than was used, by resource."""
+
+SETTLE_SECONDS = 3600.0
+"""How long a smaller size must have been enough before it is taken."""
+
+FEWEST_SAMPLES = 20
+"""Samples before anything is recommended."""
+
+
+@dataclass(slots=True)
+class Ranges(Rows):
+    """What a policy allows for the pods of N pools; NaN where a resource is not sized."""
+
+    least: Float  # (N, 2)
+    most: Float  # (N, 2)
+    step: Float  # (N, 2)
+
+
+@dataclass(slots=True)
+class Usage(Rows):
+    """What the pods of N pools use now; NaN where that is not known."""
+
+    time: Float  # (N,) unix seconds
+    used: Float  # (N, 2) of the pod that uses most
+
+
+@dataclass(slots=True)
+class Memory(Rows):
+    """What is remembered of N pools."""
+
+    most: Float  # (N, 2) of the range that the bins are shares of; NaN: none yet
+    time: Float  # (N,) unix seconds of the last sample of CPU; NaN: none yet
+    samples: Int  # (N, 2) that were taken in, counted up to FEWEST_SAMPLES
+    weight: Float  # (N, BINS) of the histogram of CPU, in newest samples
+    seen: Float  # (N, BINS) unix seconds at which memory was last in each bin; NaN: never
+    size: Float  # (N, 2) that is recommended; NaN: none yet
+    smaller_since: Float  # (N, 2) unix seconds since which a smaller size is enough; NaN: it is not
+
+
+def nothing_known(n: int) -> Memory:
+    """Give the memory of N pools of which nothing was seen."""
+    none, bins = np.full((n, 2), np.nan), np.zeros((n, BINS))
+    return Memory(
+        most=none,
+        time=np.full(n, np.nan),
+        samples=np.zeros((n, 2), np.int32),
+        weight=bins,
+        seen=np.full_like(bins, np.nan),
+        size=none.copy(),
+        smaller_since=none.copy(),
+    )
+
+
+def recommend(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
+    """Take in what the pods use, and give what is remembered after it, with the sizes (N, 2) that are recommended.
+
+    A resource of which the use is not known keeps its size. After a range was changed the size is within the new one,
+    and where its `most` is another one what was used is counted anew. No size is outside of its range, and none is NaN
+    again once it was recommended and has a range.
+    """
+    after = _taken_in(ranges, _counted_anew(ranges, memory), usage)
+    used = ranges.most * EDGES[np.stack([_percentile(after.weight), _peak(after.seen, usage.time)], axis=1)]
+    known = (after.samples >= FEWEST_SAMPLES) & np.isfinite(usage.used)
+    return _settled(ranges, after, np.where(known, _stepped(MARGIN * used, ranges), np.nan), usage)
+
+
+def least_memory(ranges: Ranges, memory: Memory, now: Float) -> Float:
+    """Give the bytes (N,) below which the pods' memory must not be lowered; NaN where too little was seen.
+
+    `now` (N,) is in unix seconds.
+    """
+    peak = EDGES[_peak(memory.seen, now)] * ranges.most[:, MEMORY] * MARGIN[MEMORY]
+    return np.where(memory.samples[:, MEMORY] >= FEWEST_SAMPLES, peak, np.nan)
+
+
+def _counted_anew(ranges: Ranges, memory: Memory) -> Memory:
+    """Forget what was counted in shares of another range."""
+    other = (ranges.most != memory.most) & ~(np.isnan(ranges.most) & np.isnan(memory.most))
+    if not other.any():
+        return memory
+    return replace(
+        memory,
+        most=ranges.most.copy(),
+        samples=np.where(other, 0, memory.samples).astype(np.int32),
+        weight=np.where(other[:, CPU, None], 0.0, memory.weight),
+        seen=np.where(other[:, MEMORY, None], np.nan, memory.seen),
+        smaller_since=np.where(other, np.nan, memory.smaller_since),
+    )
+
+
+def _taken_in(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
+    """Forget as the time passes, and add what is used now."""
+    known: Bool = np.isfinite(usage.used) & np.isfinite(ranges.most) & (usage.used >= 0)
+    share = np.where(known, usage.used, 0.0) / np.where(known, ranges.most, 1.0)
+    bins = np.minimum(np.searchsorted(EDGES, share), BINS - 1)
+    cpu, held = np.flatnonzero(known[:, CPU]), np.flatnonzero(known[:, MEMORY])
+    passed = np.maximum(np.nan_to_num(usage.time - memory.time), 0.0)
+    weight, seen = memory.weight.copy(), memory.seen.copy()
+    weight[cpu] *= 0.5 ** (passed[cpu, None] / HALF_LIFE_SECONDS)
+    weight[cpu, bins[cpu, CPU]] += 1.0
+    seen[held, bins[held, MEMORY]] = usage.time[held]
+    return replace(
+        memory,
+        time=np.where(known[:, CPU], usage.time, memory.time),
+        samples=np.minimum(memory.samples + known, FEWEST_SAMPLES).astype(np.int32),
+        weight=weight,
+        seen=seen,
+    )
+
+
+def _percentile(weight: Float) -> Int:
+    """Give the bin (N,) below whose upper edge PERCENTILE of the weight (N, BINS) is."""
+    below = np.cumsum(weight, axis=1)
+    number: Int = (below < PERCENTILE * below[:, -1:]).sum(axis=1, dtype=np.int32)
+    return np.minimum(number, BINS - 1)
+
+
+def _peak(seen: Float, now: Float) -> Int:
+    """Give the highest bin (N,) that was seen lately, or the last that was seen at all; 0 where none was."""
+    with np.errstate(invalid="ignore"):
+        newest = np.max(np.where(np.isnan(seen), -np.inf, seen), axis=1, keepdims=True)
+        late = np.minimum(now[:, None] - PEAK_SECONDS, newest)
+        there = seen >= late
+    return np.where(there.any(axis=1), BINS - 1 - np.argmax(there[:, ::-1], axis=1), 0).astype(np.int32)
+
+
+def _stepped(needed: Float, ranges: Ranges) -> Float:
+    """Round up to whole steps, and keep within the range."""
+    steps = np.ceil(needed / ranges.step - 1e-9) * ranges.step
+    return np.asarray(np.clip(steps, ranges.least, ranges.most))
+
+
+def _settled(ranges: Ranges, memory: Memory, wanted: Float, usage: Usage) -> Memory:
+    """Raise at once, lower when a smaller size was enough for long, and keep where nothing is known."""
+    now = np.broadcast_to(usage.time[:, None], wanted.shape)
+    size = np.clip(memory.size, ranges.least, ranges.most)
+    known = np.isfinite(wanted)
+    raised: Bool = known & (np.isnan(size) | (wanted > size))
+    smaller: Bool = known & (wanted < size)
+    since = np.where(smaller, np.where(np.isnan(memory.smaller_since), now, memory.smaller_since), np.nan)
+    since = np.where(known, since, memory.smaller_since)
+    lowered = smaller & (now - since >= SETTLE_SECONDS)
+    size = np.where(raised | lowered, wanted, size)
+    return replace(memory, size=size, smaller_since=np.where(raised | lowered, np.nan, since))

@@ -1,0 +1,155 @@
+"""Resizing the running pods of a pool in place, through the `resize` subresource of pods.
+
+Each round plans anew from what the pods say, so that an operator that takes over goes on where another one ended. What
+the API server refuses, or a kubelet cannot do, is named and tried again after pauses that grow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from rlscaler_core.vertical.size import PodSize
+from rlscaler_operator.actuation.resize_plan import Plan, Step, Stuck, plan, runs, sized
+from rlscaler_operator.cluster.bodies import Key, is_over
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.lease import Lease
+from rlscaler_operator.cluster.sized_pods import SizedPods
+from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.state.findings import Problem
+from rlscaler_operator.state.resizes import Failures
+
+log = logging.getLogger("rlscaler.resize")
+
+MISSING = 404
+REFUSED = (403, MISSING, 422)
+"""HTTP statuses of patches that the next attempt would get as well, unless a pod has gone."""
+
+REMEDIES = {
+    "exceeded quota": ("ResizeOverQuota", "raise the ResourceQuota, or lower the largest size"),
+    "cannot patch resource": ("ResizeForbidden", "grant it: rbac-optional.yaml, or operator.resize of the chart"),
+    "usage per": ("ResizeOutOfLimitRange", "change the LimitRange, or the range of sizes"),
+    "limit to request ratio": ("ResizeOutOfLimitRange", "change the LimitRange, or the pods' limits"),
+}
+"""What the API server says in a refusal, and the reason and the remedy that follow from it."""
+
+
+class Resized(NamedTuple):
+    """What became of one round."""
+
+    patched: tuple[str, ...] = ()
+    """Pods whose patches the API server took; whether their kubelets do it is seen in a later round."""
+    unsettled: int = 0
+    """Pods that do not run with the wished size so far, those included that were patched."""
+    problems: tuple[Problem, ...] = ()
+    """What keeps pods from it."""
+
+
+class Resizer:
+    """Patches pods. What it remembers of a pool is in the `Failures` that it is given."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        limiter: ConcurrencyLimiter,
+        pods: SizedPods,
+        timeout_seconds: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` gives unix seconds, as kubelets write them."""
+        self._kube, self._limiter, self._pods = kube, limiter, pods
+        self._timeout, self._clock = timeout_seconds, clock
+
+    async def resize(
+        self, lease: Lease, target: Key, size: PodSize, container: str | None, failures: Failures
+    ) -> Resized:
+        """Bring the pods of a target nearer to a size: a few at a time, once what was begun has come to an end.
+
+        `container` names the one of each pod that is resized; None is its only one. Never raises for what the API
+        server answers. Call it only where the policy may act.
+        """
+        now, bodies = self._clock(), [body for body in self._pods.of(target) if not is_over(body)]
+        pods = [one for body in bodies if (one := sized(body, container)) is not None]
+        failures.begin(f"{container}: {size.cpu} cores, {size.memory} bytes")
+        running = len(pods) == len(bodies)
+        wish = {"cpu": size.cpu, "memory": size.memory}
+        made = plan(pods, wish, now, size.least_memory, failures.paused_pods(now), running)
+        failures.keep(made.unsettled)
+        steps = [] if failures.paused(now) else made.steps
+        answers = await asyncio.gather(*(self._write(lease, target, step) for step in steps))
+        self._note(made, dict(zip((step.sized.pod for step in steps), answers, strict=True)), failures, now)
+        patched = tuple(step.sized.pod for step, answer in zip(steps, answers, strict=True) if answer is None)
+        unnamed = len(pods) < sum(1 for body in bodies if runs(body))
+        return Resized(patched, len(made.unsettled), (*failures.problems(), *_left_alone(made, unnamed)))
+
+    async def _write(self, lease: Lease, target: Key, step: Step) -> Exception | None:
+        """Send one patch; return what went wrong."""
+        pod = step.sized.pod
+        path = object_path("v1", "pods", target[0], pod, "resize")
+        try:
+            async with self._limiter.slot(Priority.SCALE):
+                timeout = partial(lease.write_timeout, self._timeout)
+                answer = await self._kube.patch(path, step.patch(), timeout_seconds=timeout)
+        except (KubeError, LeaseLostError) as error:
+            log.warning("Pod %s/%s was not resized: %s", target[0], pod, error)
+            if isinstance(error, KubeError) and _is_gone(pod, error):
+                self._pods.drop(target, pod)
+            return error
+        self._pods.put(target, answer)
+        return None
+
+    def _note(self, made: Plan, answers: dict[str, Exception | None], failures: Failures, now: float) -> None:
+        """Remember what the API server refused, and what was taken back from kubelets."""
+        refusals = [(pod, error) for pod, error in answers.items() if _refuses(pod, error)]
+        if refusals:
+            failures.refuse(_refusal(*refusals[0]), now)
+        elif None in answers.values():
+            failures.refused = None
+        said = {stuck.pod: stuck for stuck in made.stuck}
+        for step in made.steps:
+            pod = step.sized.pod
+            if step.back and pod in answers and answers[pod] is None:
+                failures.take_back(pod, _not_done(said[pod]), now)
+
+
+def _is_gone(pod: str, error: KubeError) -> bool:
+    return error.status == MISSING and f'"{pod}"' in str(error)
+
+
+def _refuses(pod: str, error: Exception | None) -> bool:
+    """Is it an answer that the next attempt would get as well?"""
+    return isinstance(error, KubeError) and error.status in REFUSED and not _is_gone(pod, error)
+
+
+def _refusal(pod: str, error: Exception | None) -> Problem:
+    text = str(error)
+    reason, remedy = next(
+        (found for said, found in REMEDIES.items() if said in text),
+        ("ResizeRefused", "correct what it names, or use mode Recommend"),
+    )
+    return Problem(reason, f"Pod {pod} may not be resized: {text}; {remedy}")
+
+
+def _not_done(stuck: Stuck) -> Problem:
+    why = stuck.message or {"Deferred": "its node has no room"}.get(stuck.reason, "its kubelet does not come to an end")
+    text = (
+        f"Pod {stuck.pod} got back the size that it runs with: {why}; make room on its node, or lower the largest size"
+    )
+    return Problem(f"Resize{stuck.reason}", text)
+
+
+def _left_alone(made: Plan, unnamed: bool) -> list[Problem]:
+    """What is said of pods that are not resized for what they are; `unnamed`: some have no such container."""
+    left = []
+    if made.without_request:
+        text = "pods ask for no CPU or no memory, and a request cannot be added while they run: set it in the template"
+        left.append(Problem("ResizeWithoutRequest", text))
+    if unnamed:
+        text = "pods have several containers, or none of the name given: correct resources.container in spec.targets"
+        left.append(Problem("ResizeContainerUnknown", text))
+    return left

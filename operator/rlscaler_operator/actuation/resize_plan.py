@@ -1,0 +1,266 @@
+"""Which running pods are resized next, and to what: pure, from what the API server says of them.
+
+A kubelet takes a resize up some time after the API server accepted it, or not at all, and says so in the pod's status:
+`observedGeneration`, the container's `resources`, and the conditions PodResizePending (Deferred or Infeasible) and
+PodResizeInProgress. A resize is over when these say so. All that is remembered between two plans is in the pods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kubernetes.utils.quantity import parse_quantity
+
+from rlscaler_operator.cluster.bodies import is_over, is_ready, unix
+
+AT_ONCE = 5
+"""Pods of a pool that are being resized at a time, where their containers go on meanwhile."""
+
+PATIENCE_SECONDS = 300.0
+"""How long a resize may wait for room on its node, or for its container to need less, before it is taken back."""
+
+PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+RESTARTS = "RestartContainer"
+
+Sizes = Mapping[str, float]
+"""Cores of `cpu` and bytes of `memory`; what a container does not ask for is not there."""
+
+
+class Stage(Enum):
+    """How far a kubelet is with the size that a pod's spec has."""
+
+    SETTLED = "settled"
+    """The container runs with it."""
+    UNDER_WAY = "under way"
+    """The kubelet has not said yet, or is at it."""
+    DEFERRED = "Deferred"
+    """The node has no room at the moment."""
+    INFEASIBLE = "Infeasible"
+    """The node can never have room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What the API server says of the size of one running pod's container."""
+
+    pod: str
+    index: int
+    """Place of the container in the pod's spec."""
+    container: str
+    requests: Sizes
+    limits: Sizes
+    """What the spec asks for."""
+    running: Mapping[str, Sizes]
+    """`requests` and `limits` that the container runs with, by these names."""
+    stage: Stage
+    since: float
+    """Unix seconds at which the stage began; 0 = not known."""
+    message: str
+    """What the kubelet says of it."""
+    restarts: frozenset[str]
+    """Resources that the container has to be restarted for."""
+    ready: bool
+
+
+def runs(body: Mapping[str, Any]) -> bool:
+    """Return True where a pod runs and is not on its way out."""
+    return not is_over(body) and (body.get("status") or {}).get("phase") == "Running"
+
+
+def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None:
+    """Read a pod; `container` names the one that is resized, None is its only one.
+
+    Gives None for a pod that does not run, and for one without that container.
+    """
+    status = body.get("status") or {}
+    if not runs(body):
+        return None
+    found = [(i, one) for i, one in enumerate(body["spec"]["containers"]) if container in (one["name"], None)]
+    if len(found) != 1:
+        return None
+    index, spec = found[0]
+    said = next((one for one in status.get("containerStatuses") or () if one.get("name") == spec["name"]), {})
+    asked = spec.get("resources") or {}
+    has = {kind: sizes((said.get("resources") or {}).get(kind)) for kind in ("requests", "limits")}
+    requests, limits = sizes(asked.get("requests")), sizes(asked.get("limits"))
+    seen = int(status.get("observedGeneration") or 0) >= int(body["metadata"].get("generation") or 0)
+    stage, since, message = _stage(status, seen and has["requests"] == requests and has["limits"] == limits)
+    policies = {one.get("resourceName"): one.get("restartPolicy") for one in spec.get("resizePolicy") or ()}
+    return Sized(
+        pod=body["metadata"]["name"],
+        index=index,
+        container=spec["name"],
+        requests=requests,
+        limits=limits,
+        running=has,
+        stage=stage,
+        since=since,
+        message=message,
+        restarts=frozenset(name for name, policy in policies.items() if policy == RESTARTS),
+        ready=is_ready(body),
+    )
+
+
+def sizes(amounts: Mapping[str, Any] | None) -> dict[str, float]:
+    """Read CPU and memory of the requests or limits of a container; what is absent stays absent."""
+    return {name: float(parse_quantity(amounts[name])) for name in ("cpu", "memory") if name in (amounts or {})}
+
+
+def _stage(status: Mapping[str, Any], runs: bool) -> tuple[Stage, float, str]:
+    conditions = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
+    if pending := conditions.get(PENDING):
+        infeasible = pending.get("reason") == Stage.INFEASIBLE.value
+        stage = Stage.INFEASIBLE if infeasible else Stage.DEFERRED
+        return stage, unix(pending.get("lastTransitionTime")), str(pending.get("message") or "")
+    if progress := conditions.get(IN_PROGRESS):
+        return Stage.UNDER_WAY, unix(progress.get("lastTransitionTime")), str(progress.get("message") or "")
+    return (Stage.SETTLED if runs else Stage.UNDER_WAY), 0.0, ""
+
+
+class Step(NamedTuple):
+    """One patch of a pod."""
+
+    sized: Sized
+    requests: Sizes
+    limits: Sizes
+    """What they are to be."""
+    back: bool = False
+    """It takes back what the kubelet cannot do."""
+
+    def patch(self) -> list[dict[str, Any]]:
+        """Give the JSON patch of the pod's `resize` subresource; it fails where the container is another one."""
+        place = f"/spec/containers/{self.sized.index}"
+        changes = [
+            {"op": "replace", "path": f"{place}/resources/{kind}/{name}", "value": text(name, value)}
+            for kind, wanted, now in (
+                ("requests", self.requests, self.sized.requests),
+                ("limits", self.limits, self.sized.limits),
+            )
+            for name, value in wanted.items()
+            if value != now[name]
+        ]
+        return [{"op": "test", "path": f"{place}/name", "value": self.sized.container}, *changes]
+
+
+class Stuck(NamedTuple):
+    """A resize that a kubelet does not do."""
+
+    pod: str
+    reason: str
+    """`Deferred`, `Infeasible`, or `InProgress` where it began and does not come to an end."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done now for the pods of one pool."""
+
+    steps: list[Step] = field(default_factory=list)
+    stuck: list[Stuck] = field(default_factory=list)
+    unsettled: frozenset[str] = frozenset()
+    """Pods that do not run with the size that is wished."""
+    without_request: int = 0
+    """Pods whose container has no request of a resource that is wished: it is left alone."""
+
+
+def plan(
+    pods: Iterable[Sized],
+    wish: Sizes,
+    now: float,
+    least_memory: float = math.nan,
+    refused: Collection[str] = (),
+    others_ready: bool = True,
+) -> Plan:
+    """Plan the next patches for the running pods of a pool.
+
+    `wish` has the cores and bytes that each container should ask for; NaN is not controlled. Memory is not lowered
+    below `least_memory` bytes, and not at all where that is NaN. Pods in `refused` are not tried again. `now` is in
+    unix seconds. `others_ready` is False where the pool has pods besides these, which do not run yet.
+
+    Limits move in the ratio of the requests, so that the pod's QoS class stays. No more than AT_ONCE pods are resized
+    at a time; where a container has to be restarted, one at a time and only while all others are ready.
+    """
+    every = sorted(pods, key=lambda one: one.pod)
+    controlled = {name for name, value in wish.items() if not math.isnan(value)}
+    stuck = {one.pod for one in every if _is_stuck(one, now)}
+    changes = [step for one in every if (step := _step(one, wish, least_memory)) is not None]
+    unlike = {step.sized.pod for step in changes} | {one.pod for one in every if one.stage is not Stage.SETTLED}
+    without = sum(1 for one in every if controlled - set(one.requests))
+    made = Plan(unsettled=frozenset(unlike), without_request=without)
+    for one in every:
+        if one.pod in stuck:
+            reason = one.stage.value if one.stage in (Stage.DEFERRED, Stage.INFEASIBLE) else "InProgress"
+            made.stuck.append(Stuck(one.pod, reason, one.message))
+            if back := _back(one):
+                made.steps.append(back)
+    under_way = sum(1 for one in every if one.stage is Stage.UNDER_WAY)
+    free = [step for step in changes if step.sized.stage is Stage.SETTLED and step.sized.pod not in refused]
+    made.steps.extend(_paced(free, every, AT_ONCE - under_way, others_ready))
+    return made
+
+
+def _is_stuck(one: Sized, now: float) -> bool:
+    if one.stage is Stage.INFEASIBLE:
+        return True
+    return one.stage is not Stage.SETTLED and one.since > 0 and now - one.since > PATIENCE_SECONDS
+
+
+def _back(one: Sized) -> Step | None:
+    """What takes the spec back to what runs; None where the container's size was not said."""
+    requests = {name: one.running["requests"].get(name, value) for name, value in one.requests.items()}
+    limits = {name: one.running["limits"].get(name, value) for name, value in one.limits.items()}
+    step = Step(one, requests, limits, back=True)
+    return step if len(step.patch()) > 1 else None
+
+
+def _step(one: Sized, wish: Sizes, least_memory: float) -> Step | None:
+    """What brings a pod to the size that is wished; None where it has it, or must not have it."""
+    requests = dict(one.requests)
+    for name, value in wish.items():
+        if name in requests and not math.isnan(value):
+            requests[name] = rounded(name, value)
+    if "memory" in requests and requests["memory"] < one.requests["memory"]:
+        least = math.inf if math.isnan(least_memory) else rounded("memory", least_memory)
+        requests["memory"] = min(max(requests["memory"], least), one.requests["memory"])
+    limits = {
+        name: _limit(name, value, one.requests.get(name), requests.get(name)) for name, value in one.limits.items()
+    }
+    step = Step(one, requests, limits)
+    return step if len(step.patch()) > 1 else None
+
+
+def _limit(name: str, limit: float, before: float | None, after: float | None) -> float:
+    if before is None or after is None or before == after or before <= 0:
+        return limit
+    return after if limit == before else rounded(name, limit * after / before)
+
+
+def _paced(steps: Sequence[Step], every: Sequence[Sized], room: int, others_ready: bool) -> list[Step]:
+    """As many as may be resized now; the ones that need no restart go first."""
+    calm = [step for step in steps if not _restarts(step)][: max(room, 0)]
+    if calm:
+        return calm
+    quiet = others_ready and all(one.ready and one.stage is Stage.SETTLED for one in every)
+    return list(steps[:1]) if quiet else []
+
+
+def _restarts(step: Step) -> bool:
+    now, wanted = step.sized, step
+    moved = {name for name in now.requests if now.requests[name] != wanted.requests[name]}
+    return bool(moved & now.restarts)
+
+
+def rounded(name: str, value: float) -> float:
+    """Round an amount up to what a quantity can say: thousandths of a core, or whole bytes."""
+    return math.ceil(round(value * 1000, 6)) / 1000 if name == "cpu" else float(math.ceil(value))
+
+
+def text(name: str, value: float) -> str:
+    """Write an amount as a quantity of Kubernetes."""
+    if name == "cpu":
+        return f"{round(value * 1000)}m"
+    return f"{int(value) >> 20}Mi" if value and value % (1 << 20) == 0 else str(int(value))

@@ -1,0 +1,122 @@
+"""Bringing the sizes that were decided for a policy's pods into the cluster, where its spec says InPlace."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rlscaler_core.api.resources import PodResources
+from rlscaler_core.vertical.size import PodSize
+from rlscaler_operator.actuation.resize import Resizer
+from rlscaler_operator.actuation.resize_plan import sizes as asked_by
+from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.kinds import TargetKinds
+from rlscaler_operator.cluster.kube import Json, Kube
+from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.exceptions import KubeError
+from rlscaler_operator.state.findings import Problem
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.resizes import Failures
+from rlscaler_operator.state.sizing import text
+
+
+class Round(NamedTuple):
+    """What became of the sizes of one policy's pods in a tick."""
+
+    patched: tuple[str, ...] = ()
+    """A sentence for each pool of which pods were patched."""
+    problems: tuple[Problem, ...] = ()
+    """What keeps pods from the size that was decided."""
+
+
+def in_place(policy: Policy) -> dict[str, tuple[Key, PodResources]]:
+    """Return the pools whose pods are resized while they run: the target and what the spec says of its pods."""
+    found = {}
+    for pool, key in policy.facts.targets:
+        target = policy.spec.targets.pool(pool)
+        if target is not None and target.resources is not None and target.resources.mode == "InPlace":
+            found[pool] = key, target.resources
+    return found
+
+
+class Sizer:
+    """Resizes the pods of policies. Call it only for a policy that acts."""
+
+    def __init__(self, kube: Kube, shards: Shards, kinds: TargetKinds, resizer: Resizer | None) -> None:
+        """`resizer` is None where the administrator has not allowed it."""
+        self._kube, self._shards, self._kinds, self._resizer = kube, shards, kinds, resizer
+
+    async def apply(self, policy: Policy, sizes: Mapping[str, PodSize]) -> Round:
+        """Do one round for each pool that is resized in place and has a size in `sizes`."""
+        pools = in_place(policy)
+        policy.resizes = {pool: policy.resizes.get(pool, Failures()) for pool in pools}
+        if self._resizer is None:
+            return Round(problems=tuple(_not_allowed(pool) for pool in pools))
+        rounds = [self._round(policy, pool, *pools[pool], sizes[pool]) for pool in pools if pool in sizes]
+        done = await asyncio.gather(*rounds)
+        patched = tuple(one for round_ in done for one in round_.patched)
+        return Round(patched, tuple(problem for round_ in done for problem in round_.problems))
+
+    async def restore(self, policy: Policy, sizes: Mapping[str, PodSize]) -> bool:
+        """Bring the pods back to the size of their template; return False while there is more to be done.
+
+        Of `sizes`, what was decided last, only the bytes count below which memory is not lowered. What is refused stays
+        as it is. Raises KubeError where a target cannot be read.
+        """
+        if self._resizer is None:
+            return True
+        over = True
+        for pool, (target, resources) in in_place(policy).items():
+            body = await self._target(target)
+            if body is None:
+                continue
+            size = template_size(body, resources, sizes.get(pool, PodSize()).least_memory)
+            failures = policy.resizes.setdefault(pool, Failures())
+            lease = self._shards.of(policy.key)
+            resized = await self._resizer.resize(lease, target, size, resources.container, failures)
+            over &= not resized.unsettled or bool(resized.problems)
+        return over
+
+    async def _target(self, key: Key) -> Json | None:
+        """Read a target; None where it is not there, or of a kind that is not enabled any more."""
+        kind = self._kinds.of(key[1])
+        if kind is None:
+            return None
+        try:
+            return await self._kube.get(kind.path(key))
+        except KubeError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _round(self, policy: Policy, pool: str, target: Key, resources: PodResources, size: PodSize) -> Round:
+        assert self._resizer is not None
+        lease, failures = self._shards.of(policy.key), policy.resizes[pool]
+        resized = await self._resizer.resize(lease, target, size, resources.container, failures)
+        said = (f"{pool} {target[1]}: {len(resized.patched)} pods to {_words(size)}",) if resized.patched else ()
+        return Round(said, resized.problems)
+
+
+def template_size(body: Mapping[str, Any], resources: PodResources, least_memory: float) -> PodSize:
+    """Return what a target's template asks for, of the resources that are sized; NaN where it does not say."""
+    containers = body["spec"]["template"]["spec"]["containers"]
+    of = [one for one in containers if resources.container in (one["name"], None)]
+    asked = asked_by((of[0].get("resources") or {}).get("requests")) if len(of) == 1 else {}
+    cpu = math.nan if resources.cpu is None else asked.get("cpu", math.nan)
+    memory = math.nan if resources.memory is None else asked.get("memory", math.nan)
+    return PodSize(cpu, memory, least_memory)
+
+
+def _words(size: PodSize) -> str:
+    known = {"cpu": size.cpu, "memory": size.memory}
+    return ", ".join(f"{name} {text(name, value)}" for name, value in known.items() if not math.isnan(value))
+
+
+def _not_allowed(pool: str) -> Problem:
+    message = (
+        f"spec.targets.{pool}.resources.mode is InPlace, and the operator may not resize pods: ask its administrator "
+        "for operator.resize of the chart, or use mode Recommend"
+    )
+    return Problem("ResizeNotAllowed", message)

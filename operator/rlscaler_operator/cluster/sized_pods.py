@@ -1,0 +1,47 @@
+"""The pods of each target as far as their size goes: what they ask for, and what their kubelets say of it.
+
+They are kept only where the operator resizes pods: bodies of all pods would cost hundreds of MiB in a large cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlscaler_operator.cluster.bodies import Key, older
+
+METADATA = ("name", "generation", "resourceVersion", "deletionTimestamp")
+CONTAINER = ("name", "resources", "resizePolicy")
+STATUS = ("phase", "observedGeneration", "conditions", "containerStatuses")
+
+
+class SizedPods:
+    """Parts of pods, by target and name."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Key, dict[str, dict[str, Any]]] = {}
+
+    def put(self, target: Key, body: Mapping[str, Any]) -> None:
+        """Take in a pod as it is now, from a watch or from the answer to a write; an older state is left out."""
+        metadata = body["metadata"]
+        pods, name = self._pods.setdefault(target, {}), metadata["name"]
+        known = pods.get(name)
+        if known is not None and older(metadata["resourceVersion"], known["metadata"]["resourceVersion"]):
+            return
+        pods[name] = {
+            "metadata": _parts(metadata, METADATA),
+            "spec": {"containers": [_parts(one, CONTAINER) for one in body["spec"]["containers"]]},
+            "status": _parts(body.get("status") or {}, STATUS),
+        }
+
+    def drop(self, target: Key, name: str) -> None:
+        """Forget a pod."""
+        self._pods.get(target, {}).pop(name, None)
+
+    def of(self, target: Key) -> list[dict[str, Any]]:
+        """Return the pods of a target, with those parts of their bodies that say how large they are."""
+        return list(self._pods.get(target, {}).values())
+
+
+def _parts(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: body[name] for name in names if name in body}
