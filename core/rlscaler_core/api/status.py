@@ -294,7 +294,7 @@ class PodSizes(Reported):
     """The pods of the GPU pool."""
     cpu: PodSizeStatus | None = None
     """The pods of the CPU pool."""
-    seen: Annotated[str, Field(max_length=8192)] | None = None
+    seen: Annotated[str, Field(max_length=16_384)] | None = None
     """What the pods were seen to use, in base64; it outlives the operator, and is renewed every 15 minutes."""
 
 

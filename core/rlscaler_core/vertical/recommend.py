@@ -2,7 +2,7 @@
 
 CPU is asked for by a high percentile of what pods used, since a container that wants more for a moment is slowed and
 not killed. The histogram for it forgets: a sample weighs half as much after HALF_LIFE_SECONDS. Memory is asked for by
-the most that a pod used within PEAK_SECONDS, since one that wants more is killed. Both get a margin. Sizes are raised
+the most that a pod used within PEAK_SECONDS, since one that wants more is killed, and gets a margin. Sizes are raised
 at once, and lowered only when a smaller one was enough for SETTLE_SECONDS, so that a size does not follow every change
 of the load. Use is counted in bins of shares of the range's `most`.
 """
@@ -18,9 +18,9 @@ from rlscaler_core.decision.types import Bool, Float, Int, Rows
 CPU, MEMORY = 0, 1
 """Columns of all arrays here: cores, and bytes."""
 
-BINS = 64
+BINS = 128
 
-FIRST, GROWTH = 0.01, 1.08
+FIRST, GROWTH = 0.01, 1.04
 
 EDGES: Float = FIRST * GROWTH ** np.arange(BINS, dtype=np.float64)
 """(BINS,) upper edges in shares of `most`; the last is above 1, so that what exceeds the range is seen."""
@@ -32,8 +32,9 @@ PERCENTILE = 0.95
 PEAK_SECONDS = 30 * 3600.0
 """A day and some hours, so that what is needed once a day is remembered until it is needed again."""
 
-MARGIN: Float = np.array([1.15, 1.2])
-"""By how much more is asked for than was used, by resource."""
+MARGIN: Float = np.array([1.0, 1.15])
+"""By how much more is asked for than was used, by resource. CPU has none beside what rounding up adds: it goes by the
+pod that uses most."""
 
 SETTLE_SECONDS = 3600.0
 """How long a smaller size must have been enough before it is taken."""
