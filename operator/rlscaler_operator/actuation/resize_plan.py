@@ -83,7 +83,9 @@ def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None
     if len(found) != 1:
         return None
     index, spec = found[0]
-    said = next((one for one in status.get("containerStatuses") or () if one.get("name") == spec["name"]), {})
+    said: Mapping[str, Any] = next(
+        (one for one in status.get("containerStatuses") or () if one.get("name") == spec["name"]), {}
+    )
     asked = spec.get("resources") or {}
     has = {kind: sizes((said.get("resources") or {}).get(kind)) for kind in ("requests", "limits")}
     requests, limits = sizes(asked.get("requests")), sizes(asked.get("limits"))
@@ -107,7 +109,8 @@ def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None
 
 def sizes(amounts: Mapping[str, Any] | None) -> dict[str, float]:
     """Read CPU and memory of the requests or limits of a container; what is absent stays absent."""
-    return {name: float(parse_quantity(amounts[name])) for name in ("cpu", "memory") if name in (amounts or {})}
+    there = amounts or {}
+    return {name: float(parse_quantity(there[name])) for name in ("cpu", "memory") if name in there}
 
 
 def _stage(status: Mapping[str, Any], runs: bool) -> tuple[Stage, float, str]:
