@@ -81,7 +81,7 @@ class PodResources(Model):
     """How large the pods of a target should be, and whether the operator acts on it. What has no range is not sized."""
 
     mode: Literal["Recommend", "InPlace"] = "Recommend"
-    """`Recommend` shows the size in `status.pools` and changes nothing. `InPlace` also resizes the pods that run, while
+    """`Recommend` shows the size in `status.podSizes` and changes nothing. `InPlace` also resizes the pods that run, while
     the policy acts; the administrator allows it by `operator.resize` of the chart."""
     container: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] | None = (
         None
