@@ -8,6 +8,7 @@ import numpy as np
 
 from rlscaler_core.vertical.recommend import FEWEST_SAMPLES, Ranges, Usage, nothing_known, recommend
 from rlscaler_core.vertical.storage import to_text
+from tests.harness import setup
 
 SMALL = {"requests": {"cpu": "200m", "memory": "64Mi"}, "limits": {"cpu": "400m", "memory": "64Mi"}}
 LARGE = {"requests": {"cpu": "300m", "memory": "128Mi"}, "limits": {"cpu": "600m", "memory": "128Mi"}}
@@ -48,7 +49,9 @@ def test_an_operator_that_may_not_resize_says_so(start, world, wait):
     assert asks_for(world, "plain-cpu") == [SMALL, SMALL]
 
 
-def test_pods_of_a_policy_that_acts_are_resized_and_those_of_one_in_shadow_are_not(start, world, wait):
+def test_pods_of_a_policy_that_acts_are_resized_and_those_of_one_in_shadow_are_not(start, world, wait, kube):
+    rules = setup.shipped_roles()["rlscaler-pod-resize"]["rules"]
+    setup.grant(kube, "rlscaler", "resizes", rules, world.namespace)
     prepared(world, "acting", restoreOnDelete=True)
     prepared(world, "watching", mode="Shadow")
     start("--resize")
