@@ -89,7 +89,8 @@ class Preparer:
         stream = self._stream(policy)
         readings = self._read(policy, answers, stream, replicas, ready, now, elapsed_seconds)
         # Also at the first tick, before a report would replace what was seen in the status by nothing.
-        if due is Due.ACTION or policy.decision.sizing is None:
+        unsized = policy.decision.sizing is None
+        if (unsized and policy.subject.sized) or (due is Due.ACTION and not unsized):
             size_pods(policy, answers, self.unix(now) - elapsed_seconds)
         policy.decision.learn(learned(policy, self._cache))
         policy.decision.turn_off(turned_off(policy.spec, found))
