@@ -116,8 +116,9 @@ def test_what_it_asks_for_is_what_the_roles_allow(operator, proxy, kube, world, 
     wait(lambda: "Restored" in world.events("chat"))
     assert operator.stop() == 0, operator.log.read_text()[-4000:]
 
-    # Budgets are of the whole cluster and read with `--budgets` only; test_budget.py runs with that role.
-    roles = {name: role for name, role in setup.shipped_roles().items() if name != "rlscaler-budgets"}
+    # Used with `--budgets` and `--resize` only: test_budget.py and test_operator_resize.py run with these roles.
+    elsewhere = {"rlscaler-budgets", "rlscaler-pod-resize"}
+    roles = {name: role for name, role in setup.shipped_roles().items() if name not in elsewhere}
     allowed = granted(rule for role in roles.values() for rule in role["rules"])
     asked = seen(proxy.seen)
     used = {one.use for one in asked if one.use.resource != "configmaps"}
