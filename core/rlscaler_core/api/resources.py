@@ -81,8 +81,8 @@ class PodResources(Model):
     """How large the pods of a target should be, and whether the operator acts on it. What has no range is not sized."""
 
     mode: Literal["Recommend", "InPlace"] = "Recommend"
-    """`Recommend` shows the size in `status.podSizes` and changes nothing. `InPlace` also resizes the pods that run, while
-    the policy acts; the administrator allows it by `operator.resize` of the chart."""
+    """`Recommend` shows the size in `status.podSizes` and changes nothing. `InPlace` also resizes the pods that run,
+    while the policy acts; the administrator allows it by `operator.resize` of the chart."""
     container: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] | None = (
         None
     )
