@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import by_rule, choose
 from rlscaler_core.placement.types import Nodes, empty_nodes, pod
+from rlscaler_dev.benchmark import write
 from rlscaler_loadgen.patterns import rates
 from rlscaler_operator.actuation.leaving import Work, first_to_go
 from rlscaler_operator.cluster.bodies import Key
@@ -157,9 +158,7 @@ def main() -> None:
         means = {name: round(float(np.mean([day[name] for day in days])), 1) for name in days[0]}
         rows.append({"rule": rule, "services": services, "in_flight": in_flight, "way": way, **means})
         print(json.dumps(rows[-1]), flush=True)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(rows, indent=1))
+    write(options.out, rows, indent=1)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from rlscaler_dev.benchmark import write
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.placement import testbed
@@ -118,9 +119,7 @@ def main() -> None:
                 row = measure(kube, cluster.kubeconfig, options.pods, way, options.policy, Path(folder))
                 rows.append({"nodes": nodes, **row})
                 print(json.dumps(rows[-1]), flush=True)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(rows, indent=1))
+    write(options.out, rows, indent=1)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from benchmarks.scheduler import ALONE, EXTENDER, NAMESPACE, PLUGIN, clear
 
+from rlscaler_dev.benchmark import write
 from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.placement import testbed
@@ -68,7 +69,10 @@ def create(kube: KubeClient, case: str, pods: int, hard: float) -> None:
 
 
 def start(kube: KubeClient) -> None:
-    """Wait until a first pod is placed, so that the scheduler's start is not counted. With one node nobody is asked."""
+    """Wait until a first pod is placed, so that the scheduler's start is not counted.
+
+    Where there is one node only, kube-scheduler asks nobody for scores.
+    """
     first = testbed.pod("first", NAMESPACE, "10m", "8Mi")
     first["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "place-0000"}
     kube.create(first)
@@ -129,9 +133,7 @@ def main() -> None:
                     continue  # it asks no server
                 rows.append(measure(kube, cluster.kubeconfig, case, way, pods, options.timeout_ms))
                 print(json.dumps(rows[-1]), flush=True)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(rows, indent=1))
+    write(options.out, rows, indent=1)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def _most(name: str) -> float:
 
 
 def interval(difference: Float, found: dict[str, Float]) -> Interval:
-    """Of the mean of a difference (loads, seeds), resampled within each load."""
+    """Give the interval of the mean of a difference (loads, seeds), whose seeds are resampled within each load."""
     resampled = []
     for number, (name, rates) in enumerate(found.items()):
         design = Design(1, len(rates), blocks_of(rates) if name in RECORDED else None)

@@ -19,13 +19,13 @@ class Figures:
     """What rebalances of a course cost; NaN where there was none of the kind."""
 
     join_seconds: float
-    """From a newcomer's start to its first message, mean over the newcomers."""
+    """Seconds that pass from a newcomer's start to its first message, the mean over the newcomers."""
     stop_seconds: float
     """The longest time for which a consumer that stayed had no work when others came or went."""
     orphan_seconds: float
-    """From a consumer's leaving to the next message of a partition that it had, mean over the partitions."""
+    """Seconds that pass until a partition of a consumer that left is read again, the mean over the partitions."""
     p95_seconds: float
-    """From a message's moment in the schedule to the end of the work on it, which 95 % take at most."""
+    """Seconds within which the work on 95 % of the messages ends, counted from their moment in the schedule."""
 
 
 def mean(all_of: Iterable[Figures]) -> Figures:
@@ -48,7 +48,7 @@ class Pair:
     simulated: Figures
 
     def errors(self) -> list[float]:
-        """Of the simulator, in % of what was measured, one for each of `FIGURES`."""
+        """Give the error of the simulator in % of what was measured, one number for each of `FIGURES`."""
         pairs = ((getattr(self.measured, name), getattr(self.simulated, name)) for name in FIGURES)
         return [100 * (simulated - measured) / measured for measured, simulated in pairs]
 

@@ -54,7 +54,7 @@ class _Change:
     stayed: Int  # (N, M) bool: slots of consumers that were there before and after
     orphans: Int  # (N, P) bool: partitions of those that left
     begun: Float  # (N, M) when a newcomer began to read; NaN = it has not, or was there before
-    found: Float  # (N, P) when somebody read an orphan again
+    found: Float  # (N, P) seconds at which an orphaned partition was read again
     stopped: Float  # (N, M) seconds of the stop that goes on
     longest: Float = field(init=False)  # (N, M) seconds
 
@@ -81,7 +81,7 @@ class _Change:
         self.longest = np.maximum(self.longest, self.stopped)
 
     def costs(self) -> tuple[float, float, float]:
-        """Join, stop and orphan wait, mean over the groups; NaN where nobody came or went."""
+        """Give the seconds of join, stop and orphan wait, the mean over the groups; NaN where nobody came or went."""
         came, orphans = np.isfinite(self.begun), np.isfinite(self.found) & self.orphans
         join = float(self.begun[came].mean() - self.at) if came.any() else np.nan
         orphan = float(self.found[orphans].mean() - self.at) if orphans.any() else np.nan

@@ -12,7 +12,7 @@ from rlscaler_core.vertical.storage import from_text
 from rlscaler_operator.sensing.queries import size_name
 from rlscaler_operator.sensing.results import Answers, pick
 from rlscaler_operator.state.policy import Policy
-from rlscaler_operator.state.sizing import look, ranges_of
+from rlscaler_operator.state.sizing import RESOURCES, look, ranges_of
 
 
 def size_pods(policy: Policy, answers: Answers, now: float) -> None:
@@ -20,22 +20,18 @@ def size_pods(policy: Policy, answers: Answers, now: float) -> None:
 
     What is not measured, or is too old, is not known, and keeps the size that it has.
     """
-    targets = {pool: policy.spec.targets.pool(pool) for pool, _ in policy.facts.targets}
-    sized = {pool: target for pool, target in targets.items() if target is not None and target.resources is not None}
+    targets = [(pool, target) for pool, _ in policy.facts.targets if (target := policy.spec.targets.pool(pool))]
+    sized = [(pool, target.object_name, target.resources) for pool, target in targets if target.resources is not None]
     if not sized:
         policy.decision.size_pods(None)
         return
+    pools = tuple(pool for pool, _, _ in sized)
     used = [
-        [
-            _used(policy, answers, size_name(resource, target.resources.container or ""), target.object_name)
-            for resource in ("cpu", "memory")
-        ]
-        for target in sized.values()
-        if target.resources is not None
+        [_used(policy, answers, size_name(one, resources.container or ""), name) for one in RESOURCES]
+        for _, name, resources in sized
     ]
-    pools = tuple(sized)
-    ranges = ranges_of(target.resources for target in sized.values() if target.resources is not None)
     usage = Usage(np.full(len(pools), now), np.array(used, np.float64))
+    ranges = ranges_of(resources for _, _, resources in sized)
     policy.decision.size_pods(look(_before(policy, pools), ranges, pools, usage))
 
 

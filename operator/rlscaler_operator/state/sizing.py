@@ -53,7 +53,7 @@ def look(before: Memory, ranges: Ranges, pools: tuple[str, ...], usage: Usage) -
 
 def status_of(sizing: Sizing, seen: str | None) -> PodSizes:
     """Return what the status shows; `seen` is the memory as text, which is renewed from time to time."""
-    shown = {pool: PodSizeStatus(**_texts(size)) for pool, size in sizing.sizes.items() if _texts(size)}
+    shown = {pool: PodSizeStatus(**texts) for pool, size in sizing.sizes.items() if (texts := _texts(size))}
     return PodSizes(**shown, seen=seen)
 
 
