@@ -6,11 +6,14 @@ Every task has one CPU. A task whose worker is lost is started again; what it do
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import tempfile
+import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from rlscaler_rl.training.errors import DistributionError
@@ -28,8 +31,8 @@ RETRIES = 3
 LOOPBACK = "127.0.0.1"
 
 STARTS = 4
-"""Attempts at starting local Ray. Its daemon gives up when a helper needs more than 15 s to begin, as the first one
-after an installation does on a busy machine; the next attempt finds the files read already."""
+"""Attempts at starting local Ray. It gives up when a node is not ready after 30 s, as the first one after an
+installation on a busy machine; the next attempt finds the files read already."""
 
 OBJECT_STORE_BYTES = 128 * 2**20
 """Size of the object store of local Ray: configurations and results are small."""
@@ -38,7 +41,8 @@ OBJECT_STORE_BYTES = 128 * 2**20
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 
 # The first, whatever its name says, makes 127.0.0.1 the node's address: otherwise every port is open to the network.
-_LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_raylet_start_wait_time_s": "60"}
+# By default the node's daemon ends itself when a helper of its needs more than 15 s to begin.
+_LOCAL_ENVIRONMENT = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_agent_register_timeout_ms": "60000"}
 
 
 def map_runs(
@@ -94,16 +98,33 @@ def session(address: str | None = None, *, workers: int = WORKERS) -> Iterator[A
 
 
 def _start(ray: Any, workers: int, scratch: str) -> None:
+    import psutil
+
+    before = set(psutil.Process().children(recursive=True))
     for left in reversed(range(STARTS)):
         try:
             _init(ray, workers, scratch)
             break
-        except Exception as error:  # Ray raises a bare one
+        except Exception as error:  # Ray raises a bare one, and forgets what it had started before
             ray.shutdown()
+            left_behind = [child for child in psutil.Process().children(recursive=True) if child not in before]
+            for child in left_behind:
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+            psutil.wait_procs(left_behind)
+            _forget(error)
             if not left:
                 raise RuntimeError(f"it did not start in {STARTS} attempts ({error})") from error
     if ray.util.get_node_ip_address() != LOOPBACK:
         raise RuntimeError("it was imported before `map_runs` was called and opened its ports to the network")
+
+
+def _forget(error: Exception) -> None:
+    """Let go of the half-started node in the frames of `error`, which does not know that its processes have ended."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        traceback.clear_frames(error.__traceback__)
+        gc.collect()
 
 
 def _init(ray: Any, workers: int, scratch: str) -> None:

@@ -34,6 +34,22 @@ if find_spec("ray") is None:
 
 WAIT_SECONDS = 600.0
 
+HALFWAY = """
+import psutil
+from ray._private.node import Node
+from rlscaler_rl.training.distributed import session
+whole, first = Node.start_ray_processes, []
+def halfway(node):
+    whole(node)
+    if not first:
+        first.extend(psutil.Process().children(recursive=True))
+        raise Exception("given up")
+Node.start_ray_processes = halfway
+with session("local") as ray:
+    print(any(child.is_running() for child in first), bool(first))
+print(psutil.Process().children(recursive=True))
+"""
+
 FOREVER = "import threading; threading.Event().wait()"
 RUNS = """
 import signal
@@ -84,6 +100,14 @@ def test_results_come_in_order_and_a_lost_worker_is_replaced(tmp_path):
     assert results == [(0, 1, "1"), (1, 2, "1"), (2, 1, "1")]
     with pytest.raises(ValueError, match="nine"):
         list(map_runs(visit, [(tmp_path, 9), (tmp_path, 10)]))
+
+
+@pytest.mark.chaos
+def test_a_start_that_fails_halfway_leaves_nothing_behind():
+    """In a process of its own, with all warnings: the first node has its processes and is then given up."""
+    ended = subprocess.run([sys.executable, "-Walways", "-c", HALFWAY], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["False", "True", "[]"]
+    assert "ResourceWarning" not in ended.stderr
 
 
 @pytest.mark.usefixtures("ray")
