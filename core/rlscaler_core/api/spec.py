@@ -208,7 +208,7 @@ class Spec(Model):
     mode: Literal["Off", "Shadow", "Auto"] = "Shadow"
     """`Shadow` decides, scores and records but changes nothing; `Auto` acts; `"Off"` does neither (quote it: YAML reads
     a bare Off as false)."""
-    interval_seconds: Annotated[int, Field(ge=10, le=300)] = 30
+    interval_seconds: Annotated[int, Field(ge=10, le=300)] = 15
     """Seconds between two actions of the actor."""
     sense_seconds: Annotated[int, Field(ge=1, le=60)] = 5
     """Seconds between two looks at the metrics; in between actions only the reactive floor and the traffic weights

@@ -78,7 +78,7 @@ _PARAMS = {
     "slo_ms": Column((), np.float64, 1000.0),
     "slo_signal": Column((), np.int32, LatencySignal.END_TO_END),
     "objective": Column((), np.float64, 0.99),
-    "interval_seconds": Column((), np.float64, 30.0),
+    "interval_seconds": Column((), np.float64, 15.0),
     "sense_seconds": Column((), np.float64, 5.0),
     "max_age_seconds": Column((), np.float64, 60.0),
     "target_utilization": Column((2,), np.float64, 0.8),

@@ -21,7 +21,7 @@ Int = NDArray[np.int64]
 MAX_PODS = 64
 """Not-ready pods a pool can hold; above the largest `maxReplicas` the simulator is asked for."""
 
-RING = 128
+RING = 256
 """Seconds of counters that are kept, a power of 2: the longest scrape lag plus the longest rate window fit."""
 
 BLOCK = 5
@@ -171,14 +171,16 @@ def begin(cluster: ClusterState, rows: Int, ready: Int, rate: Float, rps: Float,
     """Start episodes in the given rows: `ready` (M, 2) pods, after a past of `rate` (M,) requests/s.
 
     `past` (M, P) are the requests of each second before, the last one last; where one is NaN, or all are left out, they
-    came at that constant `rate`. They were served in proportion to capacity, up to it; the counters of the past are
-    negative, so that the episode's own begin at 0.
+    came at that constant `rate`. Where P < RING, as many came in each second before as in the first of them. They were
+    served in proportion to capacity, up to it; the counters of the past are negative, so that the episode's own begin
+    at 0.
     """
     requests = np.repeat(rate[:, None], RING, axis=1)
     known = np.zeros(len(rate), np.bool_)
     if past is not None:
         known[:] = ~np.isnan(past).any(axis=1)
-        requests[known] = past[known, -RING:]
+        kept = past[:, -RING:]
+        requests[known] = np.pad(kept[known], ((0, 0), (RING - kept.shape[1], 0)), mode="edge")
         rate = np.where(known, requests[:, -RECENT_SECONDS:].mean(axis=1), rate)
     capacity = np.maximum((ready * rps).sum(1), 1e-9)
     weight = ready * rps / capacity[:, None]

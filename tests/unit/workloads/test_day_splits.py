@@ -76,7 +76,7 @@ def test_a_group_that_is_torn_apart_would_be_seen():
 
 
 def test_shifts_are_at_least_three_values_of_columns_that_exist_and_none_is_nominal():
-    assert [shift.name for shift in SHIFTS] == ["cold start", "price", "SLO", "capacity", "size"]
+    assert [shift.name for shift in SHIFTS] == ["cold start", "price", "SLO", "capacity", "size", "scrape"]
     for shift in SHIFTS:
         assert len(set(shift.values)) >= 3
         assert shift.column in NOMINAL

@@ -24,6 +24,9 @@ from rlscaler_rl.workloads.day_splits import SHIFTS, Shift
 LEAST_OF_MOST = 0.6
 """The shortest cold start over the longest, about as in the nominal service."""
 
+SCRAPES_PER_WINDOW = 4.0
+"""As the operator's own rates of metrics that are scraped seldom."""
+
 LoadFor = Callable[[str, float], ServiceLoad]
 """(name, requests/s of all replicas) -> the load as a service of this capacity meets it."""
 
@@ -50,6 +53,8 @@ def shifted_columns(shift: Shift, value: Any) -> dict[str, Any]:
         columns["cold_start_low"] = tuple(LEAST_OF_MOST * seconds for seconds in value)
     if shift.column == "max_replicas":
         columns["schedulable"] = value
+    if shift.column == "scrape":
+        columns["window"] = SCRAPES_PER_WINDOW * value
     return columns
 
 
