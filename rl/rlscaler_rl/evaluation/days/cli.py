@@ -46,6 +46,11 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.FloatRange(0, 1, min_open=True),
     help="Part of all replicas' capacity that a load's busy hours need, 0 to 1.",
 )
+@click.option(
+    "--interval",
+    type=click.Choice(["10", "15", "20", "30", "60"]),
+    help="Seconds between two actions of a policy.  [default: as where a policy leaves it out]",
+)
 @click.option("--level", type=click.Choice(["fluid", "request"]), default="fluid", show_default=True)
 @click.option(
     "--trials",
@@ -78,6 +83,7 @@ def days(
     model: tuple[str, ...],
     share: float | None,
     coverage: bool,
+    interval: str | None,
     picture: str | None,
     folder: Path | None,
     out: Path,
@@ -99,7 +105,8 @@ def days(
     chosen, policies = _loads(loads, share, folder), _policies(model)
     if picture is not None and picture not in (names := [load.name for load in chosen]):
         raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(names)}")
-    request = _request(kind, chosen, policies, share, options)
+    service = {} if interval is None else {"interval_seconds": float(interval)}
+    request = _request(kind, chosen, policies, share, options | {"service": service})
     console = Console(highlight=False, stderr=output == "json")
     with console.status("") as status:
 

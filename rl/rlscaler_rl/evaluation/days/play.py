@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_core.api.spec import Spec
 from rlscaler_core.decision.forecaster.memory import LEVELS, is_kept, recent_of
 from rlscaler_core.decision.forecaster.rises import coverage
 from rlscaler_core.decision.types import Float
@@ -23,6 +24,9 @@ from rlscaler_rl.simulation.batch import Past
 from rlscaler_rl.simulation.episode import Result, Run, run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios, from_rate
+
+INTERVAL_SECONDS = float(Spec.model_fields["interval_seconds"].default)
+"""Time between two actions where nothing is said, as in a policy that leaves it out."""
 
 INITIAL_UTILIZATION = 0.8
 """How full the replicas are that a day begins with, 0 to 1."""
@@ -73,7 +77,7 @@ def prepared(
     """
     rate = np.stack([load.day(number) for load, number in chosen])
     seeds = [seed_of(load, number, seed) for load, number in chosen]
-    scenarios = from_rate(rate, seeds, pattern="day", **service)
+    scenarios = from_rate(rate, seeds, pattern="day", **{"interval_seconds": INTERVAL_SECONDS} | service)
     scenarios = bind(scenarios) if bind else scenarios
     params = scenarios.params()
     scenarios.initial[...] = cheapest_mix(params, scenarios.past_rate / INITIAL_UTILIZATION)

@@ -85,7 +85,7 @@ def compare_shifts(
     chosen = [[(load, day) for load in some for day in load.parts[Part.TEST][-request.days :]] for some in loads]
     count = len(chosen[0])
     progress(f"the past of {count * len(shifts)} days of {len(shifts)} services")
-    days = prepared([one for some in chosen for one in some], **_columns(shifts, count))
+    days = prepared([one for some in chosen for one in some], **request.service | _columns(shifts, count))
     parts = [days.take(np.arange(first, first + count)) for first in range(0, count * len(shifts), count)]
     scores: list[list[Score]] = [[] for _ in shifts]
     contenders = [*who.untuned(request.policies), who.hindsight()]
