@@ -26,7 +26,7 @@ def test_one_row_with_the_defaults(body):
     np.testing.assert_array_equal(row.step_size, [[1, 1]])
     np.testing.assert_array_equal(row.cost_per_hour, [[2.5, 0.625]])
     np.testing.assert_array_equal(row.target_utilization, [[0.8, 0.8]])
-    assert (row.slo_ms[0], row.interval_seconds[0], row.sense_seconds[0], row.max_age_seconds[0]) == (1000, 30, 5, 60)
+    assert (row.slo_ms[0], row.interval_seconds[0], row.sense_seconds[0], row.max_age_seconds[0]) == (1000, 15, 5, 60)
     assert row.fallback[0] == FallbackBehavior.FORECAST_RULE
     assert row.failure_threshold[0] == 3
     assert not row.has_behavior[0]

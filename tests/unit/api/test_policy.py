@@ -16,7 +16,7 @@ REFUSED = yaml.safe_load((ROOT / "tests/data/refused_policies.yaml").read_text()
 
 def test_shortest_policy_gets_every_default(body):
     spec = parse(body()).spec
-    assert (spec.mode, spec.interval_seconds, spec.sense_seconds) == ("Shadow", 30, 5)
+    assert (spec.mode, spec.interval_seconds, spec.sense_seconds) == ("Shadow", 15, 5)
     assert spec.targets.gpu.min_replicas == 1
     assert (spec.targets.gpu.cost_per_hour, spec.targets.cpu.cost_per_hour) == (2.5, 0.625)
     assert (spec.slo.objective, spec.slo.percentile) == (99, 95)
