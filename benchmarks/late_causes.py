@@ -66,12 +66,14 @@ def _echo(where: Bool, points: int) -> Bool:
 @click.option("--prices", default="0.5,8", show_default=True, help="Prices of lateness.")
 @click.option("--loadings", default="1.15,0.9", show_default=True, help="How full the rule means replicas to be.")
 @click.option("--history", default=1, show_default=True, help="Days before that the forecaster is shown.")
+@click.option("--interval", default=30.0, show_default=True, help="Seconds between two actions.")
 @out_option
-def main(loads: str, prices: str, loadings: str, history: int, out: Path | None) -> None:
+def main(loads: str, prices: str, loadings: str, history: int, interval: float, out: Path | None) -> None:
     """Print a Markdown table of replica-hours and of what is late, by cause."""
     capacity = sum(rps * most for rps, most in zip(NOMINAL["rps"], NOMINAL["max_replicas"], strict=True))
     found = [from_library(name, capacity, NOMINAL_SHARE, None) for name in loads.split(",")]
-    days = play.prepared([(load, load.parts[Part.TUNE][-1]) for load in found], history_days=history)
+    last = [(load, load.parts[Part.TUNE][-1]) for load in found]
+    days = play.prepared(last, history_days=history, interval_seconds=interval)
     cases = list(product(map(float, prices.split(",")), map(float, loadings.split(",")), SPLITS))
     settings = [RuleSettings(late_price=price, loading=full, placement=SPLITS[split]) for price, full, split in cases]
     rule, n = Rule(stacked(settings, len(found))), len(found)

@@ -2,9 +2,9 @@
 
 python -m benchmarks.rule_settings [--loads NAMES] [--history 3] [--scrape 30] [--out FILE]
 
-The last two tune days of each load are played at the fluid level with the rule as it comes, with an action every 15
-instead of every 30 seconds, with less and with more caution, and with the HPA as it comes. No day that any page judges
-on is among them. J of each is compared with the rule as it comes; intervals are by bootstrap over loads.
+The last two tune days of each load are played at the fluid level with the rule that acts every 30, 15 and 10 seconds,
+with less and with more caution, and with the HPA as it comes. No day that any page judges on is among them. J of each
+is compared with the rule that acts every 30 seconds; intervals are by bootstrap over loads.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 from rlscaler_rl.workloads.days import there
 
 DAYS = 2
-AS_IT_COMES = "every 30 s"
+BASE = "every 30 s"
 CASES: dict[str, tuple[float, Callable[[], Any]]] = {
-    AS_IT_COMES: (30.0, Rule),
+    BASE: (30.0, Rule),
     "every 15 s": (15.0, Rule),
     "every 10 s": (10.0, Rule),
     "caution .1": (30.0, lambda: Rule(RuleSettings(caution=0.1))),
@@ -79,13 +79,13 @@ def main(loads: str | None, history: int, scrape: float | None, out: Path | None
     click.echo(f"|---|{'---|' * len(CASES)}")
     for i, name in enumerate(names):
         click.echo(f"| {name} | {' | '.join(f'{j[i]:.2f} ({late[i]:.2f})' for j, late in found.values())} |")
-    base, drawn = found[AS_IT_COMES][0], weights(Design(1, len(names)))
+    base, drawn = found[BASE][0], weights(Design(1, len(names)))
     against = []
     for j, _ in found.values():
         change = 100 * (j / base - 1)
         one = Interval.of(float(change.mean()), drawn @ change)
         against.append(f"{one.mean:+.1f} % [{one.low:+.1f}, {one.high:+.1f}]")
-    click.echo(f"| **against {AS_IT_COMES}** | {' | '.join(against)} |")
+    click.echo(f"| **against {BASE}** | {' | '.join(against)} |")
     figures = {name: {"j": j.tolist(), "late": late.tolist()} for name, (j, late) in found.items()}
     write(out, {"loads": names, "cases": figures}, indent=1)
 
