@@ -1,19 +1,23 @@
-"""Faults of a shared budget: GPU nodes that are lost, a member and a budget that are deleted at the wrong moment."""
+"""Faults of a shared budget: lost GPU nodes, too few of them, a member's broken model, and untimely deletions."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rlscaler_core.models import load_bundled
 from rlscaler_dev.cluster.kwok import node
 from tests.chaos.conftest import Line
+from tests.harness import hostile_models
 from tests.harness.control_plane import stopped
 from tests.harness.operators import Operator
-from tests.harness.sharing import member
+from tests.harness.sharing import BUDGETS, member
 from tests.harness.waiting import looks, until
 
 CALM, BUSY = 5.0, 400.0
@@ -27,8 +31,14 @@ pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("with_budgets")]
 
 
 @pytest.fixture(scope="module")
-def operator(start, with_budgets) -> Operator:
-    return start("--budgets", "--lease-seconds", "15")
+def policy_dir(tmp_path_factory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("policies")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def operator(start, with_budgets, policy_dir: Path) -> Operator:
+    return start("--budgets", "--lease-seconds", "15", "--policy-dir", str(policy_dir))
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +112,67 @@ def test_gpu_nodes_are_lost(operator, nodes: Nodes, sharing, overseer, line: Lin
     until(lambda: sharing.condition(full, "GuaranteesKept") == ("True", "Enough"), 60)
     assert sharing.condition(full, "AmountKnown") == ("True", "Counted")
     for name in ("keeps", "grows"):
+        sharing.remove(name)
+
+
+def test_a_budget_is_larger_than_the_cluster(operator, nodes: Nodes, kube, world, sharing, overseer, line: Line):
+    """Pods wait and nobody loses one; the condition names the remedy, which is then followed."""
+    line.fault = "budget: larger than the cluster, then counted on nodes"
+    nodes.add("single")
+    sharing.service("early", 60, pool=POOL, gpus=1)
+    terms = member("early", guaranteed=3, ceiling=3), member("eager")
+    full = sharing.budget("large", 5 * GPUS_EACH, *terms)
+    until(lambda: overseer.have(early=3), 120)
+    until(lambda: [pod["status"].get("phase") for pod in world.pods("early-gpu")] == ["Running"] * 3, 60)
+    running = {pod["metadata"]["uid"] for pod in world.pods("early-gpu")}
+    with overseer.bound(3 + 10, early=3, eager=10) as seen:
+        sharing.service("eager", BUSY, pool=POOL, gpus=1)
+        until(lambda: world.condition("eager", "Active") == ("True", "PodsPending"), 120)
+        conditions = world.get("rlscalingpolicies", "eager")["status"]["conditions"]
+        text = next(one["message"] for one in conditions if one["type"] == "Active")
+        assert f"RLScalingBudget {full} grants more than there is: lower its amount, or count it" in text
+        assert sharing.condition(full, "GuaranteesKept") == ("True", "Enough")
+        begun = time.monotonic()
+        counted = {"spec": {"amount": None, "amountFrom": {"nodes": {"matchLabels": {"pool": POOL}}}}}
+        kube.request("PATCH", f"{BUDGETS}/{full}", counted, content_type="application/merge-patch+json")
+        until(lambda: overseer.have(early=3, eager=GPUS_EACH - 3), 120)
+    told(line, seen.highest, 3 + 10, begun)
+    assert seen.highest > GPUS_EACH, "more was ordered than there is, so that something had to wait"
+    assert seen.lowest("early") == 3
+    assert {pod["metadata"]["uid"] for pod in world.pods("early-gpu")} == running, "none was killed"
+    until(lambda: world.condition("eager", "Active")[1] != "PodsPending", 60)
+    sharing.delete(full)
+    for name in ("early", "eager"):
+        sharing.remove(name)
+
+
+def test_the_model_of_a_member_gives_nan(operator, policy_dir: Path, world, sharing, overseer, line: Line):
+    """Its policy says so and then asks by its fallback; it gets no more than is left of the other's guarantee."""
+    line.fault = "budget: a member's model gives NaN"
+    amount = 6
+    graph = bytes(hostile_models.not_a_number().SerializeToString())
+    named = {"stack_size": 4, "digest": hashlib.sha256(graph).hexdigest()}
+    (policy_dir / "policy.onnx").write_bytes(graph)
+    (policy_dir / "nan.json").write_text(load_bundled("ppo").manifest.model_copy(update=named).model_dump_json())
+    sharing.service("sound", BUSY)
+    full = sharing.budget("nan", amount, member("sound", guaranteed=4), member("broken"))
+    until(lambda: overseer.have(sound=amount), 120)
+    begun = time.monotonic()
+    # What the new one runs already is nobody's to take back, so that the others return as much of their loan.
+    with overseer.bound(amount + 1, sound=amount, broken=2) as seen:
+        sharing.service("broken", BUSY, policy={"path": "nan.json"})
+        until(lambda: world.condition("broken", "Ready") == ("False", "ModelInvalid"), 60)
+        until(lambda: overseer.have(sound=4, broken=2), 120)
+        until(lambda: world.condition("broken", "Fallback") == ("True", "ModelInvalid"), 60)
+    told(line, seen.highest, amount + 1, begun)
+    with overseer.bound(amount, sound=4, broken=2) as settled:
+        world.patch("rlscalingpolicies", "broken", {"spec": {"policy": {"bundled": "rule", "path": None}}})
+        until(lambda: world.condition("broken", "Ready")[0] == "True", 60)
+        for _ in looks(WATCHED_SECONDS):
+            assert sharing.share(full, "sound")["granted"] == 4
+    assert min(seen.lowest("sound"), settled.lowest("sound")) == 4
+    sharing.delete(full)
+    for name in ("sound", "broken"):
         sharing.remove(name)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from rlscaler_core.arbiter.proposals import asked_for, is_bound
 from rlscaler_core.decision.batch import Outcome
-from rlscaler_core.decision.types import GPU, POOLS, Decision
+from rlscaler_core.decision.types import GPU, Decision
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.loop.members import Row
 from rlscaler_operator.reporting.budgets import Shared
@@ -37,6 +37,8 @@ class Proposal(NamedTuple):
     policy: Policy
     outcome: Outcome
     decision: Decision
+    pool: int
+    """The number of the pool that the budget is of."""
 
 
 class Bound(NamedTuple):
@@ -67,39 +69,35 @@ def note(proposals: Sequence[Proposal]) -> None:
     """Remember what policies ask for: of an action, and what the floor raises it to until the next one."""
     before = np.array([one.budget.asked.get(one.policy.key, math.nan) for one in proposals])
     action = np.array([one.outcome.entry.kind == "action" for one in proposals], bool)
-    desired = np.array([one.decision.desired[0, pool_of(one)] for one in proposals], np.int32)
+    desired = np.array([one.decision.desired[0, one.pool] for one in proposals], np.int32)
     flags = np.array([one.decision.flags[0] for one in proposals], np.int32)
     for one, asked in zip(proposals, asked_for(before, action, desired, flags).tolist(), strict=True):
         one.budget.asked[one.policy.key] = asked
 
 
-def bound_of(proposal: Proposal, row: Row, shared: Shared, i: int) -> Bound:
-    """What member `i` of a budget that was shared here is granted; in Shadow what it would be granted."""
-    outcome, granted = proposal.outcome, int(shared.grants.granted[i])
-    outcome.sharing = shared.sharing_id
-    if not row.acts and (would := shared.would_be(i)) is not None:
-        granted, outcome.granted = would, shared.would_text(i)
-    return Bound(proposal, granted, row.acts, partial(shared.text, i), shared.sharing_id)
+def bounds_of(asking: Mapping[Key, Proposal], rows: Sequence[Row], shared: Shared) -> Iterator[Bound]:
+    """What those members of a budget that was shared here are granted that ask now; in Shadow what they would be."""
+    for i, (row, granted) in enumerate(zip(rows, shared.grants.granted.tolist(), strict=True)):
+        if (proposal := asking.get(row.key)) is None:
+            continue
+        proposal.outcome.sharing = shared.sharing_id
+        if not row.acts and (would := shared.would_be(i)) is not None:
+            granted, proposal.outcome.granted = would, shared.would_text(i)
+        yield Bound(proposal, granted, row.acts, partial(shared.text, i), shared.sharing_id)
 
 
 def shares_of(bounds: Sequence[Bound]) -> Shares:
     """What bounds the virtual services of all, and the decisions of those that want or run more than their grant."""
     proposals = [one.proposal for one in bounds]
-    desired = np.array([one.decision.desired[0, pool_of(one)] for one in proposals], np.int32)
-    base = np.array([one.decision.base[0, pool_of(one)] for one in proposals], np.int32)
+    desired = np.array([one.decision.desired[0, one.pool] for one in proposals], np.int32)
+    base = np.array([one.decision.base[0, one.pool] for one in proposals], np.int32)
     granted = np.array([one.granted for one in bounds], np.int32)
     bound = is_bound(desired, base, granted, np.array([one.acts for one in bounds], bool)).tolist()
     shares = Shares({}, {})
     for one, binds in zip(bounds, bound, strict=True):
         key = one.proposal.policy.key
-        replicas = (one.granted, -1) if pool_of(one.proposal) == GPU else (-1, one.granted)
+        replicas = (one.granted, -1) if one.proposal.pool == GPU else (-1, one.granted)
         shares.compared[key] = replicas
         if binds:
             shares.limits[key] = Limit(replicas, one.text(), one.sharing)
     return shares
-
-
-def pool_of(proposal: Proposal) -> int:
-    """The number of the pool that a policy's budget is of."""
-    assert proposal.budget.spec is not None
-    return POOLS.index(proposal.budget.spec.pool)

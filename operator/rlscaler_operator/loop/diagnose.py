@@ -242,5 +242,10 @@ def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:
                 f"pods of {titled(name)} do not come up within guards.pendingSeconds: {other}; see "
                 f"kubectl -n {policy.key[0]} get pods"
             )
+            if len(budgets) == 1:
+                text += (
+                    f"; where no node has room, RLScalingBudget {budgets[0]} grants more than there is: lower its "
+                    f"amount, or count it with amountFrom"
+                )
             limits.append(Problem("PodsPending", text))
     return limits

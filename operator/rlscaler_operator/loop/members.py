@@ -9,7 +9,7 @@ other member grows into its place. No clock of another machine is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,28 @@ class Held(NamedTuple):
     """Whether this process decides for that policy."""
 
 
+class Place(NamedTuple):
+    """The place of one policy in a budget: what does not change from one tick to the next."""
+
+    key: Key
+    share: MemberShare
+    policy: Policy
+    target: Key
+    """The Deployment of the pool."""
+
+
+class Roster(NamedTuple):
+    """The policies that a budget selects. It holds for as long as no spec and no label changes."""
+
+    version: tuple[int, int]
+    places: list[Place]
+    """Those that share it."""
+    several: Mapping[Key, tuple[str, ...]]
+    """Those that other budgets select too, with the names of all."""
+    poolless: Sequence[Key]
+    """Those without a target in its pool."""
+
+
 class Row(NamedTuple):
     """One policy that shares a budget."""
 
@@ -58,19 +80,41 @@ class Crowd:
 
     def __init__(self, registry: Registry, cache: WatchCache, budgets: Budgets, held: Held) -> None:
         self._registry, self._cache, self._budgets, self._held = registry, cache, budgets, held
+        self._rosters: dict[str, Roster] = {}
+
+    def roster(self, budget: Budget) -> Roster:
+        """The policies that a budget selects: selected by no other one and with a pool of its kind, or why not."""
+        version = self._budgets.revision, self._registry.revision
+        found = self._rosters.get(budget.name)
+        if found is None or found.version != version:
+            found = self._rosters[budget.name] = self._made(budget, version)
+        return found
+
+    def _made(self, budget: Budget, version: tuple[int, int]) -> Roster:
+        assert budget.spec is not None
+        places, poolless = [], []
+        several: dict[Key, tuple[str, ...]] = {}
+        for key, share in self._budgets.selected(budget).items():
+            policy, names = self._registry.get(key), self._budgets.names_of(key)
+            if len(names) > 1:
+                several[key] = names
+            elif policy is not None and (target := _target(policy, budget.spec.pool)) is not None:
+                places.append(Place(key, share, policy, target))
+            elif policy is not None:
+                poolless.append(key)
+        return Roster(version, places, several, poolless)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Forget all budgets but these."""
+        for gone in self._rosters.keys() - names:
+            del self._rosters[gone]
 
     def rows(self, budget: Budget) -> list[Row]:
-        """The policies that share a budget: selected by no other one, and with a pool of its kind."""
-        assert budget.spec is not None
-        rows, pool = [], POOLS.index(budget.spec.pool)
-        for key, share in self._budgets.selected(budget).items():
-            policy = self._registry.get(key)
-            if policy is None or len(self._budgets.of(key)) != 1 or _target(policy, pool) is None:
-                continue
-            rows.append(
-                self._here(budget, share, policy) if self._held.decides(key) else self._there(budget, share, policy)
-            )
-        return rows
+        """The policies that share a budget, as they are now."""
+        return [
+            (self._here if self._held.decides(key) else self._there)(budget, share, policy, self._runs(target))
+            for key, share, policy, target in self.roster(budget).places
+        ]
 
     def travels(self, budget: Budget) -> bool:
         """Whether another shard decides for some policy of a budget."""
@@ -78,7 +122,7 @@ class Crowd:
 
     def membership(self, budget: Budget, policy: Policy, granted: int | None) -> BudgetMembership:
         """What the shard that shares a budget is told of a policy that acts by this grant; None = it is not bound."""
-        row = self._here(budget, MemberShare(name="member"), policy)
+        row = self._here(budget, MemberShare(name="member"), policy, self.running(budget, policy))
         most = row.running if granted is None or not row.acts else max(row.running, granted)
         asked = row.asked if row.acts else row.proposed
         return BudgetMembership(
@@ -92,23 +136,26 @@ class Crowd:
     def running(self, budget: Budget, policy: Policy) -> int:
         """Replicas of a policy in the pool of the budget; 0 where its target is not there."""
         assert budget.spec is not None
-        target = _target(policy, POOLS.index(budget.spec.pool))
-        deployment = None if target is None else self._cache.deployments.get((policy.key[0], target))
+        target = _target(policy, budget.spec.pool)
+        return 0 if target is None else self._runs(target)
+
+    def _runs(self, target: Key) -> int:
+        deployment = self._cache.deployments.get(target)
         return 0 if deployment is None else deployment.replicas
 
-    def _here(self, budget: Budget, share: MemberShare, policy: Policy) -> Row:
+    def _here(self, budget: Budget, share: MemberShare, policy: Policy, running: int) -> Row:
         """A policy that does not act asks for what runs: it takes its part of the budget, and gets no limit."""
         assert budget.spec is not None
-        running, asked = self.running(budget, policy), budget.asked.get(policy.key, math.nan)
+        asked = budget.asked.get(policy.key, math.nan)
         if not (policy.running and acts(policy) and policy.ownership.holder is None):
             proposed = asked if policy.running else math.nan
             return Row(policy.key, share, policy, False, running, float(running), proposed, False)
         ordered = max(running, policy.decision.desired.get(budget.spec.pool, 0))
         return Row(policy.key, share, policy, True, ordered, asked, math.nan, False)
 
-    def _there(self, budget: Budget, share: MemberShare, policy: Policy) -> Row:
+    def _there(self, budget: Budget, share: MemberShare, policy: Policy, running: int) -> Row:
         """A policy of another shard that has said nothing yet keeps its last grant."""
-        running, said = self.running(budget, policy), self._budgets.membership(budget, policy.key)
+        said = self._budgets.membership(budget, policy.key)
         held = max(running, budget.readable(policy.key, None if said is None else said.round))
         if said is None:
             return Row(policy.key, share, policy, False, held, math.nan, math.nan, True)
@@ -149,7 +196,7 @@ def _asked(row: Row, if_all_acted: bool) -> float:
     return row.proposed if if_all_acted and not math.isnan(row.proposed) else row.asked
 
 
-def _target(policy: Policy, pool: int) -> str | None:
-    """The target of a pool; None where the policy has none, or cannot be used."""
+def _target(policy: Policy, pool: str) -> Key | None:
+    """The Deployment of a pool; None where the policy has none, or cannot be used."""
     facts = policy.observed.facts
-    return None if facts is None else facts.deployments[pool]
+    return None if facts is None else dict(facts.targets).get(pool)

@@ -21,12 +21,13 @@ import numpy as np
 from rlscaler_core.api.budget import BudgetSpec
 from rlscaler_core.arbiter.arbitrate import arbitrate
 from rlscaler_core.arbiter.rules import RuleName
-from rlscaler_core.arbiter.types import NO_MEMBER, Grants, Loans, follow, make_budgets
+from rlscaler_core.arbiter.types import NO_MEMBER, Grants, Loans, Members, follow, make_budgets
 from rlscaler_core.arbiter.types import Budgets as Pools
 from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.types import Int
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
-from rlscaler_operator.loop.bounds import Bound, Proposal, Shares, bound_of, note, shares_of
+from rlscaler_operator.loop.bounds import Bound, Proposal, Shares, bounds_of, note, shares_of
 from rlscaler_operator.loop.members import Crowd, Held, Row, members_of, proposals
 from rlscaler_operator.records.audit import AuditLog
 from rlscaler_operator.records.sharing import BudgetObject, SharingLog, Told
@@ -74,12 +75,12 @@ class Sharing:
         touched: set[str] = set()
         proposals: list[Proposal] = []
         for policy, outcome in decided:
-            selections = self.budgets.of(policy.key)
-            names = tuple(budget.name for budget, _ in selections)
+            names = self.budgets.names_of(policy.key)
             policy.decision.selected_by(names)
-            touched.update(here.intersection(names))
-            if len(selections) == 1 and outcome.decision is not None:
-                proposals.append(Proposal(selections[0][0], policy, outcome, outcome.decision))
+            touched.update(names)
+            if len(names) == 1 and outcome.decision is not None:
+                budget = self.budgets.of(policy.key)[0][0]
+                proposals.append(Proposal(budget, policy, outcome, outcome.decision, budget.pool))
             else:
                 policy.decision.tell(None)
         note(proposals)
@@ -96,17 +97,16 @@ class Sharing:
                     proposal.budget, proposal.policy, None if bound is None else bound.granted
                 )
             proposal.policy.decision.tell(told)
-        for name, (rows, one) in self._share([budget for budget in self.budgets if budget.name in touched]).items():
-            for i, row in enumerate(rows):
-                if (asks := asking[name].get(row.key)) is not None:
-                    bounds.append(bound_of(asks, row, one, i))
+        shared = self._share([budget for budget in self.budgets if budget.name in touched & here])
+        for name, (rows, one) in shared.items():
+            bounds += bounds_of(asking[name], rows, one)
         return shares_of(bounds)
 
     def together(self, batch: list[T], key: Callable[[T], Key]) -> list[T]:
         """Order a batch by the budgets of its policies, so that few parts of it share the same budget."""
         if not len(self.budgets):
             return batch
-        return sorted(batch, key=lambda one: self._names(key(one)))
+        return sorted(batch, key=lambda one: self.budgets.names_of(key(one)))
 
     def share_between(self) -> None:
         """Share the budgets of which other shards hold policies: once a second, and when one of these says something.
@@ -130,7 +130,7 @@ class Sharing:
 
         One that is not in the status yet may keep what runs: it joined a moment ago, or no process shares now.
         """
-        budget, policy, outcome, _ = proposal
+        budget, policy, outcome, *_ = proposal
         if not budget.is_shared:
             return None
         told = budget.told.get(policy.key)
@@ -161,9 +161,10 @@ class Sharing:
                 lend=[spec.lending.enabled for spec in specs],
                 reclaim_intervals=[spec.lending.reclaim_intervals for spec in specs],
             )
-            members = members_of(specs, rows)
-            grants, after = arbitrate(rule, pools, members, Loans.concat(loans))
-            would = _would_be(rule, pools, specs, rows, Loans.concat(loans))
+            members, before = members_of(specs, rows), Loans.concat(loans)
+            grants, after = arbitrate(rule, pools, members, before)
+            would = _would_be(rule, pools, specs, rows, before)
+            kept = _not_given_up(before, members)
             begin = 0
             for number, (one, crowd) in enumerate(zip(some, rows, strict=True)):
                 here = slice(begin, begin + len(crowd))
@@ -173,9 +174,12 @@ class Sharing:
                 keys, acting = tuple(row.key for row in crowd), tuple(row.acts for row in crowd)
                 told = Told(rule, specs[number].pool, keys, acting, pools.take([number]), own, loans[number])
                 of_shadow = None if would is None else would.take(here)
+                one.before = replace(loans[number], granted=kept[here].copy())
                 found[one.name] = crowd, self._keep(one, crowd, told, mine, after.take(here), of_shadow, now)
                 begin += len(crowd)
-        self._log.forget([one.name for one in self.budgets])
+        names = {one.name for one in self.budgets}
+        self._log.forget(names)
+        self._crowd.forget(names)
         return found
 
     def _loans(self, budget: Budget, rows: list[Row], now: float) -> Loans:
@@ -205,12 +209,11 @@ class Sharing:
         """Remember the grants, count the seconds in which they were too small, and report them."""
         assert budget.spec is not None
         budget.loans = after
-        budget.before = _given_up(budget.before, told)
         passed = 0.0 if budget.shared_at is None else now - budget.shared_at
         budget.shared_at = now
         for row, granted in zip(rows, grants.granted.tolist(), strict=True):
-            starves = row.asked > granted
-            budget.starved[row.key] = budget.starved.get(row.key, 0.0) + passed * starves
+            if row.asked > granted:
+                budget.starved[row.key] = budget.starved.get(row.key, 0.0) + passed
         shared = Shared(
             budget.name,
             budget.spec,
@@ -223,26 +226,18 @@ class Sharing:
             any(row.elsewhere for row in rows),
             None if would is None else Would(proposals(rows), would),
         )
-        left_out = self.budgets.selected(budget).keys() - set(budget.names)
-        several = {key: found for key in sorted(left_out) if len(found := self._names(key)) > 1}
-        poolless = [key for key in sorted(left_out) if key not in several and self._registry.get(key) is not None]
-        self._reporter.report(budget, shared, several, poolless)
+        roster = self._crowd.roster(budget)
+        self._reporter.report(budget, shared, roster.several, roster.poolless)
         return shared
 
-    def _names(self, key: Key) -> tuple[str, ...]:
-        """The budgets that select a policy, by name."""
-        return tuple(budget.name for budget, _ in self.budgets.of(key))
 
-
-def _given_up(before: Loans, told: Told) -> Loans:
-    """What the arbiter remembers, less what members gave up by asking for less.
+def _not_given_up(before: Loans, members: Members) -> Int:
+    """The grants (M,) that the arbiter remembers, less what members gave up by asking for less.
 
     Others may have it from then on, so a member that asks for more again in the same interval waits for it like others.
     """
-    asked = np.fmax(told.members.asked, told.members.minimum)
-    return replace(
-        before, granted=np.fmin(before.granted, np.where(np.isnan(told.members.asked), np.inf, asked)).astype(np.int32)
-    )
+    asked = np.fmax(members.asked, members.minimum)
+    return np.fmin(before.granted, np.where(np.isnan(members.asked), np.inf, asked)).astype(np.int32)
 
 
 def _would_be(

@@ -16,6 +16,7 @@ from rlscaler_core.api.exceptions import InvalidBudgetError
 from rlscaler_core.api.policy import plain
 from rlscaler_core.api.status import BudgetMembership, Condition
 from rlscaler_core.arbiter.types import Loans, no_loans
+from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.events import Reference
 
@@ -85,6 +86,12 @@ class Budget:
     @property
     def reference(self) -> Reference:
         return Reference("", self.name, self.uid, BUDGET_KIND)
+
+    @property
+    def pool(self) -> int:
+        """The number of the pool that it is of; of one that can be used."""
+        assert self.spec is not None
+        return POOLS.index(self.spec.pool)
 
     @property
     def amount(self) -> float | None:
@@ -165,8 +172,11 @@ class Budgets:
         """Which budgets select each policy."""
         self._members: dict[str, dict[Key, MemberShare]] = {}
         """Which policies each budget selects."""
+        self._names: dict[Key, tuple[str, ...]] = {}
+        """The names of these budgets."""
         self._found = False
-        """False where both have to be found out again."""
+        """False where all three have to be found out again."""
+        self._revision = 0
 
     def __iter__(self) -> Iterator[Budget]:
         return iter(list(self._budgets.values()))
@@ -241,6 +251,17 @@ class Budgets:
         self._find()
         return self._selected.get(key, ())
 
+    def names_of(self, key: Key) -> tuple[str, ...]:
+        """The names of the budgets that select a policy, in order."""
+        self._find()
+        return self._names.get(key, ())
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever a budget may select other policies, or have other terms for them."""
+        self._find()
+        return self._revision
+
     def selected(self, budget: Budget) -> Mapping[Key, MemberShare]:
         """The policies that a budget selects, in the order of their names, each with the first entry that does."""
         self._find()
@@ -250,11 +271,13 @@ class Budgets:
         """Find out again who selects whom, where anything has changed."""
         if self._found:
             return
-        self._found, self._selected, self._members = True, {}, {}
+        self._found, self._selected, self._members, self._names = True, {}, {}, {}
+        self._revision += 1
         usable = sorted((one for one in self._budgets.values() if one.spec is not None), key=lambda one: one.name)
         for key, labels in sorted(self._labels.items()) if usable else ():
             if selections := tuple(_selecting(usable, key, labels)):
                 self._selected[key] = selections
+                self._names[key] = tuple(budget.name for budget, _ in selections)
                 for budget, share in selections:
                     self._members.setdefault(budget.name, {})[key] = share
 

@@ -22,6 +22,8 @@ class Registry:
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, list[Policy]] = {}
         """The policies that name a Deployment."""
+        self.revision = 0
+        """Grows with every policy that is new, gone, or has another spec."""
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(list(self._policies.values()))
@@ -37,6 +39,7 @@ class Registry:
         policy = self._policies.get(key)
         if policy is None or (uid and policy.uid != uid):
             return None
+        self.revision += 1
         self._unlist(policy)
         return self._policies.pop(key)
 
@@ -50,6 +53,7 @@ class Registry:
         if policy.observed.generation == metadata.get("generation", 0):
             policy.observed.read(body)
             return policy
+        self.revision += 1
         deployments = policy.observed.facts and policy.deployments
         self._unlist(policy)
         policy.observed.read(body)
@@ -67,6 +71,7 @@ class Registry:
 
     def _adopt(self, key: Key, body: Mapping[str, Any]) -> Policy:
         """A policy that begins with what a former process wrote into the status, in place of the one of its name."""
+        self.revision += 1
         former = self._policies.get(key)
         observed = ObservedObject()
         observed.read(body)

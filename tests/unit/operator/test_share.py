@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from types import SimpleNamespace
+
+import numpy as np
 
 from rlscaler_core.decision.batch import decide_all
 from tests.harness.budgets import budget_body
@@ -136,6 +139,24 @@ async def test_an_ask_that_is_not_known_takes_nothing(bench, policy_body, entry)
     assert budget.loans.granted.tolist() == [2]
 
 
+async def test_an_actor_that_gives_nan_keeps_its_grant_and_takes_nobodys(bench, policy_body, entry, rule, asks):
+    a, b = bench.policy(policy_body("a"), running=2), bench.policy(policy_body("b"), running=2)
+    bench.budgets.put(budget_body(amount=5, members=[{"name": "all", "guaranteed": 2}]))
+    bench.limits([(a, asks(3, running=2)), (b, asks(2, running=2))])
+    bench.now += 30
+    bench.run("a", 3)
+
+    def nan(stacked):
+        return np.full((len(stacked), 13), np.nan, np.float32)
+
+    actor = SimpleNamespace(manifest=rule.manifest, probabilities=nan)
+    failed = decide_all([entry("action", actor=actor, replicas=(3, 0), rate=50.0)])[0]
+    assert failed.decision.desired[0, 0] == 3, "it holds"
+    limits = bench.limits([(a, failed), (b, asks(6, running=2))])
+    assert bench.budgets.get("few").loans.granted.tolist() == [3, 2]
+    assert {key: limit.granted for key, limit in limits.items()} == {("ns", "b"): (2, -1)}
+
+
 async def test_labels_namespaces_and_the_first_entry_select(bench, policy_body, asks):
     a = bench.policy(policy_body("a"), labels={"team": "x", "tier": "1"})
     members = [
@@ -160,6 +181,28 @@ async def test_an_edited_budget_counts_at_once_and_an_unusable_one_binds_nobody(
     bench.budgets.put(budget_body(amount="many", generation=3))
     assert "amount" in bench.budgets.get("few").invalid
     assert bench.limits([(a, asks(6))]) == {}
+
+
+async def test_an_edited_a_new_and_a_deleted_policy_count_at_once(bench, policy_body, asks):
+    a, b = bench.policy(policy_body("a")), bench.policy(policy_body("b"))
+    bench.budgets.put(budget_body(amount=4))
+    budget = bench.budgets.get("few")
+    bench.limits([(a, asks(6)), (b, asks(6))])
+    assert budget.names == (("ns", "a"), ("ns", "b"))
+    moved = policy_body("b")
+    moved["metadata"]["generation"] += 1
+    moved["spec"]["targets"] = {"cpu": moved["spec"]["targets"].popitem()[1]}
+    b = bench.policy(moved)
+    limits = bench.limits([(a, asks(6)), (b, asks(6))])
+    assert (budget.names, limits["ns", "a"].granted) == ((a.key,), (4, -1))
+    bench.registry.adopt_again()
+    again = bench.registry.get(a.key)
+    again.decision.desired = {"gpu": 3}
+    bench.limits([(again, asks(6))])
+    assert bench.sharing._crowd.rows(budget)[0].running == 3, "its replicas are those that the new one ordered"
+    bench.registry.drop(a.key)
+    bench.limits([(again, asks(6))])
+    assert budget.names == ()
 
 
 async def test_fewer_units_than_guarantees_are_a_condition_with_a_remedy(bench, policy_body, asks):
