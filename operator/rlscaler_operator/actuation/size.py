@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rlscaler_core.api.resources import PodResources
+from rlscaler_core.vertical.quantities import text
 from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.resize import Resizer
 from rlscaler_operator.actuation.resize_plan import sizes as asked_by
@@ -19,7 +20,6 @@ from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.resizes import Failures
-from rlscaler_operator.state.sizing import text
 
 
 class Round(NamedTuple):
