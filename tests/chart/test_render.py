@@ -176,12 +176,12 @@ def test_new_pods_are_sized_where_the_api_is_there_and_both_values_are_set(helm,
 
 def test_without_the_api_nothing_of_new_pods_is_there_and_the_notes_say_so(helm, tmp_path):
     options = values({"operator": {"resize": True, "resizeNewPods": True}}, tmp_path)
-    old = ("--kube-version", "1.33.0")
-    text = helm.run("install", "mine", str(CHART), "--dry-run=client", *options, *old)
-    installed, _, notes = text.partition("NOTES:")
-    if "kind: MutatingAdmissionPolicy" not in installed:
-        assert "does not serve MutatingAdmissionPolicies" in notes
-        assert "configmaps" not in str([one for one in yaml.safe_load_all(installed.partition("---")[2]) if one])
+    objects = template(helm, *options)
+    assert not {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} & set(kinds(objects))
+    assert "RLSCALER_RESIZE_NEW_PODS" not in str(objects)
+    assert ["configmaps"] not in [rule["resources"] for rule in _rules(objects)]
+    notes = helm.run("install", "mine", str(CHART), "--dry-run=client", *options).partition("NOTES:")[2]
+    assert "does not serve MutatingAdmissionPolicies" in notes
 
 
 def test_new_pods_are_not_sized_unless_asked_for_and_only_with_resize(helm, tmp_path):
