@@ -6,10 +6,10 @@ import os
 import socket
 import uuid
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 SCRAPES_PER_WINDOW = 4
@@ -182,6 +182,11 @@ class Settings(BaseSettings):
     """Resize running pods in place for policies that ask for it (`spec.targets.*.resources.mode: InPlace`). Needs the
     right to patch the `resize` subresource of pods (`rbac-optional.yaml`), and Kubernetes 1.34 or newer."""
 
+    resize_new_pods: bool = False
+    """Have new pods begin with the size that running ones got by `resize`: a ConfigMap for each target, which the
+    MutatingAdmissionPolicy of `admission/new-pods.yaml` reads. Needs the right to write ConfigMaps
+    (`rbac-optional.yaml`), and Kubernetes 1.36 or newer (1.34 with the API's v1beta1)."""
+
     policy_deadline_seconds: float = Field(default=30.0, ge=1)
     """Longest time for writing and reporting one policy's tick."""
 
@@ -204,6 +209,12 @@ class Settings(BaseSettings):
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _resizes(self) -> Self:
+        if self.resize_new_pods and not self.resize:
+            raise ValueError("resize_new_pods needs resize: new pods get the size that running ones got before")
+        return self
 
     @property
     def window_seconds(self) -> int:

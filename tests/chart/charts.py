@@ -26,6 +26,10 @@ MONITORING = tuple(f"monitoring.coreos.com/v1/{kind}" for kind in ("ServiceMonit
 Json = dict[str, Any]
 
 
+MUTATING = "admissionregistration.k8s.io/{}/MutatingAdmissionPolicy"
+"""By the version of the API."""
+
+
 def template(helm: Helm, *options: str, chart: Path = CHART, monitoring: bool = True) -> list[Json]:
     """The objects, hooks included, of a cluster with or without the Prometheus operator."""
     apis = [word for api in MONITORING for word in ("--api-versions", api)] if monitoring else []

@@ -13,7 +13,7 @@ from rlscaler_dev.generate.definition import manifest
 from rlscaler_dev.generate.recording import recorded
 from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.settings import Settings
-from tests.chart.charts import CHART, NAMESPACE, RELEASE, SETS, find, kinds, template, values
+from tests.chart.charts import CHART, MUTATING, NAMESPACE, RELEASE, SETS, find, kinds, template, values
 from tests.harness.helm import HelmError
 from tests.harness.setup import REPOSITORY
 
@@ -155,6 +155,50 @@ def test_resize_adds_its_rule_and_says_so_to_the_operator(helm, tmp_path):
     assert "pods/resize" not in str(template(helm))
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+@pytest.mark.parametrize("namespaces", [[], ["team-a"]])
+def test_new_pods_are_sized_where_the_api_is_there_and_both_values_are_set(helm, tmp_path, version, namespaces):
+    chosen = {"operator": {"resize": True, "resizeNewPods": True}, "watchNamespaces": namespaces}
+    objects = template(helm, *values(chosen, tmp_path), "--api-versions", MUTATING.format(version))
+    policy = find(objects, "MutatingAdmissionPolicy", "rlscaler-new-pods")
+    binding = find(objects, "MutatingAdmissionPolicyBinding", "rlscaler-new-pods")
+    whole = admission((REPOSITORY / "admission" / "new-pods.yaml").read_text())
+    assert policy["apiVersion"] == binding["apiVersion"] == f"admissionregistration.k8s.io/{version}"
+    assert policy["spec"] == whole["MutatingAdmissionPolicy/rlscaler-new-pods"]
+    matched = binding["spec"].pop("matchResources", None)
+    assert binding["spec"] == whole["MutatingAdmissionPolicyBinding/rlscaler-new-pods"]
+    assert (matched is not None) == bool(namespaces), "pods of other namespaces are not looked at"
+    rules = find(objects, "Role" if namespaces else "ClusterRole", "rlscaler-operator")["rules"]
+    assert rules[-1:] == shipped("rbac-optional.yaml", "rlscaler-new-pods")
+    container = find(objects, "Deployment", "rlscaler")["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "RLSCALER_RESIZE_NEW_PODS", "value": "true"} in container["env"]
+
+
+def test_without_the_api_nothing_of_new_pods_is_there_and_the_notes_say_so(helm, tmp_path):
+    options = values({"operator": {"resize": True, "resizeNewPods": True}}, tmp_path)
+    objects = template(helm, *options)
+    assert not {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} & set(kinds(objects))
+    assert "RLSCALER_RESIZE_NEW_PODS" not in str(objects)
+    assert ["configmaps"] not in [rule["resources"] for rule in _rules(objects)]
+    notes = helm.run("install", "mine", str(CHART), "--dry-run=client", *options).partition("NOTES:")[2]
+    assert "does not serve MutatingAdmissionPolicies" in notes
+
+
+def test_new_pods_are_not_sized_unless_asked_for_and_only_with_resize(helm, tmp_path):
+    api = ("--api-versions", MUTATING.format("v1"))
+    for chosen in ({}, {"resize": True}):
+        objects = template(helm, *values({"operator": chosen}, tmp_path), *api)
+        assert "MutatingAdmissionPolicy" not in kinds(objects)
+        assert "RLSCALER_RESIZE_NEW_PODS" not in str(objects)
+        assert ["configmaps"] not in [rule["resources"] for rule in _rules(objects)]
+    with pytest.raises(HelmError, match="resize is false"):
+        template(helm, *values({"operator": {"resizeNewPods": True}}, tmp_path), *api)
+
+
+def _rules(objects):
+    return [rule for body in objects if body["kind"].endswith("Role") for rule in body["rules"]]
+
+
 def test_definition_is_the_models_and_stays(helm):
     crd = find(template(helm), "CustomResourceDefinition", "rlscalingpolicies.rlscaler.io")
     assert crd["spec"] == manifest()["spec"]
@@ -169,7 +213,8 @@ def admission(text: str) -> dict[str, object]:
 
 
 def test_admission_policies_are_those_of_the_repository(helm):
-    whole = [admission(path.read_text()) for path in (REPOSITORY / "admission").glob("*.yaml")]
+    names = ("operator.yaml", "rlscaler.yaml")
+    whole = [admission((REPOSITORY / "admission" / name).read_text()) for name in names]
     rendered = [body for body in template(helm) if body["kind"].startswith("ValidatingAdmission")]
     assert admission(yaml.safe_dump_all(rendered)) == {name: spec for file in whole for name, spec in file.items()}
 

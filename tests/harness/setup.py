@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from tests.harness.waiting import until
 REPOSITORY = Path(__file__).parents[2]
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+APPLY = "application/apply-patch+yaml"
 
 
 def install(kube: KubeClient) -> None:
@@ -46,6 +51,54 @@ def permit_budgets(kube: KubeClient, account: str = "rlscaler") -> None:
     kube.apply(yaml.safe_load((REPOSITORY / "crds" / "budgets" / "rlscalingbudgets.yaml").read_text()))
     until(lambda: kube.request("GET", "/apis/rlscaler.io/v1alpha1/rlscalingbudgets"))
     grant(kube, account, "budgets", shipped_roles()["rlscaler-budgets"]["rules"])
+
+
+@contextmanager
+def new_pods(kube: KubeClient) -> Iterator[None]:
+    """The MutatingAdmissionPolicy of new pods, as it ships, in force until the block ends."""
+    paths = []
+    for body in yaml.safe_load_all((REPOSITORY / "admission" / "new-pods.yaml").read_text()):
+        plural = {"MutatingAdmissionPolicy": "policies", "MutatingAdmissionPolicyBinding": "policybindings"}
+        paths.append(f"{ADMISSION}/mutatingadmission{plural[body['kind']]}/{body['metadata']['name']}")
+        kube.request("PATCH", f"{paths[-1]}?fieldManager=test&force=true", body, content_type=APPLY)
+    yield
+    for path in paths:
+        kube.delete(path)
+
+
+VERTICAL_AUTOSCALERS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "verticalpodautoscalers.autoscaling.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/63797"},
+    },
+    "spec": {
+        "group": "autoscaling.k8s.io",
+        "names": {"kind": "VerticalPodAutoscaler", "plural": "verticalpodautoscalers", "shortNames": ["vpa"]},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+"""As far as the operator reads them."""
+
+
+@contextmanager
+def vertical_autoscalers(kube: KubeClient) -> Iterator[None]:
+    """VerticalPodAutoscalers can be made until the block ends."""
+    path = f"{DEFINITIONS}/{VERTICAL_AUTOSCALERS['metadata']['name']}"
+    kube.apply(VERTICAL_AUTOSCALERS)
+    until(lambda: kube.request("GET", "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers"))
+    yield
+    kube.delete(path)
+    until(lambda: kube.find(path) is None, 60)
 
 
 def grant(kube: KubeClient, account: str, what: str, rules: list[Any], namespace: str | None = None) -> None:

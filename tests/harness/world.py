@@ -23,6 +23,9 @@ class World:
             "httproutes": "/apis/gateway.networking.k8s.io/v1",
             "events": "/api/v1",
             "pods": "/api/v1",
+            "configmaps": "/api/v1",
+            "resourcequotas": "/api/v1",
+            "verticalpodautoscalers": "/apis/autoscaling.k8s.io/v1",
         }
         parts = [roots[plural], "namespaces", self.namespace, plural, name, subresource]
         return "/".join(part for part in parts if part)
@@ -83,6 +86,17 @@ class World:
             },
         }
         self.kube.request("POST", self.path("rlscalingpolicies"), body)
+
+    def vertical_autoscaler(self, name: str, deployment: str, mode: str) -> None:
+        """A VerticalPodAutoscaler of a Deployment with this `updateMode`."""
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment}
+        body = {
+            "apiVersion": "autoscaling.k8s.io/v1",
+            "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": name},
+            "spec": {"targetRef": target, "updatePolicy": {"updateMode": mode}},
+        }
+        self.kube.request("POST", self.path("verticalpodautoscalers"), body)
 
     def get(self, plural: str, name: str) -> dict[str, Any]:
         return self.kube.request("GET", self.path(plural, name))

@@ -82,7 +82,8 @@ class PodResources(Model):
 
     mode: Literal["Recommend", "InPlace"] = "Recommend"
     """`Recommend` shows the size in `status.podSizes` and changes nothing. `InPlace` also resizes the pods that run,
-    while the policy acts; the administrator allows it by `operator.resize` of the chart."""
+    while the policy acts, and has new ones begin with it; the administrator allows it by `operator.resize` and
+    `operator.resizeNewPods` of the chart."""
     container: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] | None = (
         None
     )

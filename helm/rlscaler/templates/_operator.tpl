@@ -28,6 +28,10 @@
 - name: RLSCALER_RESIZE
   value: "true"
 {{- end }}
+{{- if include "rlscaler.newPods" . }}
+- name: RLSCALER_RESIZE_NEW_PODS
+  value: "true"
+{{- end }}
 {{- if .Values.operator.budgets }}
 - name: RLSCALER_BUDGETS
   value: "true"
@@ -112,6 +116,17 @@
 {{- if and .Values.externalScaler.enabled .Values.externalScaler.tlsSecret }}true{{ end }}
 {{- end }}
 
+{{/* The version of the API by which new pods are sized; nothing where that is not asked for, or there is none. */}}
+{{- define "rlscaler.newPods" -}}
+{{- if .Values.operator.resizeNewPods }}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+admissionregistration.k8s.io/v1
+{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}
+admissionregistration.k8s.io/v1beta1
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Ports that Prometheus may be behind: those of the URLs, or where a Service's port is not its pods', what values say. */}}
 {{- define "rlscaler.prometheusPorts" -}}
 {{- include "rlscaler.portsOfPrometheus" (list . (compact (concat (list .Values.prometheus.url .Values.prometheus.ownQueries.url) .Values.prometheus.allowedUrls))) }}
@@ -144,6 +159,9 @@
 {{- define "rlscaler.validate" -}}
 {{- if gt (int .Values.operator.shards) (int .Values.replicas) }}
 {{- fail (printf "operator.shards is %d and replicas %d: each shard needs an operator of its own; raise replicas" (int .Values.operator.shards) (int .Values.replicas)) }}
+{{- end }}
+{{- if and .Values.operator.resizeNewPods (not .Values.operator.resize) }}
+{{- fail "operator.resizeNewPods is true, but operator.resize is false: new pods get the size that running ones got; set both" }}
 {{- end }}
 {{- if and .Values.policyFiles.configMap .Values.policyFiles.existingClaim }}
 {{- fail "policyFiles.configMap and policyFiles.existingClaim are both set: the files come from one of them" }}

@@ -18,6 +18,7 @@ from rlscaler_operator.actuation.idle import IdlePods
 from rlscaler_operator.actuation.place import Placer
 from rlscaler_operator.actuation.restore import FINALIZER, write_finalizer
 from rlscaler_operator.actuation.scale import Write, write_replicas
+from rlscaler_operator.actuation.size import Round
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
@@ -40,8 +41,8 @@ class Applied:
     """Problems that are worth an Event each and no condition."""
     weights: Weights | None = None
     """The traffic weights that were asked for."""
-    resized: tuple[str, ...] = ()
-    """A sentence for each pool of which pods were resized."""
+    sizes: Round = field(default_factory=Round)
+    """What became of the sizes of pods."""
 
     @property
     def failed(self) -> bool:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from statistics import fmean
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from rlscaler_core.vertical.size import PodSize
-from rlscaler_operator.actuation.resize_plan import Plan, Step, Stuck, plan, runs, sized
+from rlscaler_operator.actuation.resize_plan import Plan, Sized, Step, Stuck, plan, runs, sized
 from rlscaler_operator.cluster.bodies import Key, is_over
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
@@ -39,6 +42,10 @@ REMEDIES = {
 """What the API server says in a refusal, and the reason and the remedy that follow from it."""
 
 
+ResizeOutcome = Literal["Taken", "Refused", "Failed", "TakenBack"]
+"""What came of one patch."""
+
+
 class Resized(NamedTuple):
     """What became of one round."""
 
@@ -46,6 +53,12 @@ class Resized(NamedTuple):
     """Pods whose patches the API server took; whether their kubelets do it is seen in a later round."""
     unsettled: int = 0
     """Pods that do not run with the wished size so far, those included that were patched."""
+    outcomes: Mapping[ResizeOutcome, int] = MappingProxyType({})
+    """How many patches came to what."""
+    asked: PodSize = PodSize()
+    """What the running pods ask for in the mean; NaN where none runs, or asks for a resource."""
+    proven: bool = False
+    """Some pod runs with it: the API server and a kubelet have taken it."""
     problems: tuple[Problem, ...] = ()
     """What keeps pods from it."""
 
@@ -85,7 +98,14 @@ class Resizer:
         self._note(made, dict(zip((step.sized.pod for step in steps), answers, strict=True)), failures, now)
         patched = tuple(step.sized.pod for step, answer in zip(steps, answers, strict=True) if answer is None)
         unnamed = len(pods) < sum(1 for body in bodies if runs(body))
-        return Resized(patched, len(made.unsettled), (*failures.problems(), *_left_alone(made, unnamed)))
+        return Resized(
+            patched=patched,
+            unsettled=len(made.unsettled),
+            outcomes=Counter(map(_outcome, steps, answers)),
+            asked=_mean(pods),
+            proven=any(one.pod not in made.unsettled for one in pods),
+            problems=(*failures.problems(), *_left_alone(made, unnamed)),
+        )
 
     async def _write(self, lease: Lease, target: Key, step: Step) -> Exception | None:
         """Send one patch; return what went wrong."""
@@ -115,6 +135,17 @@ class Resizer:
             pod = step.sized.pod
             if step.back and pod in answers and answers[pod] is None:
                 failures.take_back(pod, _not_done(said[pod]), now)
+
+
+def _outcome(step: Step, answer: Exception | None) -> ResizeOutcome:
+    if answer is None:
+        return "TakenBack" if step.back else "Taken"
+    return "Refused" if _refuses(step.sized.pod, answer) else "Failed"
+
+
+def _mean(pods: Sequence[Sized]) -> PodSize:
+    asked = {name: [one.requests[name] for one in pods if name in one.requests] for name in ("cpu", "memory")}
+    return PodSize(**{name: fmean(values) for name, values in asked.items() if values})
 
 
 def _is_gone(pod: str, error: KubeError) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kubernetes.utils.quantity import parse_quantity
 
+from rlscaler_core.vertical.quantities import rounded, text
 from rlscaler_operator.cluster.bodies import is_over, is_ready, unix
 
 AT_ONCE = 5
@@ -255,15 +256,3 @@ def _restarts(step: Step) -> bool:
     now, wanted = step.sized, step
     moved = {name for name in now.requests if now.requests[name] != wanted.requests[name]}
     return bool(moved & now.restarts)
-
-
-def rounded(name: str, value: float) -> float:
-    """Round an amount up to what a quantity can say: thousandths of a core, or whole bytes."""
-    return math.ceil(round(value * 1000, 6)) / 1000 if name == "cpu" else float(math.ceil(value))
-
-
-def text(name: str, value: float) -> str:
-    """Write an amount as a quantity of Kubernetes."""
-    if name == "cpu":
-        return f"{round(value * 1000)}m"
-    return f"{int(value) >> 20}Mi" if value and value % (1 << 20) == 0 else str(int(value))

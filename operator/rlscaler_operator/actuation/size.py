@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlscaler_core.api.resources import PodResources
+from rlscaler_core.decision.types import POOLS
+from rlscaler_core.vertical.quantities import text
 from rlscaler_core.vertical.size import PodSize
-from rlscaler_operator.actuation.resize import Resizer
+from rlscaler_operator.actuation.new_pods import NewPodSizes
+from rlscaler_operator.actuation.resize import Resized, Resizer
 from rlscaler_operator.actuation.resize_plan import sizes as asked_by
 from rlscaler_operator.cluster.bodies import Key
-from rlscaler_operator.cluster.kinds import TargetKinds
+from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.kinds import titled
 from rlscaler_operator.cluster.kube import Json, Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.state.findings import Problem
+from rlscaler_operator.state.new_pods import config_map
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.resizes import Failures
-from rlscaler_operator.state.sizing import text
 
 
 class Round(NamedTuple):
@@ -29,6 +34,8 @@ class Round(NamedTuple):
     """A sentence for each pool of which pods were patched."""
     problems: tuple[Problem, ...] = ()
     """What keeps pods from the size that was decided."""
+    resized: Mapping[str, Resized] = MappingProxyType({})
+    """What was done, by pool."""
 
 
 def in_place(policy: Policy) -> dict[str, tuple[Key, PodResources]]:
@@ -42,22 +49,45 @@ def in_place(policy: Policy) -> dict[str, tuple[Key, PodResources]]:
 
 
 class Sizer:
-    """Resizes the pods of policies. Call it only for a policy that acts."""
+    """Resizes the pods of policies, and says how large new ones begin."""
 
-    def __init__(self, kube: Kube, shards: Shards, kinds: TargetKinds, resizer: Resizer | None) -> None:
-        """`resizer` is None where the administrator has not allowed it."""
-        self._kube, self._shards, self._kinds, self._resizer = kube, shards, kinds, resizer
+    def __init__(
+        self,
+        kube: Kube,
+        shards: Shards,
+        cache: WatchCache,
+        resizer: Resizer | None,
+        new_pods: NewPodSizes | None = None,
+    ) -> None:
+        """`resizer` is None where the administrator has not allowed it; so is `new_pods`."""
+        self._kube, self._shards, self._cache, self._resizer, self._new_pods = kube, shards, cache, resizer, new_pods
 
-    async def apply(self, policy: Policy, sizes: Mapping[str, PodSize]) -> Round:
-        """Do one round for each pool that is resized in place and has a size in `sizes`."""
-        pools = in_place(policy)
+    async def apply(self, policy: Policy, sizes: Mapping[str, PodSize], others: Collection[str] = ()) -> Round:
+        """Do one round for each pool that is resized in place and has a size in `sizes`.
+
+        Call it only for a policy that acts. Pools in `others` are left alone: something else sizes their pods.
+        """
+        pools = {pool: found for pool, found in in_place(policy).items() if pool not in others}
         policy.resizes = {pool: policy.resizes.get(pool, Failures()) for pool in pools}
         if self._resizer is None:
             return Round(problems=tuple(_not_allowed(pool) for pool in pools))
-        rounds = [self._round(policy, pool, *pools[pool], sizes[pool]) for pool in pools if pool in sizes]
-        done = await asyncio.gather(*rounds)
-        patched = tuple(one for round_ in done for one in round_.patched)
-        return Round(patched, tuple(problem for round_ in done for problem in round_.problems))
+        known = [pool for pool in pools if pool in sizes]
+        done = await asyncio.gather(*(self._round(policy, pool, *pools[pool], sizes[pool]) for pool in known))
+        for pool in POOLS:
+            if pool not in pools:
+                await self._remove(policy, pool)
+        resized = dict(zip(known, done, strict=True))
+        patched = tuple(
+            f"{pool} {pools[pool][0][1]}: {len(one.patched)} pods to {_words(sizes[pool])}"
+            for pool, one in resized.items()
+            if one.patched
+        )
+        return Round(patched, tuple(problem for one in done for problem in one.problems), resized)
+
+    async def withdraw(self, policy: Policy) -> None:
+        """Have new pods of a policy that does not act begin as their templates say."""
+        for pool in POOLS:
+            await self._remove(policy, pool)
 
     async def restore(self, policy: Policy, sizes: Mapping[str, PodSize]) -> bool:
         """Bring the pods back to the size of their template; return False while there is more to be done.
@@ -81,7 +111,7 @@ class Sizer:
 
     async def _target(self, key: Key) -> Json | None:
         """Read a target; None where it is not there, or of a kind that is not enabled any more."""
-        kind = self._kinds.of(key[1])
+        kind = self._cache.kinds.of(key[1])
         if kind is None:
             return None
         try:
@@ -91,12 +121,37 @@ class Sizer:
                 return None
             raise
 
-    async def _round(self, policy: Policy, pool: str, target: Key, resources: PodResources, size: PodSize) -> Round:
+    async def _round(self, policy: Policy, pool: str, target: Key, resources: PodResources, size: PodSize) -> Resized:
         assert self._resizer is not None
         lease, failures = self._shards.of(policy.key), policy.resizes[pool]
         resized = await self._resizer.resize(lease, target, size, resources.container, failures)
-        said = (f"{pool} {target[1]}: {len(resized.patched)} pods to {_words(size)}",) if resized.patched else ()
-        return Round(said, resized.problems)
+        problem = await self._size_new(policy, pool, target, resources, size, resized.proven)
+        return resized if problem is None else resized._replace(problems=(*resized.problems, problem))
+
+    async def _size_new(
+        self, policy: Policy, pool: str, target: Key, resources: PodResources, size: PodSize, proven: bool
+    ) -> Problem | None:
+        """Have new pods begin with a size once a pod runs with it; until then what was in force before stays.
+
+        A size that the API server refuses would keep pods from starting, and then there would be none to look at.
+        """
+        if self._new_pods is None:
+            return None
+        found, lease = self._cache.deployments.get(target), self._shards.of(policy.key)
+        if found is not None and found.refused:
+            there = policy.new_pods_of(pool).there
+            problem = await self._new_pods.remove(lease, policy, pool)
+            if there is not False and problem is None:
+                self._new_pods.hold(policy, pool)
+            return problem or _refused(target, found.refused)
+        body = config_map(policy.reference, pool, target, self._cache.selector_of(target), resources, size)
+        if body is None:
+            return await self._new_pods.remove(lease, policy, pool)
+        return await self._new_pods.put(lease, policy, pool, body) if proven else None
+
+    async def _remove(self, policy: Policy, pool: str) -> None:
+        if self._new_pods is not None:
+            await self._new_pods.remove(self._shards.of(policy.key), policy, pool)
 
 
 def template_size(body: Mapping[str, Any], resources: PodResources, least_memory: float) -> PodSize:
@@ -112,6 +167,14 @@ def template_size(body: Mapping[str, Any], resources: PodResources, least_memory
 def _words(size: PodSize) -> str:
     known = {"cpu": size.cpu, "memory": size.memory}
     return ", ".join(f"{name} {text(name, value)}" for name, value in known.items() if not math.isnan(value))
+
+
+def _refused(target: Key, message: str) -> Problem:
+    text = (
+        f"the API server takes no new pods of {titled(target[1])}, which begin as their template says until it does: "
+        f"{message}; raise the ResourceQuota or correct the LimitRange, or lower the largest size"
+    )
+    return Problem("NewPodsRefused", text)
 
 
 def _not_allowed(pool: str) -> Problem:

@@ -38,6 +38,8 @@ class Deployment:
     deleting: bool = False
     rolling: bool = False
     """True while a new version of its pods is rolled out."""
+    refused: str = ""
+    """Why the API server takes no new pods of it; empty = it does."""
     revision: int = field(default=0, compare=False)
     """A number of the cache's own that changes with everything above but `resource_version`."""
 
@@ -54,6 +56,7 @@ def parse_deployment(body: Mapping[str, Any]) -> Deployment:
         manager=replicas_manager(metadata.get("managedFields") or ()),
         deleting="deletionTimestamp" in metadata,
         rolling=_is_rolling(status),
+        refused=_refused(status),
     )
 
 
@@ -66,6 +69,14 @@ def _is_rolling(status: Mapping[str, Any]) -> bool:
     progress: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Progressing"), {})
     moving = progress.get("status") == "True" and progress.get("reason") != "NewReplicaSetAvailable"
     return moving and int(status.get("updatedReplicas") or 0) < int(status.get("replicas") or 0)
+
+
+def _refused(status: Mapping[str, Any]) -> str:
+    """Return what a Deployment's controller says of pods that the API server does not take."""
+    conditions: list[Mapping[str, Any]] = list(status.get("conditions") or ())
+    failure = next((c for c in conditions if c.get("type") == "ReplicaFailure" and c.get("status") == "True"), {})
+    message = str(failure.get("message") or "")
+    return message.partition("is forbidden: ")[2] or message
 
 
 def is_replaced(status: Mapping[str, Any]) -> bool:

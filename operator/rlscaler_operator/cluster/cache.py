@@ -35,6 +35,7 @@ from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.cluster.kube import FIELD_MANAGER
 from rlscaler_operator.cluster.selectors import Selector, selects
 from rlscaler_operator.cluster.sized_pods import SizedPods
+from rlscaler_operator.cluster.vertical_autoscalers import VerticalAutoscalers
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of pods: a ReplicaSet deletes ready pods with a lower number first; a pod without it counts as 0."""
@@ -87,6 +88,8 @@ class WatchCache:
     """Which pods hold which nodes; None = pods of some namespaces are not seen, or it is not asked for."""
     sizes: SizedPods | None = None
     """How large pods are; None = it is not asked for."""
+    verticals: VerticalAutoscalers = field(default_factory=VerticalAutoscalers)
+    """What else changes the size of pods."""
     kinds: TargetKinds = field(default_factory=TargetKinds)
     """Kinds of targets besides Deployments."""
     _selectors: dict[Key, Selector] = field(default_factory=dict)
@@ -97,10 +100,12 @@ class WatchCache:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     """Revisions that were not used yet."""
 
-    def revisions(self, deployment: Key) -> tuple[int, int]:
-        """Those of a Deployment and of the foreign autoscaler that scales it; 0 where there is none."""
+    def revisions(self, deployment: Key) -> tuple[int, int, int]:
+        """Those of a Deployment, and of the foreign autoscalers of its replicas and its pods; 0 where there is none."""
         found, autoscaler = self.deployments.get(deployment), self.autoscaler_of(*deployment)
-        return found.revision if found else 0, autoscaler.revision if autoscaler else 0
+        others = (found, autoscaler, self.verticals.of(deployment))
+        first, second, third = (0 if one is None else one.revision for one in others)
+        return first, second, third
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
         """Take in a Deployment; return False where nothing changed that a policy reacts to."""
@@ -233,6 +238,10 @@ class WatchCache:
         namespace, labels = metadata.get("namespace", ""), metadata.get("labels") or {}
         found = (key for key, one in self._selectors.items() if key[0] == namespace and selects(one, labels))
         return next(found, None) or deployment_of_pod(body)
+
+    def selector_of(self, key: Key) -> Selector | None:
+        """Return which pods are those of a target that is no Deployment; None where that is not known."""
+        return self._selectors.get(key)
 
     def _count_ready(self, key: Key, pod: str, ready: bool) -> Key | None:
         """Note whether a pod of a target is ready that counts by pods; return it where their number has changed."""

@@ -49,5 +49,17 @@ def parse_selector(text: str) -> Selector | None:
     return tuple(requirements) or None
 
 
+def as_lines(selector: Selector) -> str:
+    """Write a selector as `admission/new-pods.yaml` reads it: a requirement a line, `a=b|c`, `a!=b|c`, `a` or `!a`."""
+    return "\n".join(map(_line, selector))
+
+
+def _line(requirement: Requirement) -> str:
+    label, values, wanted = requirement
+    if values is None:
+        return label if wanted else f"!{label}"
+    return f"{label}{'=' if wanted else '!='}{'|'.join(sorted(values))}"
+
+
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     return all(requirement.holds(labels) for requirement in selector)

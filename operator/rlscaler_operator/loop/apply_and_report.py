@@ -115,6 +115,8 @@ class Reconciler:
                 findings.warnings += applied.warnings
             else:
                 policy.traffic.pending = {}
+            if not may:
+                await self._sizer.withdraw(policy)
             policy.decision.keep_desired(outcome, acts=policy.spec.mode == "Auto", pending=policy.traffic.pending)
         in_force = applied is None or (applied.complete and applied.placement_problem is None)
         if not in_force or findings.conflict is not None:
@@ -137,10 +139,11 @@ class Reconciler:
 
     async def _resize(self, policy: Policy, findings: Findings, applied: Applied) -> None:
         """Bring the pods nearer to the size that was decided, after the replicas; not while the policy is paused."""
-        if policy.decision.sizing is None or findings.paused:
+        if findings.paused:
             return
-        sizes = await self._sizer.apply(policy, policy.decision.sizing.sizes)
-        applied.resized = sizes.patched
+        sizing = policy.decision.sizing
+        sizes = await self._sizer.apply(policy, {} if sizing is None else sizing.sizes, findings.sized_by)
+        applied.sizes = sizes
         findings.limits += sizes.problems
         findings.warnings += sizes.problems
 
@@ -152,4 +155,5 @@ class Reconciler:
     async def report_idle(self, policy: Policy) -> None:
         """A policy that is switched off or invalid: say so once."""
         findings = await self._diagnostician.diagnose(policy, None)
+        await self._sizer.withdraw(policy)
         self._reporter.report(policy, findings, None, None, {}, None)

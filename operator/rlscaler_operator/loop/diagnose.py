@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -16,13 +17,14 @@ from rlscaler_operator.sensing.measure import missing_signals, pauses
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.verdict import demoted, writes
 from rlscaler_operator.state.findings import Findings, Problem
-from rlscaler_operator.state.ownership import Conflict, ForeignWrites, declared, remedy, tool_of, who
+from rlscaler_operator.state.ownership import Conflict, ForeignWrites, declared, find_sizer, remedy, tool_of, who
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
 HOLDERS = {
     "HorizontalPodAutoscaler": ("autoscaling/v2", "horizontalpodautoscalers"),
     "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
+    "VerticalPodAutoscaler": ("autoscaling.k8s.io/v1", "verticalpodautoscalers"),
     "RLScalingPolicy": ("rlscaler.io/v1alpha1", "rlscalingpolicies"),
 }
 """API version and plural of the kinds of objects that can hold a target."""
@@ -54,6 +56,7 @@ class Diagnostician:
             self._diagnose_outcome(policy, outcome, findings)
         findings.off, findings.all_off = _off(policy), len(policy.decision.off) == len(policy.facts.targets)
         findings.limits += self._rollouts(policy)
+        await self._sizers(policy, findings)
         if policy.decision.stream is not None:
             findings.limits += [Problem(*note) for note in policy.decision.stream.notes]
         if policy.decision.actor is not None and policy.decision.actor_error is not None:
@@ -141,10 +144,33 @@ class Diagnostician:
                 return False
             if kind == "RLScalingPolicy":
                 self._registry.drop((namespace, name))
+            elif kind == "VerticalPodAutoscaler":
+                self._cache.verticals.drop((namespace, name))
             else:
                 self._cache.drop_autoscaler(kind, (namespace, name))
             return True
         return False
+
+    async def _sizers(self, policy: Policy, findings: Findings) -> None:
+        """Find what else sizes pods that have a range; where the policy would size them, it stands back."""
+        asked = policy.ownership.sizers_asked_at
+        for pool, key in policy.facts.targets:
+            target, conflict = policy.spec.targets.pool(pool), find_sizer(key, self._cache)
+            if target is None or target.resources is None or conflict is None or conflict.holder is None:
+                continue
+            now, last = time.monotonic(), asked.get(conflict.holder, -math.inf)
+            if now - last >= ASK_AGAIN_SECONDS:
+                asked[conflict.holder] = now
+                if await self._is_gone(key[0], conflict):
+                    continue
+            if target.resources.mode == "InPlace" and findings.acts:
+                instead = f"or set {_resources(pool)}.mode Recommend"
+                text = f"{conflict.fact}, which are left to it: {conflict.remedy}, {instead}"
+                findings.limits.append(Problem(conflict.reason, text))
+                findings.sized_by[pool] = conflict
+            else:
+                text = f"{conflict.fact}; before mode Auto with {_resources(pool)}.mode InPlace {conflict.remedy}"
+            findings.warnings.append(Problem(conflict.reason, text))
 
     def _foreign(self, policy: Policy, findings: Findings) -> Conflict | None:
         now = time.time()
@@ -186,6 +212,10 @@ class Diagnostician:
         if findings.problems:
             return Problem(findings.problems[0].reason, f"fallback {behavior}: see the condition Ready")
         return Problem("ActorFailed", f"fallback {behavior}: until the next action")
+
+
+def _resources(pool: str) -> str:
+    return f"spec.targets.{pool}.resources"
 
 
 def acts(policy: Policy) -> bool:

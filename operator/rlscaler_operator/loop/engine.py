@@ -12,6 +12,7 @@ from typing import Any
 
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.idle import IdlePods
+from rlscaler_operator.actuation.new_pods import NewPodSizes
 from rlscaler_operator.actuation.resize import Resizer
 from rlscaler_operator.actuation.restore import Deletion
 from rlscaler_operator.actuation.size import Sizer
@@ -87,7 +88,8 @@ class Engine:
         self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
         self._actors = Actors(settings, self.config_maps)
         resizer = Resizer(kube, limiter, sizes, settings.write_timeout_seconds) if sizes is not None else None
-        sizer = Sizer(kube, shards, self.cache.kinds, resizer)
+        new_pods = NewPodSizes(kube, limiter, settings.write_timeout_seconds) if settings.resize_new_pods else None
+        sizer = Sizer(kube, shards, self.cache, resizer, new_pods)
         self._deletion = Deletion(kube, shards, limiter, self.cache, self.registry, self.events, settings, sizer)
         labels = Labels.of(settings)
         idle = IdlePods(kube, limiter, self.cache, self._ask, settings.write_timeout_seconds, labels)

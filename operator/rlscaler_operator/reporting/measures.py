@@ -16,7 +16,9 @@ from rlscaler_core.decision.forecaster import rises
 from rlscaler_core.decision.forecaster.memory import LEVELS, is_kept, recent_of
 from rlscaler_core.decision.guards import GUARDS
 from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision
+from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.apply import Applied
+from rlscaler_operator.actuation.resize import ResizeOutcome
 from rlscaler_operator.actuation.scale import WriteResult
 from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.reporting.metrics import Metrics
@@ -50,6 +52,9 @@ def measure(
         return
     _standing(metrics, of, policy)
     _pools(metrics, of, policy, deployments)
+    sizing = policy.decision.sizing
+    for pool, size in (sizing.sizes if sizing is not None else {}).items():
+        _pod_size(metrics, of, pool, "recommended", size)
     for signal, reading in missing:
         of.add(metrics.unknown, 1, signal, reading.reason)
     of.add(metrics.errors, 0)
@@ -79,8 +84,12 @@ def measure_quiet(metrics: Metrics, policy: Policy, outcome: Outcome, missing: S
 
 
 def written(metrics: Metrics, policy: Policy, applied: Applied) -> None:
-    """What became of one decision's writes."""
+    """What became of one decision's writes, and of the sizes of pods."""
     of = metrics.of(*policy.key)
+    for pool, resized in applied.sizes.resized.items():
+        _pod_size(metrics, of, pool, "set", resized.asked)
+        for outcome in get_args(ResizeOutcome):
+            of.add(metrics.resizes, resized.outcomes.get(outcome, 0), pool, outcome)
     for pool, write in applied.writes.items():
         of.add(metrics.writes, 1, pool, write.outcome)
         if write.seconds is not None:
@@ -112,6 +121,11 @@ def _pools(metrics: Metrics, of: Series, policy: Policy, deployments: Mapping[st
         of.put(metrics.replicas, policy.decision.desired.get(pool, current), pool, "desired")
         for result in get_args(WriteResult):
             of.add(metrics.writes, 0, pool, result)
+
+
+def _pod_size(metrics: Metrics, of: Series, pool: str, state: str, size: PodSize) -> None:
+    of.put(metrics.pod_cpu, size.cpu, pool, state)
+    of.put(metrics.pod_memory, size.memory, pool, state)
 
 
 def _decided(metrics: Metrics, of: Series, policy: Policy, outcome: Outcome, decision: Decision) -> None:

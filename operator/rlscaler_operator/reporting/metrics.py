@@ -134,6 +134,21 @@ class Metrics:
             "For how long pods of a pool have not come up; 0 = there are none.",
             (*LABELS, "pool"),
         )
+        self.pod_cpu = gauge(
+            "rlscaler_pod_cpu_cores",
+            "Cores that each pod of a pool should ask for where spec.targets has resources (recommended; NaN = not "
+            "known), and that its running pods ask for in the mean where they are resized in place (set).",
+            (*LABELS, "pool", "state"),
+        )
+        self.pod_memory = gauge(
+            "rlscaler_pod_memory_bytes", "Bytes of memory, as rlscaler_pod_cpu_cores.", (*LABELS, "pool", "state")
+        )
+        self.resizes = counter(
+            "rlscaler_pod_resizes",
+            "Resizes of running pods by outcome: Taken (the API server took it), Refused (it did not), Failed (it is "
+            "asked again), TakenBack (a kubelet did not do it, and the pod got back what it runs with).",
+            (*LABELS, "pool", "outcome"),
+        )
         self.cost = gauge(
             "rlscaler_cost_per_hour", "Cost of the replicas of a pool, in currency units an hour.", (*LABELS, "pool")
         )

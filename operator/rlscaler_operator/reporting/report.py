@@ -195,7 +195,8 @@ class Reporter:
                 news.append(self._events.admit(about, "Normal", "Scaled", f"{pool} {write.message}"))
             elif write.outcome == "Failed":
                 news.append(self._events.admit(about, "Warning", "ScaleFailed", f"{pool} {write.message}"))
-        news += [self._events.admit(about, "Normal", "Resized", text) for text in (applied.resized if applied else ())]
+        resized = applied.sizes.patched if applied else ()
+        news += [self._events.admit(about, "Normal", "Resized", text) for text in resized]
         return [event for event in news if event is not None]
 
     def _build(

@@ -23,7 +23,15 @@ from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.loop.engine import Engine
 from rlscaler_operator.run.health import Health, serve
 from rlscaler_operator.run.release import release_if_namespace_ends
-from rlscaler_operator.run.watches import BUDGETS, HTTP_ROUTES, OPTIONAL, SCALED_OBJECTS, MissedDeletions, OptionalApis
+from rlscaler_operator.run.watches import (
+    BUDGETS,
+    HTTP_ROUTES,
+    OPTIONAL,
+    SCALED_OBJECTS,
+    VERTICAL_AUTOSCALERS,
+    MissedDeletions,
+    OptionalApis,
+)
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler")
@@ -134,6 +142,12 @@ class Context:
         else:
             self.engine.cache.put_autoscaler(kind, body)
 
+    def put_vertical_autoscaler(self, body: Body, deleted: bool) -> None:
+        if deleted:
+            self.engine.cache.verticals.drop(key_of(body))
+        else:
+            self.engine.cache.verticals.put(body)
+
     def put_route(self, body: Body, deleted: bool) -> None:
         if deleted:
             self.engine.cache.routes.pop(key_of(body), None)
@@ -165,6 +179,8 @@ class Context:
                 self.put_budget(body, deleted=False)
             elif resource == SCALED_OBJECTS:
                 self.put_autoscaler("ScaledObject", body, deleted=False)
+            elif resource == VERTICAL_AUTOSCALERS:
+                self.put_vertical_autoscaler(body, deleted=False)
             elif resource == HTTP_ROUTES:
                 self.put_route(body, deleted=False)
             else:
@@ -188,6 +204,8 @@ class Context:
             self.engine.cache.routes.clear()
         elif resource == SCALED_OBJECTS:
             self.engine.cache.drop_autoscalers("ScaledObject")
+        elif resource == VERTICAL_AUTOSCALERS:
+            self.engine.cache.verticals.clear()
         else:
             self.engine.cache.drop_targets(self._kind(resource).prefix)
         self.engine.wake()

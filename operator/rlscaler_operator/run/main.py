@@ -94,6 +94,11 @@ async def scaled_object(body: kopf.Body, type: str | None, memo: Any, **_: Any) 
     _context(memo).put_autoscaler(SCALED_OBJECT, body, type == "DELETED")
 
 
+@kopf.on.event("autoscaling.k8s.io", "v1", "verticalpodautoscalers")
+async def vertical_autoscaler(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
+    _context(memo).put_vertical_autoscaler(body, type == "DELETED")
+
+
 @kopf.on.event("gateway.networking.k8s.io", "v1", "httproutes")
 async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
     _context(memo).put_route(body, type == "DELETED")

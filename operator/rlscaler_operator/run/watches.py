@@ -37,10 +37,13 @@ SCALED_OBJECTS = kopf.Resource(
 HTTP_ROUTES = kopf.Resource(
     "gateway.networking.k8s.io", "v1", "httproutes", kind="HTTPRoute", namespaced=True, verbs=VERBS
 )
+VERTICAL_AUTOSCALERS = kopf.Resource(
+    "autoscaling.k8s.io", "v1", "verticalpodautoscalers", kind="VerticalPodAutoscaler", namespaced=True, verbs=VERBS
+)
 BUDGETS = kopf.Resource(GROUP, VERSION, BUDGET_PLURAL, kind=BUDGET_KIND, namespaced=False, verbs=VERBS)
 """Watched with `--budgets` only."""
-OPTIONAL = (SCALED_OBJECTS, HTTP_ROUTES)
-"""APIs that may be installed while the operator runs, and removed again: KEDA's and the Gateway API."""
+OPTIONAL = (SCALED_OBJECTS, VERTICAL_AUTOSCALERS, HTTP_ROUTES)
+"""APIs that may be installed while the operator runs, and removed again: KEDA's, the VPA's and the Gateway API."""
 
 
 class Insights(Protocol):

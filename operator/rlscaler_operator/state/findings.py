@@ -45,6 +45,8 @@ class Findings:
     """Are decisions to be written, as far as mode and promotion go?"""
     other: Conflict | None = None
     """What else scales the targets: where the policy does not act, it is what the policy is compared with."""
+    sized_by: dict[str, Conflict] = field(default_factory=dict)
+    """By pool, what else changes the size of pods that the policy should size: they are left alone."""
     declared: str = ""
     """Which tools own the targets' replicas without having set them back so far."""
     paused: str = ""

@@ -24,6 +24,9 @@ NOT_ACTING = "~"
 """Stands in place of the creation time of a policy that does not act: every policy that acts goes before it."""
 
 
+SIZED = "VerticalPodAutoscalerExists"
+"""Reason where something else sizes the pods of a target."""
+
 LEAVE_OUT = "leave spec.replicas out of the manifest"
 
 
@@ -152,6 +155,22 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
     return None
 
 
+def find_sizer(target: Key, cache: WatchCache) -> Conflict | None:
+    """The VerticalPodAutoscaler that changes the size of a target's pods; None where there is none."""
+    found = cache.verticals.of(target)
+    if found is None:
+        return None
+    space, name = target[0], found.name
+    patch = """-p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'"""
+    return Conflict(
+        SIZED,
+        f"VerticalPodAutoscaler {name} (updateMode {found.mode}) sizes the pods of {titled(target[1])}",
+        f"delete it (kubectl -n {space} delete vpa {name}), or have it only recommend (kubectl -n {space} patch vpa "
+        f"{name} --type merge {patch})",
+        ("VerticalPodAutoscaler", name),
+    )
+
+
 def declared(claim: Claim, cache: WatchCache) -> str:
     """Which tools own the replicas of the claim's Deployments and will set them again; empty where none does.
 
@@ -247,6 +266,8 @@ class Ownership:
     """(kind, name) of the object that was last found to hold the targets."""
     holder_asked_at: float = float("-inf")
     """Monotonic time of the last question whether it still exists."""
+    sizers_asked_at: dict[tuple[str, str], float] = field(default_factory=dict)
+    """The same of what else sizes the pods of targets, by (kind, name)."""
 
     def wrote(self, deployment: str, replicas: int) -> None:
         """Replicas of our own: another value from now on is a foreign write."""

@@ -21,8 +21,8 @@ class Revisions(NamedTuple):
     promotion: int
     rivals: list[Claim]
     """The claims of the other policies that act on its targets; a claim never changes, so it is a version of itself."""
-    targets: tuple[tuple[int, int], ...]
-    """Numbers of the watch cache for each target's Deployment and for the foreign autoscaler that scales it."""
+    targets: tuple[tuple[int, int, int], ...]
+    """Numbers of the watch cache for each target's Deployment and for the foreign autoscalers of replicas and pods."""
     route: str | None
     """resourceVersion of the HTTPRoute that the weights are written to; None where there is none."""
 

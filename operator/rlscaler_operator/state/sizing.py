@@ -11,6 +11,7 @@ import numpy as np
 from rlscaler_core.api.resources import PodResources, SizeRange
 from rlscaler_core.api.status import PodSizes, PodSizeStatus
 from rlscaler_core.vertical import recommend as vertical
+from rlscaler_core.vertical.quantities import readable, text
 from rlscaler_core.vertical.recommend import Memory, Ranges, Usage
 from rlscaler_core.vertical.size import PodSize
 
@@ -29,10 +30,13 @@ class Sizing(NamedTuple):
 
     @property
     def sizes(self) -> dict[str, PodSize]:
-        """The size that each pool's pods should have."""
+        """The size that each pool's pods should have, as it is shown and written."""
         least = vertical.least_memory(self.ranges, self.after, self.usage.time)
-        rows = zip(self.pools, self.after.size.tolist(), least.tolist(), strict=True)
-        return {pool: PodSize(cpu, memory, enough) for pool, (cpu, memory), enough in rows}
+        rows = zip(self.pools, self.after.size.tolist(), self.ranges.most.tolist(), least.tolist(), strict=True)
+        return {
+            pool: PodSize(readable("cpu", cpu, most[0]), readable("memory", memory, most[1]), enough)
+            for pool, (cpu, memory), most, enough in rows
+        }
 
 
 def ranges_of(resources: Iterable[PodResources]) -> Ranges:
@@ -59,10 +63,3 @@ def status_of(sizing: Sizing, seen: str | None) -> PodSizes:
 
 def _texts(size: PodSize) -> dict[str, str]:
     return {name: text(name, getattr(size, name)) for name in RESOURCES if not math.isnan(getattr(size, name))}
-
-
-def text(resource: str, value: float) -> str:
-    """Write cores or bytes as a quantity of Kubernetes, rounded up to thousandths of a core or to whole MiB."""
-    if resource == "cpu":
-        return f"{math.ceil(round(1000 * value, 6))}m"
-    return f"{math.ceil(value / 2**20)}Mi"

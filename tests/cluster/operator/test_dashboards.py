@@ -14,7 +14,10 @@ from rlscaler_dev.cluster.dashboards.draw import draw
 from rlscaler_dev.cluster.dashboards.model import Dashboard, load
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
+from tests.harness import setup
+from tests.harness.load import RPS
 from tests.harness.monitoring import DASHBOARDS, RULES
+from tests.harness.sized import RANGES, SMALL, seen
 
 BUDGETS = "/apis/rlscaler.io/v1alpha1/rlscalingbudgets"
 LIVE_SECONDS = 120.0
@@ -38,15 +41,23 @@ class Seen:
 @pytest.fixture(scope="module")
 def source(cluster, kube, start, world, with_budgets):
     """An operator with two policies that have to grow and share a budget, of which one has a network and a route that
-    is missing, and with one that sees nothing."""
+    is missing and the other's pods are resized, and with one that sees nothing."""
     (port,) = free_ports(1, [])
-    start("--budgets", "--metrics-port", str(port))
-    target = cluster.add_scrape_target("rlscaler", f"{HOST}:{port}")
     for name in GROWING:
         world.service(name, rate=70).pods = 10
-        world.deployments(name)
+    world.deployments("chat")
+    world.deployment("search-gpu", "gpu")
+    world.deployment("search-cpu", "cpu", resources=SMALL)
     world.policy("chat", policy={"bundled": "ppo"}, placement={"httpRoute": {"name": "nowhere"}})
-    world.policy("search", policy={"bundled": "rule"})
+    common = {"maxReplicas": 10, "coldStartSeconds": 8}
+    targets = {pool: {"deployment": f"search-{pool}", "requestsPerSecond": rps, **common} for pool, rps in RPS.items()}
+    targets["cpu"]["resources"] = {"mode": "InPlace", **RANGES}
+    world.policy("search", policy={"bundled": "rule"}, targets=targets)
+    world.patch("rlscalingpolicies", "search", {"status": {"podSizes": seen()}}, "status")
+    rules = setup.shipped_roles()["rlscaler-pod-resize"]["rules"]
+    setup.grant(kube, "rlscaler", "resizes", rules, world.namespace)
+    start("--budgets", "--resize", "--metrics-port", str(port))
+    target = cluster.add_scrape_target("rlscaler", f"{HOST}:{port}")
     world.deployments("blind")
     world.policy("blind", policy={"bundled": "ppo"})
     members = [{"name": name, "namespace": world.namespace, "matchLabels": {"share": name}} for name in GROWING]

@@ -52,7 +52,13 @@ def without_keda(kube, wait):
 
 
 @pytest.fixture(scope="module")
-def operator(cluster, kubeconfig, world, without_keda, tmp_path_factory) -> Iterator[Operator]:
+def vertical_autoscalers(kube):
+    with setup.vertical_autoscalers(kube):
+        yield
+
+
+@pytest.fixture(scope="module")
+def operator(cluster, kubeconfig, world, without_keda, vertical_autoscalers, tmp_path_factory) -> Iterator[Operator]:
     folder = tmp_path_factory.mktemp("operator")
     options = ("--namespace", world.namespace, "--lease-namespace", "default", "--lease-name", world.namespace)
     more = ("--shards", "2", "--pod-deletion-cost", "--reload-seconds", "1")
@@ -99,7 +105,11 @@ def test_what_it_asks_for_is_what_the_roles_allow(operator, proxy, kube, world, 
     world.deployments("lent")
     world.policy("lent", policy={"configMap": {"name": "lent", "key": "manifest.json"}})
     wait(lambda: world.condition("lent", "Ready") == ("False", "ConfigMapForbidden"))
-    world.policy("copy", targets={"gpu": {"deployment": "chat-gpu", "maxReplicas": 4, "requestsPerSecond": 20}})
+    world.vertical_autoscaler("theirs", "chat-gpu", "Recreate")
+    ranges = {"cpu": {"min": "100m", "max": "1"}}
+    copied = {"deployment": "chat-gpu", "maxReplicas": 4, "requestsPerSecond": 20, "resources": ranges}
+    world.policy("copy", targets={"gpu": copied})
+    wait(lambda: "VerticalPodAutoscalerExists" in world.events("copy"), 60)
     wait(lambda: world.condition("copy", "Conflicted") == ("True", "OlderPolicyExists"))
     conflicting(world, "theirs", "HorizontalPodAutoscaler", "autoscaling/v2", "lent-gpu", maxReplicas=3)
     wait(lambda: world.condition("lent", "Conflicted") == ("True", "HorizontalPodAutoscalerExists"))
@@ -116,8 +126,8 @@ def test_what_it_asks_for_is_what_the_roles_allow(operator, proxy, kube, world, 
     wait(lambda: "Restored" in world.events("chat"))
     assert operator.stop() == 0, operator.log.read_text()[-4000:]
 
-    # Used with `--budgets` and `--resize` only: test_budget.py and test_operator_resize.py run with these roles.
-    elsewhere = {"rlscaler-budgets", "rlscaler-pod-resize"}
+    # Used with some settings only: test_budget.py, test_operator_resize.py and test_operator_new_pods.py have them.
+    elsewhere = {"rlscaler-budgets", "rlscaler-pod-resize", "rlscaler-new-pods"}
     roles = {name: role for name, role in setup.shipped_roles().items() if name not in elsewhere}
     allowed = granted(rule for role in roles.values() for rule in role["rules"])
     asked = seen(proxy.seen)

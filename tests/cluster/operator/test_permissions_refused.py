@@ -49,6 +49,9 @@ ATTEMPTS = (
     Attempt("change the Secret that it may read", "PATCH", core(OWN, "secrets/given"), {"data": {}}),
     Attempt("read a ConfigMap that it was not given", "GET", core(OWN, "configmaps/theirs")),
     Attempt("list the ConfigMaps of its namespace", "GET", core(OWN, "configmaps")),
+    Attempt("create a ConfigMap", "POST", core(OWN, "configmaps"), {"metadata": {"name": "mine"}}),
+    Attempt("change a ConfigMap", "PATCH", core(OWN, "configmaps/theirs"), {"data": {"a": "b"}}),
+    Attempt("delete a ConfigMap", "DELETE", core(OWN, "configmaps/theirs")),
     Attempt("delete a Pod", "DELETE", core(OWN, "pods/any")),
     Attempt("evict a Pod", "POST", core(OWN, "pods/any/eviction"), {"metadata": {"name": "any"}}),
     Attempt("create a Pod", "POST", core(OWN, "pods"), POD),
@@ -68,6 +71,12 @@ ATTEMPTS = (
         "delete an autoscaler",
         "DELETE",
         f"/apis/autoscaling/v2/namespaces/{OWN}/horizontalpodautoscalers/any",
+    ),
+    Attempt(
+        "change a VerticalPodAutoscaler",
+        "PATCH",
+        f"/apis/autoscaling.k8s.io/v1/namespaces/{OWN}/verticalpodautoscalers/any",
+        {"spec": {"updatePolicy": {"updateMode": "Off"}}},
     ),
     Attempt("delete a policy", "DELETE", f"/apis/rlscaler.io/v1alpha1/namespaces/{OWN}/rlscalingpolicies/chat"),
     Attempt("read Events", "GET", core(OWN, "events")),
@@ -117,6 +126,11 @@ ATTEMPTS = (
         "take a check of the API server away",
         "DELETE",
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/any",
+    ),
+    Attempt(
+        "change what is done to new Pods",
+        "DELETE",
+        "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/rlscaler-new-pods",
     ),
     Attempt("add a webhook", "POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", {}),
     Attempt("profile the API server", "GET", "/debug/pprof/"),
@@ -382,3 +396,53 @@ def test_what_rbac_cannot_bound_the_admission_policy_does(own_writes, token, wor
     assert change(policy, {"metadata": {"finalizers": ["rlscaler.io/restore"]}}) == ""
     assert change(policy, {"metadata": {"annotations": {"rlscaler.io/traffic-weights": "gpu=1,cpu=999"}}}) == ""
     assert change(route, weights("chat-gpu", "chat-cpu")) == ""
+
+
+@pytest.fixture(scope="module")
+def sizes_new_pods(kube, world, own_writes, token, wait):
+    """The right to write ConfigMaps, as it ships, and two of them: one that sizes new pods and one of somebody's."""
+    rules = setup.shipped_roles()["rlscaler-new-pods"]["rules"]
+    setup.grant(kube, ACCOUNT, "new-pods", rules, world.namespace)
+    path = core(world.namespace, "configmaps")
+    kube.request("POST", path, {"metadata": {"name": "theirs"}, "data": {"a": "b"}})
+    wait(lambda: token(_config_map("other"))[0] == 422)
+
+
+SIZES: dict[str, Any] = {
+    "labels": {"rlscaler.io/pod-size": "true"},
+    "ownerReferences": [
+        {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingPolicy", "name": "chat", "uid": "the-policys"}
+    ],
+}
+
+
+def _config_map(name: str, **metadata: Any) -> Attempt:
+    """Apply a ConfigMap (dry run)."""
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": {"cpu": "1"}}
+    path = core(OWN, f"configmaps/{name}?dryRun=All&fieldManager=rlscaler&force=true")
+    return Attempt("", "PATCH", path, body, (("Content-Type", "application/apply-patch+yaml"),))
+
+
+@pytest.mark.parametrize(
+    ("name", "metadata", "status"),
+    [
+        ("mine", SIZES, 201),
+        ("mine", {}, 422),
+        ("mine", {"labels": SIZES["labels"]}, 422),
+        ("mine", SIZES | {"labels": {"rlscaler.io/pod-size": "false"}}, 422),
+        ("theirs", SIZES, 422),
+    ],
+)
+def test_of_config_maps_none_is_written_but_those_that_size_new_pods(sizes_new_pods, token, name, metadata, status):
+    answer, text = token(_config_map(name, **metadata))
+    assert answer == status, text
+    assert answer == 201 or "rlscaler-own-config-maps" in text
+
+
+def test_of_config_maps_none_is_deleted_or_read_but_those_that_size_new_pods(sizes_new_pods, kube, token, world):
+    path = core(world.namespace, "configmaps")
+    owner = SIZES["ownerReferences"][0] | {"uid": world.get("rlscalingpolicies", "chat")["metadata"]["uid"]}
+    kube.request("POST", path, {"metadata": {"name": "ours", **SIZES, "ownerReferences": [owner]}})
+    assert token(Attempt("", "DELETE", core(OWN, "configmaps/theirs")))[0] == 422
+    assert token(Attempt("", "GET", core(OWN, "configmaps/ours")))[0] == 403
+    assert token(Attempt("", "DELETE", core(OWN, "configmaps/ours")))[0] == 200

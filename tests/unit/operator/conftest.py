@@ -69,12 +69,12 @@ def policy_body():
 class ApiServer:
     """Answers every request with `text`, and a write with what was written when `text` is empty.
 
-    `answers` are other texts by path and query.
+    `answers` are other texts by path and query. `sent` has the method and the body of each request.
     """
 
     def __init__(self):
         self.text, self.status, self.asked = "{}", 200, 0
-        self.paths, self.answers = [], {}
+        self.paths, self.answers, self.sent = [], {}, []
         self.slow_path, self.hold = "", threading.Event()
         outer = self
 
@@ -85,13 +85,14 @@ class ApiServer:
                     outer.hold.wait(10)
                 outer.paths.append(self.path.partition("?")[0])
                 sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.sent.append((self.command, sent.decode()))
                 text = outer.answers.get(self.path, outer.text).encode() or sent
                 self.send_response(outer.status)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)
 
-            do_PUT = do_POST = do_PATCH = do_GET  # noqa: N815
+            do_PUT = do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
             def log_message(self, *_):
                 pass

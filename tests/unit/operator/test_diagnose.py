@@ -40,6 +40,75 @@ async def test_what_else_scales_ends_with_its_object_even_where_the_watch_missed
     assert (await diagnostician.diagnose(policy, None)).other is None
 
 
+def vpa(name="theirs", mode="Recreate", target="chat-gpu"):
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
+    policy = {} if mode is None else {"updatePolicy": {"updateMode": mode}}
+    return {"metadata": {"namespace": "ns", "name": name}, "spec": {"targetRef": reference, **policy}}
+
+
+@pytest.fixture
+def sized(policy_body):
+    def make(sizing="InPlace", mode="Auto"):
+        body = policy_body()
+        body["spec"]["mode"] = mode
+        body["spec"]["targets"]["gpu"]["resources"] = {"mode": sizing, "cpu": {"min": "1", "max": "2"}}
+        return body
+
+    return make
+
+
+@pytest.mark.parametrize("mode", [None, "Recreate", "InPlaceOrRecreate", "Initial"])
+async def test_sizing_stands_back_where_a_vpa_changes_the_pods(kube, sized, mode):
+    cache, registry = WatchCache(), Registry()
+    cache.verticals.put(vpa(mode=mode))
+    found = await Diagnostician(kube, cache, registry).diagnose(registry.put(sized()), None)
+    (limit,) = found.limits
+    assert limit.reason == "VerticalPodAutoscalerExists"
+    for part in (
+        "VerticalPodAutoscaler theirs",
+        "Deployment chat-gpu",
+        "delete vpa theirs",
+        "resources.mode Recommend",
+    ):
+        assert part in limit.message
+    assert set(found.sized_by) == {"gpu"}
+    assert found.conflict is None, "replicas are still the policy's"
+
+
+@pytest.mark.parametrize(("sizing", "mode"), [("Recommend", "Auto"), ("InPlace", "Shadow")])
+async def test_a_vpa_is_only_warned_about_where_nothing_is_resized(kube, sized, sizing, mode):
+    cache, registry = WatchCache(), Registry()
+    cache.verticals.put(vpa())
+    found = await Diagnostician(kube, cache, registry).diagnose(registry.put(sized(sizing, mode)), None)
+    assert (found.limits, found.sized_by) == ([], {})
+    assert [one.reason for one in found.warnings] == ["VerticalPodAutoscalerExists"]
+
+
+@pytest.mark.parametrize("other", [vpa(mode="Off"), vpa(target="chat-cpu")])
+async def test_a_vpa_that_changes_none_of_these_pods_is_none(kube, sized, policy_body, other):
+    cache, registry = WatchCache(), Registry()
+    cache.verticals.put(vpa())
+    cache.verticals.put(other)
+    found = await Diagnostician(kube, cache, registry).diagnose(registry.put(sized()), None)
+    assert (found.limits, found.warnings) == ([], [])
+    cache.verticals.put(vpa())
+    found = await Diagnostician(kube, cache, registry).diagnose(registry.put(policy_body(generation=2)), None)
+    assert found.warnings == [], "nothing of it is sized"
+
+
+async def test_a_vpa_whose_deletion_the_watch_missed_holds_nothing_for_long(api_server, kube, sized):
+    cache, registry = WatchCache(), Registry()
+    cache.verticals.put(vpa())
+    policy, diagnostician = registry.put(sized()), Diagnostician(kube, cache, registry)
+    assert (await diagnostician.diagnose(policy, None)).sized_by
+    api_server.status, asked = 404, api_server.asked
+    assert (await diagnostician.diagnose(policy, None)).sized_by
+    assert api_server.asked == asked
+    policy.ownership.sizers_asked_at["VerticalPodAutoscaler", "theirs"] -= ASK_AGAIN_SECONDS
+    assert not (await diagnostician.diagnose(policy, None)).sized_by
+    assert api_server.paths[-1] == "/apis/autoscaling.k8s.io/v1/namespaces/ns/verticalpodautoscalers/theirs"
+
+
 async def test_a_rollout_is_said_with_the_deployment(kube, policy_body):
     cache, registry = WatchCache(), Registry()
     progress = {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}

@@ -7,13 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rlscaler_core.api import set_condition
+from rlscaler_core.api import parse, set_condition
 from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus, Regret, RegretInterval
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.forecaster import memory
 from rlscaler_core.models import load_bundled
+from rlscaler_core.vertical.recommend import Usage, nothing_known
+from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.apply import Applied
+from rlscaler_operator.actuation.resize import Resized
 from rlscaler_operator.actuation.scale import Write
+from rlscaler_operator.actuation.size import Round
 from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.reporting import measures
 from rlscaler_operator.reporting.measures import entropy_ratio, interventions
@@ -21,6 +25,7 @@ from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.sensing.results import unknown
 from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.state.sizing import look, ranges_of
 
 POLICY = 'policy="chat"'
 RUNNING = Deployment("uid", "1", 2, 1, "")
@@ -217,3 +222,28 @@ def test_what_belongs_to_the_process_is_there_from_the_beginning(metrics, show):
     with metrics.stage("judge"):
         pass
     assert show()['rlscaler_tick_stage_seconds_count{stage="judge"}'] == 1
+
+
+def test_the_size_of_pods_is_that_which_was_decided_and_that_which_they_ask_for(metrics, policy, policy_body, show):
+    body = policy_body(generation=2)
+    body["spec"]["targets"]["gpu"]["resources"] = {"cpu": {"min": "1", "max": "4"}}
+    ranges, used = ranges_of([parse(body).spec.targets.gpu.resources]), np.array([[2.0, np.nan]])
+    sizing = look(nothing_known(1), ranges, ("gpu",), Usage(np.array([100.0]), used))
+    policy.decision.size_pods(sizing)
+    measures.measure(metrics, policy, None, (), {"gpu": RUNNING})
+    assert math.isnan(show()[series("rlscaler_pod_cpu_cores", pool="gpu", state="recommended")]), "too little was seen"
+    after = replace(sizing.after, size=np.array([[2.4, np.nan]]))
+    policy.decision.size_pods(sizing._replace(after=after))
+    measures.measure(metrics, policy, None, (), {"gpu": RUNNING})
+    resized = Resized(outcomes={"Taken": 2, "Refused": 1}, asked=PodSize(1.5, 2.0**30))
+    measures.written(metrics, policy, Applied(sizes=Round(resized={"gpu": resized})))
+    seen = show()
+    assert seen[series("rlscaler_pod_cpu_cores", pool="gpu", state="recommended")] == pytest.approx(2.4)
+    assert seen[series("rlscaler_pod_cpu_cores", pool="gpu", state="set")] == 1.5
+    assert seen[series("rlscaler_pod_memory_bytes", pool="gpu", state="set")] == 2.0**30
+    assert math.isnan(seen[series("rlscaler_pod_memory_bytes", pool="gpu", state="recommended")])
+    counted = {name: seen[series("rlscaler_pod_resizes_total", pool="gpu", outcome=name)] for name in OUTCOMES}
+    assert counted == {"Taken": 2, "Refused": 1, "Failed": 0, "TakenBack": 0}
+
+
+OUTCOMES = ("Taken", "Refused", "Failed", "TakenBack")

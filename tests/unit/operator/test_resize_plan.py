@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_operator.actuation.resize_plan import AT_ONCE, PATIENCE_SECONDS, Stage, plan, sized, text
+from rlscaler_core.vertical.quantities import text
+from rlscaler_operator.actuation.resize_plan import AT_ONCE, PATIENCE_SECONDS, Stage, plan, sized
 
 GI = float(1 << 30)
 NOW = 1_000_000.0

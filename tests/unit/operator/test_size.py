@@ -12,8 +12,8 @@ from kubernetes.aio.client import Configuration
 from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.resize import Resizer
 from rlscaler_operator.actuation.size import Sizer
+from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
-from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.cluster.sized_pods import SizedPods
@@ -37,7 +37,8 @@ class Bench:
         shards = Shards(kube, Settings())
         shards.leases[0]._deadline = math.inf
         resizer = Resizer(kube, ConcurrencyLimiter(8), self.pods, 2.0, lambda: NOW)
-        self.sizer, self.forbidden = (Sizer(kube, shards, TargetKinds(), one) for one in (resizer, None))
+        self.cache = WatchCache()
+        self.sizer, self.forbidden = (Sizer(kube, shards, self.cache, one) for one in (resizer, None))
         server.text = json.dumps(pod("chat-1", {"cpu": "2", "memory": "1Gi"}, generation=4, resourceVersion="8"))
 
     def policy(self, mode: str | None) -> Policy:
@@ -64,7 +65,7 @@ async def bench(api_server, policy_body):
 @pytest.mark.parametrize("mode", [None, "Recommend"])
 async def test_nothing_is_resized_where_the_spec_does_not_say_in_place(bench, mode):
     bench.runs("1")
-    assert await bench.sizer.apply(bench.policy(mode), SIZES) == ((), ())
+    assert await bench.sizer.apply(bench.policy(mode), SIZES) == ((), (), {})
     assert await bench.sizer.restore(bench.policy(mode), SIZES)
     assert bench.server.paths == []
 
@@ -72,14 +73,16 @@ async def test_nothing_is_resized_where_the_spec_does_not_say_in_place(bench, mo
 async def test_in_place_resizes_and_says_which_pool_to_what(bench):
     bench.runs("1")
     done = await bench.sizer.apply(bench.policy("InPlace"), SIZES)
-    assert done == (("gpu chat-gpu: 1 pods to cpu 2000m",), ())
+    assert done[:2] == (("gpu chat-gpu: 1 pods to cpu 2000m",), ())
+    assert done.resized["gpu"].outcomes == {"Taken": 1}
+    assert done.resized["gpu"].asked[:2] == (1.0, GI)
     assert bench.server.paths == [RESIZE]
 
 
 async def test_a_pool_of_which_no_size_is_known_is_left_alone(bench):
     bench.runs("1")
     for sizes in ({}, {"gpu": PodSize()}):
-        assert await bench.sizer.apply(bench.policy("InPlace"), sizes) == ((), ())
+        assert (await bench.sizer.apply(bench.policy("InPlace"), sizes))[:2] == ((), ())
     assert bench.server.paths == []
 
 

@@ -12,6 +12,7 @@ from rlscaler_core.api import Status, parse
 from rlscaler_core.api.exceptions import InvalidPolicy
 from rlscaler_core.api.resources import amount
 from rlscaler_core.decision.batch import decide_all
+from rlscaler_core.vertical.quantities import MIB
 from rlscaler_core.vertical.recommend import FEWEST_SAMPLES, MARGIN
 from rlscaler_operator.cli.explain.learned import sizes_of
 from rlscaler_operator.cli.pages import pod_sizes
@@ -23,7 +24,6 @@ from rlscaler_operator.sensing.queries import Window, batch, size_name
 from rlscaler_operator.sensing.results import Reading, unknown
 from rlscaler_operator.state.observed import ObservedObject
 from rlscaler_operator.state.policy import Policy
-from rlscaler_operator.state.sizing import text
 
 GI = float(1 << 30)
 RESOURCES = {
@@ -176,12 +176,14 @@ def test_a_range_that_makes_no_sense_is_refused_by_name(policy_body, resources, 
 def test_quantities_are_read_as_kubernetes_reads_them():
     read = {"500m": 0.5, "2": 2.0, "1.5": 1.5, "1Ki": 1024.0, "2Gi": 2 * GI, "3k": 3000.0, "4M": 4e6, "1E": 1e18}
     assert {one: amount(one) for one in read} == read
-    assert [text("cpu", 0.25), text("cpu", 0.3001), text("memory", 1.5 * GI), text("memory", 1.0)] == [
-        "250m",
-        "301m",
-        "1536Mi",
-        "1Mi",
-    ]
+
+
+def test_a_size_is_shown_as_it_is_written_and_is_within_its_range(sized):
+    """A twentieth of 8Gi, and all of a range that ends at 100M, are no whole MiB."""
+    assert played(sized({"container": "serve", "memory": {"min": "256Mi", "max": "8Gi"}})).memory == 1229 * MIB
+    most = sized({"container": "serve", "memory": {"min": "1M", "max": "100M"}})
+    assert played(most, memory=GI).memory == 100e6
+    assert _kept_sizes(most, 1000.0).to_dict()["gpu"] == {"memory": "100000000"}
 
 
 def test_status_and_explain_say_what_pods_should_ask_for(sized, entry, rule):

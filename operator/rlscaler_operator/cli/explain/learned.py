@@ -17,9 +17,9 @@ from rlscaler_core.decision.forecaster import outlook, rises
 from rlscaler_core.decision.forecaster.memory import LEVELS, calendar_of, recent_of
 from rlscaler_core.decision.forecaster.storage import from_text
 from rlscaler_core.decision.types import POOLS
+from rlscaler_core.vertical.quantities import readable, text
 from rlscaler_operator.cli.pages import UNKNOWN
 from rlscaler_operator.state.sizing import RESOURCES
-from rlscaler_operator.state.sizing import text as quantity
 
 Json = dict[str, Any]
 
@@ -64,14 +64,19 @@ def error_budget(record: Json) -> RenderableType | None:
 def sizes_of(sizing: Json) -> dict[str, str]:
     """Say for each pool what its pods should ask for, and what the one that uses most used."""
     found = {}
-    for pool, size, used in zip(sizing["pools"], sizing["size"], sizing["used"], strict=True):
+    rows = zip(sizing["pools"], sizing["size"], sizing["ranges"]["most"], sizing["used"], strict=True)
+    for pool, size, most, used in rows:
         parts = [
-            f"{quantity(name, wanted)} {name} (used {UNKNOWN if now is None else quantity(name, now)})"
-            for name, wanted, now in zip(RESOURCES, size, used, strict=True)
+            f"{_quantity(name, wanted, bound)} {name} (used {UNKNOWN if now is None else _quantity(name, now)})"
+            for name, wanted, bound, now in zip(RESOURCES, size, most, used, strict=True)
             if wanted is not None
         ]
         found[pool] = f"should ask for {', '.join(parts)}" if parts else "too little was seen to say what they need"
     return found
+
+
+def _quantity(resource: str, value: float, most: float = math.inf) -> str:
+    return text(resource, readable(resource, value, most))
 
 
 def _coverage(row: Any) -> Table:

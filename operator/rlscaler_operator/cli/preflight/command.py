@@ -116,6 +116,7 @@ async def _check(
     from rlscaler_operator.cli.preflight.rights import check_accepted, check_operator
     from rlscaler_operator.cli.preflight.room import check_room
     from rlscaler_operator.cli.preflight.series import check_series
+    from rlscaler_operator.cli.preflight.sizes import check_sizes
     from rlscaler_operator.cli.preflight.targets import check_targets
     from rlscaler_operator.cli.verify import definition
 
@@ -133,6 +134,7 @@ async def _check(
         return found
     say(await check_accepted(kube, body, policies.namespace))
     say(*await check_operator(kube, settings, operator, parsed))
+    say(*await check_sizes(kube, operator, parsed))
     seen = await look(kube, settings, body, prometheus_url)
     try:
         say(*check_targets(seen))

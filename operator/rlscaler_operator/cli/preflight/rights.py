@@ -8,12 +8,10 @@ from typing import Any
 from rlscaler_core.api import GROUP, PLURAL, VERSION, RLScalingPolicy
 from rlscaler_operator.cli.findings import Finding
 from rlscaler_operator.cli.verify import ACCOUNTS, Act, lease, needed, permissions
-from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.kube import APPLY_PATCH, Kube, object_path
 from rlscaler_operator.cluster.shards import lease_names
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.settings import Settings
-
-APPLY = "application/apply-patch+yaml"
 
 
 async def check_accepted(kube: Kube, body: Mapping[str, Any], namespace: str) -> Finding:
@@ -25,7 +23,7 @@ async def check_accepted(kube: Kube, body: Mapping[str, Any], namespace: str) ->
     plain = {key: body[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {**kept, "namespace": namespace}}
     try:
         await kube.request(
-            "PATCH", path, plain, content_type=APPLY, fieldManager="rlscaler-cli", force="true", dryRun="All"
+            "PATCH", path, plain, content_type=APPLY_PATCH, fieldManager="rlscaler-cli", force="true", dryRun="All"
         )
     except KubeError as error:
         remedy = {

@@ -12,7 +12,7 @@ from rlscaler_operator.cluster.bodies import Key, deployment_of_pod, start_secon
 from rlscaler_operator.cluster.cache import COLD_STARTS_NEEDED
 from rlscaler_operator.cluster.kinds import for_kubectl, is_other, titled
 from rlscaler_operator.cluster.kube import Json
-from rlscaler_operator.state.ownership import AUTOSCALERS, declared
+from rlscaler_operator.state.ownership import AUTOSCALERS, SIZED, declared
 
 IN_SHADOW = ", or set this policy to mode Shadow"
 """The end of a remedy that says nothing to a policy in Shadow."""
@@ -23,6 +23,7 @@ def check_targets(look: Look) -> Iterator[Finding]:
     yield from _deployments(look)
     yield _conflict(look)
     yield _owners(look)
+    yield from _sizers(look)
     if look.policy.facts.backends is not None:
         yield _route(look)
     yield _model(look)
@@ -106,6 +107,14 @@ def _owners(look: Look) -> Finding:
     ]
     text = declared(claim._replace(deployments=tuple(names)), cache)
     return Finding("no tool declares the replicas", text, "owners", stops=False)
+
+
+def _sizers(look: Look) -> Iterator[Finding]:
+    """Whether something else sizes the pods of a policy that has a range for them."""
+    targets = (look.policy.spec.targets.pool(pool) for pool, _ in look.policy.facts.targets)
+    if any(target is not None and target.resources is not None for target in targets):
+        said = [one.message for one in look.findings.warnings if one.reason == SIZED]
+        yield Finding("nothing else sizes the pods", "; ".join(said), "sizers", stops=False)
 
 
 def _route(look: Look) -> Finding:

@@ -1,0 +1,236 @@
+"""The MutatingAdmissionPolicy as it ships, evaluated by the real API server: which pods it sizes, and how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rlscaler_core.api.resources import amount
+from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_operator.actuation.resize_plan import plan, sized
+from tests.harness import setup
+from tests.harness.waiting import until
+
+NAMESPACE = "new-pods"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+HASH = "5d4f8c7b6"
+MARK = {"rlscaler.io/pod-size": "true"}
+TEMPLATE = {"requests": {"cpu": "200m", "memory": "64Mi"}, "limits": {"cpu": "400m", "memory": "64Mi"}}
+SIZED = {"requests": {"cpu": "300m", "memory": "128Mi"}, "limits": {"cpu": "600m", "memory": "128Mi"}}
+SIZE = {"cpu": "300m", "memory": "128Mi", "leastMemory": "32Mi"}
+
+NOTHING = {"requests": {"cpu": "0"}}
+"""Of a running pod the API server refuses a request in its place: its class would be another one."""
+
+Create = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def kube(cluster) -> Iterator[KubeClient]:
+    with KubeClient.from_kubeconfig(cluster.kubeconfig) as client:
+        client.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        until(lambda: client.request("GET", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"))
+        with setup.new_pods(client):
+            yield client
+        client.delete(f"/api/v1/namespaces/{NAMESPACE}")
+
+
+@pytest.fixture
+def create(kube) -> Create:
+    """What the API server would make of a new pod (dry run): the resources of its containers, by a target's pods."""
+
+    def dry_run(*resources: dict[str, Any], owner: str = "chat", labels: Any = (), **spec: Any) -> list[dict[str, Any]]:
+        containers = [{"name": f"c{i}", "image": "app", "resources": one} for i, one in enumerate(resources)]
+        replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{owner}-{HASH}", "uid": "u"}
+        metadata = {
+            "generateName": f"{owner}-{HASH}-",
+            "labels": {"app": owner, "pod-template-hash": HASH, **dict(labels)},
+            "ownerReferences": [replica_set],
+        }
+        body = {"metadata": metadata, "spec": {"containers": containers, **spec}}
+        made = kube.request("POST", f"{PODS}?dryRun=All", body)
+        return [one["resources"] for one in made["spec"]["containers"]]
+
+    return dry_run
+
+
+@pytest.fixture
+def decided(kube, create) -> Iterator[Callable[..., None]]:
+    """Put a ConfigMap, and wait until the API server goes by it; it is taken away again in the end."""
+    put: list[str] = []
+
+    def write(name: str = "size", *, seen: bool = True, **data: str) -> None:
+        kube.request("POST", CONFIG_MAPS, {"metadata": {"name": name, "labels": MARK}, "data": data})
+        put.append(name)
+        # One more of a target that only this test knows: where it is in force, those before it are.
+        probe = f"probe-{len(put)}"
+        kube.request("POST", CONFIG_MAPS, {"metadata": {"name": probe, "labels": MARK}, "data": _probe(probe)})
+        put.append(probe)
+        until(lambda: create(TEMPLATE, owner=probe)[0]["requests"]["cpu"] == "777m")
+
+    yield write
+    for name in put:
+        kube.delete(f"{CONFIG_MAPS}/{name}")
+    until(lambda: not put or create(TEMPLATE, owner=put[-1]) == [TEMPLATE])
+
+
+def _probe(name: str) -> dict[str, str]:
+    return {"deployment": name, "cpu": "777m"}
+
+
+def test_a_new_pod_gets_the_size_and_one_of_another_target_does_not(decided, create):
+    assert create(TEMPLATE) == [TEMPLATE]
+    decided(deployment="chat", **SIZE)
+    assert create(TEMPLATE) == [SIZED]
+    for other in ("chat-2", "cha", "other"):
+        assert create(TEMPLATE, owner=other) == [TEMPLATE]
+    assert create(TEMPLATE, labels={"pod-template-hash": "other"}) == [TEMPLATE]
+
+
+def test_without_sizes_nothing_is_changed(decided, create):
+    decided(deployment="chat")
+    assert create(TEMPLATE) == [TEMPLATE]
+
+
+@pytest.mark.parametrize(
+    ("asked", "size", "gets"),
+    [
+        pytest.param(
+            {"requests": {"cpu": "1"}},
+            {"cpu": "250m", "memory": "1Gi"},
+            {"requests": {"cpu": "250m"}},
+            id="what it does not ask for stays so",
+        ),
+        pytest.param({}, SIZE, {}, id="a container without requests is left alone"),
+        pytest.param(NOTHING, SIZE, NOTHING, id="none is no request"),
+        pytest.param(
+            {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+            {"cpu": "1500m", "memory": "1536Mi"},
+            {"requests": {"cpu": "1500m", "memory": "1536Mi"}, "limits": {"cpu": "1500m", "memory": "1536Mi"}},
+            id="guaranteed stays guaranteed",
+        ),
+        pytest.param(
+            {"requests": {"cpu": "300m"}, "limits": {"cpu": "1"}},
+            {"cpu": "200m"},
+            {"requests": {"cpu": "200m"}, "limits": {"cpu": "667m"}},
+            id="a limit is rounded up",
+        ),
+        pytest.param(
+            {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"}},
+            {"cpu": "200m"},
+            {
+                "requests": {"cpu": "200m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+                "limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"},
+            },
+            id="other resources stay",
+        ),
+        pytest.param(
+            {"requests": {"memory": "1Gi"}},
+            {"memory": "512Mi", "leastMemory": "700Mi"},
+            {"requests": {"memory": "700Mi"}},
+            id="memory is not lowered below what was needed",
+        ),
+        pytest.param(
+            {"requests": {"memory": "600Mi"}},
+            {"memory": "512Mi", "leastMemory": "700Mi"},
+            {"requests": {"memory": "600Mi"}},
+            id="nor raised by it",
+        ),
+        pytest.param(
+            {"requests": {"memory": "1Gi"}},
+            {"memory": "512Mi"},
+            {"requests": {"memory": "1Gi"}},
+            id="memory is not lowered where that is not known",
+        ),
+        pytest.param(
+            {"requests": {"memory": "256Mi"}, "limits": {"memory": "512M"}},
+            {"memory": "300000001"},
+            {"requests": {"memory": "300000001"}, "limits": {"memory": "572204592"}},
+            id="whole bytes",
+        ),
+    ],
+)
+def test_requests_and_limits_move_as_those_of_running_pods(decided, create, asked, size, gets):
+    decided(deployment="chat", **size)
+    assert _amounts(create(asked)[0]) == _amounts(gets)
+    if asked != NOTHING:
+        resized = _resized(asked, size)
+        assert {kind: {**_amounts(gets).get(kind, {}), **resized[kind]} for kind in _amounts(gets)} == _amounts(gets)
+
+
+def _resized(asked: dict[str, Any], size: dict[str, str]) -> dict[str, dict[str, float]]:
+    """What a running pod of these requests and limits would get."""
+    container = {"name": "c0", "resources": asked}
+    status = {"phase": "Running", "observedGeneration": 1, "containerStatuses": [container]}
+    body = {"metadata": {"name": "p", "generation": 1}, "spec": {"containers": [container]}, "status": status}
+    pod, wish = sized(body), {name: amount(size[name]) for name in ("cpu", "memory") if name in size}
+    assert pod is not None
+    steps = plan([pod], wish, 0.0, amount(size["leastMemory"]) if "leastMemory" in size else math.nan).steps
+    return {
+        "requests": dict(steps[0].requests if steps else pod.requests),
+        "limits": dict(steps[0].limits if steps else pod.limits),
+    }
+
+
+def _amounts(resources: dict[str, Any]) -> dict[str, Any]:
+    return {kind: {name: amount(value) for name, value in found.items()} for kind, found in resources.items()}
+
+
+def test_the_container_is_the_one_that_is_named(decided, create):
+    small = {"requests": {"cpu": "10m"}}
+    decided(deployment="chat", container="c1", cpu="300m")
+    assert create(small, TEMPLATE) == [small, TEMPLATE | {"requests": {"cpu": "300m", "memory": "64Mi"}} | _limits()]
+    assert create(TEMPLATE) == [TEMPLATE], "none has the name"
+
+
+def _limits() -> dict[str, Any]:
+    return {"limits": {"cpu": "600m", "memory": "64Mi"}}
+
+
+def test_of_several_containers_none_is_taken_by_itself(decided, create):
+    decided(deployment="chat", cpu="300m")
+    assert create(TEMPLATE, TEMPLATE) == [TEMPLATE, TEMPLATE]
+
+
+def test_pods_that_are_sized_as_a_whole_are_left_alone(decided, create):
+    decided(deployment="chat", **SIZE)
+    whole = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
+    assert create(TEMPLATE, resources=whole) == [TEMPLATE]
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "selected"),
+    [
+        ("app=chat", {}, True),
+        ("app=other|chat", {}, True),
+        ("app=other", {}, False),
+        ("app=chat\ntier", {}, False),
+        ("app=chat\ntier", {"tier": "x"}, True),
+        ("example.com/tier=a|b", {"example.com/tier": "b"}, True),
+        ("app=chat\ntier!=a|b", {"tier": "b"}, False),
+        ("app=chat\ntier!=a|b", {"tier": "c"}, True),
+        ("app=chat\ntier!=a|b", {}, True),
+        ("app=chat\n!tier", {}, True),
+        ("app=chat\n!tier", {"tier": "x"}, False),
+    ],
+)
+def test_pods_of_other_kinds_are_known_by_their_labels(decided, create, selector, labels, selected):
+    decided(labels=selector, **SIZE)
+    assert create(TEMPLATE, labels=labels) == [SIZED if selected else TEMPLATE]
+
+
+@pytest.mark.parametrize("data", [{"cpu": "much"}, {"cpu": "300m", "memory": ""}, {"memory": "-1"}])
+def test_a_pod_starts_whatever_the_config_map_says(decided, create, data):
+    decided(deployment="chat", **data)
+    assert create(TEMPLATE) == [TEMPLATE]
+
+
+def test_a_config_map_without_the_label_sizes_nothing(kube, decided, create):
+    kube.request("POST", CONFIG_MAPS, {"metadata": {"name": "plain"}, "data": {"deployment": "chat", **SIZE}})
+    decided(name="other", deployment="other", cpu="1")
+    assert create(TEMPLATE) == [TEMPLATE]
+    kube.delete(f"{CONFIG_MAPS}/plain")
