@@ -51,6 +51,13 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 @click.option("--policy", type=click.Choice(list(Policy)), help="Policy of pods that name none.")
 @click.option("--scheduler-name", "scheduler_names", multiple=True, help="Score pods of this schedulerName alone.")
 @click.option("--model-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of networks.")
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    type=(click.Choice(list(Policy)), str),
+    help="Rule that acts for a policy, such as `--rule EE least-extension` or `--rule EL latency-fit`.",
+)
 @click.option("--gpu-resource", help="Extended resource that counts whole GPUs.")
 @click.option("--gpu-milli-resource", help="Extended resource that counts thousandths of GPUs.")
 @click.option("--prometheus-url", help="Prometheus that node metrics are read from.")
@@ -75,7 +82,8 @@ def run(**options: Any) -> None:
     """
     from rlscaler_scheduler.server import run as serve
 
-    options["node_queries"] = dict(options["node_queries"]) or None
+    for name in ("node_queries", "rules"):
+        options[name] = dict(options[name]) or None
     _serve(serve, _settings(Settings, options))
 
 

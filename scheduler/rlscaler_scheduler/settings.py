@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from rlscaler_core.placement.policies import Policy
+from rlscaler_core.placement.policies import RULES_OF, Policy
 from rlscaler_scheduler.probes import Target
 
 NODE_QUERIES = ("cpu", "memory", "disk", "network_bytes_per_s", "tcp_connections", "running_pods", "sampled")
@@ -38,6 +38,10 @@ class Settings(BaseSettings):
 
     model_dir: Path | None = None
     """Folder of networks, POLICY.onnx and POLICY.json; a policy without one is decided by its rule."""
+
+    rules: dict[Policy, str] = {}
+    """Rules that act in place of the default ones, by policy: `least-extension` for EE, `latency-fit` for EL; JSON in
+    the environment."""
 
     gpu_resource: str = "nvidia.com/gpu"
     """Extended resource that counts whole GPUs."""
@@ -97,6 +101,14 @@ class Settings(BaseSettings):
         if unknown:
             raise ValueError(f"node_queries: {', '.join(unknown)} is none of {', '.join(NODE_QUERIES)}")
         return self
+
+    @field_validator("rules")
+    @classmethod
+    def _known(cls, value: dict[Policy, str]) -> dict[Policy, str]:
+        for policy, rule in value.items():
+            if rule not in RULES_OF[policy]:
+                raise ValueError(f"{rule!r} is no rule of {policy}: name one of {', '.join(RULES_OF[policy])}")
+        return value
 
     @field_validator("scheduler_names", mode="before")
     @classmethod

@@ -244,8 +244,10 @@ class Suggester:
 
     def _rule(self, policy: Policy, nodes: Nodes, network: bool) -> tuple[str, tuple[str, ...]]:
         """The rule that acts for a policy, or that its network was given, and what is to be said of missing metrics."""
-        if network or policy is not Policy.LB or self.settings.balance != "use" or not len(nodes.pods):
+        if network:
             return DEFAULT_RULE[policy], ()
+        if policy is not Policy.LB or self.settings.balance != "use" or not len(nodes.pods):
+            return self.settings.rules.get(policy, DEFAULT_RULE[policy]), ()
         missing = int(np.isnan(nodes.in_use).any(-1).sum())
         if missing == len(nodes.pods):
             return DEFAULT_RULE[policy], (f"no node has fresh metrics: {DEFAULT_RULE[policy]} acts, by requests",)

@@ -131,6 +131,16 @@ def test_node_metrics_are_what_the_settings_read(helm, monkeypatch, tmp_path):
     assert (settings.node_metrics_seconds, settings.node_metrics_age_seconds) == (15, 90)
 
 
+def test_rules_are_what_the_settings_read(helm, monkeypatch, tmp_path):
+    rules = {"EE": "least-extension", "EL": "latency-fit"}
+    for metrics in ((), METRICS):
+        objects = template(helm, *ON, *metrics, *values({"scheduler": {"rules": rules}}, tmp_path))
+        (container,) = find(objects, "Deployment", NAME)["spec"]["template"]["spec"]["containers"]
+        named = {variable["name"]: variable["value"] for variable in container["env"]}
+        monkeypatch.setenv("RLSCALER_SCHEDULER_RULES", named["RLSCALER_SCHEDULER_RULES"])
+        assert Settings().rules == rules
+
+
 def test_the_network_lets_the_server_be_asked_and_ask_prometheus(helm):
     def ports(*options: str) -> list[int]:
         rules = find(template(helm, *ON, *options), "NetworkPolicy", NAME)["spec"]

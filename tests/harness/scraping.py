@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import yaml
 
 from rlscaler_dev.cluster import binaries
 from rlscaler_dev.cluster.network import free_ports
+from rlscaler_dev.cluster.pki import Pki
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.exposition import ExpositionServer
 from tests.harness.waiting import until
@@ -73,9 +75,38 @@ def _series(name: str, labels: Labels) -> str:
     return f"{name}{{{inner}}}"
 
 
+@dataclass(frozen=True)
+class Protection:
+    """What a Prometheus demands of those who ask it: TLS with a client certificate, a user and a password."""
+
+    pki: Pki
+    user: str
+    password: str
+    password_bcrypt: str
+
+    def web_config(self) -> dict[str, object]:
+        """Prometheus's web configuration."""
+        tls = {
+            "cert_file": str(self.pki.admin_cert),
+            "key_file": str(self.pki.admin_key),
+            "client_auth_type": "RequireAndVerifyClientCert",
+            "client_ca_file": str(self.pki.ca_cert),
+        }
+        return {"tls_server_config": tls, "basic_auth_users": {self.user: self.password_bcrypt}}
+
+    def of_requests(self) -> dict[str, object]:
+        """Arguments with which `requests` is let in."""
+        pki = self.pki
+        certificate = (str(pki.proxy_cert), str(pki.proxy_key))
+        return {"verify": str(pki.ca_cert), "cert": certificate, "auth": (self.user, self.password)}
+
+
 @contextmanager
 def prometheus(
-    targets: Sequence[tuple[str, Labels]], honor_labels: bool = False, scrape_seconds: int = 1
+    targets: Sequence[tuple[str, Labels]],
+    honor_labels: bool = False,
+    scrape_seconds: int = 1,
+    protection: Protection | None = None,
 ) -> Iterator[str]:
     """The URL of a Prometheus that scrapes each (address, target labels), every second unless told otherwise."""
     with ConsoleReporter() as progress:
@@ -97,19 +128,23 @@ def prometheus(
             f"--storage.tsdb.path={folder}/data",
             f"--web.listen-address=127.0.0.1:{port}",
         ]
+        if protection is not None:
+            web = Path(folder) / "web.yml"
+            web.write_text(yaml.safe_dump(protection.web_config()))
+            command.append(f"--web.config.file={web}")
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
-        url = f"http://127.0.0.1:{port}"
+        url = f"{'https' if protection else 'http'}://127.0.0.1:{port}"
         try:
-            until(lambda: _ready(url), 30)
+            until(lambda: _ready(url, protection), 30)
             yield url
         finally:
             process.terminate()
             process.wait(20)
 
 
-def _ready(url: str) -> bool:
+def _ready(url: str, protection: Protection | None) -> bool:
     try:
-        return requests.get(f"{url}/-/ready", timeout=2).ok
+        return requests.get(f"{url}/-/ready", timeout=2, **(protection.of_requests() if protection else {})).ok
     except requests.RequestException:
         return False

@@ -30,12 +30,15 @@ class Policy(StrEnum):
     """Little fragmentation of GPUs."""
 
 
-DEFAULT_RULE = {
-    Policy.EE: "pack",
-    Policy.LB: "spread",
-    Policy.EL: "latency-then-pack",
-    Policy.GPU: "fragmentation",
+RULES_OF = {
+    Policy.EE: ("pack", "least-extension"),
+    Policy.LB: ("spread",),
+    Policy.EL: ("latency-then-pack", "latency-fit"),
+    Policy.GPU: ("fragmentation",),
 }
+"""The rules that may act for each policy."""
+
+DEFAULT_RULE = {policy: rules[0] for policy, rules in RULES_OF.items()}
 """The rule that acts for each policy, unless a network or another rule is named."""
 
 

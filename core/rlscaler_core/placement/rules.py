@@ -21,6 +21,9 @@ LARGEST_CPU_MILLI = 128_000.0
 BEST_FIT_WEIGHT = 3.0
 """Weight of best fit beside the fragmentation score, which has 100 points."""
 
+LATENCY_FIT_MS = 50.0
+"""Milliseconds by which a node has to be farther to be worth one point of `pack` in `latency_fit`."""
+
 UNKNOWN_LIFETIME_S = 1800.0
 """Stands in for a lifetime or a node's last end that is not known."""
 
@@ -104,15 +107,28 @@ def latency_then_pack(nodes: Nodes, pods: Pods) -> Float:
     return 20.0 * _latency_class(nodes, pods) + pack(nodes, pods)
 
 
-def least_extension(nodes: Nodes, pods: Pods) -> Float:
-    """The node that the pod keeps in use for the least time beyond its last pod, then `pack`.
+def latency_fit(nodes: Nodes, pods: Pods) -> Float:
+    """The best class of latency; of its nodes rather one that is far, and used: near ones are for pods that need them.
 
-    Node-hours grow by just this. A lifetime that is not known counts as UNKNOWN_LIFETIME_S.
+    Nodes in use still come before the others, and among them one that is 50 ms farther before the biggest.
+    """
+    far: Float = np.minimum(np.nan_to_num(nodes.latency_ms, nan=0.0) / LATENCY_FIT_MS, 8.0)
+    return 20.0 * _latency_class(nodes, pods) + pack(nodes, pods) + far
+
+
+def least_extension(nodes: Nodes, pods: Pods) -> Float:
+    """The node that the pod keeps in use for the least time beyond its last pod; node-hours grow by just this.
+
+    Of the nodes that outlast the pod the one that ends soonest, so that those that stay longer keep their room for
+    pods that stay longer. Equals as `pack` has them, which is its order where no lifetime is known: one that is not
+    counts as UNKNOWN_LIFETIME_S.
     """
     lifetime = np.where(np.isnan(pods.lifetime_s), UNKNOWN_LIFETIME_S, pods.lifetime_s)[..., None]
     left = np.where(np.isnan(nodes.empty_in_s), UNKNOWN_LIFETIME_S, nodes.empty_in_s)
-    longer = np.maximum(lifetime - left, 0.0)
-    score: Float = -longer + 1e-3 * pack(nodes, pods)
+    outlasts = left - lifetime
+    # 2 to 1 for nodes that outlast the pod, 0 to -1 for the others: the same scale for minutes and for weeks.
+    bent = outlasts / (np.abs(outlasts) + UNKNOWN_LIFETIME_S)
+    score: Float = np.where(outlasts >= 0, 2.0 - bent, bent) + 1e-6 * pack(nodes, pods)
     return score
 
 
@@ -136,6 +152,7 @@ RULES: dict[str, Rule] = {
     "least-used": least_used,
     "latency-first": latency_first,
     "latency-then-pack": latency_then_pack,
+    "latency-fit": latency_fit,
     "least-extension": least_extension,
     "fragmentation": fragmentation_rule(),
 }

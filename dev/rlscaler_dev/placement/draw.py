@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,9 @@ PANELS = (
     ("uneven", "std of CPU shares"),
 )
 
+OF_PODS = ("pods_per_node", "latency_ms")
+"""What there is none of while there are no pods."""
+
 
 def draw(courses: Sequence[Course], path: Path, title: str) -> None:
     """Write a PNG."""
@@ -24,12 +28,13 @@ def draw(courses: Sequence[Course], path: Path, title: str) -> None:
             axes = figure.add_subplot(2, 2, place)
             for course, colour in zip(courses, (MUTED, BLUE, ORANGE, GREEN, RED, PURPLE), strict=False):
                 seconds = [row["seconds"] for row in course.rows]
-                axes.plot(seconds, [row[name] for row in course.rows], color=colour, label=course.contender)
+                values = [math.nan if name in OF_PODS and not row["pods"] else row[name] for row in course.rows]
+                axes.plot(seconds, values, color=colour, label=course.contender)
             axes.set_ylabel(label)
             axes.set_ylim(bottom=0)
             if place > 2:
                 axes.set_xlabel("seconds")
             if place == 1:
-                axes.legend()
-        figure.suptitle(title)
+                figure.legend(loc="upper right", ncols=len(courses))
+        figure.suptitle(title, x=0.02, ha="left")
         figure.tight_layout()

@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import re
+import ssl
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -230,11 +231,19 @@ def _reason(error: Exception) -> MetricsError:
     if isinstance(error, TimeoutError):
         return MetricsError("Prometheus cannot be reached: it did not answer in time")
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
-        text = f"Prometheus cannot be reached: {error.host}:{error.port}: {os.strerror(error.os_error.errno)}"
-        return MetricsError(text)
+        return MetricsError(f"Prometheus cannot be reached: {error.host}:{error.port}: {_connecting(error.os_error)}")
     if isinstance(error, (ClientError, OSError)):
         return MetricsError(f"Prometheus cannot be reached: {_without_addresses(error)}")
     return MetricsError(f"odd answer: {_without_addresses(error)}", "PrometheusError")
+
+
+def _connecting(error: OSError) -> str:
+    """Why there is no connection. The number of an error of TLS is none of the system's."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}): name its authority"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason}"
+    return os.strerror(error.errno or 0)
 
 
 def _without_addresses(error: Exception) -> str:

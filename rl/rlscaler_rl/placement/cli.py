@@ -17,10 +17,19 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 _POLICY = click.argument("policy", type=click.Choice(list(Policy)))
 _LIFETIMES = click.option("--lifetimes", "lifetimes_known", is_flag=True, help="Pods say how long they will run.")
 
+_LIFETIME_ERROR = click.option(
+    "--lifetime-error",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 3),
+    help="How wrong what they say is: standard deviation of its logarithm.",
+)
+
 
 @click.command()
 @_POLICY
 @_LIFETIMES
+@_LIFETIME_ERROR
 @click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for POLICY.onnx and POLICY.json.")
 @click.option("--steps", default=120_000, show_default=True, type=click.IntRange(1000), help="Placements.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
@@ -56,11 +65,17 @@ def train(policy: str, out: Path, single: bool, plain: bool, without_rule: bool,
 @click.command()
 @_POLICY
 @_LIFETIMES
+@_LIFETIME_ERROR
 @click.option("--model-dir", "folders", type=_FOLDER, multiple=True, help="Folder of a network (repeatable).")
 @click.option("--nodes", "sizes", multiple=True, type=click.IntRange(2), default=(4, 12, 100), show_default=True)
 @click.option("--clusters", default=16, show_default=True, type=click.IntRange(2), help="Clusters of each size.")
 def compare(
-    policy: str, lifetimes_known: bool, folders: tuple[Path, ...], sizes: tuple[int, ...], clusters: int
+    policy: str,
+    lifetimes_known: bool,
+    lifetime_error: float,
+    folders: tuple[Path, ...],
+    sizes: tuple[int, ...],
+    clusters: int,
 ) -> None:
     """Play networks beside the strongest rules on the same drawn clusters: a table in Markdown.
 
@@ -81,7 +96,7 @@ def compare(
     networks: dict[str, list[Contender]] = {}
     for name, actor in actors:
         networks.setdefault(f"network {name.removesuffix(f'-{actor.manifest.seed}')}", []).append(network(actor))
-    click.echo(table(chosen, played(chosen, networks, sizes, clusters, lifetimes_known)))
+    click.echo(table(chosen, played(chosen, networks, sizes, clusters, lifetimes_known, lifetime_error)))
 
 
 @click.group()

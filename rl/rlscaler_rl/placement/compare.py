@@ -17,7 +17,7 @@ from rlscaler_rl.placement.play import Contender, Played, play, random_node, rul
 RIVALS: Mapping[Policy, tuple[str, ...]] = {
     Policy.EE: ("pack", "least-extension", "most-allocated", "best-fit"),
     Policy.LB: ("spread", "least-allocated"),
-    Policy.EL: ("latency-then-pack", "latency-first"),
+    Policy.EL: ("latency-then-pack", "latency-fit", "latency-first"),
     Policy.GPU: ("fragmentation", "best-fit", "pack"),
 }
 """Rules that each policy is compared with; the first is its default."""
@@ -55,12 +55,13 @@ def compare(
     sizes: Sequence[int],
     clusters: int,
     lifetimes_known: bool = False,
+    lifetime_error: float = 0.0,
 ) -> list[Row]:
     """Play every rule, and every network with each of its training seeds, on the same clusters of every size."""
     contenders = {name: [rule(name)] for name in RIVALS[policy]} | {"random": [random_node()]} | dict(networks)
     rows = []
     for nodes in sizes:
-        setting = Setting(policy, nodes, clusters, LOADS[policy], lifetimes_known)
+        setting = Setting(policy, nodes, clusters, LOADS[policy], lifetimes_known, lifetime_error)
         found = {name: [play(one, setting, TEST_SEED) for one in ones] for name, ones in contenders.items()}
         rows += _rows(policy, nodes, found)
     return rows

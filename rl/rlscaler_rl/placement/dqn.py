@@ -45,6 +45,8 @@ class Options:
     """Clusters of each size."""
     load: float = 0.6
     lifetimes_known: bool = False
+    lifetime_error: float = 0.0
+    """How wrong what pods say of it is, as `Setting` has it."""
     hidden: int = 32
     double: bool = True
     dueling: bool = True
@@ -152,7 +154,8 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trai
     torch.set_num_threads(1)
     rng = np.random.default_rng(options.seed)
     settings = [
-        Setting(options.policy, n, options.clusters, options.load, options.lifetimes_known) for n in options.nodes
+        Setting(options.policy, n, options.clusters, options.load, options.lifetimes_known, options.lifetime_error)
+        for n in options.nodes
     ]
     envs = [Placement(setting, 1000 * options.seed + i) for i, setting in enumerate(settings)]
     width = len(columns(options.policy))
@@ -216,5 +219,5 @@ def _learn(
 
 
 def _validate(net: DeepSets, options: Options) -> float:
-    setting = Setting(options.policy, 12, 24, options.load, options.lifetimes_known)
+    setting = Setting(options.policy, 12, 24, options.load, options.lifetimes_known, options.lifetime_error)
     return float(score(options.policy, play(acting(net, options.policy), setting, seed=777, steps=200)).mean())

@@ -38,6 +38,8 @@ class Setting:
     """Share of the CPU (of the GPUs for the policy GPU) that the arriving pods ask for, if all are placed."""
     lifetimes_known: bool = False
     """Whether policies see how long a pod will run."""
+    lifetime_error: float = 0.0
+    """Standard deviation of the logarithm of what a pod says over how long it will run."""
     failures_per_day: float = 0.1
     """How often a node fails; it is back ten slots later, without its pods."""
     drift: float = 0.02
@@ -72,7 +74,6 @@ def draw_pods(setting: Setting, count: int, rng: np.random.Generator) -> tuple[P
     slots = np.clip(np.ceil(rng.exponential(mean)), 1, MOST_SLOTS - 1).astype(np.int64)
     gpus, milli = _draw_gpus(count, rng) if setting.gpus else (np.zeros(count), np.zeros(count))
     el = setting.policy is Policy.EL
-    lifetime = slots.astype(float) * SLOT_S if setting.lifetimes_known else np.full(count, np.nan)
     return Pods(
         requests,
         gpus,
@@ -80,8 +81,18 @@ def draw_pods(setting: Setting, count: int, rng: np.random.Generator) -> tuple[P
         np.zeros(count, np.int64),
         soft if el else np.full(count, np.nan),
         soft + 10.0 + 30.0 * u[3] if el else np.full(count, np.nan),
-        lifetime,
+        said_lifetimes(setting, slots, rng),
     ), slots
+
+
+def said_lifetimes(setting: Setting, slots: Int, rng: np.random.Generator) -> Float:
+    """Seconds that pods say they will run, of those that they will; NaN where they say nothing."""
+    if not setting.lifetimes_known:
+        return np.full(slots.shape, np.nan)
+    said: Float = slots.astype(float) * SLOT_S
+    if setting.lifetime_error:
+        said *= np.exp(setting.lifetime_error * rng.standard_normal(slots.shape))
+    return said
 
 
 def residual_slots(count: int, rng: np.random.Generator) -> Int:

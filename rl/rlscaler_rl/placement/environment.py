@@ -23,6 +23,7 @@ from rlscaler_rl.placement.drawn import (
     draw_nodes,
     draw_pods,
     residual_slots,
+    said_lifetimes,
 )
 
 PREFILL_ROUNDS = 100
@@ -55,6 +56,11 @@ class Placement:
         self._ends = np.zeros((MOST_SLOTS, *shape, 3))
         self._gpu_ends = np.zeros((MOST_SLOTS, *shape, MOST_GPUS)) if setting.gpus else None
         self._last = np.zeros(shape, np.int64)
+        """Slot in which the last pod of each node ends."""
+        self._said_by_end = np.zeros((MOST_SLOTS, *shape))
+        """The last end that those of a node's pods say which really end in a slot, in slots."""
+        self._said = np.zeros(shape)
+        """The last end that any pod of a node says."""
         self._clock, self._slot = 0.0, 0
         self._rows = np.arange(setting.clusters)
         self._prefill()
@@ -97,10 +103,20 @@ class Placement:
         n.requested[rows, index] += share[:, :2]
         n.pods[rows, index] += share[:, 2]
         self._ends[end % MOST_SLOTS, rows, index] += share
+        self._believe(rows, index, end, placed)
         if self._gpu_ends is not None:
             lost = (self._fragmentation(rows, index) - before) / WHOLE_GPU
         self._tell(rows, index)
         return longer.astype(float), lost
+
+    def _believe(self, rows: Int, index: Int, end: Int, placed: Bool) -> None:
+        """Note when the pods say that they will end."""
+        if not self.setting.lifetimes_known:
+            return
+        at = (end % MOST_SLOTS, rows, index)
+        said = (self._slot + self.pods.lifetime_s / SLOT_S) * placed
+        self._said_by_end[at] = np.maximum(self._said_by_end[at], said)
+        self._said[rows, index] = np.maximum(self._said[rows, index], said)
 
     def _fragmentation(self, rows: Int, index: Int) -> Float:
         n = self.nodes
@@ -137,6 +153,9 @@ class Placement:
         n.requested[:] -= gone[..., :2]
         n.pods[:] -= gone[..., 2]
         gone[:] = 0.0
+        if self.setting.lifetimes_known:
+            self._said_by_end[at] = 0.0
+            self._said = self._said_by_end.max(0)
         if self._gpu_ends is not None:
             n.gpu_free[:] += self._gpu_ends[at]
             self._gpu_ends[at] = 0.0
@@ -157,6 +176,7 @@ class Placement:
         self._back[down] = self._slot + FAILED_SLOTS
         n.allocatable[down], n.requested[down], n.pods[down] = 0.0, 0.0, 0.0
         self._ends[:, down], self._last[down] = 0.0, self._slot
+        self._said_by_end[:, down], self._said[down] = 0.0, 0.0
         if self._gpu_ends is not None:
             self._gpu_ends[:, down] = 0.0
             whole = np.arange(MOST_GPUS) < n.gpus[down][..., None]
@@ -164,7 +184,7 @@ class Placement:
 
     def _tell(self, rows: Int | slice, index: Int | slice) -> None:
         """Say when nodes will be empty, as far as policies may know."""
-        left = np.maximum(self._last[rows, index] - self._slot, 0) * SLOT_S
+        left = np.maximum(self._said[rows, index] - self._slot, 0) * SLOT_S
         known = self.setting.lifetimes_known
         self.nodes.empty_in_s[rows, index] = np.where(self.nodes.pods[rows, index] > 0, left if known else np.nan, 0.0)
 
@@ -176,6 +196,7 @@ class Placement:
         for _ in range(PREFILL_ROUNDS):
             self.pods, _ = draw_pods(self.setting, len(rows), self.rng)
             self._slots = residual_slots(len(rows), self.rng)
+            self.pods = self.pods._replace(lifetime_s=said_lifetimes(self.setting, self._slots, self.rng))
             one = Nodes._make(column[rows, index][:, None] for column in self.nodes)
             full = one.requested[:, 0, 0] / one.allocatable[:, 0, 0]
             if self.setting.gpus:

@@ -208,6 +208,7 @@ def test_a_server_of_another_authority_is_not_trusted(https, authority):
     certificate, private = authority.issue()
     error = ask(Access(https, "abc", certificates=Certificates(Authority().pem, certificate, private)))
     assert error.reason == "PrometheusUnreachable"
+    assert "its certificate is not trusted (" in str(error)
 
 
 def test_a_client_without_a_certificate_is_turned_away(https, authority):

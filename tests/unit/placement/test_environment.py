@@ -81,6 +81,25 @@ def test_lifetimes_are_seen_only_where_they_are_known() -> None:
             assert (env.nodes.empty_in_s[used] % SLOT_S == 0).all()
 
 
+def test_what_pods_say_of_their_lifetimes_may_be_wrong_and_what_counts_is_when_they_end() -> None:
+    exact, wrong = (
+        Placement(Setting(Policy.EE, 5, 3, lifetimes_known=True, lifetime_error=error), 0) for error in (0.0, 0.5)
+    )
+    apart = False
+    for _ in range(60):
+        for env in (exact, wrong):
+            step_at_random(env, np.random.default_rng(0))
+        used = exact.nodes.pods > 0
+        ends = np.maximum(exact._last - exact._slot, 0) * SLOT_S
+        np.testing.assert_array_equal(exact.nodes.empty_in_s[used], ends[used])
+        used = wrong.nodes.pods > 0
+        apart |= bool((wrong.nodes.empty_in_s != np.maximum(wrong._last - wrong._slot, 0) * SLOT_S)[used].any())
+        assert (wrong.nodes.empty_in_s[~used] == 0).all()
+        assert (wrong.pods.lifetime_s != wrong._slots * SLOT_S).all()
+        assert (exact.pods.lifetime_s == exact._slots * SLOT_S).all()
+    assert apart
+
+
 def test_the_same_seed_is_the_same_cluster() -> None:
     setting = Setting(Policy.EL, 6, 3)
     once, again, other = (play(rule("pack"), setting, seed, 50) for seed in (4, 4, 5))

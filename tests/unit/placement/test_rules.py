@@ -91,11 +91,35 @@ def test_spread_is_the_best_of_all_single_steps(seed: int) -> None:
     np.testing.assert_allclose(-scores, np.square(after), rtol=1e-9, atol=1e-12)
 
 
-def test_least_extension_prefers_a_node_that_outlives_the_pod() -> None:
-    nodes = empty_nodes(np.full((3, 2), 64_000.0))._replace(
-        pods=np.array([1.0, 1, 0]), empty_in_s=np.array([100.0, 900.0, 0.0])
-    )
-    assert RULES["least-extension"](nodes, pod(1, 1, lifetime_s=600)).argmax() == 1
+def test_least_extension_prefers_a_node_that_outlives_the_pod_and_of_these_the_one_that_ends_first() -> None:
+    ends = np.array([100.0, 86_400.0, 900.0, 590.0, 0.0])
+    nodes = empty_nodes(np.full((5, 2), 64_000.0))._replace(pods=np.array([1.0, 1, 1, 1, 0]), empty_in_s=ends)
+    scores = RULES["least-extension"](nodes, pod(1, 1, lifetime_s=600))
+    assert (-scores).argsort().tolist() == [2, 1, 3, 0, 4]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 30))
+def test_without_lifetimes_least_extension_is_pack(seed: int, count: int) -> None:
+    nodes = cluster(seed, count)
+    nodes = nodes._replace(empty_in_s=np.where(nodes.pods > 0, np.nan, 0.0))
+    order = [(-RULES[name](nodes, pod(1, 1))).argsort(kind="stable") for name in ("pack", "least-extension")]
+    np.testing.assert_array_equal(*order)
+
+
+def test_latency_fit_leaves_near_nodes_to_pods_that_need_them() -> None:
+    nodes = empty_nodes(np.full((4, 2), 64_000.0))._replace(latency_ms=np.array([5.0, 18.0, 30.0, np.nan]))
+    assert RULES["latency-fit"](nodes, pod(1, 1, soft_ms=20, hard_ms=40)).argmax() == 1
+    assert RULES["latency-fit"](nodes, pod(1, 1, soft_ms=10, hard_ms=40)).argmax() == 0
+    assert RULES["latency-then-pack"](nodes, pod(1, 1, soft_ms=20, hard_ms=40)).argmax() == 0
+
+
+@given(st.integers(0, 10_000), st.integers(2, 30), ANY_POD)
+def test_latency_fit_never_takes_a_worse_class(seed: int, count: int, one) -> None:
+    nodes = cluster(seed, count)
+    chosen = [RULES[name](nodes, one).argmax() for name in ("latency-then-pack", "latency-fit")]
+    in_soft, in_hard = nodes.latency_ms <= one.soft_ms, nodes.latency_ms <= one.hard_ms
+    assert in_soft[chosen[0]] == in_soft[chosen[1]] or np.isnan(one.soft_ms)
+    assert in_hard[chosen[0]] == in_hard[chosen[1]] or np.isnan(one.hard_ms)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30), ANY_POD, st.sampled_from(sorted(RULES)))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.placement.policies import Policy
@@ -162,6 +163,14 @@ def test_an_assumed_pod_counts_until_it_is_seen_or_its_time_is_up() -> None:
     now[0] = 31.0
     cache.expire()
     assert look(cache, "a", "b")[1].requested[:, 0].tolist() == [0, 4000]
+
+
+def test_a_rule_that_is_named_acts_in_place_of_the_default_one() -> None:
+    for rules, rule in (({}, "pack"), ({Policy.EE: "least-extension"}, "least-extension")):
+        suggester = Suggester(cache_of(node("a"), node("b")), Overrides(), Settings(rules=rules), {})
+        assert suggest(suggester, pod_facts(pod("p"), RESOURCES), "a", "b").rule == rule
+    with pytest.raises(ValidationError, match="'spread' is no rule of EE: name one of pack, least-extension"):
+        Settings(rules={Policy.EE: "spread"})
 
 
 def test_annotations_of_pod_and_namespace() -> None:

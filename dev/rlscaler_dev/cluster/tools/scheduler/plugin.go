@@ -43,9 +43,20 @@ var (
 
 // suggestion is the answer for one pod.
 type suggestion struct {
-	levels map[string]int64
-	chosen string
-	why    string
+	// numbers of nodes by name, as the roster has them, and levels by number.
+	numbers map[string]uint32
+	levels  []uint8
+	chosen  string
+	why     string
+}
+
+// level of a node; 0 for one that was not asked about.
+func (s *suggestion) level(name string) int64 {
+	number, known := s.numbers[name]
+	if !known || int(number) >= len(s.levels) {
+		return 0
+	}
+	return int64(s.levels[number])
 }
 
 func (s *suggestion) Clone() fwk.StateData { return s }
@@ -120,7 +131,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	return data.(*suggestion).levels[info.Node().Name], nil
+	return data.(*suggestion).level(info.Node().Name), nil
 }
 
 // ScoreExtensions says that levels are already from 0 to 100.

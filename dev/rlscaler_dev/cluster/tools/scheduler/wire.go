@@ -23,6 +23,9 @@ const magic = "RLS1"
 // largestAnswer bounds what is read: a byte for each of 100,000 nodes and a text.
 const largestAnswer = 1 << 17
 
+// rowBytes is what is sent of a node: number, pods, CPU and memory.
+const rowBytes = 4 + 4 + 8 + 8
+
 // roster numbers the nodes, so that their names are sent once and not with each pod. Pods are scored one after the
 // other, so it needs no lock.
 type roster struct {
@@ -82,11 +85,16 @@ func (p *Plugin) ask(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo) (*s
 		return nil, fmt.Errorf("%s gives %d levels for %d nodes", p.arguments.URL, len(answer), len(nodes))
 	}
 	p.roster.sent = len(p.roster.names)
-	found := &suggestion{levels: make(map[string]int64, len(nodes)), why: string(answer[len(nodes):])}
+	// The roster is not written to before these nodes are scored, so its map is read in place of one made for each pod.
+	found := &suggestion{
+		numbers: p.roster.numbers,
+		levels:  make([]uint8, len(p.roster.names)),
+		why:     string(answer[len(nodes):]),
+	}
 	for at, info := range nodes {
-		level := min(int64(answer[at]), fwk.MaxNodeScore)
-		found.levels[info.Node().Name] = level
-		if level == fwk.MaxNodeScore {
+		level := min(answer[at], uint8(fwk.MaxNodeScore))
+		found.levels[binary.LittleEndian.Uint32(rows[at*rowBytes:])] = level
+		if level == uint8(fwk.MaxNodeScore) {
 			found.chosen = info.Node().Name
 		}
 	}
@@ -95,8 +103,7 @@ func (p *Plugin) ask(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo) (*s
 
 // table has a row for each node: its number, and what kube-scheduler counts there, assumed pods included.
 func table(r *roster, nodes []fwk.NodeInfo) []byte {
-	const row = 4 + 4 + 8 + 8
-	rows := make([]byte, 0, row*len(nodes))
+	rows := make([]byte, 0, rowBytes*len(nodes))
 	for _, info := range nodes {
 		requested := info.GetRequested()
 		rows = binary.LittleEndian.AppendUint32(rows, r.number(info.Node().Name))
