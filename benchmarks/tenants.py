@@ -58,7 +58,7 @@ def cpu_milliseconds(work: Callable[[], object], times: int) -> float:
 def untrained(folder: Path) -> Learned:
     """An arbiter's network as training begins with."""
     learner = Learner(Options())
-    Trained(learner.policies, learner.options, 0.0, [0.0] * 3).save(folder)
+    Trained(learner.policies, learner.options, 0.0, [0.0], [(0, 1.0)]).save(folder)
     return Learned.load(folder)
 
 

@@ -207,12 +207,12 @@ class Trained:
     """Epoch, and the mean J of a tenant on the tune loads, greedily."""
 
     def epochs_to(self, share: float = 0.95) -> int:
-        """The first epoch from which on the return, a mean over three epochs, stays within `1 - share` of the way from
-        the first to the last."""
-        smooth = np.convolve(self.returns, np.ones(3) / 3, mode="valid")
-        begin, end = smooth[0], smooth[-1]
-        reached = np.abs(smooth - end) <= (1 - share) * np.abs(end - begin) + 1e-12
-        return int(len(reached) - np.argmin(reached[::-1]) if not reached.all() else 0) + 1
+        """The epoch of the first look with `share` of all that was gained in J on the tune loads; 0 where nothing was.
+
+        Returns do not say it: every epoch has pools of its own, and differs from the next one by more than is learned.
+        """
+        first, best = self.curve[0][1], min(j for _, j in self.curve)
+        return next(epoch for epoch, j in self.curve if j <= first - share * (first - best) + 1e-12)
 
     def save(self, folder: Path) -> None:
         """Write an ONNX for each slot, the arbiter's manifest, the options and the progress."""

@@ -77,7 +77,7 @@ def test_a_study_plays_trained_agents_with_information_lost(folder, monkeypatch)
 
 
 def test_trainings_side_by_side_come_to_what_each_comes_to_alone():
-    roomy = replace(SHORT, tightness=10.0, epochs=2)  # no pod waits, so no order of pods is drawn
+    roomy = replace(SHORT, tightness=10.0)  # no pod waits, so no order of pods is drawn
     several = [roomy, replace(roomy, seed=1), replace(roomy, seed=1, local=1.0)]
     for options, together in zip(several, train_together(several), strict=True):
         alone = train(options)
@@ -93,7 +93,7 @@ def test_trainings_that_play_other_settings_are_refused():
 
 def test_agents_side_by_side_are_played_as_each_is_alone(folder, tmp_path):
     other = tmp_path / "other"
-    Trained(arbitrary_policies(5, 0.5), replace(SHORT, seed=5), 1.0, [0.0] * 3).save(other)
+    Trained(arbitrary_policies(5, 0.5), replace(SHORT, seed=5), 1.0, [0.0], [(0, 1.0)]).save(other)
     roomy = replace(REQUEST, tightness=10.0)
     several = [Agents(folder), Agents(other)]
     for agents, together in zip(several, play_together(several, roomy), strict=True):
@@ -102,7 +102,7 @@ def test_agents_side_by_side_are_played_as_each_is_alone(folder, tmp_path):
 
 def test_each_arbiter_bids_in_its_own_pools(folder, tmp_path):
     other = tmp_path / "other"
-    Trained(arbitrary_policies(5, 0.5), replace(SHORT, seed=5), 1.0, [0.0] * 3).save(other)
+    Trained(arbitrary_policies(5, 0.5), replace(SHORT, seed=5), 1.0, [0.0], [(0, 1.0)]).save(other)
     several = [Agents(folder), Agents(other)]
     env = TenantsEnv(Setting(REQUEST))
     env.reset(REQUEST.seed, REQUEST.seed)
