@@ -27,7 +27,7 @@ def draw(study: Study, path: Path) -> None:
     _levels(axes[0], study, variants)
     if learns:
         _returns(axes[1], study)
-    trainings = f"{len(study.seeds)} seeds of {study.epochs} epochs"
+    trainings = f"{len(study.seeds)} seed{'' if len(study.seeds) == 1 else 's'} of {study.epochs} epochs"
     picture.suptitle(f"{study.name}: {trainings}, {study.pools} pools", x=0.01, ha="left", fontsize=11)
     picture.savefig(path, dpi=110)
 
