@@ -28,7 +28,7 @@ def draw(study: Study, path: Path) -> None:
     if learns:
         _returns(axes[1], study)
     trainings = f"{len(study.seeds)} seed{'' if len(study.seeds) == 1 else 's'} of {study.epochs} epochs"
-    picture.suptitle(f"{study.name}: {trainings}, {study.pools} pools", x=0.01, ha="left", fontsize=11)
+    picture.suptitle(f"{study.name}: {trainings}", x=0.01, ha="left", fontsize=11)
     picture.savefig(path, dpi=110)
 
 
