@@ -20,7 +20,7 @@ from typing import Any
 import click
 import numpy as np
 import torch
-from benchmarks.arbiter import SIZES, drawn, milliseconds
+from benchmarks.arbiter import SIZES, described, drawn, milliseconds
 
 from rlscaler_core.arbiter.arbitrate import arbitrate
 from rlscaler_core.arbiter.features import unknown_signals
@@ -31,9 +31,6 @@ from rlscaler_rl.tenants.hrac import Learner, Memory, Options, Trained
 
 TENANTS = (12, 49)
 """25 and 99 agents."""
-
-GRANTS = 50
-"""How often each arbiter is measured by CPU time."""
 
 
 def update_of(options: Options) -> Callable[[], None]:
@@ -48,7 +45,7 @@ def update_of(options: Options) -> Callable[[], None]:
 
 
 def cpu_milliseconds(work: Callable[[], object], times: int) -> float:
-    """The median of CPU time: what else runs on the machine does not count."""
+    """The median of CPU time of an update: what else runs on the machine does not count."""
     work()
     took = []
     for _ in range(times):
@@ -61,7 +58,7 @@ def cpu_milliseconds(work: Callable[[], object], times: int) -> float:
 def untrained(folder: Path) -> Learned:
     """An arbiter's network as training begins with."""
     learner = Learner(Options())
-    Trained(learner.policies, learner.options, 0.0, [0.0] * 3).save(folder)
+    Trained(learner.policies, learner.options, 0.0, [0.0], [(0, 1.0)]).save(folder)
     return Learned.load(folder)
 
 
@@ -96,13 +93,9 @@ def main(updates: int, seconds: float, out: Path | None) -> None:
             "learned": lambda: arbitrate(learned.bids(budgets, members, loans, signals).order, budgets, members, loans),  # noqa: B023
             "max_min": lambda: arbitrate("MaxMinFair", budgets, members, loans),  # noqa: B023
         }
-        waited = {name: milliseconds(grant, seconds) for name, grant in grants.items()}
-        cpu = {name: cpu_milliseconds(grant, GRANTS) for name, grant in grants.items()}
-        arbiters.append({"members": size.members, "budgets": size.budgets, **waited, "cpu_ms": cpu})
-        ours, peer = (
-            f"{waited[name]['p50_ms']:.3f} ms (p99 {waited[name]['p99_ms']:.3f}, CPU {cpu[name]:.3f})"
-            for name in grants
-        )
+        took = {name: milliseconds(grant, seconds) for name, grant in grants.items()}
+        arbiters.append({"members": size.members, "budgets": size.budgets, **took})
+        ours, peer = (described(took[name]) for name in grants)
         click.echo(f"{size.members:5d} members, {size.budgets:2d} budgets: learned {ours}, weighted max-min {peer}")
     write(out, {"machine": machine(), "updates": rows, "growth": round(many / few, 3), "arbiters": arbiters})
 

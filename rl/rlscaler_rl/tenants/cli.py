@@ -54,7 +54,8 @@ def train(out: Path, lost: float, arbiter_alone: bool, homogeneous: bool, **opti
     chosen = hrac.Options(loss=Loss(lost), acts=(not arbiter_alone, not arbiter_alone, True), **options)
     trained = hrac.train(hrac.homogeneous(chosen) if homogeneous else chosen, click.echo)
     trained.save(out)
-    click.echo(f"{trained.seconds:.0f} s, {trained.epochs_to()} epochs to 95 % of the final return; {out}/")
+    gained = f"{trained.epochs_to()} epochs to 95 % of what was gained on the tune loads"
+    click.echo(f"{trained.seconds:.0f} s, {gained}; {out}/")
 
 
 @tenants.command()
@@ -95,7 +96,7 @@ def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ..
     trained = _agents(models or [_TRAINED]) if name in PLAYING else []
     from rlscaler_core.decision.exceptions import ModelError
     from rlscaler_rl.evaluation.errors import EvaluationError
-    from rlscaler_rl.tenants import studies
+    from rlscaler_rl.tenants import picture, studies
     from rlscaler_rl.tenants.hrac import Options
 
     options, folder, say = Options(epochs=epochs), out / name, _sayer(output)
@@ -103,12 +104,13 @@ def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ..
         if trained:
             done = studies.study_playing(name, trained, options, pools, say)
         else:
-            done = studies.study_training(name, options, list(range(seeds)), pools, folder, say)
+            done = studies.study_training(name, options, list(range(seeds)), pools, out / "trainings", say)
     except ModelError as error:
         raise EvaluationError(str(error)) from error
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.json").write_text(done.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (folder / "study.md").write_text("\n".join(studies.markdown(done)) + "\n", encoding="utf-8")
+    picture.draw(done, folder / "study.png")
     click.echo(done.model_dump_json(indent=1) if output == "json" else "\n".join(["", *studies.markdown(done)]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -71,6 +71,14 @@ def _load(name: str, folder: Path | None) -> ServiceLoad:
     return drawn_load(name, 1.0) or from_library(name, 1.0, 1.0, folder)
 
 
+@lru_cache(maxsize=128)
+def _day(name: str, folder: Path | None, number: int) -> Float:
+    """The seconds of a day of a load. A training draws the same days again and again, and seconds are slow to draw."""
+    load = _load(name, folder)
+    first = load.offset + number * load.length
+    return load.seconds(first, first + load.length)
+
+
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """P pools of M tenants, pool after pool."""
@@ -88,7 +96,8 @@ class Drawn:
 
 def draw(request: Request) -> Drawn:
     """Draw pools; the same request gives the same ones. Raises WorkloadError for a load that is not there."""
-    known = {name: _load(name, request.folder) for name in request.loads}
+    for name in request.loads:
+        _load(name, request.folder)  # also those that no tenant happens to draw
     rates, sizes, seeds, names = [], [], [], []
     for pool in range(request.pools):
         rng = np.random.default_rng([request.seed, pool])
@@ -96,7 +105,7 @@ def draw(request: Request) -> Drawn:
         sizes.append(size)
         for each in size:
             name = str(rng.choice(request.loads))
-            rates.append(_rate(known[name], request.part, float(each), request.hours, rng))
+            rates.append(_rate(name, request, float(each), rng))
             seeds.append(int(rng.integers(2**31)))
             names.append(name)
     table, rate = np.array(sizes), np.stack(rates)
@@ -119,11 +128,31 @@ def draw(request: Request) -> Drawn:
     return Drawn(scenarios, tenants, gpus, table, tuple(names), changes)
 
 
-def _rate(load: ServiceLoad, part: Part, size: float, hours: int, rng: np.random.Generator) -> Float:
-    """Hours of a day of `part`, from a drawn one on, for a service whose busy hours need `size` GPUs."""
-    day = int(rng.choice(load.parts[part]))
-    first = load.offset + day * load.length + 3600 * int(rng.integers(0, (DAY // 3600) - hours + 1))
-    return load.seconds(first, first + 3600 * hours) * size * _per_gpu()
+def side_by_side(parts: list[Drawn]) -> Drawn:
+    """Give the pools of several draws of one request as one draw, in order. Their changes are at the same seconds."""
+    first = np.cumsum([0, *(len(part.gpus) for part in parts[:-1])])
+    pool = [part.tenants.pool + before for part, before in zip(parts, first, strict=True)]
+    tenants, changes = Tenants.concat([part.tenants for part in parts]), [part.changes for part in parts]
+    return Drawn(
+        Scenarios.concat([part.scenarios for part in parts]),
+        replace(tenants, pool=np.concatenate(pool).astype(np.int32)),
+        np.concatenate([part.gpus for part in parts]),
+        np.concatenate([part.sizes for part in parts]),
+        tuple(name for part in parts for name in part.loads),
+        replace(
+            changes[0],
+            away_from=np.concatenate([one.away_from for one in changes]),
+            away_until=np.concatenate([one.away_until for one in changes]),
+            lost=np.concatenate([one.lost for one in changes]),
+        ),
+    )
+
+
+def _rate(name: str, request: Request, size: float, rng: np.random.Generator) -> Float:
+    """Hours of a day of the request's part, from a drawn one on, for a service whose busy hours need `size` GPUs."""
+    day = int(rng.choice(_load(name, request.folder).parts[request.part]))
+    first = 3600 * int(rng.integers(0, (DAY // 3600) - request.hours + 1))
+    return _day(name, request.folder, day)[first : first + 3600 * request.hours] * size * _per_gpu()
 
 
 def _per_gpu() -> float:

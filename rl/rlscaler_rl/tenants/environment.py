@@ -39,7 +39,7 @@ from rlscaler_core.decision.types import (
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.objectives import LEAST_RATE
-from rlscaler_rl.tenants.draw import Request, draw
+from rlscaler_rl.tenants.draw import Request, draw, side_by_side
 from rlscaler_rl.tenants.play import Played, played
 from rlscaler_rl.tenants.pools import Pools, Sharing
 from rlscaler_rl.tenants.room import Long
@@ -92,13 +92,17 @@ class TenantsEnv:
         self.contract = ObservationContract(stack_size=1)
         self.shape = setting.request.pools, setting.request.tenants
 
-    def reset(self, draw_seed: int | None = None) -> Float32:
-        """Begin an episode on pools that are drawn from `draw_seed`, or from the request's own; gives what `seen` does.
+    def reset(self, *draw_seeds: int) -> Float32:
+        """Begin an episode on pools that are drawn from `draw_seeds`, or from the request's own; gives `seen`.
 
-        Raises WorkloadError for a load that is not there.
+        With several seeds the pools of each are played side by side, in the order of the seeds. Raises WorkloadError
+        for a load that is not there.
         """
         request = self.setting.request
-        drawn = draw(request if draw_seed is None else replace(request, seed=draw_seed))
+        seeds = draw_seeds or (request.seed,)
+        parts = {seed: draw(replace(request, seed=seed)) for seed in dict.fromkeys(seeds)}
+        drawn = side_by_side([parts[seed] for seed in seeds])
+        self.shape = len(drawn.gpus), request.tenants
         self.scenarios, self.gpus = drawn.scenarios, drawn.gpus
         terms = (drawn.scenarios, drawn.tenants, drawn.gpus, self.contract)
         self.pools = Pools(*terms, self.setting.loss, self.seed, drawn.changes)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_core.arbiter.learned import INPUTS, OUTPUT, Learned
+from rlscaler_core.arbiter.learned import INPUTS, OUTPUT, Bids, Learned
 from rlscaler_core.decision.actor import one_thread_session
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.graph import checked
@@ -33,7 +33,10 @@ class Agents:
         """Raises ModelError for a folder that `tenants train` did not leave."""
         self.arbiter = Learned.load(folder)
         try:
-            self.options: dict[str, Any] = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))["options"]
+            progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
+            self.options: dict[str, Any] = progress["options"]
+            self.returns: list[float] = progress["returns"]
+            """Mean reward of the pools in every epoch of the training."""
             contents = [(folder / f"{slot}.onnx").read_bytes() for slot in SLOTS[:2]]
         except (OSError, ValueError, KeyError) as error:
             raise ModelError(f"{folder}: {error}; name a folder that `tenants train` left") from error
@@ -41,26 +44,53 @@ class Agents:
             one_thread_session(checked(content, slot), slot) for slot, content in zip(SLOTS, contents, strict=False)
         ]
 
-    def act(self, env: TenantsEnv) -> NDArray[np.int64]:
-        """The most likely actions (P, M, 3) for what the agents see now."""
-        acts, actions = self.options["acts"], np.full((*env.shape, len(SLOTS)), AS_THE_RULE, np.int64)
+    def act(self, seen: Float32) -> NDArray[np.int64]:
+        """The most likely actions (P, M, 3) of the tenants' agents for what they see, (P, M, 3, WIDTH)."""
+        actions = np.full(seen.shape[:3], AS_THE_RULE, np.int64)
         for slot, session in enumerate(self._sessions):
-            if acts[slot]:
-                logits = _run(session, env.seen[:, :, slot, :TENANT_WIDTH].reshape(-1, 1, TENANT_WIDTH))
-                actions[:, :, slot] = logits.argmax(-1).reshape(env.shape)
+            if self.options["acts"][slot]:
+                logits = _run(session, seen[:, :, slot, :TENANT_WIDTH].reshape(-1, 1, TENANT_WIDTH))
+                actions[:, :, slot] = logits.argmax(-1).reshape(seen.shape[:2])
         return actions
 
     def play(self, request: Request, loss: Loss | None = None) -> Played:
         """Play the pools of a request; the arbiter shares as it does live."""
-        setting = Setting(request, loss or NONE_LOST, "agent" if self.options["budget"] else None)
-        env = TenantsEnv(setting)
-        env.reset()
-        share = by_network(self.arbiter)
-        done = False
-        while not done:
-            sharing = share(env.pools, env.samples) if self.options["budget"] and self.options["acts"][2] else None
-            _, _, done = env.step(self.act(env), sharing)
-        return env.figures()
+        return play_together([self], request, loss)[0]
+
+
+def play_together(several: Sequence[Agents], request: Request, loss: Loss | None = None) -> list[Played]:
+    """Play the pools of a request with several trainings' agents side by side, all with a budget or all without one.
+
+    That is faster than one after the other. What is drawn for all pools at once is not the same for each: whose pod is
+    first of those created in the same tick, and which information is lost.
+    """
+    budget = several[0].options["budget"]
+    env = TenantsEnv(Setting(request, loss or NONE_LOST, "agent" if budget else None))
+    env.reset(*[request.seed] * len(several))
+    done = False
+    while not done:
+        seen = np.split(env.seen, len(several))
+        actions = np.concatenate([one.act(part) for one, part in zip(several, seen, strict=True)])
+        _, _, done = env.step(actions, _bids(several, env).order if budget else None)
+    columns = [np.split(values, len(several)) for values in astuple(env.figures())]
+    return [Played(*parts) for parts in zip(*columns, strict=True)]
+
+
+def _bids(several: Sequence[Agents], env: TenantsEnv) -> Bids:
+    """What each training's arbiter bids in its own part of the pools."""
+    pools, signals = env.pools, env.pools.signals(env.samples)
+    members, b = pools.members, len(pools.budgets) // len(several)
+    m = len(members) // len(several)
+    factor = np.ones(len(members))
+    for number, agents in enumerate(several):
+        if agents.options["acts"][2]:
+            mine, ours = slice(number * m, (number + 1) * m), slice(number * b, (number + 1) * b)
+            own = members.take(mine)
+            own = replace(own, budget=own.budget - number * b)
+            factor[mine] = agents.arbiter.bids(
+                pools.budgets.take(ours), own, pools.loans.take(mine), signals.take(mine)
+            ).factor
+    return Bids(factor, np.ones(len(pools.budgets), np.bool_))
 
 
 def _run(session: Any, members: Float32) -> Float32:

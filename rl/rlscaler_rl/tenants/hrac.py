@@ -16,17 +16,19 @@ import copy
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlscaler_core.arbiter.features import CONTRACT, FEATURES
 from rlscaler_core.arbiter.learned import FILE, ArbiterManifest
+from rlscaler_core.decision.types import Float32
 from rlscaler_rl.tenants.draw import TRAIN_LOADS, TUNE_LOADS, Request
 from rlscaler_rl.tenants.environment import AS_THE_RULE, SLOTS, WIDTH, Rewards, Setting, TenantsEnv
 from rlscaler_rl.tenants.network import ARBITER, Attention, Critic, Policies, Value, arbiter_onnx, tenant_onnx
@@ -205,12 +207,12 @@ class Trained:
     """Epoch, and the mean J of a tenant on the tune loads, greedily."""
 
     def epochs_to(self, share: float = 0.95) -> int:
-        """The first epoch from which on the return, a mean over three epochs, stays within `1 - share` of the way from
-        the first to the last."""
-        smooth = np.convolve(self.returns, np.ones(3) / 3, mode="valid")
-        begin, end = smooth[0], smooth[-1]
-        reached = np.abs(smooth - end) <= (1 - share) * np.abs(end - begin) + 1e-12
-        return int(len(reached) - np.argmin(reached[::-1]) if not reached.all() else 0) + 1
+        """The epoch of the first look with `share` of all that was gained in J on the tune loads; 0 where nothing was.
+
+        Returns do not say it: every epoch has pools of its own, and differs from the next one by more than is learned.
+        """
+        first, best = self.curve[0][1], min(j for _, j in self.curve)
+        return next(epoch for epoch, j in self.curve if j <= first - share * (first - best) + 1e-12)
 
     def save(self, folder: Path) -> None:
         """Write an ONNX for each slot, the arbiter's manifest, the options and the progress."""
@@ -240,42 +242,82 @@ class Trained:
 
 def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
     """Train policies; those are kept that are best on loads that training never plays."""
+    return train_together([options], say)[0]
+
+
+def train_together(several: Sequence[Options], say: Callable[[str], None] = lambda _: None) -> list[Trained]:
+    """Train several that play the same setting, but for the seed, side by side: the simulator plays all pools at once.
+
+    Each has networks, memory and pools of its own, as if it were alone, in a fraction of the time. Only what is drawn
+    for all pools at once differs from a training alone: whose pod is first of those created in the same tick, and which
+    information is lost. `seconds` of each is its part of the time of all. Raises ValueError for different settings.
+    """
+    common = several[0]
+    if any(played_alike(one) != played_alike(common) for one in several):
+        raise ValueError("trainings side by side have to play the same setting for as many epochs; train others apart")
     torch.set_num_threads(1)
-    learner, memory = Learner(options), Memory(options.memory, options.tenants)
-    env = TenantsEnv(options.setting, options.seed)
+    learners = [Learner(one) for one in several]
+    memories = [Memory(one.memory, one.tenants) for one in several]
+    env = TenantsEnv(common.setting, common.seed)
     begin = time.perf_counter()
-    best, best_j, curve, returns = copy.deepcopy(learner.policies), np.inf, [], []
-    for epoch in range(options.epochs + 1):
-        if epoch % max(options.epochs // options.looks, 1) == 0 or epoch == options.epochs:
-            found = _look(learner, options)
-            curve.append((epoch, found))
-            if found < best_j:
-                best, best_j = copy.deepcopy(learner.policies), found
-            say(f"epoch {epoch}: J {found:.3f} a tenant on the tune loads (best {best_j:.3f})")
-        if epoch < options.epochs:
-            returns.append(_epoch(env, learner, memory, 1_000 * (options.seed + 1) + epoch))
-    return Trained(best, options, time.perf_counter() - begin, returns, curve)
+    runs = [Trained(copy.deepcopy(learner.policies), learner.options, 0.0) for learner in learners]
+    for epoch in range(common.epochs + 1):
+        if epoch % max(common.epochs // common.looks, 1) == 0 or epoch == common.epochs:
+            found = _look(learners)
+            of = f" (mean of {len(runs)} trainings)" if len(runs) > 1 else ""
+            say(f"epoch {epoch}: J {np.mean(found):.3f} a tenant on the tune loads{of}")
+            for run, learner, j in zip(runs, learners, found, strict=True):
+                best = min((before for _, before in run.curve), default=np.inf)
+                run.curve.append((epoch, j))
+                if j < best:
+                    run.policies = copy.deepcopy(learner.policies)
+        if epoch < common.epochs:
+            for run, value in zip(runs, _epoch(env, learners, memories, epoch), strict=True):
+                run.returns.append(value)
+    for run in runs:
+        run.seconds = (time.perf_counter() - begin) / len(runs)
+    return runs
 
 
-def _epoch(env: TenantsEnv, learner: Learner, memory: Memory, seed: int) -> float:
-    seen, done, rewards = env.reset(seed), False, []
+def played_alike(options: Options) -> tuple[object, ...]:
+    """What trainings have to have in common to be played side by side."""
+    setting = options.setting
+    request = replace(setting.request, seed=0)
+    return replace(setting, request=request), options.epochs, options.looks, options.look_pools
+
+
+def _epoch(env: TenantsEnv, learners: list[Learner], memories: list[Memory], epoch: int) -> list[float]:
+    """Play an episode of all pools, learn from it, and give each learner's mean reward."""
+    seen, done = env.reset(*(1_000 * (one.options.seed + 1) + epoch for one in learners)), False
+    rewards: list[Float32] = []
     while not done:
-        action = learner.act(seen)
+        action = _act(learners, seen)
         then, reward, done = env.step(action)
-        memory.add(seen, action, reward, then)
+        parts = (np.split(values, len(learners)) for values in (seen, action, *reward, then))
+        for memory, was, acted, local, total, came in zip(memories, *parts, strict=True):
+            memory.add(was, acted, Rewards(local, total), came)
         seen = then
-        rewards.append(float(reward.total.mean()))
-        if len(rewards) % learner.options.learn_every == 0 and memory.count >= 4 * learner.options.batch:
-            learner.update(learner.draw(memory))
-    return float(np.mean(rewards))
+        rewards.append(reward.total)
+        for learner, memory in zip(learners, memories, strict=True):
+            if len(rewards) % learner.options.learn_every == 0 and memory.count >= 4 * learner.options.batch:
+                learner.update(learner.draw(memory))
+    return [float(values.mean()) for values in np.split(np.stack(rewards), len(learners), axis=1)]
 
 
-def _look(learner: Learner, options: Options) -> float:
+def _look(learners: list[Learner]) -> list[float]:
+    """Give each learner's mean J of a tenant on the tune loads, greedily."""
+    options = learners[0].options
     request = Request(
         options.tenants, options.look_pools, options.hours, options.tightness, TUNE_LOADS, Part.TUNE, cpu=True, seed=777
     )
     env = TenantsEnv(replace(options.setting, request=request), options.seed)
-    seen, done = env.reset(), False
+    seen, done = env.reset(*[request.seed] * len(learners)), False
     while not done:
-        seen, _, done = env.step(learner.act(seen, greedy=True))
-    return float(env.figures().j.mean())
+        seen, _, done = env.step(_act(learners, seen, greedy=True))
+    return [float(j.mean()) for j in np.split(env.figures().j, len(learners))]
+
+
+def _act(learners: list[Learner], seen: Float32, greedy: bool = False) -> NDArray[np.int64]:
+    """The actions (P, M, 3) of all pools, each learner's in its own part of them."""
+    parts = zip(learners, np.split(seen, len(learners)), strict=True)
+    return np.concatenate([learner.act(part, greedy) for learner, part in parts])

@@ -6,6 +6,7 @@ under other circumstances, with weighted max-min beside them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -21,8 +22,8 @@ from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weig
 from rlscaler_rl.tenants.changes import Change
 from rlscaler_rl.tenants.compare import Figure
 from rlscaler_rl.tenants.draw import TEST_LOADS, Request, draw
-from rlscaler_rl.tenants.evaluate import Agents
-from rlscaler_rl.tenants.hrac import Options, homogeneous, train
+from rlscaler_rl.tenants.evaluate import Agents, play_together
+from rlscaler_rl.tenants.hrac import Options, homogeneous, played_alike, train_together
 from rlscaler_rl.tenants.play import Played, play
 from rlscaler_rl.tenants.signals import NONE_LOST, Loss
 
@@ -86,6 +87,8 @@ class Line(BaseModel):
     contender: str
     j: Figure
     """J of a tenant, with the interval over pools and seeds."""
+    against: Figure | None
+    """J over that of weighted max-min on the same pools, less one, in %; below 0 is better."""
     late: float
     """Late requests of the mean tenant, %."""
     below: float
@@ -103,6 +106,8 @@ class Study(BaseModel):
     """Of each training."""
     pools: int
     lines: list[Line]
+    returns: dict[str, list[float]] = {}
+    """Of a study of training by variant: the mean reward of the pools in every epoch, over the seeds."""
 
 
 def tested(options: Options, pools: int) -> Request:
@@ -110,25 +115,25 @@ def tested(options: Options, pools: int) -> Request:
     return Request(options.tenants, pools, options.hours, options.tightness, TEST_LOADS, cpu=True, seed=999)
 
 
-def study_training(name: str, options: Options, seeds: list[int], pools: int, out: Path, say: Say) -> Study:
-    """Train the variants of a study with every seed and play them. What lies in `out` already is not trained again.
+def study_training(name: str, options: Options, seeds: list[int], pools: int, folder: Path, say: Say) -> Study:
+    """Train the variants of a study with every seed and play them.
 
-    Raises ModelError where a folder in `out` is no training's.
+    `folder` keeps the trainings of all studies by their options; what lies there already is not trained again. Raises
+    ModelError where a folder in it is no training's.
     """
     request = tested(options, pools)
-    lines = [_line("forecast rule", "weighted max-min", [_max_min(request)], request)]
-    for variant, change in TRAINING[name].items():
-        found = []
-        for seed in seeds:
-            folder = out / f"{variant.replace(' ', '-').replace(',', '')}-{seed}"
-            changed = replace(change(options), seed=seed)
-            if not _is_of(folder, changed):
-                say(f"{name}: {variant}, seed {seed}")
-                train(changed, say).save(folder)
-            found.append(Agents(folder).play(request))
-        lines.append(_line(variant, "all agents", found, request))
+    variants = {
+        variant: [replace(change(options), seed=seed) for seed in seeds] for variant, change in TRAINING[name].items()
+    }
+    _train_missing([one for several in variants.values() for one in several], folder, say)
+    rule = _max_min(request)
+    lines, returns = [_line("forecast rule", "weighted max-min", [rule], request)], {}
+    for variant, several in variants.items():
+        agents = [Agents(folder / _name(one)) for one in several]
+        lines.append(_line(variant, "all agents", play_together(agents, request), request, rule))
+        returns[variant] = [float(value) for value in np.mean([one.returns for one in agents], axis=0)]
         say(f"{variant}: J {lines[-1].j.mean:.3f}")
-    return Study(name=name, seeds=seeds, epochs=options.epochs, pools=pools, lines=lines)
+    return Study(name=name, seeds=seeds, epochs=options.epochs, pools=pools, lines=lines, returns=returns)
 
 
 def study_playing(name: str, trained: list[Agents], options: Options, pools: int, say: Say) -> Study:
@@ -136,17 +141,30 @@ def study_playing(name: str, trained: list[Agents], options: Options, pools: int
     lines = []
     for variant, (change, loss) in PLAYING[name].items():
         request = change(tested(options, pools))
-        lines.append(_line(variant, "weighted max-min", [_max_min(request, loss)], request))
-        lines.append(_line(variant, "all agents", [agents.play(request, loss) for agents in trained], request))
+        rule = _max_min(request, loss)
+        lines.append(_line(variant, "weighted max-min", [rule], request))
+        lines.append(_line(variant, "all agents", play_together(trained, request, loss), request, rule))
         say(f"{variant}: J {lines[-1].j.mean:.3f} against {lines[-2].j.mean:.3f}")
     epochs = min(int(agents.options["epochs"]) for agents in trained)
     seeds = [int(agents.options["seed"]) for agents in trained]
     return Study(name=name, seeds=seeds, epochs=epochs, pools=pools, lines=lines)
 
 
-def _is_of(folder: Path, options: Options) -> bool:
-    """Whether a folder is there, and holds what these options train."""
-    return folder.is_dir() and bool(Agents(folder).options == json.loads(json.dumps(asdict(options))))
+def _train_missing(wanted: list[Options], folder: Path, say: Say) -> None:
+    """Train what is not in `folder`, those that play the same setting side by side."""
+    groups: dict[object, list[Options]] = {}
+    for options in wanted:
+        if not (folder / _name(options)).is_dir():
+            groups.setdefault(played_alike(options), []).append(options)
+    for group in groups.values():
+        say(f"{len(group)} trainings of {group[0].epochs} epochs side by side")
+        for trained in train_together(group, say):
+            trained.save(folder / _name(trained.options))
+
+
+def _name(options: Options) -> str:
+    """The folder of a training: the same options, the same folder."""
+    return hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _max_min(request: Request, loss: Loss | None = None) -> Played:
@@ -155,17 +173,28 @@ def _max_min(request: Request, loss: Loss | None = None) -> Played:
     return play(drawn.scenarios, drawn.tenants, drawn.gpus, rule, "MaxMinFair", loss, drawn.changes)
 
 
-def _line(variant: str, contender: str, found: list[Played], request: Request) -> Line:
+def _line(variant: str, contender: str, found: list[Played], request: Request, rival: Played | None = None) -> Line:
     pools = [_of_pools(played.j, request) for played in found]
     drawn_often = weights(Design(1, request.pools))
-    interval = Interval.of(float(np.mean(pools)), over_seeds([drawn_often @ one for one in pools]))
+    resampled = [drawn_often @ one for one in pools]
+    against = None
+    if rival is not None:
+        other = _of_pools(rival.j, request)
+        ratios = over_seeds([100 * (one / (drawn_often @ other) - 1) for one in resampled])
+        against = _figure(100 * (np.mean(pools) / other.mean() - 1), ratios)
     return Line(
         variant=variant,
         contender=contender,
-        j=Figure(mean=interval.mean, low=interval.low, high=interval.high),
+        j=_figure(np.mean(pools), over_seeds(resampled)),
+        against=against,
         late=float(np.mean([played.late_percent.mean() for played in found])),
         below=float(np.mean([100 * played.below.mean() for played in found])),
     )
+
+
+def _figure(mean: np.floating[Any], resampled: Float) -> Figure:
+    interval = Interval.of(float(mean), resampled)
+    return Figure(mean=interval.mean, low=interval.low, high=interval.high)
 
 
 def _of_pools(values: Float, request: Request) -> Float:
@@ -174,8 +203,11 @@ def _of_pools(values: Float, request: Request) -> Float:
 
 def markdown(study: Study) -> Iterator[str]:
     """Yield the study as a table in Markdown."""
-    yield "| variant | who decides | J of a tenant | late (%) | below guarantee (% of time) |"
-    yield "|---|---|---|---|---|"
+    heads = "variant", "who decides", "J of a tenant", "J against weighted max-min", "late (%)", "below guarantee (%)"
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
     for line in study.lines:
         j = f"{line.j.mean:.2f} [{line.j.low:.2f}, {line.j.high:.2f}]"
-        yield f"| {line.variant} | {line.contender} | {j} | {line.late:.1f} | {line.below:.2f} |"
+        one = line.against
+        against = "-" if one is None else f"{one.mean:+.1f} % [{one.low:+.1f}, {one.high:+.1f}]"
+        yield f"| {line.variant} | {line.contender} | {j} | {against} | {line.late:.1f} | {line.below:.2f} |"

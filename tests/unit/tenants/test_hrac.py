@@ -149,8 +149,12 @@ def test_what_is_saved_acts_as_what_was_trained(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("returns", "epochs"),
-    [([0, 0, 0, 1, 1, 1, 1, 1], 4), ([1.0] * 6, 1), ([0, 1, 0, 1, 0, 1, 0.5, 0.5, 0.5], 7)],
+    ("curve", "epochs"),
+    [
+        ([(0, 4.0), (5, 3.5), (10, 3.01), (15, 3.0), (20, 3.4)], 10),
+        ([(0, 4.0), (5, 4.2), (10, 4.0)], 0),
+        ([(0, 4.0), (5, 3.0)], 5),
+    ],
 )
-def test_epochs_until_the_return_stays_near_its_last(returns, epochs):
-    assert Trained(Policies(SLOTS, 8), SMALL, 1.0, list(map(float, returns))).epochs_to() == epochs
+def test_epochs_to_most_of_what_was_gained_on_the_tune_loads(curve, epochs):
+    assert Trained(Policies(SLOTS, 8), SMALL, 1.0, [0.0] * 20, curve).epochs_to() == epochs

@@ -14,9 +14,12 @@ from rlscaler_rl.tenants import cli, studies
 from rlscaler_rl.tenants.cli import tenants as command
 from rlscaler_rl.tenants.compare import RIVALS, compare
 from rlscaler_rl.tenants.draw import TEST_LOADS, TRAIN_LOADS, TUNE_LOADS, Request
-from rlscaler_rl.tenants.evaluate import Agents, arrangements
-from rlscaler_rl.tenants.hrac import Options, train
+from rlscaler_rl.tenants.environment import Setting, TenantsEnv
+from rlscaler_rl.tenants.evaluate import Agents, _bids, arrangements, play_together
+from rlscaler_rl.tenants.hrac import Options, Trained, train, train_together
+from rlscaler_rl.tenants.picture import draw
 from rlscaler_rl.tenants.signals import Loss
+from tests.harness.arbiters import arbitrary_policies
 
 SHORT = Options(tenants=2, pools=2, epochs=1, looks=1, look_pools=2, hidden=8, batch=8)
 REQUEST = Request(2, 3, 1, 0.7, ("jobs_1", "random_1"), cpu=True, seed=3)
@@ -52,14 +55,18 @@ def test_agents_are_played_beside_the_rules(folder):
 
 def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(studies.TRAINING, "roles", {"as it is": lambda options: options})
-    (tmp_path / "as-it-is-0").symlink_to(folder)
-    said: list[str] = []
-    done = studies.study_training("roles", SHORT, [0], 3, tmp_path, said.append)
-    assert [line.variant for line in done.lines] == ["forecast rule", "as it is"]
-    assert not any(text.startswith("roles") for text in said), "what lies there already is not trained again"
-    for line in done.lines:
-        assert line.j.low <= line.j.mean <= line.j.high
-    assert len(list(studies.markdown(done))) == 2 + len(done.lines)
+    first, said = studies.study_training("roles", SHORT, [0, 1], 3, tmp_path, lambda text: None), []
+    assert [line.variant for line in first.lines] == ["forecast rule", "as it is"]
+    assert first.lines[0].against is None
+    for figure in (first.lines[1].j, first.lines[1].against):
+        assert figure.low <= figure.mean <= figure.high
+    assert len(list(studies.markdown(first))) == 2 + len(first.lines)
+    assert [len(returns) for returns in first.returns.values()] == [SHORT.epochs]
+    draw(first, tmp_path / "study.png")
+    assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")
+    again = studies.study_training("lambda", SHORT, [0, 1], 3, tmp_path, said.append)
+    assert [text for text in said if "side by side" in text] == ["8 trainings of 1 epochs side by side"]
+    assert next(line for line in again.lines if line.variant == "lambda 0.5").j == first.lines[1].j
 
 
 def test_a_study_plays_trained_agents_with_information_lost(folder, monkeypatch):
@@ -67,6 +74,46 @@ def test_a_study_plays_trained_agents_with_information_lost(folder, monkeypatch)
     done = studies.study_playing("information", [Agents(folder)], replace(SHORT, seed=0), 3, lambda text: None)
     assert [line.contender for line in done.lines] == ["weighted max-min", "all agents"]
     assert done.seeds == [0]
+
+
+def test_trainings_side_by_side_come_to_what_each_comes_to_alone():
+    roomy = replace(SHORT, tightness=10.0)  # no pod waits, so no order of pods is drawn
+    several = [roomy, replace(roomy, seed=1), replace(roomy, seed=1, local=1.0)]
+    for options, together in zip(several, train_together(several), strict=True):
+        alone = train(options)
+        assert together.options == options
+        assert together.returns == pytest.approx(alone.returns, rel=1e-6)
+        assert [j for _, j in together.curve] == pytest.approx([j for _, j in alone.curve], rel=1e-6)
+
+
+def test_trainings_that_play_other_settings_are_refused():
+    with pytest.raises(ValueError, match="train others apart"):
+        train_together([SHORT, replace(SHORT, tightness=0.9)])
+
+
+def test_agents_side_by_side_are_played_as_each_is_alone(folder, tmp_path):
+    other = tmp_path / "other"
+    Trained(arbitrary_policies(5, 0.5), replace(SHORT, seed=5), 1.0, [0.0], [(0, 1.0)]).save(other)
+    roomy = replace(REQUEST, tightness=10.0)
+    several = [Agents(folder), Agents(other)]
+    for agents, together in zip(several, play_together(several, roomy), strict=True):
+        np.testing.assert_allclose(together.j, agents.play(roomy).j)
+
+
+def test_each_arbiter_bids_in_its_own_pools(folder, tmp_path):
+    other = tmp_path / "other"
+    Trained(arbitrary_policies(5, 0.5), replace(SHORT, seed=5), 1.0, [0.0], [(0, 1.0)]).save(other)
+    several = [Agents(folder), Agents(other)]
+    env = TenantsEnv(Setting(REQUEST))
+    env.reset(REQUEST.seed, REQUEST.seed)
+    found = np.split(_bids(several, env).factor, 2)
+    for agents, factor in zip(several, found, strict=True):
+        alone = TenantsEnv(Setting(REQUEST))
+        alone.reset()
+        pools = alone.pools
+        expected = agents.arbiter.bids(pools.budgets, pools.members, pools.loans, pools.signals(alone.samples))
+        np.testing.assert_array_equal(factor, expected.factor)
+    assert not np.array_equal(*found), "or this test would not tell the two apart"
 
 
 def test_as_json_standard_output_has_the_table_of_agents_alone(folder, tmp_path):
@@ -83,6 +130,7 @@ def test_as_json_standard_output_has_the_study_alone(folder, tmp_path, monkeypat
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == json.loads((tmp_path / "information" / "study.json").read_text())
     assert "half: J" in done.stderr
+    assert (tmp_path / "information" / "study.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_names_of_studies_are_those_of_the_command():

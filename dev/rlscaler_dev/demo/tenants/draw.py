@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#B8A400", MUTED)
 STYLE = LOOK | {"font.size": 9, "axes.linewidth": 0.8, "grid.linewidth": 0.6, "legend.fontsize": 8.5}
-INCHES_EACH = 4.6
+INCHES_EACH = 4.3
+NAMES, LEGENDS = 1.25, 1.55
+"""Inches left of the columns, for the longest name of a tenant, and right of them."""
 HEIGHT = 14.5
 
 
 def draw(played: list[Played], found: list[Figures], path: Path) -> None:
     """Draw one column for each contender into a PNG."""
     columns, rows = len(played), 2 + len(TENANTS)
-    with picture(path, (INCHES_EACH * columns + 1.6, HEIGHT), 110, STYLE) as figure:
+    width = NAMES + INCHES_EACH * columns + LEGENDS
+    with picture(path, (width, HEIGHT), 110, STYLE) as figure:
         grid = figure.subplots(
             rows, columns, squeeze=False, gridspec_kw={"height_ratios": [3.2, *([0.9] * len(TENANTS)), 2.4]}
         )
@@ -39,8 +42,9 @@ def draw(played: list[Played], found: list[Figures], path: Path) -> None:
         grid[0, 0].set_ylabel("GPUs held")
         grid[-1, 0].set_ylabel("late requests (%)")
         text = f"{len(TENANTS)} services in three namespaces share {GPUS} GPUs"
-        figure.suptitle(text, x=0.06, y=0.985, ha="left", fontsize=14, fontweight="bold")
-        figure.subplots_adjust(left=0.06, right=1 - 1.55 / (INCHES_EACH * columns + 1.6), top=0.935, bottom=0.07)
+        left = NAMES / width
+        figure.suptitle(text, x=left, y=0.985, ha="left", fontsize=14, fontweight="bold")
+        figure.subplots_adjust(left=left, right=1 - LEGENDS / width, top=0.935, bottom=0.07)
 
 
 def _stacked(axes: Axes, played: Played, figures: Figures) -> None:
