@@ -219,7 +219,7 @@ def test_another_cold_start_begins_another_distribution() -> None:
     longer = make_params(1, cold_start_seconds=(300.0, 8.0))
     memory = fed(lambda time, draw: noisy(20.0, draw), MONDAY + 7200, 10, memory, longer)
     recent = recent_of(memory[0])
-    assert recent.horizon[0].tolist() == [330.0, 38.0]
+    assert recent.horizon[0].tolist() == [315.0, 23.0]
     assert recent.judged[0, 0] == 0 < recent.judged[0, 1]
 
 

@@ -209,6 +209,6 @@ def test_an_autoscaler_whose_status_changes_is_the_same():
     ):
         cache.put_autoscaler("HorizontalPodAutoscaler", body)
         seen.append(cache.revisions(GPU))
-    assert seen[0] == seen[3] == (0, 0)
+    assert seen[0] == seen[3] == (0, 0, 0)
     assert seen[1] == seen[2]
     assert len({seen[0], seen[1], seen[4]}) == 3

@@ -171,7 +171,7 @@ def test_equal_seeds_give_equal_episodes():
         ({"rps": (0.0, 4.0)}, "rps"),
         ({"present": (False, False)}, "present"),
         ({"max_replicas": (0, 10)}, "max_replicas"),
-        ({"window": 200.0}, "window"),
+        ({"window": 260.0}, "window"),
         ({"slo_ms": -1.0}, "slo_ms"),
         ({"no_such": 1}, "no_such"),
     ],
