@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlscaler_core.models import load_bundled
@@ -24,6 +24,7 @@ CHANGES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, MOST)), max_size
 
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(NAMES), st.integers(1, 14), CHANGES, st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 99))
+@example("range", 4, [(1, 5)], 0.0, 6)  # a newcomer is ready, joins and gets a partition within one step
 def test_whatever_is_scaled_nothing_is_lost_and_all_partitions_are_shared_evenly(
     protocol: str, partitions: int, changes: list[tuple[int, int]], unclean: float, seed: int
 ) -> None:

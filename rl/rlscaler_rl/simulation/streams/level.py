@@ -88,17 +88,22 @@ class StreamLevel:
         state.ready_seconds += running.sum(axis=1)
         exists = ((state.pod == STARTING) | (state.pod == RUNNING)).sum(axis=1)
         state.billed += STEP_SECONDS * exists
-        self._read(until)
+        self._read(until, running)
         self.step += 1
         state.time = until
 
-    def _read(self, until: Float) -> None:
-        """Messages arrive, and are processed where a partition is read."""
+    def _read(self, until: Float, running: Float) -> None:
+        """Messages arrive, and are processed where a partition is read.
+
+        `running` (N, M) are the seconds of the step that each consumer runs. What the former owner of a partition read in
+        the step is no time of a newcomer that has it at the end.
+        """
         state, groups = self.state, self.groups
         if self.step < groups.steps:
             state.end += groups.arrivals[:, :, self.step]
         reader = running_owner(state)
-        time = np.where(reader, read_seconds(state, until), 0.0)
+        runs = np.take_along_axis(running, np.where(reader, state.owner, 0), axis=1)
+        time = np.where(reader, np.minimum(read_seconds(state, until), runs), 0.0)
         owner = np.where(reader, state.owner, 0) + state.pod.shape[1] * np.arange(len(state.time))[:, None]
         members = state.pod.shape
         rate = groups.rate[:, None]
