@@ -95,8 +95,8 @@ class StreamLevel:
     def _read(self, until: Float, running: Float) -> None:
         """Messages arrive, and are processed where a partition is read.
 
-        `running` (N, M) are the seconds of the step that each consumer runs. What the former owner of a partition read in
-        the step is no time of a newcomer that has it at the end.
+        `running` (N, M) are the seconds of the step that each consumer runs. What the former owner of a partition
+        read in the step is no time of a newcomer that has it at the end.
         """
         state, groups = self.state, self.groups
         if self.step < groups.steps:
