@@ -3,9 +3,9 @@
 python -m benchmarks.need_to_grant [--pools 16] [--tenants 8] [--hours 2] [--tightness 0.8] [--out FILE]
 
 Pools of tenants are played under the forecast rule and weighted max-min. A need begins in the second in which the load
-needs more GPUs, at the utilization that is aimed at, than its tenant is granted. It counts where the pool has as many
-GPUs that nobody is granted, and where the load stays until the grant. Time is simulated: from the need to the tick at
-which so many GPUs are asked for, of which the wait for the next tick is a part, and from there to the grant.
+needs more GPUs, at the utilization that is aimed at, than its tenant is granted. It counts where the pool has enough
+free GPUs for it, and where the load stays as high until the grant. All time is simulated. One part is the time until so
+many GPUs are asked for, which includes the wait for the next tick; the other is the time from there to the grant.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Wait(NamedTuple):
     """One need that was answered, in seconds."""
 
     tick: float
-    """From the need to the next tick."""
+    """Time that passes from the need to the next tick."""
     asked: float
-    """From the need to the tick at which so many GPUs were asked for."""
+    """Time that passes from the need to the tick at which so many GPUs were asked for."""
     granted: float
-    """From the need to the tick at which they were granted."""
+    """Time that passes from the need to the tick at which they were granted."""
 
 
 def courses(drawn: Drawn) -> Courses:
@@ -64,7 +64,11 @@ def courses(drawn: Drawn) -> Courses:
 
 
 def waits(need: Float, asked: Float, granted: Float, free: Float) -> list[Wait]:
-    """Give the waits of one tenant: `need` (seconds,), the others (T,); `free` is what its pool grants to nobody."""
+    """Give the waits of one tenant.
+
+    `need` has the GPUs that its load needs in each second; the others are (T,), one value a tick. `free` are the GPUs
+    of its pool that no tenant is granted.
+    """
     found = []
     in_force = np.repeat(granted, SENSE_SECONDS)
     short = need > in_force

@@ -71,7 +71,7 @@ def create(kube: KubeClient, case: str, pods: int, hard: float) -> None:
 def start(kube: KubeClient) -> None:
     """Wait until a first pod is placed, so that the scheduler's start is not counted.
 
-    Where there is one node only, kube-scheduler asks nobody for scores.
+    kube-scheduler does not ask for scores where only one node fits.
     """
     first = testbed.pod("first", NAMESPACE, "10m", "8Mi")
     first["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "place-0000"}

@@ -22,7 +22,7 @@ from rlscaler_operator.state.policy import Policy
 log = logging.getLogger("rlscaler.new_pods")
 
 AGAIN_SECONDS = 300.0
-"""How often a ConfigMap is written again that did not change: somebody may have deleted it."""
+"""Time after which an unchanged ConfigMap is written again, in case it was deleted."""
 
 FIRST_SECONDS = 60.0
 """The first pause after a refusal that came back."""

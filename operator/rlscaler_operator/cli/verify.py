@@ -125,7 +125,7 @@ async def definition(kube: Kube) -> Finding:
 async def permissions(kube: Kube, acts: list[Act], account: str = "") -> Finding:
     """May the account do all this? `account` is the user name of another one; empty = the one that asks."""
     who = f"{account.removeprefix(ACCOUNTS)}" if account else "the account"
-    answers = await _reviewed(kube, acts, account)
+    answers = await reviewed(kube, acts, account)
     if isinstance(answers, str):
         return Finding(f"{who} has its permissions", answers, "permissions")
     missing = [str(act) for act, may in zip(acts, answers, strict=True) if not may]
@@ -135,7 +135,7 @@ async def permissions(kube: Kube, acts: list[Act], account: str = "") -> Finding
 
 async def _denials(kube: Kube, settings: Settings) -> Finding:
     acts = too_much(settings)
-    answers = await _reviewed(kube, acts)
+    answers = await reviewed(kube, acts)
     if isinstance(answers, str):
         return Finding("the account may do nothing more", answers, "refusals")
     more = [str(act) for act, may in zip(acts, answers, strict=True) if may]
@@ -143,7 +143,7 @@ async def _denials(kube: Kube, settings: Settings) -> Finding:
     return Finding(f"the account is refused {len(acts)} acts that would be too much", trouble, "refusals")
 
 
-async def _reviewed(kube: Kube, acts: list[Act], account: str = "") -> list[bool] | str:
+async def reviewed(kube: Kube, acts: list[Act], account: str = "") -> list[bool] | str:
     """Return for each act whether it is allowed, or say why the API server does not tell."""
     slots = asyncio.Semaphore(CONCURRENT)
 

@@ -30,6 +30,7 @@ class VerticalAutoscalers:
 
     def __init__(self) -> None:
         self._found: dict[Key, VerticalAutoscaler] = {}
+        self._of_target: dict[Key, dict[Key, VerticalAutoscaler]] = {}
         self._numbers = count(1)
 
     def put(self, body: Mapping[str, Any]) -> None:
@@ -40,22 +41,29 @@ class VerticalAutoscalers:
         named = reference(
             target.get("apiVersion") or "apps/v1", target.get("kind") or "Deployment", target.get("name", "")
         )
-        old = self._found.pop(key, None)
+        old = self.drop(key)
         if mode == OFF:
             return
         same = old is not None and (old.target, old.mode) == (named, mode)
         number = old.revision if old is not None and same else next(self._numbers)
-        self._found[key] = VerticalAutoscaler(key[1], named, mode, number)
+        self._found[key] = one = VerticalAutoscaler(key[1], named, mode, number)
+        self._of_target.setdefault((key[0], named), {})[key] = one
 
-    def drop(self, key: Key) -> None:
-        """Forget one."""
-        self._found.pop(key, None)
+    def drop(self, key: Key) -> VerticalAutoscaler | None:
+        """Forget one and return it; None where it was not known."""
+        old = self._found.pop(key, None)
+        if old is not None:
+            target = key[0], old.target
+            del self._of_target[target][key]
+            if not self._of_target[target]:
+                del self._of_target[target]
+        return old
 
     def clear(self) -> None:
         """Forget all."""
         self._found.clear()
+        self._of_target.clear()
 
     def of(self, target: Key) -> VerticalAutoscaler | None:
         """Return the one that changes the pods of a target; None where there is none."""
-        here = (one for key, one in self._found.items() if key[0] == target[0] and one.target == target[1])
-        return next(here, None)
+        return next(iter(self._of_target.get(target, {}).values()), None)

@@ -11,7 +11,7 @@ from typing import Any
 from rlscaler_core.api import RLScalingPolicy
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cli.findings import Finding
-from rlscaler_operator.cli.verify import ACCOUNTS, Act, allowed
+from rlscaler_operator.cli.verify import ACCOUNTS, Act, reviewed
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.state.new_pods import LABEL
@@ -73,8 +73,8 @@ def _sizes_pods(binding: Mapping[str, Any]) -> bool:
 
 async def _missing(kube: Kube, user: str, acts: list[Act], value: str) -> str:
     """Say which rights an account lacks; empty = none."""
-    try:
-        missing = [str(act) for act in acts if not await allowed(kube, act, user)]
-    except KubeError as error:
-        return f"not checked: {error}"
+    answers = await reviewed(kube, acts, user)
+    if isinstance(answers, str):
+        return f"not checked: {answers}"
+    missing = [str(act) for act, may in zip(acts, answers, strict=True) if not may]
     return f"it may not {'; '.join(missing)}: set {value} of the chart" if missing else ""
