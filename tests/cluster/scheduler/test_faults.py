@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 import requests
@@ -16,6 +15,7 @@ from rlscaler_dev.placement.delays import Delays
 from rlscaler_dev.placement.faulty import Fault, faulty_server
 from rlscaler_dev.placement.testbed import bound, pod, second_scheduler
 from rlscaler_scheduler.objects import LATENCY
+from tests.harness.serving import Quiet, serving
 from tests.harness.waiting import until
 
 PODS = 30
@@ -125,11 +125,11 @@ def before_the_answer(url: str, act) -> Iterator[str]:
     """The URL of a server that passes all on, and calls `act` once between the first answer and kube-scheduler."""
     acted = Event()
 
-    class Between(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Between(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
             self._pass(requests.get(url + self.path, timeout=30))
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             body = self.rfile.read(int(self.headers["Content-Length"]))
             answer = requests.post(url + self.path, data=body, timeout=30)
             if answer.status_code == 200 and not acted.is_set():
@@ -143,16 +143,8 @@ def before_the_answer(url: str, act) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(answer.content)
 
-        def log_message(self, *arguments) -> None:
-            del arguments
-
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Between)
-    thread = Thread(target=made.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{made.server_port}"
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with serving(Between) as made:
+        yield made
 
 
 def test_a_node_that_vanishes_before_the_bind_is_not_suggested_again(cluster, kube, server, namespace, folder):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from time import monotonic
 
 import pytest
 
+from rlscaler_dev.exposition import ExpositionServer
 from rlscaler_dev.placement.testbed import bound, pod, second_scheduler
 from tests.harness.waiting import until
 
@@ -36,28 +35,11 @@ def exposition(names: list[str], seconds: float) -> str:
 def exporter(cluster, nodes) -> Iterator[None]:
     """A target of the cluster's Prometheus."""
     began = monotonic()
-
-    class Exporter(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = exposition(nodes, monotonic() - began).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments) -> None:
-            del arguments
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    file = cluster.add_scrape_target("node-exporter", f"127.0.0.1:{server.server_port}")
+    server = ExpositionServer(lambda: exposition(nodes, monotonic() - began))
+    file = cluster.add_scrape_target("node-exporter", server.address)
     yield
     file.unlink()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    server.close()
 
 
 def test_pods_avoid_nodes_that_are_busy(cluster, kube, server, namespace, folder, nodes, exporter):

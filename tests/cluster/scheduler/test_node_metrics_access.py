@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from time import monotonic
 
 import pytest
@@ -16,6 +14,7 @@ from rlscaler_dev.cluster import pki
 from rlscaler_dev.exposition import ExpositionServer
 from tests.cluster.scheduler.test_node_metrics import exposition
 from tests.harness.scraping import Protection, prometheus
+from tests.harness.serving import Quiet, serving
 from tests.harness.waiting import until
 
 PASSWORD, PASSWORD_BCRYPT = "correct horse", "$2b$04$ST0SvkrU1Vew8jEN5vElqesMXc5dOdvpj8V.4gJ4Gox/dJfJPQ9.i"
@@ -80,30 +79,18 @@ def test_a_prometheus_of_an_authority_that_is_not_known_is_not_asked(server, tar
 def behind_a_token(url: str, token: str) -> Iterator[str]:
     """The URL of what passes on to `url` the questions of those who have the token: Prometheus checks none itself."""
 
-    class Gate(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Gate(Quiet):
+        def do_POST(self) -> None:  # noqa: N802
             body = self.rfile.read(int(self.headers["Content-Length"]))
             content, status = b"", 401
             if self.headers.get("Authorization") == f"Bearer {token}":
                 kind = {"Content-Type": self.headers["Content-Type"]}
                 answer = requests.post(url + self.path, data=body, headers=kind, timeout=30)
                 content, status = answer.content, answer.status_code
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(status, content)
 
-        def log_message(self, *arguments) -> None:
-            del arguments
-
-    gate = ThreadingHTTPServer(("127.0.0.1", 0), Gate)
-    thread = Thread(target=gate.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{gate.server_port}"
-    gate.shutdown()
-    thread.join()
-    gate.server_close()
+    with serving(Gate) as gate:
+        yield gate
 
 
 def test_a_token_that_is_renewed(server, target, folder):
