@@ -81,7 +81,7 @@ class _Change:
         self.longest = np.maximum(self.longest, self.stopped)
 
     def costs(self) -> tuple[float, float, float]:
-        """Give the seconds of join, stop and orphan wait as means over the groups; NaN where no consumer came or left."""
+        """Give the mean seconds of join, stop and orphan wait over the groups; NaN where no consumer came or left."""
         came, orphans = np.isfinite(self.begun), np.isfinite(self.found) & self.orphans
         join = float(self.begun[came].mean() - self.at) if came.any() else np.nan
         orphan = float(self.found[orphans].mean() - self.at) if orphans.any() else np.nan
