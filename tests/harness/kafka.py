@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
 
 from rlscaler_dev.cluster import launcher
 from rlscaler_dev.cluster.broker_alone import broker_alone
@@ -57,14 +57,22 @@ class TestBroker:
     def topic(self, name: str, partitions: int = 4) -> str:
         """Make a topic and wait until the broker knows it."""
         for future in self.admin.create_topics([NewTopic(name, partitions, 1)]).values():
-            future.result(20)
+            future.result(60)
         until(lambda: len(self.admin.list_topics(name, timeout=5).topics[name].partitions) == partitions)
         return name
 
     def delete(self, name: str) -> None:
         for future in self.admin.delete_topics([name]).values():
-            future.result(20)
+            future.result(60)
         until(lambda: name not in self.admin.list_topics(timeout=5).topics)
+
+    def described(self, group: str) -> ConsumerGroupDescription | None:
+        """None while the broker has not loaded its groups, or does not answer in time."""
+        try:
+            found: ConsumerGroupDescription = self.admin.describe_consumer_groups([group])[group].result(20)
+        except (KafkaException, TimeoutError):
+            return None
+        return found
 
     def fill(self, topic: str, messages: int, partitions: int = 4) -> None:
         """Write so many messages of 100 bytes, evenly."""

@@ -95,6 +95,8 @@ class Reconciler:
         error = error or (outcome.error if outcome is not None else None)
         if policy.observed.parsed is None or isinstance(error, SpecInvalidError):
             raise SpecInvalidError(policy.observed.invalid)
+        # Before what waits for answers: what changes meanwhile, and what the writes change, is reported at the next tick.
+        seen = self._registry.revisions(policy, self._cache)
         with self._metrics.stage("judge"):
             findings = await self._diagnostician.diagnose(policy, outcome)
         applied = made_from = None
@@ -102,8 +104,7 @@ class Reconciler:
             log.error("%s/%s: the tick failed", *policy.key, exc_info=error)
             findings.problems.insert(0, Problem("InternalError", f"the operator failed: {error!r}"))
         elif outcome is not None and outcome.decision is not None:
-            # Before the writes: what they change is reported again at the next tick.
-            made_from = self._registry.revisions(policy, self._cache)
+            made_from = seen
             policy.decision.state = outcome.state
             # A promotion that came during the diagnosis waits for the next one: that one looks for conflicts.
             may = findings.acts and writes(policy.spec.mode, policy.promotion.status) and findings.other is None

@@ -62,7 +62,7 @@ def test_a_broker_that_is_killed_comes_back_with_its_topics(with_kafka: ClusterI
 
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
     for future in admin.create_topics([NewTopic("kept", 2, 1)]).values():
-        future.result(20)
+        future.result(60)
     producer = Producer({"bootstrap.servers": servers})
     producer.produce("kept", b"message")
     assert producer.flush(20) == 0

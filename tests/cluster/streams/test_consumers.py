@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import ConsumerGroupState, KafkaException
+from confluent_kafka import ConsumerGroupState
 
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import KubeClient
@@ -37,24 +37,16 @@ def world(cluster: ClusterInfo) -> Iterator[World]:
         kube.request("DELETE", f"/api/v1/namespaces/{one.namespace}")
 
 
-def described(broker: TestBroker, group: str) -> Any:
-    """None while the broker has not loaded its groups."""
-    try:
-        return broker.admin.describe_consumer_groups([group])[group].result(20)
-    except KafkaException:
-        return None
-
-
 def members(broker: TestBroker, group: str) -> list[str]:
     """The client ids of a group's members; none while it rebalances."""
-    found = described(broker, group)
+    found = broker.described(group)
     if found is None or found.state != ConsumerGroupState.STABLE:
         return []
     return sorted(member.client_id for member in found.members)
 
 
 def is_empty(broker: TestBroker, group: str) -> bool:
-    found = described(broker, group)
+    found = broker.described(group)
     return found is not None and not found.members
 
 

@@ -77,6 +77,10 @@ class World:
         body = {"metadata": self._metadata("theirs"), "spec": {"scaleTargetRef": {"name": "chat-gpu"}}}
         self.engine.cache.put_autoscaler("HorizontalPodAutoscaler", body)
 
+    def vertical_autoscaler(self):
+        body = {"metadata": self._metadata("theirs"), "spec": {"targetRef": {"name": "chat-gpu"}}}
+        self.engine.cache.verticals.put(body)
+
     def promote(self, **changes):
         found = self.policy.promotion
         found.found(found.status.model_copy(update=changes), *found.found_for)
@@ -125,6 +129,7 @@ CHANGES = {
     "a Deployment that is gone": lambda w: w.engine.cache.deployments.pop(CPU),
     "our own write": lambda w: w.engine.cache.wrote_replicas(GPU, 2, "99"),
     "an autoscaler": lambda w: w.autoscaler(),
+    "a VerticalPodAutoscaler": lambda w: w.vertical_autoscaler(),
     "a rival": lambda w: w.put("rival", "Auto", ["gpu"]),
     "why a signal is unknown": lambda w: w.readings.update(p95_ms=unknown("WindowEmpty", "…")),
     "a signal that became too old": lambda w: w.readings.update(arrival_rate=Reading(1.0, 1e4)),
@@ -142,6 +147,23 @@ CHANGES = {
 async def test_a_report_is_stale_where_this_changed(world, change):
     change(world)
     assert await world.tick()
+
+
+async def test_what_changes_during_a_diagnosis_is_reported_at_the_next_tick(world, monkeypatch):
+    diagnostician = world.engine._reconciler._diagnostician
+    diagnose = diagnostician.diagnose
+
+    async def slowly(policy, outcome):
+        found = await diagnose(policy, outcome)
+        world.vertical_autoscaler()
+        return found
+
+    monkeypatch.setattr(diagnostician, "diagnose", slowly)
+    world.deployment(ready=0)
+    assert await world.tick()
+    monkeypatch.undo()
+    assert await world.tick()
+    assert not await world.tick()
 
 
 async def test_a_rival_that_goes_is_reported_and_then_it_is_quiet_again(world):
