@@ -95,7 +95,7 @@ class Reconciler:
         error = error or (outcome.error if outcome is not None else None)
         if policy.observed.parsed is None or isinstance(error, SpecInvalidError):
             raise SpecInvalidError(policy.observed.invalid)
-        # Before what waits for answers: what changes meanwhile, and what the writes change, is reported at the next tick.
+        # Before anything waits: what changes meanwhile, and what the writes change, is reported at the next tick.
         seen = self._registry.revisions(policy, self._cache)
         with self._metrics.stage("judge"):
             findings = await self._diagnostician.diagnose(policy, outcome)
