@@ -31,12 +31,15 @@ ASSUMED = make_params(1)
 """What holds for a pool that is absent, and the cold start of one that was not measured yet."""
 
 
-def to_params(spec: Spec, learned: Learned | None = None, off: Collection[str] = ()) -> Params:
+def to_params(
+    spec: Spec, learned: Learned | None = None, off: Collection[str] = (), window_seconds: float = 0.0
+) -> Params:
     """Give one row of parameters.
 
     What the spec leaves open comes from `learned`; a capacity that is not known is NaN, and a cold start that was
     not measured is the one that the bundled actors were trained around. An absent pool has `present` False, no
-    replicas and a step of 1, and so has one that is turned `off`.
+    replicas and a step of 1, and so has one that is turned `off`. `window_seconds` is that of Prometheus's rates; what
+    arrives in a stream is counted between two looks instead.
     """
     utilization = spec.guards.target_utilization
     return make_params(
@@ -49,6 +52,7 @@ def to_params(spec: Spec, learned: Learned | None = None, off: Collection[str] =
         objective=spec.slo.objective / 100 if spec.slo.steers else math.nan,
         interval_seconds=float(spec.interval_seconds),
         sense_seconds=float(spec.sense_seconds),
+        window_seconds=0.0 if spec.signal is not None else window_seconds,
         max_age_seconds=float(spec.metrics.max_age_seconds),
         target_utilization=np.array([utilization.gpu / 100, utilization.cpu / 100]),
         reactive_floor=spec.guards.reactive_floor,

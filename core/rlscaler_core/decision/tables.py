@@ -80,6 +80,7 @@ _PARAMS = {
     "objective": Column((), np.float64, 0.99),
     "interval_seconds": Column((), np.float64, 15.0),
     "sense_seconds": Column((), np.float64, 5.0),
+    "window_seconds": Column((), np.float64, 0.0),
     "max_age_seconds": Column((), np.float64, 60.0),
     "target_utilization": Column((2,), np.float64, 0.8),
     "reactive_floor": Column((), np.bool_, True),

@@ -159,6 +159,7 @@ class Params(Rows):
     objective: Float  # (N,) share of the requests to be within it, steers the price of lateness; NaN = it is fixed
     interval_seconds: Float  # (N,)
     sense_seconds: Float  # (N,)
+    window_seconds: Float  # (N,) that the arrival rate is a mean of; 0 in records of older releases
     max_age_seconds: Float  # (N,)
     target_utilization: Float  # (N, 2) fraction 0-1, for the reactive floor and the HPA formula
     reactive_floor: Bool  # (N,)

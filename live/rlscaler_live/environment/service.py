@@ -53,7 +53,7 @@ class LiveService:
         self.config, self._kube = config, kube
         self._settings = config.settings()
         self._cache, self._others = WatchCache(), Registry()
-        self._policy: Policy = Registry().put(config.policy())
+        self._policy: Policy = Registry(self._settings.window_seconds).put(config.policy())
         if self._policy.observed.parsed is None:
             raise LiveEnvironmentError(f"environment: {self._policy.observed.invalid}")
         self._lease = Shards(kube, self._settings)

@@ -74,7 +74,7 @@ class Engine:
         holders = NodeHolders() if settings.pod_deletion_cost and not settings.namespaces else None
         sizes = SizedPods() if settings.resize else None
         self.cache = WatchCache(kinds=TargetKinds(settings.target_kinds), holders=holders, sizes=sizes)
-        self.registry, self.metrics = Registry(), Metrics()
+        self.registry, self.metrics = Registry(settings.window_seconds), Metrics()
         self._limiter = limiter = ConcurrencyLimiter(settings.write_concurrency)
         kube.on_back_off = limiter.back_off
         self._launched_at = -math.inf

@@ -28,6 +28,8 @@ class Policy:
     key: Key
     uid: str
     observed: ObservedObject
+    window_seconds: float = 0.0
+    """Rate window of the service's metrics."""
     decision: DecisionState = field(default_factory=DecisionState)
     promotion: PromotionState = field(default_factory=PromotionState)
     ownership: Ownership = field(default_factory=Ownership)
@@ -100,5 +102,5 @@ class Policy:
         """One row, made again when the spec, what was learned or what is turned off changes."""
         version = (self.observed.generation, self.decision.learned, self.decision.off)
         if self._params is None or self._params[0] != version:
-            self._params = version, to_params(self.spec, self.decision.learned, self.decision.off)
+            self._params = version, to_params(self.spec, self.decision.learned, self.decision.off, self.window_seconds)
         return self._params[1]

@@ -18,7 +18,9 @@ from rlscaler_operator.state.report import Outbox, ReportState, Revisions
 class Registry:
     """All policies by (namespace, name)."""
 
-    def __init__(self) -> None:
+    def __init__(self, window_seconds: float = 0.0) -> None:
+        """`window_seconds` is the rate window of the services' metrics."""
+        self._window_seconds = window_seconds
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, list[Policy]] = {}
         """The policies that name a Deployment."""
@@ -80,6 +82,7 @@ class Registry:
             key=key,
             uid=body["metadata"].get("uid", ""),
             observed=observed,
+            window_seconds=self._window_seconds,
             decision=DecisionState(learned=status.learned),
             promotion=PromotionState(status.promotion),
             ownership=Ownership(status.originals),

@@ -103,6 +103,7 @@ class Scenarios(Rows):
             slo_ms=self.slo_ms,
             objective=np.nan,
             interval_seconds=self.interval_seconds,
+            window_seconds=self.window,
             target_utilization=self.target_utilization[:, None],
         )
 

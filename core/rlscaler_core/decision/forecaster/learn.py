@@ -42,8 +42,13 @@ NEW_HORIZON = 0.2
 
 
 def horizons(params: Params) -> Float:
-    """Give the seconds (N, 2) for which capacity ordered now has to do: a cold start and an interval; 0 for no pool."""
-    return np.where(params.present, params.cold_start_seconds + params.interval_seconds[:, None], 0.0)
+    """Give the seconds (N, 2) from the load that is known until what is ordered now is replaced; 0 for no pool.
+
+    Capacity ordered now has to do for a cold start and an interval, and the load that is known is the mean of a window:
+    half of it ago.
+    """
+    since = params.interval_seconds + params.window_seconds / 2
+    return np.where(params.present, params.cold_start_seconds + since[:, None], 0.0)
 
 
 def learn(
