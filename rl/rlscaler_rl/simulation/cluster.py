@@ -112,7 +112,8 @@ class Sensors(NamedTuple):
     scrape: Float  # (N,) whole seconds between scrapes
     phase: Float  # (N,) whole seconds into the scrape interval at which the episode begins
     delay: Float  # (N,) whole seconds until a scraped sample can be queried
-    window: Float  # (N,) whole seconds of the rate window
+    window: Float  # (N,) whole seconds of the rate window of utilization and latency
+    arrival_window: Float  # (N,) whole seconds of that of arrivals
     noise: Float  # (N,) relative standard deviation of the utilizations
     cpu_factor: Float  # (N,) CPU used by a busy replica over its CPU request
     memory_base: Float  # (N,) % of the memory requests used when idle

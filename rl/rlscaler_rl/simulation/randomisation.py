@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rlscaler_rl.simulation import generative
 from rlscaler_rl.simulation.cluster import MAX_PODS
 from rlscaler_rl.simulation.ranges import RANGES, Ranges
-from rlscaler_rl.simulation.scenario import NOMINAL, PAST_SECONDS, Scenarios, build
+from rlscaler_rl.simulation.scenario import NOMINAL, PAST_SECONDS, Scenarios, arrival_window, build
 from rlscaler_rl.simulation.tables import CVS
 
 Float = NDArray[np.float64]
@@ -125,6 +125,7 @@ def _service(n: int, rng: np.random.Generator, ranges: Ranges) -> dict[str, NDAr
         "scrape": scrape,
         "phase": np.floor(rng.uniform(0, 1, n) * scrape),
         "delay": draw.choice("delay", tuple(range(ranges.delay[0], ranges.delay[1] + 1))),
+        "arrival_window": arrival_window(scrape),
         "window": scrape * np.where(scrape > 10, 4, rng.choice([4, 5, 6], n)),
         "noise": rng.uniform(0, 0.05, n),
         "cpu_factor": rng.uniform(0.85, 1.05, n),

@@ -105,7 +105,7 @@ def learned(days: Scenarios, begin: Int) -> tuple[Float32, Float32]:
     knows = ~np.isnan(days.past).all(axis=1)
     recent, calendar = nothing_learned(n)
     total = np.concatenate([np.zeros((n, 1)), np.cumsum(days.arrivals, axis=1, dtype=np.float64)], axis=1)
-    window, rows, next_moment = sensors.window.astype(np.int64), np.arange(n), np.zeros(n, np.int64)
+    window, rows, next_moment = sensors.arrival_window.astype(np.int64), np.arange(n), np.zeros(n, np.int64)
     newest = np.full(n, -1)
     for now in range(0, int(begin.max()) + SENSE_SECONDS, SENSE_SECONDS):
         waiting = np.flatnonzero(next_moment < moments)

@@ -83,6 +83,7 @@ class Scenarios(Rows):
     phase: Float  # (N,)
     delay: Float  # (N,)
     window: Float  # (N,)
+    arrival_window: Float  # (N,)
     noise: Float  # (N,)
     cpu_factor: Float  # (N,)
     memory_base: Float  # (N,)
@@ -103,7 +104,7 @@ class Scenarios(Rows):
             slo_ms=self.slo_ms,
             objective=np.nan,
             interval_seconds=self.interval_seconds,
-            window_seconds=self.window,
+            window_seconds=self.arrival_window,
             target_utilization=self.target_utilization[:, None],
         )
 
@@ -139,6 +140,8 @@ class Scenarios(Rows):
             ("initial", ((self.initial >= 0) & (self.initial <= MAX_PODS)).all(1), f"0 to {MAX_PODS}"),
             ("window", self.delay + self.scrape + self.window < RING - 5, f"delay + scrape + window < {RING - 5} s"),
             ("window", self.window >= 1, "at least 1 s"),
+            ("arrival_window", self.arrival_window >= 1, "at least 1 s"),
+            ("arrival_window", self.arrival_window <= self.window, "at most the window of utilization and latency"),
             ("slo_ms", self.slo_ms > 0, "must be positive"),
             (
                 "target_utilization",
@@ -178,6 +181,18 @@ def _changed(change: Callable[[Params], Params], arrays: Sequence[NDArray[Any]])
     return with_changed_params(change)(Scenarios(*arrays))
 
 
+SHORTEST_WINDOW_SECONDS = 10.0
+"""The operator's shortest rate window."""
+
+
+def arrival_window(scrape: Float | float) -> Float:
+    """Give the seconds that the operator's rate of arrivals spans, by the seconds between two scrapes.
+
+    It asks for two scrapes, and for `SHORTEST_WINDOW_SECONDS` at least; the first of them begins the span.
+    """
+    return np.maximum(SHORTEST_WINDOW_SECONDS, 2 * np.asarray(scrape)) - scrape
+
+
 NOMINAL: dict[str, Any] = {
     "initial": (1, 1),
     "present": (True, True),
@@ -202,6 +217,7 @@ NOMINAL: dict[str, Any] = {
     "phase": 0.0,
     "delay": 1.0,
     "window": 10.0,
+    "arrival_window": 10.0,
     "noise": 0.02,
     "cpu_factor": 1.0,
     "memory_base": 40.0,

@@ -88,7 +88,7 @@ def remembered(sensors: Sensors, past: NDArray[np.float32]) -> RateMemory:
     """What the sensing ticks before the episodes measured of `past` (N, P), the requests of each second before them."""
     seconds = past.shape[1]
     total = np.concatenate([np.zeros((len(past), 1)), np.cumsum(past, axis=1, dtype=np.float64)], axis=1)
-    window = sensors.window.astype(np.int64)
+    window = sensors.arrival_window.astype(np.int64)
     time, value = np.full((len(past), REMEMBERED), np.nan), np.full((len(past), REMEMBERED), np.nan)
     newest = np.full(len(past), np.inf)
     column = np.full(len(past), REMEMBERED - 1)
@@ -125,9 +125,9 @@ def measure(
         now = cluster.row[n].time
         visible = now - sensors.delay[n] + sensors.phase[n]
         end = int(np.floor(visible / sensors.scrape[n]) * sensors.scrape[n] - sensors.phase[n])
-        begin = end - int(sensors.window[n])
+        begin, counted = end - int(sensors.window[n]), int(sensors.arrival_window[n])
         last, first = (end - 1) % RING, (begin - 1) % RING
-        requests = cluster.ring_requests[n, last] - cluster.ring_requests[n, first]
+        requests = cluster.ring_requests[n, last] - cluster.ring_requests[n, (end - counted - 1) % RING]
         busiest = 0.0
         for p in range(2):
             replica_seconds = cluster.ring_ready[n, p, last] - cluster.ring_ready[n, p, first]
@@ -140,7 +140,7 @@ def measure(
             out.spec_replicas[m, p] = cluster.pool[n, p].target
             out.ready_replicas[m, p] = cluster.pool[n, p].ready
         out.time[m] = now
-        out.arrival_rate[m] = requests / (end - begin)
+        out.arrival_rate[m] = requests / counted
         out.gpu_utilization[m] = 100.0 * busy[0]
         out.cpu_utilization[m] = 100.0 * sensors.cpu_factor[n] * busy[1]
         out.memory_utilization[m] = sensors.memory_base[n] + sensors.memory_slope[n] * busiest

@@ -19,9 +19,9 @@ from rlscaler_core.decision.types import RATE_HISTORY, Float, Float32, Params
 from rlscaler_rl.evaluation.days.processes import cores, side_by_side
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Past
-from rlscaler_rl.simulation.scenario import NOMINAL
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 
-WINDOW, DELAY = int(NOMINAL["window"]), 2
+WINDOW, DELAY = int(NOMINAL["arrival_window"]), 2
 HISTORY_DAYS = 10
 """Days before a played one that are shown; what is older is forgotten anyway."""
 
@@ -31,25 +31,30 @@ BUDGET = ("counted_requests", "counted_late", "counted_time", "counted_slo_ms", 
 FEWEST_ROWS = 16
 """Rows that a process gets at least: a tick of so many takes hardly longer than one of a single row."""
 
-DayKey = tuple[int, int]
-"""The place of a load among those of a batch, and the number of its day."""
+DayKey = tuple[int, int, int, int]
+"""A load, the number of its day, and the seconds between two scrapes and of the rate window that it was measured by."""
 
 
-def past_of(chosen: Sequence[tuple[ServiceLoad, int]], params: Params, history_days: int = HISTORY_DAYS) -> Past:
-    """Show every row (N) of `chosen`, a load and a day of it, up to `history_days` days before its own."""
+def past_of(chosen: Sequence[tuple[ServiceLoad, int]], days: Scenarios, history_days: int = HISTORY_DAYS) -> Past:
+    """Show every row (N) of `chosen`, a load and a day of it, up to `history_days` days before its own.
+
+    `days` are those days; their sensors measured the ones before too.
+    """
     n, length = len(chosen), chosen[0][0].length
     shown = np.array([min(number, history_days) for _, number in chosen])
     epoch = np.array([load.epoch(number) for load, number in chosen], np.float64)
     sensed: dict[DayKey, Float] = {}
     before: list[list[Float]] = []
-    for (load, number), count in zip(chosen, shown, strict=True):
-        keys = [(id(load), number - back) for back in range(int(count), 0, -1)]
+    for (load, number), count, scrape, window in zip(chosen, shown, days.scrape, days.arrival_window, strict=True):
+        keys = [(id(load), number - back, int(scrape), int(window)) for back in range(int(count), 0, -1)]
         for key in keys:
             if key not in sensed:
-                sensed[key] = sensed_day(load, key[1])
+                sensed[key] = sensed_day(load, key[1], *key[2:])
         before.append([sensed[key] for key in keys])
+    taken = taken_at(length, days.scrape)
+    params = days.params()
     groups = np.array_split(np.argsort(-shown, kind="stable"), min(cores(), max(n // FEWEST_ROWS, 1)))
-    jobs = [(params.take(rows), epoch[rows], length, [before[int(i)] for i in rows]) for rows in groups]
+    jobs = [(params.take(rows), epoch[rows], length, taken[rows], [before[int(i)] for i in rows]) for rows in groups]
     recent, calendar = nothing_learned(n)
     for rows, learned in zip(groups, side_by_side(_learned, jobs, float(length * shown.max())), strict=True):
         recent[rows], calendar[rows] = learned
@@ -57,17 +62,19 @@ def past_of(chosen: Sequence[tuple[ServiceLoad, int]], params: Params, history_d
     times, values = np.full((n, RATE_HISTORY), np.nan), np.full((n, RATE_HISTORY), np.nan)
     for row in np.flatnonzero(shown):
         yesterday = before[row][-1]
-        ticks = np.arange(len(yesterday) - RATE_HISTORY, len(yesterday))
-        times[row] = epoch[row] + (ticks * SENSE_SECONDS - DELAY - length)
-        values[row] = yesterday[-RATE_HISTORY:]
+        known = np.flatnonzero(np.isfinite(yesterday))[-RATE_HISTORY:]
+        times[row, RATE_HISTORY - len(known) :] = epoch[row] + (taken[row, known] - length)
+        values[row, RATE_HISTORY - len(known) :] = yesterday[known]
     nothing = initial_state(n, 1, 1, forecaster=False)
     return Past(epoch, times, values, recent, calendar, **{name: getattr(nothing, name) for name in BUDGET})
 
 
-def _learned(params: Params, epoch: Float, length: int, before: Sequence[Sequence[Float]]) -> tuple[Float32, Float32]:
+def _learned(
+    params: Params, epoch: Float, length: int, taken: Float, before: Sequence[Sequence[Float]]
+) -> tuple[Float32, Float32]:
     """Give both rows of memory of N services, each after its own days `before` (the oldest first) of one rate a tick.
 
-    `epoch` (N,) are the Unix seconds at which those days are over.
+    `epoch` (N,) are the Unix seconds at which those days are over, and `taken` (N, ticks) as `taken_at` gives it.
     """
     recent, calendar = nothing_learned(len(before))
     shown = np.array([len(days) for days in before])
@@ -75,10 +82,12 @@ def _learned(params: Params, epoch: Float, length: int, before: Sequence[Sequenc
         rows = np.flatnonzero(shown >= back)
         sensed = np.stack([before[int(i)][-back] for i in rows])
         some, kept, table = params.take(rows), recent[rows], calendar[rows]
-        always = np.ones(len(rows), np.bool_)
+        fresh, since = np.isfinite(sensed), epoch[rows] - back * length
         for tick in range(sensed.shape[1]):
-            taken = epoch[rows] - back * length + tick * SENSE_SECONDS - DELAY
-            kept, table = learn(some, kept, table, taken, sensed[:, tick], always)
+            if fresh[:, tick].any():
+                kept, table = learn(
+                    some, kept, table, since + taken[rows, tick], np.nan_to_num(sensed[:, tick]), fresh[:, tick]
+                )
         recent[rows], calendar[rows] = kept, table
     return recent, calendar
 
@@ -88,11 +97,27 @@ def seed_of(load: ServiceLoad, number: int, seed: int) -> int:
     return zlib.crc32(f"{load.name} {number} {seed}".encode())
 
 
-def sensed_day(load: ServiceLoad, number: int) -> NDArray[np.float64]:
-    """Give what the sensors show of a day, one rate in requests/s for each sensing tick."""
+def taken_at(length: int, scrape: Float) -> Float:
+    """Give the second of a day (N, ticks) that each sensing tick's newest sample is of.
+
+    `scrape` (N,) are the seconds between two scrapes; where they are fewer than those between two ticks, every tick has
+    a sample of `DELAY` seconds before it.
+    """
+    ticks = np.arange(0, length, SENSE_SECONDS, dtype=np.float64)[None] - DELAY
+    grid = np.where(scrape > SENSE_SECONDS, scrape, 1.0)[:, None]
+    return np.asarray(np.floor(ticks / grid) * grid, np.float64)
+
+
+def sensed_day(
+    load: ServiceLoad, number: int, scrape: int = int(NOMINAL["scrape"]), window: int = WINDOW
+) -> NDArray[np.float64]:
+    """Give what the sensors show of a day, one rate in requests/s for each sensing tick; NaN where none is new."""
     rate = load.day(number)
     arrivals = np.random.default_rng(seed_of(load, number, 0)).poisson(rate)
-    total = np.concatenate([np.zeros(WINDOW + DELAY), np.cumsum(arrivals)])
-    total[: WINDOW + DELAY] = -rate[0] * np.arange(WINDOW + DELAY, 0, -1)
-    ends = np.arange(0, len(rate), SENSE_SECONDS) + WINDOW
-    return np.asarray((total[ends] - total[ends - WINDOW]) / WINDOW, np.float64)
+    earlier = window + DELAY + scrape
+    total = np.concatenate([np.zeros(earlier), np.cumsum(arrivals)])
+    total[:earlier] = -rate[0] * np.arange(earlier, 0, -1)
+    taken = taken_at(len(rate), np.array([float(scrape)]))[0].astype(np.int64)
+    ends = taken + earlier
+    sensed = (total[ends] - total[ends - window]) / window
+    return np.asarray(np.where(np.diff(taken, prepend=taken[0] - 1) > 0, sensed, np.nan), np.float64)

@@ -81,7 +81,7 @@ def prepared(
     scenarios = bind(scenarios) if bind else scenarios
     params = scenarios.params()
     scenarios.initial[...] = cheapest_mix(params, scenarios.past_rate / INITIAL_UTILIZATION)
-    past = past_of(chosen, params, history_days)
+    past = past_of(chosen, scenarios, history_days)
     return Days(scenarios, past, tuple(load.name for load, _ in chosen), tuple(number for _, number in chosen))
 
 

@@ -17,7 +17,7 @@ from rlscaler_rl.evaluation.days.compare import Request, described, score_rows
 from rlscaler_rl.evaluation.days.play import Job, played_side_by_side, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
 from rlscaler_rl.evaluation.days.table import DayTable, Score
-from rlscaler_rl.simulation.scenario import NOMINAL
+from rlscaler_rl.simulation.scenario import NOMINAL, arrival_window
 from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads.day_splits import SHIFTS, Shift
 
@@ -25,7 +25,7 @@ LEAST_OF_MOST = 0.6
 """The shortest cold start over the longest, about as in the nominal service."""
 
 SCRAPES_PER_WINDOW = 4.0
-"""As the operator's own rates of metrics that are scraped seldom."""
+"""As in the operator: windows of utilization and latency. Arrivals are counted from one scrape to the next."""
 
 LoadFor = Callable[[str, float], ServiceLoad]
 """(name, requests/s of all replicas) -> the load as a service of this capacity meets it."""
@@ -54,7 +54,7 @@ def shifted_columns(shift: Shift, value: Any) -> dict[str, Any]:
     if shift.column == "max_replicas":
         columns["schedulable"] = value
     if shift.column == "scrape":
-        columns["window"] = SCRAPES_PER_WINDOW * value
+        columns["window"], columns["arrival_window"] = SCRAPES_PER_WINDOW * value, float(arrival_window(value))
     return columns
 
 
