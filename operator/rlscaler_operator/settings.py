@@ -15,6 +15,10 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 SCRAPES_PER_WINDOW = 4
 """Scrapes in a rate window: a rate over fewer swings with their timing and is unknown when a single one is missed."""
 
+SCRAPES_OF_ARRIVALS = 2
+"""Scrapes in the window of arrivals: replicas wait for that rate, and where a scrape was missed the longer window is
+asked."""
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Folder that the kubelet puts a pod's own credentials and namespace into."""
 
@@ -45,7 +49,8 @@ class Settings(BaseSettings):
     send requests and credentials to that address, so the default allows none."""
 
     scrape_interval_seconds: float = Field(default=15.0, gt=0)
-    """How often Prometheus scrapes the service's metrics; rate windows span four scrapes or more."""
+    """How often Prometheus scrapes the service's metrics; rate windows span four scrapes or more, that of arrivals
+    two."""
 
     resource_scrape_interval_seconds: float | None = Field(default=None, gt=0)
     """How often Prometheus scrapes container and GPU metrics; default: as often as the service's."""
@@ -220,6 +225,11 @@ class Settings(BaseSettings):
     def window_seconds(self) -> int:
         """Rate window of the service's metrics, in seconds."""
         return round(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * self.scrape_interval_seconds))
+
+    @property
+    def arrival_window_seconds(self) -> int:
+        """Window of the rate of arrivals, in seconds, where its series have two samples in it."""
+        return round(max(self.minimum_window_seconds, SCRAPES_OF_ARRIVALS * self.scrape_interval_seconds))
 
     @property
     def resource_window_seconds(self) -> int:

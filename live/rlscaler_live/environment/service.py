@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from functools import partial
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.measure import measure, samples_of, samples_row
 from rlscaler_operator.sensing.prometheus import Prometheus
-from rlscaler_operator.sensing.queries import batch, windows
+from rlscaler_operator.sensing.queries import batch, load_seconds, windows
 from rlscaler_operator.state.ownership import NOT_ACTING, find_conflict
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
@@ -53,7 +54,7 @@ class LiveService:
         self.config, self._kube = config, kube
         self._settings = config.settings()
         self._cache, self._others = WatchCache(), Registry()
-        self._policy: Policy = Registry(self._settings.window_seconds).put(config.policy())
+        self._policy: Policy = Registry(partial(load_seconds, window=windows(self._settings)[0])).put(config.policy())
         if self._policy.observed.parsed is None:
             raise LiveEnvironmentError(f"environment: {self._policy.observed.invalid}")
         self._lease = Shards(kube, self._settings)

@@ -8,6 +8,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from rlscaler_operator.actuation.apply import Actuator
@@ -42,6 +43,7 @@ from rlscaler_operator.reporting.report import Reporter
 from rlscaler_operator.sensing.access import SECRETS, Access, access_of
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.measure import pauses
+from rlscaler_operator.sensing.queries import load_seconds, windows
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.shadows import Shadows
 from rlscaler_operator.state.policy import Policy
@@ -74,7 +76,8 @@ class Engine:
         holders = NodeHolders() if settings.pod_deletion_cost and not settings.namespaces else None
         sizes = SizedPods() if settings.resize else None
         self.cache = WatchCache(kinds=TargetKinds(settings.target_kinds), holders=holders, sizes=sizes)
-        self.registry, self.metrics = Registry(settings.window_seconds), Metrics()
+        window, _ = windows(settings)
+        self.registry, self.metrics = Registry(partial(load_seconds, window=window)), Metrics()
         self._limiter = limiter = ConcurrencyLimiter(settings.write_concurrency)
         kube.on_back_off = limiter.back_off
         self._launched_at = -math.inf

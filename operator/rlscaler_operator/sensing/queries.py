@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from rlscaler_core.decision.units import SignalName
 from rlscaler_operator.sensing.labels import Labels
-from rlscaler_operator.sensing.presets import PRESETS
+from rlscaler_operator.sensing.presets import PRESETS, Preset
 from rlscaler_operator.sensing.requests import Selection
 from rlscaler_operator.sensing.selection import Pods, added, labelled
 from rlscaler_operator.sensing.subject import SHOWN_PERCENTILE, Subject
@@ -54,6 +54,8 @@ class Window(NamedTuple):
     seconds: int
     scrape_seconds: float
     """Time between two scrapes of the counters."""
+    prompt_seconds: int | None = None
+    """The shorter window that arrivals are counted over; None = there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,22 @@ def windows(settings: Settings) -> tuple[Window, Window]:
     """Return the rate windows of the service's metrics and of the containers' metrics."""
     scrape = settings.scrape_interval_seconds
     resource_scrape = settings.resource_scrape_interval_seconds or scrape
-    return Window(settings.window_seconds, scrape), Window(settings.resource_window_seconds, resource_scrape)
+    service = Window(settings.window_seconds, scrape, settings.arrival_window_seconds)
+    return service, Window(settings.resource_window_seconds, resource_scrape)
+
+
+def of_arrivals(preset: Preset, window: Window) -> Window:
+    """Return the window over which a preset's arrivals are counted: the shorter one where they are exported at once."""
+    if window.prompt_seconds is None or preset.exported_every_seconds:
+        return window
+    return Window(window.prompt_seconds, window.scrape_seconds)
+
+
+def load_seconds(subject: Subject, window: Window) -> float:
+    """Return the seconds that a policy's load is a mean of: those from the first sample of its window to the last."""
+    prompt = subject.unit == "requests" and not subject.queries
+    used = of_arrivals(subject.requests, window) if prompt else window
+    return used.seconds - used.scrape_seconds
 
 
 def batch(
@@ -133,14 +150,15 @@ def size_name(resource: str, container: str) -> str:
 
 def _of_requests(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
     """Return the queries for requests that a preset counts."""
-    preset, span = PRESETS[name], f"[{window.seconds}s]"
+    preset = PRESETS[name]
     selection = Selection.of(name, subjects, labels)
     by, queries = _by(selection), []
     if preset.counts_arrivals:
-        arrivals = selection.arrivals(span, window.seconds)
-        queries.append(Query(named(name, "arrival_rate"), by, arrivals, window))
+        prompt = of_arrivals(preset, window)
+        arrivals = selection.arrivals(prompt.seconds, window.seconds)
+        queries.append(Query(named(name, "arrival_rate"), by, arrivals, prompt))
     if preset.answered and (learning := [s for s in subjects if s.learns and s.unit == "requests"]):
-        answers = Selection.of(name, learning, labels).answers(span)
+        answers = Selection.of(name, learning, labels).answers(f"[{window.seconds}s]")
         queries.append(Query(named(name, "answer_rate"), by, answers, window))
     return queries
 

@@ -68,28 +68,40 @@ class Selection(NamedTuple):
         """Return what is there several times, told apart by the label `replica` only."""
         return self._folded(narrowed(alternatives(metrics[0])[0], f'{SUSPECT}!=""'), self.labels.copies, "max")
 
-    def arrived(self, growth: str, span: str, per: float = 1.0) -> str:
-        """Return the requests that arrived in a range, or derived ones, as `rate` or `increase` gives them.
+    def arrived(self, grown: Vector, changed: Vector) -> str:
+        """Return the requests that arrived, or derived ones.
 
-        `growth` is that function, and `per` the seconds by which the growth of gauges is divided for it to fit.
+        `grown` is the PromQL of how far a counter has grown, and `changed` of how far a gauge has, both in a range or
+        both for each second of one.
         """
         labels, preset = self.labels, self.preset
 
         def counted(one: str) -> str:
-            return labels.once(f"{growth}({one}{span})")
+            return labels.once(grown(one))
 
         if preset.arrived:
             return self.sum(preset.arrived, counted)
-        held = self._grown((*preset.in_flight, *preset.waiting), span)
+        held = self.sum((*preset.in_flight, *preset.waiting), lambda one: labels.once(changed(one)))
         over, by = self.sum(preset.answered, counted), f"on ({', '.join(self.by)})"
         if preset.refused:
             over = f"({over} + {by} ({self.sum(preset.refused, counted)} or 0 * {over}))"
-        return f"clamp_min({over} + {by} {held} / {per:g}, 0)"
+        return f"clamp_min({over} + {by} {held}, 0)"
 
-    def arrivals(self, span: str, seconds: float) -> str:
-        """Return the query for the rate of arrivals."""
+    def arrivals(self, seconds: int, longer: int) -> str:
+        """Return the query for the rate of arrivals over so many seconds.
+
+        A series without two samples in them counts with its rate over the `longer` window: a scrape was missed.
+        """
         counters = self.preset.arrived or self.preset.answered
-        return self._with_copies({"v": self.arrived("rate", span, seconds), "t": self.newest(counters)}, counters)
+        windows = dict.fromkeys((seconds, longer))
+
+        def grown(one: str) -> str:
+            return _first([f"rate({one}[{window}s])" for window in windows])
+
+        def changed(one: str) -> str:
+            return _first([f"delta({one}[{window}s]) / {window}" for window in windows])
+
+        return self._with_copies({"v": self.arrived(grown, changed), "t": self.newest(counters)}, counters)
 
     def answers(self, span: str) -> str:
         """Return the query for the rate of requests that are over."""
@@ -214,6 +226,11 @@ class Selection(NamedTuple):
                 part = f'label_replace({part}, "{name}", "{groups}", "{label}", "{pattern}")'
             parts.append(f'label_replace({part}, "service", "$1", "_service", "(.+)")')
         return f"{fold} by ({', '.join(('namespace', 'service', *keep))}) ({' or '.join(parts)})"
+
+
+def _first(vectors: Sequence[str]) -> str:
+    """Return a vector that has, for each series, what the first of some vectors that knows it says."""
+    return vectors[0] if len(vectors) == 1 else f"({' or '.join(vectors)})"
 
 
 def suffixed(histogram: Histogram, suffix: str) -> str:

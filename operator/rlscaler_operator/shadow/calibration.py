@@ -98,7 +98,8 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
             parts[name].append(selection.whole.sum([suffixed(histogram, "_bucket")], grown, ("le",)))
     for name in sorted({subject.counted_by for subject in subjects}):
         selection = Selection.of(name, [s for s in subjects if s.counted_by == name], labels)
-        parts[name].append(selection.whole.arrived("increase", window))
+        arrived = selection.whole.arrived(lambda one: f"increase({one}{window})", lambda one: f"delta({one}{window})")
+        parts[name].append(arrived)
     working = [subject for subject in subjects if tells_running(subject)]
     for name in sorted({subject.preset for subject in working}):
         selection = Selection.of(name, [s for s in working if s.preset == name], labels)

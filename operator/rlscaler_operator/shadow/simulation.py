@@ -129,10 +129,11 @@ def advance_meters(
     """Both services meet the arrivals that have become known; in rows that are not `compared` (N,) nothing passes.
 
     `real_share` (N, 2) is how the arrivals really split, and `request_rate` (N,) the requests/s among them where the
-    load is counted in another unit; NaN = not known, and nothing passes. Both services answer requests: what a replica
-    carries is divided by what a request weighed of late. A rate measured over a window belongs to the window's middle:
-    it meets the replicas of that moment on both sides. `times`, (N, 2) each, say how long a replica works on a request,
-    which with its capacity says how many it works on at a time; NaN = not known, and one at a time.
+    load is counted in another unit; NaN = not known, and nothing passes. `window_seconds` is how long a request counts
+    for the percentile of the latency. Both services answer requests: what a replica carries is divided by what a
+    request weighed of late. A rate measured over a window belongs to the window's middle: it meets the replicas of that
+    moment on both sides. `times`, (N, 2) each, say how long a replica works on a request, which with its capacity says
+    how many it works on at a time; NaN = not known, and one at a time.
     """
     requests = samples.arrival_rate if request_rate is None else request_rate
     weight, arrived = _weighed(simulation, samples, requests, compared)
@@ -150,7 +151,7 @@ def advance_meters(
     virtual_now = Running(fleet.spec, fleet.ready, simulation.state.weights.astype(np.float64))
     real_history = with_newest(simulation.real_history, samples.time, real_now)
     virtual_history = with_newest(simulation.virtual_history, samples.time, virtual_now)
-    seconds, metered = _elapsed(simulation, samples, window_seconds, compared & known)
+    seconds, metered = _elapsed(simulation, samples, compared & known)
     rate = np.where(seconds > 0, requests, 0.0)
     window = np.full(len(rate), window_seconds)
     both = advance(
@@ -204,13 +205,11 @@ def _weighed(simulation: ShadowSimulation, samples: Samples, requests: Float, co
     return np.where(params.unit == LoadUnit.REQUESTS, 1.0, weight), arrived
 
 
-def _elapsed(
-    simulation: ShadowSimulation, samples: Samples, window_seconds: float, compared: Bool
-) -> tuple[Float, Float]:
+def _elapsed(simulation: ShadowSimulation, samples: Samples, compared: Bool) -> tuple[Float, Float]:
     """(N,) seconds to meter, and up to when; nothing where the load or a capacity is unknown."""
     params = simulation.params
     usable = arrivals_known(params, samples) & ~capacity_unknown(params).any(axis=1) & compared
-    until = np.where(usable, samples.time - samples.age_seconds[:, 0] - window_seconds / 2, np.nan)
+    until = np.where(usable, samples.time - samples.age_seconds[:, 0] - params.window_seconds / 2, np.nan)
     seconds = until - simulation.metered
     newer = seconds > 0
     gap = seconds > LONGEST_STEP_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rlscaler_core.api import Spec, to_params
@@ -28,8 +29,8 @@ class Policy:
     key: Key
     uid: str
     observed: ObservedObject
-    window_seconds: float = 0.0
-    """Rate window of the service's metrics."""
+    load_seconds: Callable[[Subject], float] = lambda subject: 0.0
+    """Says over how many seconds the load is measured."""
     decision: DecisionState = field(default_factory=DecisionState)
     promotion: PromotionState = field(default_factory=PromotionState)
     ownership: Ownership = field(default_factory=Ownership)
@@ -102,5 +103,6 @@ class Policy:
         """One row, made again when the spec, what was learned or what is turned off changes."""
         version = (self.observed.generation, self.decision.learned, self.decision.off)
         if self._params is None or self._params[0] != version:
-            self._params = version, to_params(self.spec, self.decision.learned, self.decision.off, self.window_seconds)
+            seconds = self.load_seconds(self.subject)
+            self._params = version, to_params(self.spec, self.decision.learned, self.decision.off, seconds)
         return self._params[1]

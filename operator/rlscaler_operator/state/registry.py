@@ -8,6 +8,7 @@ from typing import Any
 from rlscaler_core.api import Status
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.state.decision import DecisionState, PromotionState
 from rlscaler_operator.state.observed import ObservedObject
 from rlscaler_operator.state.ownership import NOT_ACTING, Claim, Conflict, Ownership, find_conflict
@@ -18,9 +19,9 @@ from rlscaler_operator.state.report import Outbox, ReportState, Revisions
 class Registry:
     """All policies by (namespace, name)."""
 
-    def __init__(self, window_seconds: float = 0.0) -> None:
-        """`window_seconds` is the rate window of the services' metrics."""
-        self._window_seconds = window_seconds
+    def __init__(self, load_seconds: Callable[[Subject], float] = lambda subject: 0.0) -> None:
+        """`load_seconds` says over how many seconds the load of a service is measured."""
+        self._load_seconds = load_seconds
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, list[Policy]] = {}
         """The policies that name a Deployment."""
@@ -82,7 +83,7 @@ class Registry:
             key=key,
             uid=body["metadata"].get("uid", ""),
             observed=observed,
-            window_seconds=self._window_seconds,
+            load_seconds=self._load_seconds,
             decision=DecisionState(learned=status.learned),
             promotion=PromotionState(status.promotion),
             ownership=Ownership(status.originals),

@@ -70,7 +70,7 @@ SHIFTS = (
     Shift("SLO", "slo_ms", "ms", (100.0, 300.0, 5000.0, 30_000.0)),
     Shift("capacity", "rps", "requests/s of a replica", ((2.0, 0.4), (60.0, 12.0), (200.0, 40.0))),
     Shift("size", "max_replicas", "replicas", ((3, 3), (30, 30), (60, 60))),
-    Shift("scrape", "scrape", "s between two scrapes; rates are over four", (5.0, 15.0, 30.0)),
+    Shift("scrape", "scrape", "s between two scrapes", (5.0, 15.0, 30.0)),
 )
 """None of the values is that of the nominal service, which policies are trained around."""
 

@@ -118,7 +118,13 @@ def answer(seen: Seen, begin: float, end: float) -> list[dict[str, Any]]:
 
 def compared(made: Comparison, server: Server, says: float, seen: Seen) -> None:
     """Let the model play what arrived, for a capacity of `says` requests/s, and hold it against what was measured."""
-    params = make_params(1, present=[[True, False]], requests_per_second=[[says, 1.0]], slo_ms=server.slo_ms)
+    params = make_params(
+        1,
+        present=[[True, False]],
+        requests_per_second=[[says, 1.0]],
+        slo_ms=server.slo_ms,
+        window_seconds=RATE_WINDOW,
+    )
     simulation = new_simulation(params, samples_at(0.0, 0.0), 1)
     for window in range(WINDOWS):
         for step in range(int(WINDOW_SECONDS / SENSE_SECONDS)):

@@ -37,6 +37,9 @@ MEASURED_SECONDS = 60.0
 RECOVERY_SECONDS = 120.0
 """Time after a jump before another one is seen."""
 
+NEAR_SECONDS = 10.0
+"""A window of the load up to which its age counts for nothing."""
+
 NEW_HORIZON = 0.2
 """Relative change of a horizon above which what was learned about rises is of another question."""
 
@@ -44,10 +47,10 @@ NEW_HORIZON = 0.2
 def horizons(params: Params) -> Float:
     """Give the seconds (N, 2) from the load that is known until what is ordered now is replaced; 0 for no pool.
 
-    Capacity ordered now has to do for a cold start and an interval, and the load that is known is the mean of a window:
-    half of it ago.
+    Capacity ordered now has to do for a cold start and an interval. The load that is known is the mean of a window,
+    half of it ago; how cautious the forecast is was found out where that window was `NEAR_SECONDS`.
     """
-    since = params.interval_seconds + params.window_seconds / 2
+    since = params.interval_seconds + np.maximum(params.window_seconds - NEAR_SECONDS, 0.0) / 2
     return np.where(params.present, params.cold_start_seconds + since[:, None], 0.0)
 
 

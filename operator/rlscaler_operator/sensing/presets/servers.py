@@ -72,6 +72,7 @@ SERVERS: dict[str, Preset] = {
         waiting=("ray_serve_deployment_queued_queries",),
         latency=Histogram("ray_serve_http_request_latency_ms", per_second=1000.0),
         utilization=Utilization("ray_serve_replica_utilization_percent", 1.0, ("gpu", "cpu")),
+        exported_every_seconds=10.0,
         notes=(
             "`metrics.service` is the name of the Serve application. Its requests are counted wherever its proxies "
             "run; the utilization is that of the replicas in the target's pods.",

@@ -116,6 +116,8 @@ class Preset:
     """For each token after the first."""
     tokens: Tokens | None = None
     utilization: Utilization | None = None
+    exported_every_seconds: float = 0.0
+    """Seconds between two updates of what is exported; 0 = a scrape sees everything at once."""
     notes: tuple[str, ...] = ()
     """Sentences on what a user has to know besides."""
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from rlscaler_core.decision.types import Bool
 from rlscaler_rl.evaluation.days import contenders as who
 from rlscaler_rl.evaluation.days.compare import Request, described, score_rows
-from rlscaler_rl.evaluation.days.play import Job, played_side_by_side, prepared
+from rlscaler_rl.evaluation.days.play import Days, Job, played_side_by_side, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
 from rlscaler_rl.evaluation.days.table import DayTable, Score
+from rlscaler_rl.simulation.episode import Result
 from rlscaler_rl.simulation.scenario import NOMINAL, arrival_window
 from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads.day_splits import SHIFTS, Shift
@@ -26,6 +28,12 @@ LEAST_OF_MOST = 0.6
 
 SCRAPES_PER_WINDOW = 4.0
 """As in the operator: windows of utilization and latency. Arrivals are counted from one scrape to the next."""
+
+OWN_SENSORS: dict[str, dict[str, float]] = {
+    "hpa": {"scrape": 15.0, "window": 15.0},
+    "kpa": {name: NOMINAL[name] for name in ("scrape", "window", "arrival_window")},
+}
+"""Autoscalers that do not go by Prometheus, and how they measure: by metrics-server, and by scrapes of their own."""
 
 LoadFor = Callable[[str, float], ServiceLoad]
 """(name, requests/s of all replicas) -> the load as a service of this capacity meets it."""
@@ -89,10 +97,8 @@ def compare_shifts(
     parts = [days.take(np.arange(first, first + count)) for first in range(0, count * len(shifts), count)]
     scores: list[list[Score]] = [[] for _ in shifts]
     contenders = [*who.untuned(request.policies), who.hindsight()]
-    found = played_side_by_side(
-        days, [Job(one.make) for one in contenders], request.level, lambda number: progress(contenders[number].label)
-    )
-    for contender, (result, _) in zip(contenders, found, strict=True):
+    scraped = np.repeat(["scrape" in shifted.columns for shifted in shifts], count)
+    for contender, result in _played(days, contenders, scraped, request, progress):
         for place, part in enumerate(parts):
             scores[place] += score_rows(contender, part, result.take(slice(place * count, (place + 1) * count)))
     seconds, peak = round(time.monotonic() - began, 1), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -112,6 +118,24 @@ def compare_shifts(
         )
         for shifted, some, part, rows in zip(shifts, loads, parts, scores, strict=True)
     ]
+
+
+def _played(
+    days: Days,
+    contenders: Sequence[who.Contender],
+    scraped: Bool,
+    request: Request,
+    progress: Callable[[str], None],
+) -> Iterator[tuple[who.Contender, Result]]:
+    """Play all contenders. Those of `OWN_SENSORS` go by theirs in the rows (N,) that differ in how they are scraped."""
+    by_prometheus = [one for one in contenders if one.name not in OWN_SENSORS]
+    for some in (by_prometheus, *([one] for one in contenders if one.name in OWN_SENSORS)):
+        sensors = OWN_SENSORS.get(some[0].name, {})
+        own = {name: np.where(scraped, value, getattr(days.scenarios, name)) for name, value in sensors.items()}
+        measured = replace(days, scenarios=replace(days.scenarios, **own))
+        jobs = [Job(one.make) for one in some]
+        found = played_side_by_side(measured, jobs, request.level, lambda number, of=some: progress(of[number].label))
+        yield from ((contender, result) for contender, (result, _) in zip(some, found, strict=True))
 
 
 def _columns(shifts: Sequence[Shifted], count: int) -> dict[str, Any]:
