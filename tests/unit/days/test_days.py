@@ -240,7 +240,7 @@ def test_services_that_are_played_side_by_side_are_those_that_are_played_alone()
 def test_as_json_standard_output_has_the_tables_alone(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_load", lambda name, capacity, share, folder: load(name, 0.2 * capacity))
     shifts = [Shifted("price 1", {"price_ratio": 1.0}), Shifted("price 9", {"price_ratio": 9.0})]
-    monkeypatch.setattr("rlscaler_rl.evaluation.days.shift.all_shifts", lambda: shifts)
+    monkeypatch.setattr("rlscaler_rl.evaluation.days.shift.all_shifts", lambda respects: shifts)
     words = ["--kind", kind, "--loads", "a, b", "--days", "1", "--out", str(tmp_path / "out"), "-o", "json"]
     done = CliRunner().invoke(command.days, words)
     assert done.exit_code == 0, done.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.Choice(["10", "15", "20", "30", "60"]),
     help="Seconds between two actions of a policy.  [default: as where a policy leaves it out]",
 )
+@click.option(
+    "--respect",
+    "respects",
+    multiple=True,
+    help="With --kind shift, play only the services that differ in this, as in scrape; --respect again for others.",
+)
 @click.option("--level", type=click.Choice(["fluid", "request"]), default="fluid", show_default=True)
 @click.option(
     "--trials",
@@ -84,6 +91,7 @@ def days(
     share: float | None,
     coverage: bool,
     interval: str | None,
+    respects: tuple[str, ...],
     picture: str | None,
     folder: Path | None,
     out: Path,
@@ -94,17 +102,20 @@ def days(
     from rich.console import Console
 
     from rlscaler_rl.evaluation.days.telling import tell
-    from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
+    from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE, SHIFTS
 
     if kind == "shift" and any(options[name] for name in ("plan", "causal_plan", "lateness", "hours")):
         raise click.UsageError(
             "--kind shift: whole days, and nothing is planned or tuned on other services; leave out --hours, --plan, "
             "--causal-plan and --equal-lateness"
         )
+    names = [shift.name for shift in SHIFTS]
+    if unknown := [one for one in respects if kind != "shift" or one not in names]:
+        raise click.UsageError(f"--respect {unknown[0]}: takes one of {', '.join(names)}, and needs --kind shift")
     share = NOMINAL_SHARE if share is None else share
     chosen, policies = _loads(loads, share, folder), _policies(model)
-    if picture is not None and picture not in (names := [load.name for load in chosen]):
-        raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(names)}")
+    if picture is not None and picture not in (played := [load.name for load in chosen]):
+        raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(played)}")
     service = {} if interval is None else {"interval_seconds": float(interval)}
     request = _request(kind, chosen, policies, share, options | {"service": service})
     console = Console(highlight=False, stderr=output == "json")
@@ -114,7 +125,9 @@ def days(
             tell(console, status, text)
 
         found, lines = (
-            _shifted(request, folder, out, progress) if kind == "shift" else _compared(request, coverage, out, progress)
+            _shifted(request, respects or names, folder, out, progress)
+            if kind == "shift"
+            else _compared(request, coverage, out, progress)
         )
     if picture:
         _draw(request, picture, out)
@@ -193,14 +206,16 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
     return table, lines
 
 
-def _shifted(request: Request, folder: Path | None, out: Path, tell: Progress) -> tuple[dict[str, DayTable], list[str]]:
+def _shifted(
+    request: Request, respects: Sequence[str], folder: Path | None, out: Path, tell: Progress
+) -> tuple[dict[str, DayTable], list[str]]:
     """Play and write the comparison of shifts: the table of each, and the lines for all."""
     from rlscaler_rl.evaluation.days import compare as comparison
     from rlscaler_rl.evaluation.days.shift import all_shifts, compare_shifts, shift_markdown
     from rlscaler_rl.evaluation.days.table import markdown
 
     tables = compare_shifts(
-        request, lambda name, capacity: _load(name, capacity, request.share, folder), all_shifts(), tell
+        request, lambda name, capacity: _load(name, capacity, request.share, folder), all_shifts(respects), tell
     )
     for name, table in tables:
         comparison.write(table, out / name.replace(", ", "_").replace(" ", "_"), [f"## {name}", "", *markdown(table)])

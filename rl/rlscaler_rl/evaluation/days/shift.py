@@ -66,11 +66,12 @@ def shifted_columns(shift: Shift, value: Any) -> dict[str, Any]:
     return columns
 
 
-def all_shifts() -> list[Shifted]:
-    """Give every value of every respect."""
+def all_shifts(respects: Sequence[str]) -> list[Shifted]:
+    """Give every value of the respects of these names."""
     return [
         Shifted(f"{shift.name} {_shown(value)}", shifted_columns(shift, value))
         for shift in SHIFTS
+        if shift.name in respects
         for value in shift.values
     ]
 
