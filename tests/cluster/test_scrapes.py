@@ -20,7 +20,7 @@ from rlscaler_operator.sensing.results import NOTHING
 from rlscaler_operator.sensing.subject import Subject
 from tests.harness.scraping import Counters, about, prometheus
 
-WINDOW = Window(5, 1.0)
+WINDOW = Window(5, 1.0, 2)
 RECEIVED = "inference_requests_received_total"
 ANSWERED = "inference_request_duration_seconds"
 HASH = "7d9c6b8f5d"

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlscaler_operator.sensing.queries import Window, windows
+from rlscaler_operator.sensing.presets import PRESETS
+from rlscaler_operator.sensing.queries import Window, of_arrivals, windows
 from rlscaler_operator.sensing.results import HeldRate, HeldRates
 from rlscaler_operator.settings import Settings
 
@@ -24,6 +25,8 @@ class World(NamedTuple):
     """How often a service is scraped and asked for; all in seconds."""
 
     window: Window
+    longer: Window
+    """What is asked where the window has fewer than two samples; the window itself, but for arrivals."""
     sense: float
     scrape_phase: float
     sense_phase: float
@@ -37,7 +40,7 @@ class World(NamedTuple):
     @property
     def begun(self) -> float:
         """By then the first window is full and was seen full."""
-        return 2 * self.window.seconds + self.lag + 3 * (self.scrape + self.sense)
+        return 2 * self.longer.seconds + self.lag + 3 * (self.scrape + self.sense)
 
 
 @st.composite
@@ -49,8 +52,9 @@ def worlds(draw: st.DrawFn, lags: bool = True, quick: bool = False) -> World:
     if quick:
         sense = min(scrape, sense)
     lag = draw(st.floats(0.0, 2 * scrape)) if lags else 0.0
-    window, _ = windows(Settings(scrape_interval_seconds=scrape))
-    return World(window, sense, draw(share) * scrape, draw(share) * sense, lag)
+    longer, _ = windows(Settings(scrape_interval_seconds=scrape))
+    window = of_arrivals(PRESETS[""], longer) if draw(st.booleans()) else longer
+    return World(window, longer, sense, draw(share) * scrape, draw(share) * sense, lag)
 
 
 def rate(times: list[float], counts: list[float], end: float, window: float) -> float:
@@ -67,15 +71,19 @@ def seen(
     world: World, until: float, silent: tuple[float, float] = NEVER, turns: float = math.inf, to: float = RATE
 ) -> Iterator[tuple[float, float, HeldRate]]:
     """(time, Prometheus's value, what counts) of a service that says nothing for a while, or turns to another load."""
-    rates, seconds = HeldRates(world.window), world.window.seconds
+    rates = HeldRates(world.window)
     count = max(0, math.ceil((until - world.scrape_phase) / world.scrape))
     scrapes = (world.scrape_phase + i * world.scrape for i in range(count))
     times = [at for at in scrapes if not silent[0] < at < silent[1]]
     counts = [1e6 + RATE * min(at, turns) + to * max(0.0, at - turns) for at in times]
     at = world.sense_phase
     while at < until:
-        first, last = bisect_right(times, at - seconds), bisect_right(times, at - world.lag)
-        value = rate(times[first:last], counts[first:last], at, seconds)
+        last = bisect_right(times, at - world.lag)
+        for seconds in (world.window.seconds, world.longer.seconds):
+            first = bisect_right(times, at - seconds)
+            value = rate(times[first:last], counts[first:last], at, seconds)
+            if not math.isnan(value):
+                break
         if math.isnan(value):
             rates.forget(NAME)
         else:
@@ -87,7 +95,7 @@ def seen(
 @given(worlds(lags=False, quick=True), st.floats(0.0, 1.0))
 def test_an_exporter_that_dies_lowers_nothing(world, part):
     dies = part * (world.begun + world.scrape + world.sense)
-    until = dies + 2 * world.window.seconds
+    until = dies + 2 * world.longer.seconds
     lowering = [one.value for _, _, one in seen(world, until, silent=(dies, math.inf)) if one.may_lower]
     assert lowering == pytest.approx([RATE] * len(lowering))
 
@@ -96,7 +104,7 @@ def test_an_exporter_that_dies_lowers_nothing(world, part):
 @given(worlds(lags=False, quick=True), st.floats(0.0, 1.0), st.floats(1.0, 2.0))
 def test_one_that_comes_back_lowers_nothing_while_its_window_fills(world, part, windows_long):
     dies = part * (world.begun + world.scrape + world.sense)
-    back = dies + windows_long * world.window.seconds + 2 * world.scrape
+    back = dies + windows_long * world.longer.seconds + 2 * world.scrape
     until = back + 2 * world.begun
     lowering = [(at, one.value) for at, _, one in seen(world, until, silent=(dies, back)) if one.may_lower]
     assert [value for _, value in lowering] == pytest.approx([RATE] * len(lowering))
@@ -104,11 +112,22 @@ def test_one_that_comes_back_lowers_nothing_while_its_window_fills(world, part, 
 
 
 @settings(max_examples=100)
+@given(worlds(lags=False, quick=True), st.floats(0.0, 1.0), st.integers(1, 2))
+def test_missed_scrapes_lower_no_arrivals(world, part, missed):
+    assume(world.window != world.longer and world.window.seconds == round(2 * world.scrape))
+    began = world.begun + part * world.scrape
+    gap = began, began + missed * world.scrape
+    until = gap[1] + 3 * world.longer.seconds
+    lowering = [one.value for _, _, one in seen(world, until, silent=gap) if one.may_lower]
+    assert lowering == pytest.approx([RATE] * len(lowering), rel=0.04)
+
+
+@settings(max_examples=100)
 @given(worlds(), st.floats(0.0, 1.0))
 def test_one_that_is_late_or_seldom_asked_for_lacks_its_lag_and_one_scrape_at_most(world, part):
     dies = world.begun + part * 2 * (world.scrape + world.sense)
     least = 1 - (world.lag + world.scrape) / world.window.seconds
-    for at, _, one in seen(world, dies + 2 * world.window.seconds, silent=(dies, math.inf)):
+    for at, _, one in seen(world, dies + 2 * world.longer.seconds, silent=(dies, math.inf)):
         if at >= world.begun and one.may_lower:
             assert one.value >= RATE * least - 1e-6
 
@@ -116,7 +135,7 @@ def test_one_that_is_late_or_seldom_asked_for_lacks_its_lag_and_one_scrape_at_mo
 @settings(max_examples=100)
 @given(worlds())
 def test_a_load_that_falls_is_believed(world):
-    passed = world.begun + world.window.seconds + world.lag
+    passed = world.begun + world.longer.seconds + world.lag
     until = passed + 3 * (world.scrape + world.sense)
     known = [one for at, _, one in seen(world, until, turns=world.begun, to=LESS) if at >= passed]
     assert not known or any(one.may_lower and one.value <= LESS * 1.001 for one in known)

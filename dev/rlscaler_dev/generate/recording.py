@@ -33,19 +33,24 @@ def rules(name: str) -> str:
     return yaml.safe_dump({"groups": [{"name": f"rlscaler-{name}", "rules": listed}]}, sort_keys=False, width=120)
 
 
+def _rate(one: str) -> str:
+    return f"rate({one}{SPAN})"
+
+
 def _rules(name: str) -> Iterator[tuple[str, str]]:
     selection, labels = Selection.of(name, (), Labels()), Labels()
     preset = selection.preset
     if preset.counts_arrivals:
-        yield f"rlscaler:arrivals:rate{WINDOW}", selection.arrived("rate", SPAN, WINDOW_SECONDS)
+        arrived = selection.arrived(_rate, lambda one: f"delta({one}{SPAN}) / {WINDOW_SECONDS:g}")
+        yield f"rlscaler:arrivals:rate{WINDOW}", arrived
     if preset.tokens is not None:
-        tokens = selection.sum(preset.tokens.metrics, lambda one: labels.once(f"rate({one}{SPAN})"))
+        tokens = selection.sum(preset.tokens.metrics, lambda one: labels.once(_rate(one)))
         yield f"rlscaler:tokens:rate{WINDOW}", tokens
     for what, gauges in (("running", preset.in_flight), ("waiting", preset.waiting)):
         if gauges:
             yield f"rlscaler:requests_{what}:sum", selection.sum(gauges, labels.once)
     for what, histogram in (("latency", preset.latency), ("ttft", preset.ttft)):
         if histogram is not None:
-            rates = selection.whole.sum([suffixed(histogram, "_bucket")], lambda one: f"rate({one}{SPAN})", ("le",))
+            rates = selection.whole.sum([suffixed(histogram, "_bucket")], _rate, ("le",))
             value = f"histogram_quantile({PERCENTILE}, {rates}) / {histogram.per_second:g}"
             yield f"rlscaler:{what}_seconds:p95_{WINDOW}", value

@@ -82,7 +82,7 @@ class EnvironmentConfig(BaseModel):
     client_timeout_ms: float = Field(default=5000.0, gt=0)
     """What a refused request counts as in percentiles."""
     scrape_interval_seconds: float = Field(default=15.0, gt=0)
-    """How often that Prometheus scrapes; rate windows span four scrapes."""
+    """How often that Prometheus scrapes; rates are over four scrapes, that of arrivals over two."""
     service_url: str | None = None
     """Base URL of the service: the load is sent there by a Locust process of its own, open loop."""
     patterns: tuple[str, ...] = Field(default=("ramp", "spike", "periodic", "random"), min_length=1)

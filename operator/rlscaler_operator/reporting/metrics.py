@@ -70,7 +70,7 @@ class Metrics:
         self.status_writes = counter(
             "rlscaler_status_writes", "Status writes by result: Written or Failed.", ("result",)
         )
-        self.window = gauge("rlscaler_rate_window_seconds", "Rate window of the service's metrics.")
+        self.window = gauge("rlscaler_rate_window_seconds", "Rate window of the service's metrics, but for arrivals.")
         self.audit_lost = counter("rlscaler_audit_records_lost", "Decisions that are missing in the audit log.")
 
     def _of_budgets(self) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.pod_names import LONGEST, WHOLE, deployment_of, pods_of, told_apart
-from rlscaler_operator.sensing.queries import Window, batch, own_name, own_queries
+from rlscaler_operator.sensing.queries import Window, batch, load_seconds, own_name, own_queries
 from rlscaler_operator.sensing.selection import MATCHED_NAMES
 from rlscaler_operator.sensing.subject import Subject
 
@@ -27,6 +27,31 @@ def test_load_is_what_arrives_told_apart_by_pool():
     assert "sum by (namespace, service, pool)" in promql
     assert 'rate(inference_requests_received_total{service=~"(chat)",exported_service=""}' in promql
     assert "[10s]" in promql
+
+
+def test_arrivals_are_counted_over_the_shorter_window_and_where_a_scrape_was_missed_over_the_longer():
+    def arrivals(preset):
+        subject = Subject("ns", "chat", ("chat-gpu", None), preset=preset)
+        window = Window(60, 15.0, 30)
+        (found,) = (query for query in batch([subject], window, LONG) if query.name.endswith("arrival_rate"))
+        return re.sub(r"\{[^}]*\}", "", found.promql), found.window, load_seconds(subject, window)
+
+    counted, window, seconds = arrivals("")
+    total = "inference_requests_received_total"
+    assert f"(rate({total}[30s]) or rate({total}[60s]))" in counted
+    assert (window, seconds) == (Window(30, 15.0), 15.0)
+    derived = arrivals("vllm")[0]
+    assert derived.count(" / 30 or delta(") == derived.count(" / 60)") > 0
+    seldom, window, seconds = arrivals("rayserve")
+    assert "[30s]" not in seldom
+    assert (window.seconds, seconds) == (60, 45.0)
+
+
+def test_a_load_that_is_no_count_of_requests_is_measured_over_the_longer_window():
+    window = Window(60, 15.0, 30)
+    assert load_seconds(Subject("ns", "chat", ("chat-gpu", None), unit="tokens", preset="vllm"), window) == 45
+    own = Subject("ns", "chat", ("chat-gpu", None), queries=(("arrivalRate", "sum(x)"),))
+    assert load_seconds(own, window) == 45
 
 
 def test_every_query_asks_for_the_time_of_the_newest_raw_sample():

@@ -6,7 +6,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -99,9 +99,11 @@ def compare_shifts(
     scores: list[list[Score]] = [[] for _ in shifts]
     contenders = [*who.untuned(request.policies), who.hindsight()]
     scraped = np.repeat(["scrape" in shifted.columns for shifted in shifts], count)
-    for contender, result in _played(days, contenders, scraped, request, progress):
+    results = dict(_played(days, contenders, scraped, request, progress))
+    for contender in contenders:
         for place, part in enumerate(parts):
-            scores[place] += score_rows(contender, part, result.take(slice(place * count, (place + 1) * count)))
+            rows = slice(place * count, (place + 1) * count)
+            scores[place] += score_rows(contender, part, results[contender.name].take(rows))
     seconds, peak = round(time.monotonic() - began, 1), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return [
         (
@@ -127,16 +129,20 @@ def _played(
     scraped: Bool,
     request: Request,
     progress: Callable[[str], None],
-) -> Iterator[tuple[who.Contender, Result]]:
-    """Play all contenders. Those of `OWN_SENSORS` go by theirs in the rows (N,) that differ in how they are scraped."""
+) -> Iterator[tuple[str, Result]]:
+    """Play all contenders, and give their results by name. Those of `OWN_SENSORS` go by theirs in the rows (N,) that differ in how they are scraped."""
     by_prometheus = [one for one in contenders if one.name not in OWN_SENSORS]
     for some in (by_prometheus, *([one] for one in contenders if one.name in OWN_SENSORS)):
         sensors = OWN_SENSORS.get(some[0].name, {})
         own = {name: np.where(scraped, value, getattr(days.scenarios, name)) for name, value in sensors.items()}
         measured = replace(days, scenarios=replace(days.scenarios, **own))
-        jobs = [Job(one.make) for one in some]
-        found = played_side_by_side(measured, jobs, request.level, lambda number, of=some: progress(of[number].label))
-        yield from ((contender, result) for contender, (result, _) in zip(some, found, strict=True))
+        done = partial(_tell, some, progress)
+        found = played_side_by_side(measured, [Job(one.make) for one in some], request.level, done)
+        yield from ((contender.name, result) for contender, (result, _) in zip(some, found, strict=True))
+
+
+def _tell(some: Sequence[who.Contender], progress: Callable[[str], None], number: int) -> None:
+    progress(some[number].label)
 
 
 def _columns(shifts: Sequence[Shifted], count: int) -> dict[str, Any]:
