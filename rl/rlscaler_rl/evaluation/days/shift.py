@@ -130,7 +130,10 @@ def _played(
     request: Request,
     progress: Callable[[str], None],
 ) -> Iterator[tuple[str, Result]]:
-    """Play all contenders, and give their results by name. Those of `OWN_SENSORS` go by theirs in the rows (N,) that differ in how they are scraped."""
+    """Play all contenders, and give their results by name.
+
+    Those of `OWN_SENSORS` go by theirs in the rows (N,) that differ in how they are `scraped`.
+    """
     by_prometheus = [one for one in contenders if one.name not in OWN_SENSORS]
     for some in (by_prometheus, *([one] for one in contenders if one.name in OWN_SENSORS)):
         sensors = OWN_SENSORS.get(some[0].name, {})
