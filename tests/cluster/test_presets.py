@@ -26,7 +26,7 @@ from rlscaler_operator.shadow.calibration import Histogram, histogram_of, histog
 from rlscaler_operator.shadow.service_times import service_times
 from tests.harness.scraping import Counters, about, prometheus
 
-WINDOW = Window(8, 1.0, 3)
+WINDOW = Window(8, 1.0, 4)
 DATA = Path(__file__).parents[1] / "data" / "presets"
 IN_PODS = ("vllm", "sglang", "rayserve", "llamacpp", "tgi", "triton", "torchserve")
 AT_THE_DOOR = ("istio", "envoy", "nginx", "traefik")
