@@ -27,6 +27,7 @@ COMMANDS = {
     "rlscaler-service": [
         ["service", "pod"],
         ["service", "fleet"],
+        ["service", "consumer"],
         ["load", "run"],
         ["load", "master"],
         ["load", "worker"],

@@ -1,26 +1,36 @@
-"""The shortest end-to-end run: installed from images and charts, loaded, upgraded, its leader killed, taken away."""
+"""The shortest end-to-end runs: installed from images and charts, loaded, hurt, resized, fed by Kafka, taken away."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.harness.kafka import jars_or_skip
 
 pytestmark = pytest.mark.e2e
 NAME = f"pytest-e2e-{os.getpid()}"
 
 
-def test_the_product_scales_real_pods_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rlscaler_live.cli", "e2e", "--out", str(tmp_path), "--cluster-name", NAME]
-    options = ["--patterns", "spike", "--duration", "60", "--lifecycle", "90", "--gpu-cold-start", "8-12"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=1500, check=False)
+def run(out: Path, *options: str) -> dict[str, Any]:
+    """The summary of `rlscaler e2e` with these options, after which nothing is left."""
+    command = [sys.executable, "-m", "rlscaler_live.cli", "e2e", "--out", str(out), "--cluster-name", NAME, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
     assert summary["left_in_cluster"] == summary["left_on_host"] == []
+    return summary
+
+
+def test_the_product_scales_real_pods_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    load = ("--only", "patterns,lifecycle", "--patterns", "spike", "--duration", "60", "--lifecycle", "90")
+    summary = run(tmp_path, *load, "--gpu-cold-start", "8-12")
     rl, hpa = summary["runs"]
     assert (rl["contender"], hpa["contender"]) == ("rl", "hpa")
     assert rl["requests"] == hpa["requests"] > 1000
@@ -35,3 +45,66 @@ def test_the_product_scales_real_pods_and_leaves_nothing_behind(tmp_path: Path) 
     assert min(received["gpu"], received["cpu"]) > 0
     for picture in ("comparison.png", "traffic.png", "rl-spike/timeline.png"):
         assert (tmp_path / picture).stat().st_size > 20_000
+
+
+@pytest.fixture(scope="module")
+def sized_and_fed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """Both parts on one cluster: the summary, and the folder of its results."""
+    jars_or_skip()
+    out = tmp_path_factory.mktemp("e2e")
+    return run(out, "--only", "sizes,consumers", "--gpu-cold-start", "3-5"), out
+
+
+def mebibytes(pod: dict[str, Any], when: str = "cgroup") -> float:
+    return float(pod[when]["memory_mib"])
+
+
+def test_running_pods_are_resized_and_the_kernel_agrees(sized_and_fed: tuple[dict[str, Any], Path]) -> None:
+    sizes = sized_and_fed[0]["sizes"]
+    pods = [*sizes["grows"], sizes["shrinks"], sizes["too_large"], sizes["waits"]]
+    assert {pod["restarts"] for pod in pods} == {0}
+    assert {len(pod["containers"]) for pod in pods} == {1}
+    for pod in sizes["grows"]:
+        before, after = pod["cgroup_at_first"], pod["cgroup"]
+        assert after["cores"] >= 2 * before["cores"]
+        assert after["weight"] > before["weight"]
+        assert mebibytes(pod) > mebibytes(pod, "cgroup_at_first")
+        assert pod["patch_to_cgroup_seconds"] is not None
+    began, ran = sizes["new_pod"]["cgroup_at_first"], sizes["grows"][0]["cgroup"]
+    assert all(began[name] == ran[name] for name in ("weight", "cores", "memory_mib")), (
+        "a new pod begins with that size"
+    )
+
+
+def test_memory_is_lowered_to_what_is_needed_and_no_further(sized_and_fed: tuple[dict[str, Any], Path]) -> None:
+    sizes = sized_and_fed[0]["sizes"]
+    assert sizes["shrinks"]["decided"] == "128Mi"
+    assert 140 < mebibytes(sizes["shrinks"]) < mebibytes(sizes["shrinks"], "cgroup_at_first") == 256
+    assert sizes["by_hand"]["reason"] == "Error"
+    assert mebibytes(sizes["by_hand"]) == mebibytes(sizes["shrinks"])
+    assert sizes["by_hand"]["restarts"] == 0
+
+
+def test_a_size_that_the_node_has_no_room_for_is_said_with_the_remedy(
+    sized_and_fed: tuple[dict[str, Any], Path],
+) -> None:
+    sizes = sized_and_fed[0]["sizes"]
+    assert sizes["too_large"]["reason"] == "ResizeInfeasible"
+    assert sizes["too_large"]["pod"] in sizes["too_large"]["message"]
+    assert "lower the largest size" in sizes["too_large"]["message"]
+    assert sizes["too_large"]["cgroup"] == sizes["too_large"]["cgroup_at_first"]
+    assert sizes["waits"]["said"] == "Deferred"
+    assert sizes["waits"]["cores_while_it_waited"] == sizes["waits"]["cgroup_at_first"]["cores"]
+    assert sizes["waits"]["cgroup"]["cores"] > sizes["waits"]["cores_while_it_waited"]
+
+
+def test_consumers_are_containers_that_are_scaled_by_the_stream(sized_and_fed: tuple[dict[str, Any], Path]) -> None:
+    consumers, out = sized_and_fed[0]["consumers"], sized_and_fed[1] / "consumers"
+    assert consumers["messages"] > 10_000
+    assert consumers["lost"] == 0
+    assert consumers["most_members_that_were_ready_pods"] >= 3
+    assert consumers["under_objective_at_end"]
+    assert (out / "kafka.png").stat().st_size > 20_000
+    with (out / "data" / "processed.csv").open(newline="") as file:
+        pods = {row["pod"] for row in csv.DictReader(file)}
+    assert len(pods) >= consumers["most_members_that_were_ready_pods"]

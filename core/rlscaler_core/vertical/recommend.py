@@ -101,12 +101,13 @@ def recommend(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
 
 
 def least_memory(ranges: Ranges, memory: Memory, now: Float) -> Float:
-    """Give the bytes (N,) below which the pods' memory must not be lowered; NaN where too little was seen.
+    """Give the bytes (N,) below which the pods' memory must not be lowered; NaN where that is not known.
 
-    `now` (N,) is in unix seconds.
+    It is not where too little was seen, nor where pods used more than the last bin holds. `now` (N,) is unix seconds.
     """
-    peak = EDGES[_peak(memory.seen, now)] * ranges.most[:, MEMORY] * MARGIN[MEMORY]
-    return np.where(memory.samples[:, MEMORY] >= FEWEST_SAMPLES, peak, np.nan)
+    place = _peak(memory.seen, now)
+    known = (memory.samples[:, MEMORY] >= FEWEST_SAMPLES) & (place < BINS - 1)
+    return np.where(known, EDGES[place] * ranges.most[:, MEMORY] * MARGIN[MEMORY], np.nan)
 
 
 def _counted_anew(ranges: Ranges, memory: Memory) -> Memory:

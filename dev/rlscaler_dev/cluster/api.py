@@ -29,7 +29,7 @@ from rlscaler_dev.cluster.realnode import images, namespace, packages
 from rlscaler_dev.cluster.realnode.files import NodeFiles
 from rlscaler_dev.cluster.realnode.node import DEFAULT_GPUS, KWOK, REAL
 from rlscaler_dev.cluster.state import ClusterState
-from rlscaler_dev.cluster.versions import ADAPTER, CONTROL_PLANE, REAL_NODE
+from rlscaler_dev.cluster.versions import ADAPTER, CONTROL_PLANE, GATEWAY, REAL_NODE
 from rlscaler_dev.exceptions import DevClusterError, NotRunningError
 
 DEFAULT_NAME = "rlscaler"
@@ -63,6 +63,8 @@ class ClusterInfo:
     """Beside a real node: where the Gateway API's data plane takes requests."""
     kafka: str | None = None
     """host:port of the Kafka broker, for clients without a credential; None without one."""
+    kafka_for_pods: str | None = None
+    """host:port for clients without a credential in the pods of a real node; None without one."""
     kafka_protected: str | None = None
     """host:port for clients with TLS (the cluster's own authority) and the password of the user `rlscaler`."""
 
@@ -84,6 +86,7 @@ class ClusterInfo:
             "node": self.node,
             "gateway_url": self.gateway_url,
             "kafka": self.kafka,
+            "kafka_for_pods": self.kafka_for_pods,
             "kafka_protected": self.kafka_protected,
         }
 
@@ -126,6 +129,7 @@ def up(
     node: 'real' runs containers on a node `real-1` beside those that kwok plays (Linux, root and
     `make e2e-packages`); None is what the running cluster has, else 'kwok'.
     real_gpus: GPUs that the real node pretends to have.
+    gateway_api: serve the Gateway API's kinds; beside a real node also its data plane, which takes long to build.
     kafka: a Kafka broker beside it (Java, and Maven the first time); one that has ended is started again on its topics.
     Raises DevClusterError with a remedy.
     """
@@ -152,8 +156,6 @@ def up(
             chosen,
             real_gpus,
         )
-        if kafka and chosen == REAL:
-            raise DevClusterError("--kafka goes with --node kwok: pods of a real node could not reach the broker")
         jars = _kafka_jars(reporter) if kafka else None
         _revive_kafka(name, reporter)
         cluster = _running(name, options, reporter)
@@ -161,7 +163,8 @@ def up(
             if chosen == REAL:
                 packages.require_node()
                 NodeFiles.of(paths.cluster_dir(name))
-            provided = binaries.provide((*CONTROL_PLANE, *(REAL_NODE if chosen == REAL else ())), reporter, source)
+            real = [tool for tool in REAL_NODE if gateway_api or tool != GATEWAY] if chosen == REAL else []
+            provided = binaries.provide((*CONTROL_PLANE, *real), reporter, source)
             definitions = manifests.GATEWAY.manifests(reporter) if gateway_api else []
             cluster = launcher.start(name, options, provided, definitions, reporter.say)
         if adapter and cluster.process(ADAPTER) is None:
@@ -295,5 +298,6 @@ def _info(cluster: ClusterState) -> ClusterInfo:
         _node_of(cluster),
         layout.gateway_url if cluster.process("traefik") else None,
         broker.bootstrap_servers if broker else None,
+        broker.for_pods if broker else None,
         broker.protected if broker else None,
     )

@@ -217,6 +217,8 @@ def _show(info: Any, output: str) -> None:
         click.echo(f"gateway     {info.gateway_url}")
     if info.kafka:
         click.echo(f"kafka       {info.kafka} (with TLS and a password: {info.kafka_protected})")
+    if info.kafka_for_pods:
+        click.echo(f"            {info.kafka_for_pods} for pods of the real node")
     if info.managed:
         click.echo(f"started in  {info.start_seconds:.1f} s, files in {info.state_dir}")
     click.echo(f"export KUBECONFIG={info.kubeconfig}")

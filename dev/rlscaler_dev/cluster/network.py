@@ -30,6 +30,8 @@ GATEWAY_PORT = 8000
 """Traefik's entrypoint; a Gateway's listener must name this port."""
 GATEWAY_METRICS_PORT = 8082
 GATEWAY_CLASS = "traefik"
+KAFKA_PORT = 9092
+"""Where pods find the Kafka broker, at the node's address."""
 
 
 def is_free(port: int) -> bool:

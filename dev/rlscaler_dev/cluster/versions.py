@@ -281,7 +281,10 @@ CONTROL_PLANE = (
 )
 """What every cluster runs, in build order: later ones reuse what earlier ones compiled."""
 
-REAL_NODE = ("kubelet", "kube-proxy", "coredns", "traefik")
+GATEWAY = "traefik"
+"""The Gateway API's data plane."""
+
+REAL_NODE = ("kubelet", "kube-proxy", "coredns", GATEWAY)
 """What a real node runs beside containerd and runc, which the distribution brings."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rlscaler_dev.demo.cli import Seconds
-from rlscaler_dev.e2e.settings import CONTENDERS, FOUR, PATTERNS, Settings
+from rlscaler_dev.e2e.settings import CONTENDERS, FOUR, PARTS, PATTERNS, Settings
 
 LINE = 140
 """Columns of the table where the output is no terminal."""
@@ -34,6 +34,7 @@ class Names(click.ParamType[tuple[str, ...]]):
 
 
 @click.command()
+@click.option("--only", type=Names(PARTS), default=PARTS, show_default=",".join(PARTS), help="Parts of the run.")
 @click.option("--patterns", type=Names(PATTERNS), default=FOUR, show_default=",".join(FOUR), help="Loads to play.")
 @click.option("--contenders", type=Names(CONTENDERS), default=CONTENDERS, show_default=",".join(CONTENDERS))
 @click.option("--duration", type=click.IntRange(30, 3600), default=180, show_default=True, help="Seconds of each load.")
@@ -41,10 +42,10 @@ class Names(click.ParamType[tuple[str, ...]]):
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of patterns and arrivals.")
 @click.option(
     "--lifecycle",
-    type=click.IntRange(0, 3600),
+    type=click.IntRange(60, 3600),
     default=120,
     show_default=True,
-    help="Seconds of the load during which the operator is upgraded and its leader killed; 0 leaves that out.",
+    help="Seconds of the load during which the operator is upgraded and its leader killed.",
 )
 @click.option("--gpu-cold-start", type=Seconds(), default=(35, 55), show_default="35-55", help="Of a GPU pod, seconds.")
 @click.option("--cpu-cold-start", type=Seconds(), default=(5, 11), show_default="5-11", help="Of a CPU pod, seconds.")
@@ -63,13 +64,14 @@ def e2e(**options: Any) -> None:
     """Install operator and demo with Helm on a real node, load them, and take them away again.
 
     Needs root, Linux, the packages of `rlscaler cluster packages` and the images of `make images`. Plays each pattern
-    with the policy and with the HorizontalPodAutoscaler, upgrades the operator and kills its leader under load, and
-    fails where anything is left in the cluster or on this machine.
+    with the policy and with the HorizontalPodAutoscaler, upgrades the operator and kills its leader under load, resizes
+    running pods, scales consumers of a Kafka topic (which needs Java), and fails where anything is left in the cluster
+    or on this machine.
     """
     from rich.console import Console
 
     from rlscaler_dev.demo.processes import Interrupted, interruptible
-    from rlscaler_dev.e2e.report import table
+    from rlscaler_dev.e2e.report import tables
     from rlscaler_dev.e2e.run import run
 
     console = Console(highlight=False, soft_wrap=True)
@@ -78,6 +80,7 @@ def e2e(**options: Any) -> None:
     settings = Settings(
         out=options["out"].absolute(),
         charts=options["charts"].absolute(),
+        parts=options["only"],
         patterns=options["patterns"],
         contenders=options["contenders"],
         duration_seconds=options["duration"],
@@ -102,6 +105,9 @@ def e2e(**options: Any) -> None:
     except click.ClickException:
         say(f"it failed; logs and transcript are in {settings.out}")
         raise
-    console.print(table(summary["runs"]))
-    for name in ("summary.json", "transcript.txt", "comparison.png", "traffic.png"):
-        console.print(f"  {settings.out / name}")
+    for shown in tables(summary):
+        console.print(shown)
+    files = ("summary.json", "transcript.txt", "comparison.png", "traffic.png", "consumers/kafka.png")
+    for path in (settings.out / name for name in files):
+        if path.exists():
+            console.print(f"  {path}")

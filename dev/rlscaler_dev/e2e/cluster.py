@@ -110,7 +110,9 @@ class Cluster:
                     real_gpus=FAKE_GPUS,
                     gpu_nodes=0,
                     cpu_nodes=0,
-                    adapter=True,
+                    gateway_api=settings.loads,
+                    adapter=settings.loads,
+                    kafka="consumers" in settings.parts,
                     progress=progress,
                 )
                 info = stack.enter_context(own)

@@ -13,6 +13,7 @@ from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.e2e.cluster import Cluster
 from rlscaler_dev.e2e.logs import operator_pods
 from rlscaler_dev.e2e.settings import (
+    BROKER,
     CRD,
     DEMO_NAMESPACE,
     DEMO_RELEASE,
@@ -59,6 +60,7 @@ class Installation:
             f"prometheus.image.repository={PROMETHEUS_IMAGE[0]}",
             f"gpu.coldStartSeconds.min={gpu_low:g},gpu.coldStartSeconds.max={gpu_high:g}",
             f"cpu.coldStartSeconds.min={cpu_low:g},cpu.coldStartSeconds.max={cpu_high:g}",
+            f"gateway.enabled={json.dumps(self._settings.loads)}",
         ]
         self.demo("install", "--create-namespace", "--wait", *tags, *(part for v in values for part in ("--set", v)))
         demo = time.monotonic() - begin
@@ -71,6 +73,8 @@ class Installation:
             *("--set", f"prometheus.url=http://{PROMETHEUS}.{DEMO_NAMESPACE}:9090"),
             *("--set", f"prometheus.scrapeIntervalSeconds={SCRAPE_SECONDS}"),
             *("--set", "auditLog.enabled=true,auditLog.stdout=true"),
+            *("--set", "operator.resize=true,operator.resizeNewPods=true"),
+            *("--set-json", f"kafka.allowedServers={json.dumps([BROKER])}"),
             *("--set-string", "podAnnotations.prometheus\\.io/scrape=true,podAnnotations.prometheus\\.io/port=8080"),
         ]  # fmt: skip
         self._helm(verb, OPERATOR_RELEASE, "rlscaler", OPERATOR_NAMESPACE, "--wait", *values, *arguments)
@@ -111,9 +115,10 @@ class Installation:
         return list(self._kube.get(collection("v1", "Pod", DEMO_NAMESPACE))["items"])
 
     def apply_policy(self) -> None:
-        """Apply the policy as a user does; the interval is the run's."""
+        """Apply the policy as a user does; the interval is the run's, and there may be no route to place by."""
         self._commands.run("kubectl", "apply", "-f", str(self._settings.policy))
-        patch = json.dumps({"spec": {"intervalSeconds": self._settings.interval_seconds}})
+        placement: Json = {} if self._settings.loads else {"placement": None}
+        patch = json.dumps({"spec": {"intervalSeconds": self._settings.interval_seconds, **placement}})
         self._commands.run("kubectl", "patch", "rlsp", SERVICE, "-n", DEMO_NAMESPACE, "--type=merge", "-p", patch)
 
     def delete_policy(self) -> None:

@@ -112,13 +112,63 @@ COLUMNS = {
 """Title -> key of the summary and how it is shown."""
 
 
-def table(runs: list[dict[str, Any]]) -> Table:
+def tables(summary: dict[str, Any]) -> list[Table]:
+    """One for each kind of part that was done."""
+    made = [
+        _runs(summary["runs"]) if summary["runs"] else None,
+        _sizes(summary["sizes"]) if summary["sizes"] else None,
+        _consumers(summary["consumers"]) if summary["consumers"] else None,
+    ]
+    return [one for one in made if one is not None]
+
+
+def _sizes(sizes: dict[str, Any]) -> Table:
+    """One row a pod that was resized, by what the kernel held its container to before and after."""
+    shown = Table(box=None, padding=(0, 2))
+    for title in ("resized", "pod", "cores before", "cores", "MiB before", "MiB", "patch to cgroup (s)", "restarts"):
+        shown.add_column(title, justify="left" if title in ("resized", "pod") else "right")
+    rows = [(what, pod) for what, pods in sizes.items() for pod in (pods if isinstance(pods, list) else [pods])]
+    for what, pod in rows:
+        pairs = [(pod[when]["cores"], pod[when]["memory_mib"]) for when in ("cgroup_at_first", "cgroup")]
+        amounts = [_cell(pair[of], "{:g}") for of in (0, 1) for pair in pairs]
+        seconds = _cell(pod["patch_to_cgroup_seconds"], "{:.2f}")
+        shown.add_row(what.replace("_", " "), pod["pod"], *amounts, seconds, f"{pod['restarts']}")
+    return shown
+
+
+CONSUMERS = {
+    "messages": ("messages", "{:,}"),
+    "lost": ("lost", "{:,}"),
+    "late": ("late_percent", "{:.1f} %"),
+    "p95 lag s": ("p95_lag_seconds", "{:.1f}"),
+    "s above the objective": ("seconds_above_objective", "{:d}"),
+    "consumer-s": ("consumer_seconds", "{:,.0f}"),
+    "rebalances": ("rebalances", "{:d}"),
+    "most members": ("most_members_that_were_ready_pods", "{:d}"),
+}
+"""Title -> key of the summary and how it is shown."""
+
+
+def _consumers(consumers: dict[str, Any]) -> Table:
+    """One row."""
+    shown = Table(box=None, padding=(0, 2))
+    for title in CONSUMERS:
+        shown.add_column(title, justify="right")
+    shown.add_row(*(_cell(consumers[key], text) for key, text in CONSUMERS.values()))
+    return shown
+
+
+def _cell(value: Any, text: str) -> str:
+    return "-" if value is None else text.format(value)
+
+
+def _runs(runs: list[dict[str, Any]]) -> Table:
     """One row a run."""
     shown = Table(box=None, padding=(0, 2))
     for title in ("pattern", "contender", *COLUMNS):
         shown.add_column(title, justify="left" if title in ("pattern", "contender") else "right")
     for run in runs:
-        cells = ["-" if run[key] is None else text.format(run[key]) for key, text in COLUMNS.values()]
+        cells = [_cell(run[key], text) for key, text in COLUMNS.values()]
         cells[-1] = f"{run['scale_ups']}/{run['scale_downs']}"
         shown.add_row(run["pattern"], run["contender"], *cells)
     return shown

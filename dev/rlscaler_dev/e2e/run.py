@@ -1,4 +1,4 @@
-"""The whole end-to-end run: install, four patterns, upgrade, a dead leader, uninstall, nothing left."""
+"""The whole end-to-end run: install, the parts that were asked for, uninstall, nothing left."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 from rlscaler_dev.demo.records import versions
 from rlscaler_dev.e2e import report, traffic
 from rlscaler_dev.e2e.cluster import Cluster, interfaces, left_behind, pid_namespaces
+from rlscaler_dev.e2e.consumers.play import Consumers
 from rlscaler_dev.e2e.installation import Installation
 from rlscaler_dev.e2e.lifecycle import Lifecycle
 from rlscaler_dev.e2e.logs import OperatorLogs
 from rlscaler_dev.e2e.play import Player
 from rlscaler_dev.e2e.settings import Play, Settings
+from rlscaler_dev.e2e.sizes.play import Sizes
 from rlscaler_dev.exceptions import DemoError
 
 Say = Callable[[str], None]
@@ -53,13 +55,16 @@ def _on(cluster: Cluster, settings: Settings, say: Say) -> dict[str, Any]:
     installed = installation.install()
     say(f"installed: operator {installed['operator']} s, demo {installed['demo']} s")
     logs = OperatorLogs(cluster.kube, cluster.commands, settings.out / "logs")
+    parts = settings.parts
     try:
         player = Player(settings, cluster, installation, logs, say)
         plays = Play.all_of(settings)
         runs = [player.play(play) for play in plays]
-        lifecycle = Lifecycle(settings, cluster, installation, say).play(player) if settings.lifecycle_seconds else None
+        lifecycle = Lifecycle(settings, cluster, installation, say).play(player) if "lifecycle" in parts else None
         scraped = {name: installation.query(promql) for name, promql in
                    (("targets", SCRAPED), ("received", RECEIVED), ("cadvisor", CADVISOR))}  # fmt: skip
+        sizes = Sizes(cluster, installation, say).play() if "sizes" in parts else None
+        consumers = Consumers(settings, cluster, say).play() if "consumers" in parts else None
     finally:
         logs.stop()
     names = [play.name for play in plays] + (["lifecycle"] if lifecycle else [])
@@ -76,6 +81,8 @@ def _on(cluster: Cluster, settings: Settings, say: Say) -> dict[str, Any]:
         "install_seconds": installed,
         "runs": runs,
         "lifecycle": lifecycle,
+        "sizes": sizes,
+        "consumers": consumers,
         "pods_seen": len(player.pods_seen),
         "most_pods_at_once": player.most_pods,
         "prometheus": scraped,

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlscaler_dev.cluster.network import KAFKA_PORT, NODE_IP
+
+PARTS = ("patterns", "lifecycle", "sizes", "consumers")
+"""What a run does between installing and uninstalling, in this order."""
 CONTENDERS = ("rl", "hpa")
 PATTERNS = ("spike", "ramp", "periodic", "random", "trace")
 FOUR = ("spike", "ramp", "periodic", "random")
@@ -17,6 +21,8 @@ SERVICE = "chat"
 PROMETHEUS_IMAGE = ("localhost/prometheus", "1")
 """What the real node brings along."""
 SCRAPE_SECONDS = 2
+BROKER = f"{NODE_IP}:{KAFKA_PORT}"
+"""Where pods, the operator's among them, find the Kafka broker."""
 CRD = "rlscalingpolicies.rlscaler.io"
 
 
@@ -28,6 +34,7 @@ class Settings:
     """Result folder: one sub-folder for each run of load."""
     charts: Path
     """Folder of the charts `rlscaler` and `rlscaler-demo`."""
+    parts: tuple[str, ...] = PARTS
     patterns: tuple[str, ...] = FOUR
     contenders: tuple[str, ...] = CONTENDERS
     duration_seconds: int = 180
@@ -36,11 +43,16 @@ class Settings:
     """Action interval of the policy."""
     seed: int = 1
     lifecycle_seconds: int = 120
-    """Length of the run during which the operator is upgraded and its leader killed; 0 = none of that."""
+    """Length of the run during which the operator is upgraded and its leader killed."""
     gpu_cold_start_seconds: tuple[float, float] = (35, 55)
     cpu_cold_start_seconds: tuple[float, float] = (5, 11)
     cluster_name: str = "e2e"
     keep_cluster: bool = False
+
+    @property
+    def loads(self) -> bool:
+        """Whether requests are sent, which need the Gateway and, for the HPA, the adapter."""
+        return "patterns" in self.parts or "lifecycle" in self.parts
 
     @property
     def policy(self) -> Path:
@@ -59,9 +71,9 @@ class Play:
 
     @classmethod
     def all_of(cls, settings: Settings) -> list[Play]:
-        """Pattern by pattern, each contender on the same load."""
+        """Pattern by pattern, each contender on the same load; none where that is no part of the run."""
         return [
             cls(f"{contender}-{pattern}", contender, pattern, settings.duration_seconds)
-            for pattern in settings.patterns
+            for pattern in (settings.patterns if "patterns" in settings.parts else ())
             for contender in settings.contenders
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from rlscaler_loadgen.service.http import metrics_app
 from rlscaler_loadgen.service.metrics import PodCollector, Usage
 from rlscaler_loadgen.service.replica import CPU, Flavour
 from rlscaler_loadgen.service.router import Pod
-from rlscaler_loadgen.streams.journal import FLUSH_SECONDS, ConsumerJournal
-from rlscaler_loadgen.streams.member import Job, Member
+from rlscaler_loadgen.streams.journal import ConsumerJournal, flushing
+from rlscaler_loadgen.streams.member import Job, Member, failure
 
 
 class Members:
@@ -82,16 +81,8 @@ class Consumers:
 
         Raises ServiceError when a consumer ends by itself, or a port or the cluster cannot be used.
         """
-        stop, loop = stop_on_signals(), asyncio.get_running_loop()
-        failure: asyncio.Future[None] = loop.create_future()
-
-        def fail(error: Exception) -> None:
-            if not failure.done():
-                failure.set_exception(error)
-
-        def failed(error: Exception) -> None:
-            loop.call_soon_threadsafe(fail, error)
-
+        stop = stop_on_signals()
+        ended, failed = failure()
         members = Members(lambda pod: Member(pod, self.job, self.flavour, journal, failed))
         usage = Usage(members)
         registry.register(PodCollector(members, usage, self.namespace))
@@ -101,8 +92,8 @@ class Consumers:
                 works: list[Awaitable[None]] = [
                     pods_of(api, self.namespace, self.deployment, CPU.name, members).run(),
                     usage.run(),
-                    _flushing(journal),
-                    failure,
+                    flushing(journal),
+                    ended,
                 ]
                 if self.annotate:
                     works.append(UsageAnnotations(api, self.namespace, members, usage).run())
@@ -111,9 +102,3 @@ class Consumers:
                     await until_stopped(stop, *works)
                 finally:
                     await page.cleanup()
-
-
-async def _flushing(journal: ConsumerJournal) -> None:
-    while True:
-        await asyncio.sleep(FLUSH_SECONDS)
-        journal.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import threading
 import time
@@ -104,3 +105,10 @@ class ConsumerJournal:
     def close(self) -> None:
         for table in self._tables or ():
             table.close()
+
+
+async def flushing(journal: ConsumerJournal) -> None:
+    """Write what the tables hold back now and then, without end."""
+    while True:
+        await asyncio.sleep(FLUSH_SECONDS)
+        journal.flush()

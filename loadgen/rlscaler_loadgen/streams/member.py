@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -68,6 +69,21 @@ class Job:
             "log_level": 3,
             **({"group.protocol": "consumer"} if self.protocol == "consumer" else classic),
         }
+
+
+def failure() -> tuple[asyncio.Future[None], Callable[[Exception], None]]:
+    """A future that fails with what ended a consumer, and what to call with that from any thread."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    def fail(error: Exception) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    def failed(error: Exception) -> None:
+        loop.call_soon_threadsafe(fail, error)
+
+    return future, failed
 
 
 class Member:

@@ -41,6 +41,9 @@ REMEDIES = {
 }
 """What the API server says in a refusal, and the reason and the remedy that follow from it."""
 
+NODE_TOO_SMALL = "node didn't have enough allocatable resources"
+"""What it says where the node of a pod could not hold the size if it were empty, so that its kubelet is not asked."""
+
 
 ResizeOutcome = Literal["Taken", "Refused", "Failed", "TakenBack"]
 """What came of one patch."""
@@ -126,8 +129,12 @@ class Resizer:
     def _note(self, made: Plan, answers: dict[str, Exception | None], failures: Failures, now: float) -> None:
         """Remember what the API server refused, and what was taken back from kubelets."""
         refusals = [(pod, error) for pod, error in answers.items() if _refuses(pod, error)]
-        if refusals:
-            failures.refuse(_refusal(*refusals[0]), now)
+        others = [(pod, error) for pod, error in refusals if NODE_TOO_SMALL not in str(error)]
+        for pod, error in refusals:
+            if (pod, error) not in others:
+                failures.take_back(pod, _too_large(pod, error), now)
+        if others:
+            failures.refuse(_refusal(*others[0]), now)
         elif None in answers.values():
             failures.refused = None
         said = {stuck.pod: stuck for stuck in made.stuck}
@@ -164,6 +171,11 @@ def _refusal(pod: str, error: Exception | None) -> Problem:
         ("ResizeRefused", "correct what it names, or use mode Recommend"),
     )
     return Problem(reason, f"Pod {pod} may not be resized: {text}; {remedy}")
+
+
+def _too_large(pod: str, error: Exception | None) -> Problem:
+    text = f"Pod {pod} keeps its size: {error}; lower the largest size, or run such pods on larger nodes"
+    return Problem("ResizeInfeasible", text)
 
 
 def _not_done(stuck: Stuck) -> Problem:

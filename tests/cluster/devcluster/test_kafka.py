@@ -96,8 +96,3 @@ def test_a_broker_may_have_an_identity_that_begins_with_a_dash(with_kafka: Clust
 def test_a_cluster_of_the_users_gets_no_broker(cluster: ClusterInfo) -> None:
     with pytest.raises(DevClusterError, match="--kafka change a cluster"):
         api.up("other", kubeconfig=cluster.kubeconfig, kafka=True)
-
-
-def test_a_broker_beside_a_real_node_is_refused(cluster: ClusterInfo) -> None:
-    with pytest.raises(DevClusterError, match="--node kwok"):
-        api.up("other", node="real", kafka=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,10 +56,12 @@ def test_each_contender_plays_each_pattern_on_the_same_load(tmp_path) -> None:
     plays = Play.all_of(settings)
     assert [play.name for play in plays] == ["rl-spike", "hpa-spike", "rl-ramp", "hpa-ramp"]
     assert {play.duration_seconds for play in plays} == {60}
+    assert Play.all_of(replace(settings, parts=("sizes", "consumers"))) == []
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "named"), [("--patterns", "spike,square", "square"), ("--contenders", "kpa", "kpa")]
+    ("option", "value", "named"),
+    [("--patterns", "spike,square", "square"), ("--contenders", "kpa", "kpa"), ("--only", "sizes,all", "all")],
 )
 def test_an_unknown_name_is_named(option: str, value: str, named: str) -> None:
     result = CliRunner().invoke(e2e, [option, value])

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from rlscaler_dev.demo.timeline import build_timeline
-from rlscaler_dev.e2e.report import compare, draw_comparison
+from rlscaler_dev.e2e.report import compare, draw_comparison, tables
 from rlscaler_dev.e2e.settings import Play
 from tests.unit.demo.records_fixture import made_up_run
 
@@ -50,3 +50,28 @@ def test_title_legend_and_panels_are_whole_and_apart(
 
 def test_without_runs_there_is_no_picture(tmp_path: Path) -> None:
     assert compare([], tmp_path) is None
+
+
+def test_each_kind_of_part_has_a_table_and_what_is_not_known_is_a_dash() -> None:
+    amounts = {"weight": 51, "cores": 0.2, "memory_mib": None, "used_mib": 70.0}
+    pod = {"pod": "a", "cgroup_at_first": amounts, "cgroup": {**amounts, "cores": 0.6}, "restarts": 0}
+    pods = [{**pod, "patch_to_cgroup_seconds": 0.25}, {**pod, "patch_to_cgroup_seconds": None}]
+    consumers = {
+        "messages": 35_000,
+        "lost": 0,
+        "late_percent": 12.5,
+        "p95_lag_seconds": None,
+        "seconds_above_objective": 7,
+        "consumer_seconds": 1442.2,
+        "rebalances": None,
+        "most_members_that_were_ready_pods": 6,
+    }
+    sizes, streams = tables({"runs": [], "sizes": {"grows": pods, "too_large": pods[1]}, "consumers": consumers})
+    cells = [list(column.cells) for column in sizes.columns]
+    assert cells[0] == ["grows", "grows", "too large"]
+    assert cells[2:6] == [["0.2"] * 3, ["0.6"] * 3, ["-"] * 3, ["-"] * 3]
+    assert cells[6] == ["0.25", "-", "-"]
+    assert [next(iter(column.cells)) for column in streams.columns] == [
+        *("35,000", "0", "12.5 %", "-", "7", "1,442", "-", "6")
+    ]
+    assert tables({"runs": [], "sizes": None, "consumers": None}) == []

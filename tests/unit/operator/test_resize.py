@@ -92,6 +92,20 @@ async def test_a_refusal_names_pod_and_remedy_and_is_asked_again_after_growing_p
         assert (await bench.round())[1] == 1
 
 
+async def test_a_node_that_is_too_small_is_the_matter_of_its_pod_alone(bench):
+    why = "node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000"
+    bench.refuse(403, f'pods "chat-1" is forbidden: {why}')
+    (problem,) = (await bench.round())[0].problems
+    assert problem.reason == "ResizeInfeasible"
+    assert "chat-1" in problem.message
+    assert "larger nodes" in problem.message
+    await bench.round()
+    resized, sent = await bench.round()
+    assert (resized.problems, sent) == ((problem,), 0), "this pod waits"
+    bench.pods.put(TARGET, pod("chat-2", {"cpu": "1"}, resourceVersion="7"))
+    assert (await bench.round())[1] == 1, "another one, on a larger node, does not"
+
+
 async def test_a_size_that_is_not_the_refused_one_is_tried_at_once(bench):
     bench.refuse(403, "exceeded quota: small")
     await bench.round()

@@ -112,6 +112,14 @@ def test_memory_is_not_to_be_lowered_below_its_peak_until_that_is_old():
     assert least_memory(bounds, memory, now + PEAK_SECONDS * 1.3)[0] < 2 * GI
 
 
+def test_memory_of_which_more_was_used_than_is_counted_is_not_to_be_lowered():
+    bounds, now = ranges(most=(4.0, GI)), np.array([5000.0])
+    _, memory = played(constant(1.0, 1.2 * GI), bounds=bounds)
+    assert least_memory(bounds, memory, now)[0] >= 1.2 * GI * MARGIN[MEMORY]
+    _, memory = played(constant(1.0, 3 * GI), bounds=bounds)
+    assert np.isnan(least_memory(bounds, memory, now)).all()
+
+
 def test_what_was_seen_last_is_not_forgotten_while_nothing_is_known():
     bounds = ranges()
     _, memory = played(constant(1.0, 5 * GI))

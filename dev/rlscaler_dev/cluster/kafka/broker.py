@@ -1,7 +1,8 @@
 """The broker's files and command lines: one node in KRaft mode that is broker and controller.
 
-It listens on loopback only, twice: without any protection, where every client may do everything, and with TLS and a
-password, where the user `rlscaler` has no right but those that ACLs give it.
+It listens on loopback twice: without any protection, where every client may do everything, and with TLS and a password,
+where the user `rlscaler` has no right but those that ACLs give it. Beside a real node it runs in the node's network,
+and listens without protection at the node's address, too, for pods.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 
 from rlscaler_dev.cluster.components import Layout
 from rlscaler_dev.cluster.kafka.jars import Jars
-from rlscaler_dev.cluster.network import HOST
+from rlscaler_dev.cluster.network import HOST, KAFKA_PORT, NODE_IP
 
 NODE_ID = 1
 USER = "rlscaler"
@@ -63,6 +64,11 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """Where clients begin that need no credential."""
         return f"{HOST}:{self.layout.ports['kafka']}"
+
+    @property
+    def for_pods(self) -> str | None:
+        """Where clients in the pods of a real node begin; None without one."""
+        return f"{NODE_IP}:{KAFKA_PORT}" if self.layout.real else None
 
     @property
     def protected(self) -> str:
@@ -120,6 +126,8 @@ class Broker:
     def _settings(self, keystore: Path) -> dict[str, object]:
         controller = f"{HOST}:{self.layout.ports['kafka-controller']}"
         clients = f"PLAINTEXT://{self.bootstrap_servers},SASL_SSL://{self.protected}"
+        if self.for_pods:
+            clients += f",PODS://{self.for_pods}"
         login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         return {
             "process.roles": "broker,controller",
@@ -127,7 +135,9 @@ class Broker:
             "controller.quorum.voters": f"{NODE_ID}@{controller}",
             "listeners": f"{clients},CONTROLLER://{controller}",
             "advertised.listeners": clients,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,PODS:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ),
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN",

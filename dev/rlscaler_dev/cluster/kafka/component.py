@@ -16,11 +16,15 @@ from rlscaler_dev.cluster.components import KAFKA_PORTS, Layout
 from rlscaler_dev.cluster.kafka.broker import Broker
 from rlscaler_dev.cluster.kafka.jars import Jars, java
 from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.cluster.realnode import namespace
 from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.exceptions import StartError
 
 KAFKA = "kafka"
 """Name of the component."""
+
+FORWARDER = "kafka-forwarder"
+"""What carries the host's ports of the broker to it, where it runs beside a real node."""
 
 START_SECONDS = 120.0
 FORMAT_SECONDS = 60.0
@@ -54,8 +58,10 @@ def start_again(cluster: ClusterState, broker: Broker, jars: Jars, say: Say) -> 
 
 def _run(cluster: ClusterState, broker: Broker, command: str, jars: Jars) -> None:
     """Start the process and wait until a client is answered; a broker that does not come up is not recorded."""
-    record = processes.spawn(KAFKA, broker.run(command, jars), cluster.directory)
-    cluster.record(record)
+    record = namespace.spawn(cluster, KAFKA, broker.run(command, jars))
+    if broker.layout.real and cluster.process(FORWARDER) is None:
+        ports = [broker.layout.ports[name] for name in ("kafka", "kafka-sasl")]
+        namespace.forward(cluster, FORWARDER, {port: port for port in ports})
     try:
         wait_until(lambda: _alive(record) and answers(broker.bootstrap_servers), "Kafka's readiness", START_SECONDS)
     except BaseException:

@@ -36,10 +36,18 @@ def open_namespace(cluster: ClusterState, forwards: Mapping[int, int]) -> list[s
     record = processes.spawn(NAMESPACE, [*unshare, *init], cluster.directory)
     cluster.record(record)
     wait_until(lambda: _opened(record, files), "the node's namespace", OPEN_TIMEOUT_SECONDS, interval_seconds=0.02)
+    forward(cluster, FORWARDER, forwards)
+    return prefix(cluster)
+
+
+def forward(cluster: ClusterState, name: str, forwards: Mapping[int, int]) -> None:
+    """Start and write down what carries ports of the host to inner ones. Raises NotRunningError."""
+    record = cluster.process(NAMESPACE)
+    if record is None:
+        raise NotRunningError(f"cluster {cluster.name} has no real node: nothing is to be forwarded to it")
     pairs = [f"{outer}:{inner}" for outer, inner in forwards.items()]
     forwarder = [sys.executable, "-m", f"{_MODULE}.forward", str(_first_process(record)), *pairs]
-    cluster.record(processes.spawn(FORWARDER, forwarder, cluster.directory))
-    return prefix(cluster)
+    cluster.record(processes.spawn(name, forwarder, cluster.directory))
 
 
 def _opened(record: ProcessRecord, files: NodeFiles) -> bool:

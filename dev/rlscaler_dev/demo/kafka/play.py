@@ -145,7 +145,7 @@ class _Run:
             self._supervisor.check(apart_from=[child])
             if now - begun >= line:
                 line = ((now - begun) // LINE_SECONDS + 1) * LINE_SECONDS
-                self._say(_line(now - begun, waiting.messages, waiting.lag_seconds(now), recorder))
+                self._say(progress(now - begun, waiting.messages, waiting.lag_seconds(now), recorder))
             time.sleep(REFRESH_SECONDS)
         if child.running or child.process.returncode:
             raise child.failure("did not write all of its messages")
@@ -188,7 +188,8 @@ def _not_ready(recorder: Recorder) -> str:
     return "" if replicas and replicas.ready else "the first consumer"
 
 
-def _line(seconds: float, messages: int, lag: float, recorder: Recorder) -> str:
+def progress(seconds: float, messages: int, lag: float, recorder: Recorder) -> str:
+    """A line of how many messages wait, the oldest of them for `lag` seconds, and of the consumers."""
     replicas = recorder.replicas
     consumers = "" if replicas is None else f"{replicas.ready} of {replicas.spec} consumers are ready"
     return f"{seconds:5.0f} s: {messages:6,d} messages wait, the oldest for {lag:5.1f} s   {consumers}"

@@ -15,14 +15,14 @@ from rlscaler_dev.demo.settings import NAMESPACE
 class Recorder(Watches):
     """Follows the Deployment and its pods by watches. Use it as a context manager."""
 
-    def __init__(self, kube: KubeClient, deployment: str, data: Path) -> None:
+    def __init__(self, kube: KubeClient, deployment: str, data: Path, namespace: str = NAMESPACE) -> None:
         super().__init__(kube)
         self._deployment_name = deployment
         self._book = PoolBook()
         self._file = CsvWriter(data / "replicas.csv", ("time", *REPLICA_COLUMNS))
         self._written: Replicas | None = None
-        self._follow("apps/v1", "Deployment", self._deployment, namespace=NAMESPACE)
-        self._follow("v1", "Pod", self._pod, self._book.pods.clear, NAMESPACE)
+        self._follow("apps/v1", "Deployment", self._deployment, namespace=namespace)
+        self._follow("v1", "Pod", self._pod, self._book.pods.clear, namespace)
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

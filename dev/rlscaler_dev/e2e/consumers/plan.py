@@ -1,0 +1,85 @@
+"""The consumers' Deployment and their policy, and what is played with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rlscaler_dev.cluster.images.make import reference
+from rlscaler_dev.cluster.kube import Json
+from rlscaler_dev.cluster.network import NODE_NAME
+from rlscaler_dev.demo.kafka import plan as demo
+from rlscaler_dev.demo.kafka.plan import CONSUMERS, GROUP, NAME, TOPIC, Play
+from rlscaler_dev.e2e.settings import BROKER
+
+NAMESPACE = "consumers"
+TITLE = "RLScalingPolicy on the stream, real pods"
+SECONDS, PEAK = 240, 300.0
+"""Length of the load, and its highest rate in messages/s: the work of three consumers."""
+MOST = 6
+"""Replicas: half of the partitions, and containers that two cores can start in seconds."""
+RECORDS = "/records"
+METRICS_PORT = 9100
+
+
+def play(out: Path, seed: int) -> Play:
+    """A spike within four minutes, for containers that start in some seconds."""
+    pool = replace(CONSUMERS, cold_start_seconds=(3, 9), max_replicas=MOST)
+    return Play(out, duration_seconds=SECONDS, peak=PEAK, seed=seed, pool=pool)
+
+
+def namespace() -> Json:
+    """The namespace that all of it is in, and goes with."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
+def deployment(this: Play, records: Path) -> Json:
+    """One consumer a pod, which writes what it processed into a folder of its own below `records` of the host."""
+    arguments = [
+        *("service", "consumer", f"--bootstrap-servers={BROKER}", f"--topic={TOPIC}", f"--group={GROUP}"),
+        *(f"--protocol={this.protocol}", f"--message-ms={1000 / this.pool.requests_per_second:g}"),
+        *(f"--batch={this.batch}", f"--commit-seconds={this.commit_seconds:g}", f"--seed={this.seed}"),
+        *(f"--records={RECORDS}/$(POD_NAME)", "--host=0.0.0.0", f"--metrics-port={METRICS_PORT}"),
+    ]
+    named = [{"name": f"POD_{what.upper()}", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.{what}"}}}
+             for what in ("name", "namespace")]  # fmt: skip
+    container = {
+        "name": "consumer",
+        "image": reference("rlscaler-service"),
+        "imagePullPolicy": "Never",
+        "args": arguments,
+        "env": [*named, {"name": "OPENBLAS_NUM_THREADS", "value": "1"}],
+        "readinessProbe": {"httpGet": {"path": "/metrics", "port": METRICS_PORT}, "periodSeconds": 1},
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "records", "mountPath": RECORDS}],
+    }
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": NODE_NAME},
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 15,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+        "volumes": [{"name": "records", "hostPath": {"path": str(records), "type": "Directory"}}],
+    }
+    labels = {"app": NAME}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def policy(this: Play) -> Json:
+    """The demo's policy, of these consumers."""
+    made = demo.policy(this, BROKER)
+    return {**made, "metadata": {"name": NAME, "namespace": NAMESPACE}}

@@ -1,0 +1,112 @@
+"""What becomes of pods that are resized: their specs by a watch, their containers by the cgroup file system."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rlscaler_dev.cluster.kube import Json, KubeClient
+from rlscaler_dev.cluster.realnode.container_cgroup import Amounts, ContainerCgroup
+from rlscaler_dev.cluster.watch import Watches
+from rlscaler_dev.e2e.sizes.plan import CONTAINER, NAMESPACE
+from rlscaler_dev.exceptions import DevClusterError
+
+LOOK_SECONDS = 0.01
+"""Time between two looks at the cgroups."""
+
+
+@dataclass(slots=True)
+class Trail:
+    """What was seen of one pod, in the order of time. Times are Unix seconds."""
+
+    name: str
+    app: str
+    body: Json
+    """As the watch showed it last."""
+    asked: list[tuple[float, Json]] = field(default_factory=list)
+    """When the container's `resources` in the spec were first seen so, and what they are."""
+    given: list[tuple[float, Amounts]] = field(default_factory=list)
+    """When its cgroup was first seen so; bytes that are used do not count as a change."""
+    containers: set[str] = field(default_factory=set)
+    """Identities of the containers that ran."""
+    restarts: int = 0
+
+    def take(self, body: Json, now: float) -> None:
+        """Note what is new in the pod."""
+        self.body = body
+        resources = next(one["resources"] for one in body["spec"]["containers"] if one["name"] == CONTAINER)
+        if not self.asked or resources != self.asked[-1][1]:
+            self.asked.append((now, resources))
+        for status in body["status"].get("containerStatuses") or ():
+            if status["name"] == CONTAINER and (identity := status.get("containerID")):
+                self.containers.add(identity.rpartition("//")[2])
+                self.restarts = max(self.restarts, int(status["restartCount"]))
+
+    def look(self, amounts: Amounts, now: float) -> None:
+        """Note what is new in the cgroup."""
+        if not self.given or amounts[:3] != self.given[-1][1][:3]:
+            self.given.append((now, amounts))
+
+    def condition(self, type_: str) -> Json | None:
+        """A condition of the pod that holds."""
+        found = self.body["status"].get("conditions") or ()
+        return next((one for one in found if one["type"] == type_ and one["status"] == "True"), None)
+
+
+class Trails(Watches):
+    """Follows the pods that are resized. Use it as a context manager."""
+
+    def __init__(self, kube: KubeClient, cluster: str) -> None:
+        super().__init__(kube)
+        self._cluster = cluster
+        self._trails: dict[str, Trail] = {}
+        self._cgroups: dict[str, ContainerCgroup] = {}
+        self._follow("v1", "Pod", self._pod, namespace=NAMESPACE)
+
+    def of(self, app: str) -> list[Trail]:
+        """Of the pods of one Deployment, those that are gone included."""
+        with self._lock:
+            return sorted((trail for trail in self._trails.values() if trail.app == app), key=lambda one: one.name)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look at the cgroups of all containers until the context ends."""
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(LOOK_SECONDS):
+                self._look()
+
+        thread = threading.Thread(target=look, name="cgroups", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _pod(self, event: str, pod: Json) -> None:
+        name, app = pod["metadata"]["name"], pod["metadata"]["labels"]["app"]
+        if all(one["name"] != CONTAINER for one in pod["spec"]["containers"]):
+            return
+        trail = self._trails.setdefault(name, Trail(name, app, pod))
+        trail.take(pod, time.time())
+
+    def _changed(self) -> None:
+        """Nothing beside what `_pod` does."""
+
+    def _look(self) -> None:
+        with self._lock:
+            known = {identity: trail for trail in self._trails.values() for identity in trail.containers}
+        for identity, trail in known.items():
+            try:
+                if identity not in self._cgroups:
+                    self._cgroups[identity] = ContainerCgroup.of(self._cluster, identity)
+                amounts, now = self._cgroups[identity].read(), time.time()
+            except (DevClusterError, OSError):
+                continue  # it has not begun, or it has ended
+            with self._lock:
+                trail.look(amounts, now)
