@@ -341,16 +341,19 @@ def test_a_pool_that_is_out_of_its_bounds_may_be_brought_back(policies, token, w
         assert (token(json_patch(scale, steps))[0] == 200) == allowed, (found, step)
 
 
-def test_nothing_is_scaled_where_there_is_no_policy(policies, kube, token, theirs, wait):
-    setup.grant(kube, ACCOUNT, "everywhere", setup.shipped_roles()["rlscaler-operator"]["rules"], theirs)
+def test_others_scale_what_they_like_with_or_without_a_policy_there(policies, kube, token, theirs, world, wait):
+    """An HPA, say: what is refused to the operator is refused to nobody else."""
+    too_many = json_patch(world.path("deployments", "auto-cpu", "scale"), [("replace", "/spec/replicas", 6)])
+    wait(lambda: token(too_many)[0] == 422)
     labels = {"app": "alone"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "app"}]}}
     path = f"/apis/apps/v1/namespaces/{theirs}/deployments"
     spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
     kube.request("POST", path, {"metadata": {"name": "alone"}, "spec": spec})
-    scale = json_patch(f"{path}/alone/scale", [("replace", "/spec/replicas", 0)])
-    status, text = wait(lambda: (answer := token(scale))[0] not in (403, 200) and answer)
-    assert (status, "rlscaler-own-scaling" in text) == (422, True), text
+    for scale in (f"{path}/alone/scale", world.path("deployments", "auto-cpu", "scale")):
+        most = {"spec": {"replicas": 1000}}
+        found = kube.request("PATCH", f"{scale}?dryRun=All", most, content_type="application/merge-patch+json")
+        assert found["spec"]["replicas"] == 1000
 
 
 def test_the_scale_subresource_changes_nothing_else(policies, token, world):
