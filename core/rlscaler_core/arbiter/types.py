@@ -9,9 +9,9 @@ the number of resources of the budget that has most; the column of a resource th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ NO_MEMBER = -1
 
 NO_RESOURCE = -1
 """What `Grants.resource` holds where no resource stands in the way."""
+
+Table = TypeVar("Table", "Budgets", "Members")
 
 
 class Reason(IntEnum):
@@ -112,6 +114,8 @@ _AMOUNTS = {"amount": None}
 _UNITS = {"units": 1.0, "guaranteed": 0.0, "ceiling": np.inf}
 """The columns (N, R) of both tables, with their defaults."""
 
+_OF_RESOURCES = (*_AMOUNTS, *_UNITS)
+
 
 def make_budgets(b: int, **columns: Any) -> Budgets:
     """Make B rows; a column is a scalar or an array (B,), and `amount` may have R columns: (B, R).
@@ -139,6 +143,12 @@ def make_members(m: int, **columns: Any) -> Members:
     _refuse("Members.current", members.current < 0, "0 or more")
     _refuse("Members.minimum", members.minimum < 0, "0 or more")
     return members
+
+
+def of_resources(table: Table, resources: int) -> Table:
+    """Give a table of its first `resources` alone."""
+    narrow = {name: getattr(table, name)[:, :resources] for name in _OF_RESOURCES if hasattr(table, name)}
+    return replace(table, **narrow)
 
 
 def no_loans(m: int) -> Loans:
