@@ -92,7 +92,7 @@ def test_a_line_stands_as_long_as_the_arbiter_is_told_the_same(bench, policy_bod
     audit.close()
     assert ids[0] == ids[1] == ids[2] != ids[3] == ids[4] != outcome.sharing
     texts = (tmp_path / "shared.jsonl").read_text().splitlines()
-    assert [json.loads(text)["shared"]["amount"] for text in texts] == [[4.0], [4.0], [5.0]]
+    assert [json.loads(text)["shared"]["amount"] for text in texts] == [[[4.0]], [[4.0]], [[5.0]]]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,9 @@ def test_a_line_stands_as_long_as_the_arbiter_is_told_the_same(bench, policy_bod
         ("after", "waited_intervals", 90),
         ("members", "asked", None),
         ("members", "weight", 7.0),
-        ("shared", "amount", 1.2),
+        ("members", "units", [0.9]),
+        ("grants", "resource", 3),
+        ("shared", "amount", [1.2]),
         ("loans", "granted", 40),
     ],
 )
