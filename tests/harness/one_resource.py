@@ -108,9 +108,7 @@ def share(rule: str, amount: float, lends: bool, reclaim: int, members: Sequence
     return Answer(granted, due, promised, reasons, because)
 
 
-def _orders(
-    members: Sequence[Member], asked: Sequence[int]
-) -> dict[str, Callable[[int, int], tuple[float, ...]]]:
+def _orders(members: Sequence[Member], asked: Sequence[int]) -> dict[str, Callable[[int, int], tuple[float, ...]]]:
     """What a member's k-th replica is handed out by, the lowest first."""
 
     def fair(i: int, k: int) -> tuple[float, ...]:
