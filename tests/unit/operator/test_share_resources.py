@@ -108,7 +108,7 @@ async def test_fewer_cpus_than_guarantees_are_named_and_what_others_take_is_stil
     bench.budgets.put(of_two(*members, amounts=amounts, status={"resources": listed}))
     found = share(bench, two | {"spare": spare}, asks)
     few = "the amount of cpu is smaller than the guarantees that are asked for"
-    assert found == {"deep": (2, "the others' shares of cpu"), "wide": (2, few), "spare": (3, WHOLE.format("memory"))}
+    assert found == {"deep": (2, "ns/wide's guarantee of cpu"), "wide": (2, few), "spare": (3, WHOLE.format("memory"))}
     kept = next(c for c in bench.budgets.get("few").conditions if c.type == "GuaranteesKept")
     assert (kept.status, kept.reason) == ("False", "TooFew")
     assert "10 units of cpu on the 2 nodes that amountFrom counts are fewer than the guarantees" in kept.message
