@@ -48,6 +48,8 @@ class _Sharing:
     def give(self, low: Int, high: Int, room: Float) -> tuple[Int, Float]:
         """Hand out the replicas low + 1 .. high (M,) of the members; gives what each has then, and the room left."""
         chosen = candidates(low, high)
+        if not chosen.member.size:
+            return low.astype(np.int32), np.maximum(room, 0.0)
         order = self.order(self._claims, chosen)
         got, room = hand_out(self.members, chosen, order, room)
         return (low + got).astype(np.int32), room
@@ -58,6 +60,8 @@ class _Sharing:
 
     def unlent(self, due: Int) -> Float:
         """Give the units (B, R) of guarantees that nobody may borrow beside what is `due` (M,)."""
+        if self.budgets.lend.all():
+            return np.zeros_like(self.budgets.amount)
         kept: Float = self.used(self.own) - self.used(due)
         return np.where(self.budgets.lend[:, None], 0.0, kept)
 
@@ -107,7 +111,8 @@ def _due(sharing: _Sharing) -> Int:
     due, room = sharing.give(nothing, sharing.guaranteed, budgets.amount)
     # Where even guarantees are short, what is left of what they take is too small for a replica of them, and not for
     # others to take.
-    room = np.where(sharing.taken(due < sharing.promised), 0.0, room)
+    if (short := due < sharing.promised).any():
+        room = np.where(sharing.taken(short), 0.0, room)
     due, _ = sharing.give(due, sharing.wanted, np.maximum(room - sharing.unlent(due), 0.0))
     return due
 
@@ -131,10 +136,11 @@ def _granted(sharing: _Sharing, due: Int) -> Int:
 def _reasons(sharing: _Sharing, due: Int, granted: Int) -> tuple[Int, Int, Int]:
     """Give the reason (M,), the member whose guarantee it is (M,), and the resource that stands in the way (M,)."""
     members, budgets = sharing.members, sharing.budgets
-    there = np.maximum(members.current, granted)
-    left = budgets.amount - sharing.used(there) - sharing.unlent(due)
-    short = budgets.amount - sharing.used(sharing.promised)
-    scarce, missing = (_scarcest(quotients(units[members.budget], members.units)) for units in (left, short))
+    left = budgets.amount - sharing.used(np.maximum(members.current, granted)) - sharing.unlent(due)
+    scarce = missing = _scarcest(quotients(left[members.budget], members.units))
+    if (short := due < sharing.promised).any():
+        lacking = budgets.amount - sharing.used(sharing.promised)
+        missing = _scarcest(quotients(lacking[members.budget], members.units))
     level = granted * sharing.dominant / members.weight
     because = _largest_guarantee(sharing, granted, level, scarce)
     next_level = (granted + 1) * sharing.dominant / members.weight
@@ -143,7 +149,7 @@ def _reasons(sharing: _Sharing, due: Int, granted: Int) -> tuple[Int, Int, Int]:
     reasons: list[tuple[NDArray[np.bool_], Reason, NDArray[Any]]] = [
         (granted >= sharing.asked, Reason.ALL, nothing),
         (granted >= _whole(sharing.of_ceiling), Reason.CEILING, _scarcest(sharing.of_ceiling)),
-        (due < sharing.promised, Reason.TOO_FEW, missing),
+        (short, Reason.TOO_FEW, missing),
         (granted >= _whole(sharing.of_amount), Reason.AMOUNT, _scarcest(sharing.of_amount)),
         (granted < due, Reason.RETURNING, scarce),
         (theirs, Reason.GUARANTEE, scarce),

@@ -45,8 +45,9 @@ def hand_out(members: Members, chosen: Candidates, order: tuple[Float, ...], roo
     member = chosen.member[np.lexsort(keys)]
     while member.size:
         budget, units = members.budget[member], members.units[member]
-        taken = _before(units, budget) + units
-        first = _until_one_fails(fits(taken, room[budget]), budget)
+        first_of = _first_of_its_budget(budget)
+        taken = _before(units, first_of) + units
+        first = _until_one_fails(fits(taken, room[budget]), first_of)
         np.add.at(got, member[first], 1)
         room -= summed(units[first], budget[first], len(room))
         # What is at least as large as the one that did not fit will not fit either.
@@ -57,18 +58,23 @@ def hand_out(members: Members, chosen: Candidates, order: tuple[Float, ...], roo
     return got, np.maximum(room, 0.0)
 
 
-def _before(units: Float, budget: Int) -> Float:
-    """Give the sum (C, R) of the units that go before each candidate in its own budget; `budget` (C,) is sorted."""
+def _first_of_its_budget(budget: Int) -> Int:
+    """Give the row (C,) of the first candidate of each candidate's budget; `budget` (C,) is sorted."""
+    new = np.empty(len(budget), np.bool_)
+    new[0], new[1:] = True, budget[1:] != budget[:-1]
+    return np.asarray(np.flatnonzero(new)[np.cumsum(new) - 1], np.int32)
+
+
+def _before(units: Float, first_of: Int) -> Float:
+    """Give the sum (C, R) of the units that go before each candidate in its own budget."""
     total = np.cumsum(units, axis=0) - units
-    new = np.r_[True, budget[1:] != budget[:-1]]
-    return np.asarray(total - total[new][np.cumsum(new) - 1])
+    return np.asarray(total - total[first_of])
 
 
-def _until_one_fails(fitting: Bool, budget: Int) -> Bool:
+def _until_one_fails(fitting: Bool, first_of: Int) -> Bool:
     """Say which candidates (C,) come before the first of their budget that does not fit."""
     failures = np.cumsum(~fitting)
-    new = np.r_[True, budget[1:] != budget[:-1]]
-    earlier: Int = (failures - ~fitting)[new][np.cumsum(new) - 1]
+    earlier: Int = (failures - ~fitting)[first_of]
     return np.asarray(failures == earlier)
 
 
