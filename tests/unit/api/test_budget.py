@@ -63,7 +63,7 @@ def test_a_status_that_cannot_be_read_counts_as_none():
 
 
 def test_the_pages_examples_are_valid_and_their_defaults_are_those_of_the_schema():
-    text, counted, priced, several = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    text, counted, several, priced = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     from_nodes = parse_budget(body(amount=None, **yaml.safe_load(counted)["spec"])).spec
     assert from_nodes.amount_from is not None
     assert from_nodes.amount_from.nodes.match_labels == {"pool": "gpu"}
