@@ -2,9 +2,10 @@
 
 python benchmarks/arbiter.py [--seconds 5] [--out FILE]
 
-Members ask for 1 to 10 replicas, half of them have a guarantee, and the amount is 60 % of what is asked for. The peer
-hands out one replica after another from a heap, guarantees first: what `MaxMinFair` finds due, without what the arbiter
-adds to it (loans, what still runs elsewhere, reasons). Both have to come to the same grants.
+Members ask for 1 to 10 replicas, half of them have a guarantee, and the amount is 60 % of what is asked for. Of more
+resources than one a replica takes 0 to 8 units of each other one, of which there is 60 % too. The peer hands out one
+replica after another from a heap, guarantees first: what `MaxMinFair` finds due, without what the arbiter adds to it
+(loans, what still runs elsewhere, reasons). Both have to come to the same grants.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
+from operator import mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ import click
 import numpy as np
 
 from rlscaler_core.arbiter.arbitrate import arbitrate
+from rlscaler_core.arbiter.resources import summed
 from rlscaler_core.arbiter.types import Budgets, Loans, Members, make_budgets, make_members, no_loans
 from rlscaler_dev.benchmark import machine, out_option, write
 
@@ -28,9 +31,13 @@ class Size(NamedTuple):
 
     members: int
     budgets: int
+    resources: int = 1
 
 
-SIZES = (Size(25, 1), Size(100, 1), Size(1000, 1), Size(1000, 50))
+SIZES = (
+    *(Size(25, 1), Size(100, 1), Size(1000, 1), Size(1000, 50)),
+    *(Size(25, 1, 3), Size(100, 1, 3), Size(1000, 1, 3), Size(1000, 50, 3)),
+)
 FEWEST = 20
 """Times that each is measured at least."""
 
@@ -38,37 +45,43 @@ FEWEST = 20
 def drawn(size: Size, seed: int = 1) -> tuple[Budgets, Members, Loans]:
     """Draw members and budgets; the members already run what they were granted, so that nothing has to wait."""
     rng = np.random.default_rng(seed)
-    m, b = size
+    m, b, r = size
     asked = rng.integers(1, 11, m)
     own = np.where(rng.random(m) < 0.5, rng.integers(0, 4, m), 0)
     budget = np.arange(m) % b
-    amount = np.floor(0.6 * np.bincount(budget, asked, b))
-    members = make_members(m, budget=budget, asked=asked, guaranteed=own, weight=rng.choice([1.0, 2.0, 4.0], m))
+    weight = rng.choice([1.0, 2.0, 4.0], m)
+    units = np.hstack([np.ones((m, 1)), rng.integers(0, 9, (m, r - 1))])
+    amount = np.floor(0.6 * summed(asked[:, None] * units, budget, b))
+    guaranteed = own[:, None] * units
+    members = make_members(m, budget=budget, asked=asked, units=units, guaranteed=guaranteed, weight=weight)
     return make_budgets(b, amount=amount), members, no_loans(m)
 
 
 def water_filling(budgets: Budgets, members: Members) -> list[int]:
-    """Plain Python: of each budget one replica after another, to the member that would have least for its weight."""
-    granted = [0] * len(members)
-    for budget, amount in enumerate(budgets.amount.tolist()):
+    """Plain Python: of each budget one replica after another, to the member with the smallest share for its weight."""
+    granted, units, guaranteed = [0] * len(members), members.units.tolist(), members.guaranteed.tolist()
+    for budget, room in enumerate(budgets.amount.tolist()):
         rows = np.flatnonzero(members.budget == budget).tolist()
-        own = {row: min(int(members.asked[row]), int(members.guaranteed[row] // members.units[row])) for row in rows}
-        for limit in (own, {row: int(members.asked[row]) for row in rows}):
-            heap = [(_level(members, row, granted[row]), row) for row in rows if granted[row] < limit[row]]
+        scale = [room[0] / amount for amount in room]
+        asked = {row: int(members.asked[row]) for row in rows}
+        own = {row: min(asked[row], _whole(guaranteed[row], units[row])) for row in rows}
+        rate = {row: max(map(mul, units[row], scale)) / float(members.weight[row]) for row in rows}
+        for limit in (own, asked):
+            heap = [((granted[row] + 1) * rate[row], row) for row in rows if granted[row] < limit[row]]
             heapq.heapify(heap)
             while heap:
                 _, row = heapq.heappop(heap)
-                if (units := float(members.units[row])) > amount:
+                if any(each > left for each, left in zip(units[row], room, strict=True)):
                     continue
                 granted[row] += 1
-                amount -= units
+                room = [left - each for each, left in zip(units[row], room, strict=True)]
                 if granted[row] < limit[row]:
-                    heapq.heappush(heap, (_level(members, row, granted[row]), row))
+                    heapq.heappush(heap, ((granted[row] + 1) * rate[row], row))
     return granted
 
 
-def _level(members: Members, row: int, granted: int) -> float:
-    return (granted + 1) * float(members.units[row]) / float(members.weight[row])
+def _whole(guaranteed: list[float], units: list[float]) -> int:
+    return int(min(own // each for own, each in zip(guaranteed, units, strict=True) if each > 0))
 
 
 def milliseconds(work: Callable[[], object], seconds: float) -> dict[str, float]:
@@ -107,10 +120,10 @@ def main(seconds: float, out: Path | None) -> None:
             raise SystemExit(f"{size}: the arbiter and water filling differ")
         ours = milliseconds(lambda: arbitrate("MaxMinFair", budgets, members, loans), seconds)  # noqa: B023
         peer = milliseconds(lambda: water_filling(budgets, members), seconds)  # noqa: B023
-        rows.append({"members": size.members, "budgets": size.budgets, "arbiter": ours, "water_filling": peer})
+        rows.append({**size._asdict(), "arbiter": ours, "water_filling": peer})
         click.echo(
-            f"{size.members:5d} members, {size.budgets:2d} budgets: arbiter {described(ours)},"
-            f" water filling {described(peer)}"
+            f"{size.members:5d} members, {size.budgets:2d} budgets, {size.resources} resources: "
+            f"arbiter {described(ours)}, water filling {described(peer)}"
         )
     write(out, {"machine": machine(), "sizes": rows})
 

@@ -94,7 +94,7 @@ def test_gpu_nodes_are_lost(operator, nodes: Nodes, sharing, overseer, line: Lin
         nodes.lose("two")
         until(lambda: sharing.condition(full, "GuaranteesKept") == ("False", "TooFew"), 90)
         until(lambda: overseer.have(keeps=2, grows=2), 120)
-        assert f"{GPUS_EACH} units on the 1 nodes" in sharing.message(full, "GuaranteesKept")
+        assert f"{GPUS_EACH} units of nvidia.com/gpu on the 1 nodes" in sharing.message(full, "GuaranteesKept")
         with overseer.bound(GPUS_EACH, keeps=2, grows=2):
             nodes.lose("one")
             until(lambda: sharing.condition(full, "AmountKnown") == ("False", "NotCounted"), 90)

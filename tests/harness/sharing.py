@@ -21,13 +21,16 @@ class Sharing:
         self.world, self._kube = world, world.kube
         self._made: list[str] = []
 
-    def service(self, name: str, rate: float, replicas: int = 1, pool: str = "gpu", gpus: int = 0, **spec: Any) -> Load:
-        """A service of at most ten replicas on the nodes of `pool`; `gpus` that each of them takes of its node.
+    def service(
+        self, name: str, rate: float, replicas: int = 1, pool: str = "gpu", gpus: int = 0, cpu: str = "", **spec: Any
+    ) -> Load:
+        """A service of at most ten replicas on the nodes of `pool`; each of them takes `gpus` or `cpu` of its node.
 
         `spec` is added to that of its policy.
         """
         load = self.world.service(name, rate=rate)
-        self.world.deployment(f"{name}-gpu", pool, replicas, gpus=gpus)
+        resources = {"requests": {"cpu": cpu}} if cpu else None
+        self.world.deployment(f"{name}-gpu", pool, replicas, gpus=gpus, resources=resources)
         target = {"deployment": f"{name}-gpu", "maxReplicas": 10, "requestsPerSecond": RPS, "coldStartSeconds": 8}
         quick = {"scaleDown": {"stabilizationWindowSeconds": 0}}
         self.world.policy(name, targets={"gpu": target}, behavior=quick, guards={"ceilingSeconds": 60}, **spec)

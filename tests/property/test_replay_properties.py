@@ -59,9 +59,10 @@ def test_however_a_budget_was_shared_it_comes_out_again_to_the_last_bit(rule):
     rng, lines = np.random.default_rng(5), []
     for number in range(300):
         m = int(rng.integers(1, 12))
-        budgets, members, loans = random_case(rng, 1, m)
+        budgets, members, loans = random_case(rng, 1, m, 1 + number % 3)
+        resources = ("gpu", "cpu", "memory")[: 1 + number % 3]
         policies = tuple(("ns", f"p{i}") for i in range(m))
-        told = Told(rule, "gpu", policies, (True,) * m, budgets, members, loans)
+        told = Told(rule, "gpu", resources, policies, (True,) * m, budgets, members, loans)
         record = sharing_line(f"id-{number}", 1e9, BudgetObject("few", "u", 1), told, *told.again())
         lines.append(Line(Path("log"), number, sharing=json.loads(json.dumps(record, allow_nan=False))))
     again = list(replay(lines, AvailableActors()))

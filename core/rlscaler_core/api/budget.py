@@ -1,16 +1,27 @@
-"""RLScalingBudget: an amount of one resource that many policies share."""
+"""RLScalingBudget: an amount of one resource, or of several, that many policies share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from rlscaler_core.api.base import Label, LabelName, Model, ObjectName, Reported, Rule, Time, Word
+from rlscaler_core.api.base import Label, LabelName, Model, Rule
+from rlscaler_core.api.budget_members import (
+    MAP_BY_NAME,
+    NOTHING,
+    RESOURCES,
+    MemberShare,
+    ResourceName,
+    Terms,
+    Units,
+    terms_of,
+)
+from rlscaler_core.api.budget_status import BudgetStatus
 from rlscaler_core.api.exceptions import InvalidBudgetError
 from rlscaler_core.api.policy import Metadata, plain
-from rlscaler_core.api.status import MAP_BY_TYPE, Condition, Count
 
 BUDGET_KIND = "RLScalingBudget"
 BUDGET_PLURAL = "rlscalingbudgets"
@@ -18,11 +29,8 @@ BUDGET_PLURAL = "rlscalingbudgets"
 MEMBERS = 100
 """Most entries in `spec.members`."""
 
-SHOWN = 1000
-"""Most policies in `status.members`."""
-
-Units = Annotated[float, Field(ge=0, le=1_000_000_000)]
-"""An amount of the resource."""
+DEFAULT_RESOURCE = "nvidia.com/gpu"
+"""What is shared where a spec names no resource."""
 
 
 class Lending(Model):
@@ -32,41 +40,6 @@ class Lending(Model):
     """Others may borrow it; without that it stays free."""
     reclaim_intervals: Annotated[int, Field(ge=1, le=100)] = 1
     """Intervals within which it is given back once its member asks for it; 1 is at once."""
-
-
-class MemberShare(Model):
-    """The share of the policies that one entry selects; each of them has it."""
-
-    name: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
-    """Name of the entry, unique in the budget."""
-    namespace: ObjectName | None = None
-    """Namespace of the policies; default: any."""
-    match_labels: dict[LabelName, Label] = Field(default_factory=dict, max_length=16)
-    """Labels that a policy must have; default: any. Of several entries that select a policy the first one counts."""
-    units_per_replica: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
-    """How much of the resource one replica of the pool takes, such as 2 where its pods ask for two GPUs."""
-    guaranteed: Units = 0.0
-    """What each policy has whenever it asks for it."""
-    ceiling: Units | None = None
-    """What each policy has at most; default: the whole amount."""
-    weight: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
-    """Share of what is not guaranteed, against the other members' weights."""
-    priority: Annotated[int, Field(ge=-1000, le=1000, json_schema_extra={"format": "int32"})] = 0
-    """For the arbiter `Priority`: the higher goes first."""
-
-    rules = (
-        Rule(
-            cel="!has(self.ceiling) || double(self.ceiling) >= double(self.guaranteed)",
-            holds=lambda share: share.ceiling is None or share.ceiling >= share.guaranteed,
-            message="ceiling is below guaranteed: raise ceiling or lower guaranteed",
-            field="ceiling",
-        ),
-    )
-
-    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Say whether a policy of this namespace and with these labels is a member."""
-        there = all(labels.get(name) == value for name, value in self.match_labels.items())
-        return there and self.namespace in (None, namespace)
 
 
 class NodeSelection(Model):
@@ -80,25 +53,51 @@ class AmountFrom(Model):
     """Where the amount is counted."""
 
     nodes: NodeSelection
-    """What these nodes have of `resource` for pods, less what pods hold there that are of no member. A node counts
+    """What these nodes have of the resource for pods, less what pods hold there that are of no member. A node counts
     while it is Ready; of one that takes no new pods, what members hold there."""
+
+
+class Resource(Model):
+    """An amount of one resource."""
+
+    name: ResourceName
+    """What is shared. With `amountFrom`, or where a replica's units are read from pod templates, it is a resource of
+    nodes, else a name for people."""
+    amount: Units | None = None
+    """How much of it all members have together."""
+    amount_from: AmountFrom | None = None
+    """Count that instead of stating it."""
+
+    rules = (
+        Rule(
+            cel="has(self.amount) != has(self.amountFrom)",
+            holds=lambda one: (one.amount is None) != (one.amount_from is None),
+            message="name either amount or amountFrom, and not both",
+            field="amount",
+        ),
+    )
 
 
 class BudgetSpec(Model):
     """How much there is, and who shares it how."""
 
-    resource: Annotated[str, Field(min_length=1, max_length=316)] = "nvidia.com/gpu"
+    resource: ResourceName | None = None
     """What is shared; a replica takes `unitsPerReplica` of it. With `amountFrom` it is a resource of nodes, else a name
-    for people."""
+    for people. Default: `nvidia.com/gpu`."""
     amount: Units | None = None
     """How much of it all members have together."""
     amount_from: AmountFrom | None = None
     """Count that instead of stating it."""
+    resources: (
+        Annotated[list[Resource], Field(min_length=1, max_length=RESOURCES, json_schema_extra=MAP_BY_NAME)] | None
+    ) = None
+    """In place of the three above: all resources that are shared. Members then state `resources` too."""
     pool: Literal["gpu", "cpu"] = "gpu"
     """The pool of each member whose replicas take it."""
     arbiter: Literal["MaxMinFair", "Priority"] = "MaxMinFair"
     """How what is not guaranteed is shared: `MaxMinFair` gives the next replica to the member that has least for its
-    weight; `Priority` serves higher priorities first, and equal ones by weight."""
+    weight, of several resources by its dominant share: the largest part of the amount of any of them; `Priority` serves
+    higher priorities first, and equal ones by weight."""
     interval_seconds: Annotated[int, Field(ge=5, le=300)] = 15
     """Seconds of one interval of `lending.reclaimIntervals`; grants follow what is asked for at every tick."""
     lending: Lending = Lending()
@@ -108,89 +107,94 @@ class BudgetSpec(Model):
         Field(
             min_length=1,
             max_length=MEMBERS,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            json_schema_extra=MAP_BY_NAME,
         ),
     ]
     """Who shares it."""
 
     rules = (
         Rule(
-            cel="has(self.amount) != has(self.amountFrom)",
-            holds=lambda spec: (spec.amount is None) != (spec.amount_from is None),
+            cel="has(self.resources) || has(self.amount) != has(self.amountFrom)",
+            holds=lambda spec: spec.resources is not None or (spec.amount is None) != (spec.amount_from is None),
             message="name either amount or amountFrom, and not both",
             field="amount",
         ),
         Rule(
-            cel="!has(self.amount) || self.members.map(m, double(m.guaranteed)).sum() <= double(self.amount)",
-            holds=lambda spec: spec.amount is None or sum(share.guaranteed for share in spec.members) <= spec.amount,
+            cel="!has(self.resources) || !(has(self.resource) || has(self.amount) || has(self.amountFrom))",
+            holds=lambda spec: (
+                spec.resources is None or (spec.resource, spec.amount, spec.amount_from) == (None, None, None)
+            ),
+            message="beside resources there can be no resource, amount and amountFrom: move them into resources",
+            field="resources",
+        ),
+        Rule(
+            cel="self.members.all(m, has(self.resources) ? !(has(m.unitsPerReplica) || has(m.guaranteed) || "
+            "has(m.ceiling)) : !has(m.resources))",
+            holds=lambda spec: all(
+                share.resources is None if spec.resources is None else not share.is_short for share in spec.members
+            ),
+            message="with spec.resources members state resources in place of unitsPerReplica, guaranteed and ceiling, "
+            "and without it they do not: move them",
+            field="members",
+        ),
+        Rule(
+            cel="!has(self.resources) || self.members.all(m, !has(m.resources) || "
+            "m.resources.all(x, self.resources.exists(r, r.name == x.name)))",
+            holds=lambda spec: (
+                {one.name for share in spec.members for one in share.resources or ()}
+                <= {one.name for one in spec.shared}
+            ),
+            message="a member names a resource that is not in spec.resources: add it, or change members[].resources",
+            field="members",
+        ),
+        Rule(
+            cel="!has(self.amount) || self.members.map(m, has(m.guaranteed) ? double(m.guaranteed) : 0.0).sum() <= "
+            "double(self.amount)",
+            holds=lambda spec: spec.amount is None or not spec.overcommitted,
             message="the guarantees of members are more than amount: lower members[].guaranteed or raise amount",
+            field="members",
+        ),
+        Rule(
+            cel="!has(self.resources) || self.resources.all(r, !has(r.amount) || self.members.map(m, "
+            "has(m.resources) ? m.resources.map(x, x.name == r.name && has(x.guaranteed) ? double(x.guaranteed) : 0.0)"
+            ".sum() : 0.0).sum() <= double(r.amount))",
+            holds=lambda spec: spec.resources is None or not spec.overcommitted,
+            message="the guarantees of members are more than the amount of a resource: lower "
+            "members[].resources[].guaranteed or raise resources[].amount",
             field="members",
         ),
     )
 
+    @property
+    def shared(self) -> tuple[Resource, ...]:
+        """All resources that are shared; the fields of one resource are the short form of a list of one."""
+        if self.resources is not None:
+            return tuple(self.resources)
+        name = self.resource or DEFAULT_RESOURCE
+        return (Resource.model_construct(name=name, amount=self.amount, amount_from=self.amount_from),)
 
-class MemberStatus(Reported):
-    """One policy that shares the budget."""
+    @property
+    def overcommitted(self) -> str:
+        """The first resource of which guarantees are more than its stated amount; empty where there is none."""
+        terms = [self.terms(share) for share in self.members]
+        for number, one in enumerate(self.shared):
+            if one.amount is not None and sum(each[number].guaranteed for each in terms) > one.amount:
+                return one.name
+        return ""
 
-    namespace: Word
-    """Namespace of the policy."""
-    policy: Word
-    """Name of the policy."""
-    member: Word
-    """The entry of `spec.members` that selects it."""
-    asked: Count | None = None
-    """Replicas that it asks for; absent where that is not known."""
-    granted: Count
-    """Replicas that it may have."""
-    borrowed: Count
-    """Those of them that are beyond its guarantee."""
-    running: Count
-    """Replicas that run or were ordered."""
-    starved_seconds: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
-    """Seconds for which it was granted less than it asked for."""
-    reason: Word
-    """Why it got no more: `All` that it asked for, its `Ceiling`, the whole `Amount`, `TooFew` for all guarantees,
-    `Returning` (a loan is on its way back), another's `Guarantee`, or the others' `Share`."""
-    because: Word | None = None
-    """Whose guarantee it is, as namespace/name."""
-    would_be_granted: Count | None = None
-    """Replicas that it would be granted if it acted; absent where it acts, and where it is not known what it would ask
-    for."""
-
-
-class BudgetStatus(Reported):
-    """What the operator granted."""
-
-    observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
-    """Generation of the spec that was shared by."""
-    amount: Annotated[float, Field(ge=0)] | None = None
-    """Units that are shared."""
-    round: Count | None = None
-    """Number of these grants, where other shards read them: it grows whenever others are written. A policy of another
-    shard says by it which grants its operator has seen."""
-    nodes: Count | None = None
-    """Nodes that they were counted on, with `amountFrom`."""
-    counted_at: Time | None = None
-    """When they were counted last, where that is not possible at the moment."""
-    granted: Annotated[float, Field(ge=0)] | None = None
-    """Units that are granted."""
-    idle: Annotated[float, Field(ge=0)] | None = None
-    """Units of the amount that are granted to no member."""
-    borrowed: Annotated[float, Field(ge=0)] | None = None
-    """Units that members have beyond their guarantees."""
-    fairness: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Jain's index of the units granted for each unit of weight, over the members that ask for any: 1 is even."""
-    policies: Count | None = None
-    """Number of policies that share it."""
-    members: list[MemberStatus] = Field(default_factory=list, max_length=SHOWN)
-    """The policies that share it, the first thousand by namespace and name."""
-    conditions: list[Condition] = Field(default_factory=list, max_length=8, json_schema_extra=MAP_BY_TYPE)
-    """`Ready`: the budget acts on every policy that it selects. `GuaranteesKept`: the amount is enough for all of the
-    guarantees that are asked for. `AmountKnown`, with `amountFrom`: it could be counted."""
+    def terms(self, share: MemberShare) -> tuple[Terms, ...]:
+        """The terms of a member, one for each of `shared`."""
+        if self.resources is None:
+            units = 1.0 if share.units_per_replica is None else share.units_per_replica
+            return (terms_of(share, units),)
+        if share.resources is None:
+            return tuple(Terms(None, 0.0, math.inf) for _ in self.resources)
+        stated = {one.name: terms_of(one, one.units_per_replica) for one in share.resources}
+        return tuple(stated.get(one.name, NOTHING) for one in self.resources)
 
 
 class RLScalingBudget(Model):
-    """An amount of one resource, such as GPUs, that many policies share."""
+    """An amount of one resource, such as GPUs, or of several that many policies share."""
 
     api_version: Literal["rlscaler.io/v1alpha1"] = "rlscaler.io/v1alpha1"
     """Group and version of this representation of the object."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlscaler_core.arbiter.resources import quotients, summed
 from rlscaler_core.arbiter.types import Budgets, Loans, Members
 from rlscaler_core.decision.types import Bool, Float, Float32, Int, Rows
 
@@ -34,7 +35,8 @@ FEATURES = (
     "load",
     "load_known",
 )
-"""The columns. Replicas are in units of the resource, over what a member would have if all had the same."""
+"""The columns. Replicas are over what a member would have if all had the same part of each resource; `scarcity` is of
+the resource of which most is asked for."""
 
 MOST = 4.0
 """Nothing is fed above this, so that one absurd number does not leave the trained range."""
@@ -57,11 +59,11 @@ def unknown_signals(m: int) -> Signals:
 def features(budgets: Budgets, members: Members, loans: Loans, signals: Signals) -> Float32:
     """Give the columns (M, len(FEATURES)) of every member, all of them finite."""
     count = np.maximum(np.bincount(members.budget, minlength=len(budgets)), 1)
-    even = np.maximum(budgets.amount / count, 1e-9)[members.budget] / members.units
+    even = quotients(np.maximum(budgets.amount / count[:, None], 1e-9)[members.budget], members.units).min(axis=1)
     known = ~np.isnan(members.asked)
     asked = np.where(known, np.maximum(np.nan_to_num(members.asked, posinf=1e6), members.minimum), 0.0)
-    together = np.bincount(members.budget, asked * members.units, len(budgets))
-    scarcity = together / np.maximum(budgets.amount, 1e-9)
+    together = summed(asked[:, None] * members.units, members.budget, len(budgets))
+    scarcity = (together / np.maximum(budgets.amount, 1e-9)).max(axis=1)
     heaviest = np.zeros(len(budgets))
     np.maximum.at(heaviest, members.budget, members.weight)
     columns = (
@@ -69,7 +71,7 @@ def features(budgets: Budgets, members: Members, loans: Loans, signals: Signals)
         known,
         members.current / even,
         np.maximum(loans.granted, 0) / even,
-        members.guaranteed / members.units / even,
+        quotients(members.guaranteed, members.units).min(axis=1) / even,
         members.weight / heaviest[members.budget],
         np.clip(members.priority / 4.0, -1.0, 1.0),
         scarcity[members.budget],

@@ -1,5 +1,7 @@
 """Handing out whole replicas one after another, in the order of a rule, as long as they fit; for all budgets at once.
 
+One fits where there is room for it in every resource that it takes.
+
 A candidate is one replica that a member could get: its k-th, counted from 1. A member's candidates are handed out in
 the order of k, and once one does not fit, none of its later ones does.
 """
@@ -10,11 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rlscaler_core.arbiter.resources import fits, summed
 from rlscaler_core.arbiter.types import Members
 from rlscaler_core.decision.types import Bool, Float, Int
-
-ROUNDING = 1e-9
-"""Share of a unit by which a replica may be too large and still fit, which keeps 3 * 0.1 from being more than 0.3."""
 
 
 class Candidates(NamedTuple):
@@ -34,10 +34,10 @@ def candidates(low: Int, high: Int) -> Candidates:
 
 
 def hand_out(members: Members, chosen: Candidates, order: tuple[Float, ...], room: Float) -> tuple[Int, Float]:
-    """Hand out candidates while they fit in the `room` (B,) of their budgets.
+    """Hand out candidates while they fit in the `room` (B, R) of their budgets.
 
     They go by `order`, columns (C,) of which the first counts most and the lowest goes first; ties go to the member
-    whose row comes first. Gives how many each member got (M,), and the room (B,) that is left.
+    whose row comes first. Gives how many each member got (M,), and the room (B, R) that is left.
     """
     got = np.zeros(len(members), np.int32)
     room = room.copy()
@@ -45,36 +45,41 @@ def hand_out(members: Members, chosen: Candidates, order: tuple[Float, ...], roo
     member = chosen.member[np.lexsort(keys)]
     while member.size:
         budget, units = members.budget[member], members.units[member]
-        taken = _before(units, budget) + units
-        fits = taken <= room[budget] * (1 + ROUNDING) + ROUNDING
-        first = _until_one_fails(fits, budget)
+        first_of = _first_of_its_budget(budget)
+        taken = _before(units, first_of) + units
+        first = _until_one_fails(fits(taken, room[budget]), first_of)
         np.add.at(got, member[first], 1)
-        room -= np.bincount(budget[first], units[first], len(room))
+        room -= summed(units[first], budget[first], len(room))
         # What is at least as large as the one that did not fit will not fit either.
         rest = ~first
         member = member[rest]
-        small = members.units[member] <= room[members.budget[member]] * (1 + ROUNDING) + ROUNDING
+        small = fits(members.units[member], room[members.budget[member]])
         member = member[small & ~_stopped(member, small, len(members))]
     return got, np.maximum(room, 0.0)
 
 
-def _before(units: Float, budget: Int) -> Float:
-    """Give the sum (C,) of the units that go before each candidate in its own budget; `budget` (C,) is sorted."""
-    total = np.cumsum(units) - units
-    new = np.r_[True, budget[1:] != budget[:-1]]
-    return np.asarray(total - total[new][np.cumsum(new) - 1])
+def _first_of_its_budget(budget: Int) -> Int:
+    """Give the row (C,) of the first candidate of each candidate's budget; `budget` (C,) is sorted."""
+    new = np.empty(len(budget), np.bool_)
+    new[0], new[1:] = True, budget[1:] != budget[:-1]
+    return np.asarray(np.flatnonzero(new)[np.cumsum(new) - 1], np.int32)
 
 
-def _until_one_fails(fits: Bool, budget: Int) -> Bool:
+def _before(units: Float, first_of: Int) -> Float:
+    """Give the sum (C, R) of the units that go before each candidate in its own budget."""
+    total = np.cumsum(units, axis=0) - units
+    return np.asarray(total - total[first_of])
+
+
+def _until_one_fails(fitting: Bool, first_of: Int) -> Bool:
     """Say which candidates (C,) come before the first of their budget that does not fit."""
-    failures = np.cumsum(~fits)
-    new = np.r_[True, budget[1:] != budget[:-1]]
-    earlier: Int = (failures - ~fits)[new][np.cumsum(new) - 1]
+    failures = np.cumsum(~fitting)
+    earlier: Int = (failures - ~fitting)[first_of]
     return np.asarray(failures == earlier)
 
 
-def _stopped(member: Int, fits: Bool, m: int) -> Bool:
+def _stopped(member: Int, fitting: Bool, m: int) -> Bool:
     """Say which candidates (C,) are of a member of which a candidate does not fit."""
     stopped = np.zeros(m, np.bool_)
-    stopped[member[~fits]] = True
+    stopped[member[~fitting]] = True
     return stopped[member]

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rlscaler_core.arbiter.features import CONTRACT, FEATURES, Signals, features, padded
 from rlscaler_core.arbiter.filling import Candidates
-from rlscaler_core.arbiter.rules import Order
+from rlscaler_core.arbiter.rules import Claims, Order
 from rlscaler_core.arbiter.types import Budgets, Loans, Members
 from rlscaler_core.decision.actor import one_thread_session
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
@@ -63,9 +63,9 @@ class Bids:
     def order(self) -> Order:
         """The order of replicas for `arbitrate`: first the member with least for its weight times its bid."""
 
-        def by_bids(members: Members, loans: Loans, asked: Int, chosen: Candidates) -> tuple[Float, ...]:
+        def by_bids(claims: Claims, chosen: Candidates) -> tuple[Float, ...]:
             who = chosen.member
-            return (chosen.number * members.units[who] / (members.weight[who] * self.factor[who]),)
+            return (chosen.number * claims.dominant[who] / (claims.members.weight[who] * self.factor[who]),)
 
         return by_bids
 

@@ -1,18 +1,20 @@
 """What the arbiter is asked, what it remembers, and what it answers: tables of arrays.
 
-A budget is an amount of one resource, such as 16 GPUs. A member is what scales on it. B is the number of budgets, M the
-number of members of all of them together; a member's row says which budget it is of. The amounts are in units of the
-resource, grants are in whole replicas.
+A budget is an amount of one resource or of several, such as 16 GPUs and 128 CPUs. A member is what scales on it. B is
+the number of budgets, M the number of members of all of them together; a member's row says which budget it is of. R is
+the number of resources of the budget that has most; the column of a resource that a budget does not have is 0 in
+`amount` and `units`. Amounts are in units of each resource, grants are in whole replicas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_core.decision.exceptions import ColumnError
 from rlscaler_core.decision.tables import Column, fill
@@ -20,6 +22,11 @@ from rlscaler_core.decision.types import Bool, Float, Int, Rows
 
 NO_MEMBER = -1
 """What `Grants.because` holds where no single member is the reason."""
+
+NO_RESOURCE = -1
+"""What `Grants.resource` holds where no resource stands in the way."""
+
+Table = TypeVar("Table", "Budgets", "Members")
 
 
 class Reason(IntEnum):
@@ -32,7 +39,7 @@ class Reason(IntEnum):
     TOO_FEW = 2
     """The amount is smaller than what is guaranteed and asked for, so that even guarantees are shared."""
     AMOUNT = 3
-    """It has as much as the whole budget holds."""
+    """It has as much as the whole budget holds of a resource."""
     RETURNING = 4
     """It is its due, and is still being returned by those that borrowed it, or still runs elsewhere."""
     GUARANTEE = 5
@@ -45,7 +52,7 @@ class Reason(IntEnum):
 class Budgets(Rows):
     """The pools that are shared."""
 
-    amount: Float  # (B,) units of the resource
+    amount: Float  # (B, R) units of each resource
     lend: Bool  # (B,) a guaranteed share that its member does not ask for may be borrowed
     reclaim_intervals: Int  # (B,) what was borrowed is given back within so many intervals; 1 = at once
 
@@ -58,9 +65,9 @@ class Members(Rows):
     asked: Float  # (M,) replicas; NaN = not known
     current: Int  # (M,) replicas that run or were ordered
     minimum: Int  # (M,) replicas that it asks for at least
-    units: Float  # (M,) of the resource for one replica, above 0
-    guaranteed: Float  # (M,) units that it gets whenever it asks for them
-    ceiling: Float  # (M,) units that it gets at most; inf = any
+    units: Float  # (M, R) of each resource for one replica, of one at least above 0
+    guaranteed: Float  # (M, R) units that it gets whenever it asks for them
+    ceiling: Float  # (M, R) units that it gets at most; inf = any
     weight: Float  # (M,) its share of what is not guaranteed, above 0
     priority: Int  # (M,) higher goes first, for `Priority`
 
@@ -85,10 +92,10 @@ class Grants(Rows):
     promised: Int  # (M,) replicas of its guarantee that it asks for, whether there are so many or not
     reason: Int  # (M,) Reason
     because: Int  # (M,) row of the member whose guarantee it is, or NO_MEMBER
+    resource: Int  # (M,) the resource that stands in the way of one more replica, or NO_RESOURCE
 
 
 _BUDGETS = {
-    "amount": Column((), np.float64, None),
     "lend": Column((), np.bool_, True),
     "reclaim_intervals": Column((), np.int32, 1),
 }
@@ -98,33 +105,50 @@ _MEMBERS = {
     "asked": Column((), np.float64, np.nan),
     "current": Column((), np.int32, 0),
     "minimum": Column((), np.int32, 0),
-    "units": Column((), np.float64, 1.0),
-    "guaranteed": Column((), np.float64, 0.0),
-    "ceiling": Column((), np.float64, np.inf),
     "weight": Column((), np.float64, 1.0),
     "priority": Column((), np.int32, 0),
 }
 
 
+_AMOUNTS = {"amount": None}
+_UNITS = {"units": 1.0, "guaranteed": 0.0, "ceiling": np.inf}
+"""The columns (N, R) of both tables, with their defaults."""
+
+_OF_RESOURCES = (*_AMOUNTS, *_UNITS)
+
+
 def make_budgets(b: int, **columns: Any) -> Budgets:
-    """Make B rows; a column is a scalar or an array (B,). Raises ColumnError, also for values that make no sense."""
-    budgets = Budgets(**fill("Budgets", b, _BUDGETS, columns))
+    """Make B rows; a column is a scalar or an array (B,), and `amount` may have R columns: (B, R).
+
+    Raises ColumnError, also for values that make no sense.
+    """
+    budgets = Budgets(**_filled("Budgets", b, _BUDGETS, _AMOUNTS, columns))
     _refuse("Budgets.amount", ~(budgets.amount >= 0) | np.isinf(budgets.amount), "a finite number of at least 0")
     _refuse("Budgets.reclaim_intervals", budgets.reclaim_intervals < 1, "at least 1")
     return budgets
 
 
 def make_members(m: int, **columns: Any) -> Members:
-    """Make M rows; a column is a scalar or an array (M,). Raises ColumnError, also for values that make no sense."""
-    members = Members(**fill("Members", m, _MEMBERS, columns))
+    """Make M rows; a column is a scalar or an array (M,), and what is of resources may have R columns: (M, R).
+
+    Raises ColumnError, also for values that make no sense.
+    """
+    members = Members(**_filled("Members", m, _MEMBERS, _UNITS, columns))
     _refuse("Members.budget", members.budget < 0, "the row of a budget")
-    _refuse("Members.units", ~((members.units > 0) & np.isfinite(members.units)), "a finite number above 0")
+    _refuse("Members.units", ~((members.units >= 0) & np.isfinite(members.units)), "a finite number of at least 0")
+    _refuse("Members.units", ~_any_above_0(members.units), "above 0 for one resource at least")
     _refuse("Members.weight", ~((members.weight > 0) & np.isfinite(members.weight)), "a finite number above 0")
     _refuse("Members.guaranteed", ~((members.guaranteed >= 0) & np.isfinite(members.guaranteed)), "0 or more")
     _refuse("Members.ceiling", ~(members.ceiling >= 0), "0 or more")
     _refuse("Members.current", members.current < 0, "0 or more")
     _refuse("Members.minimum", members.minimum < 0, "0 or more")
     return members
+
+
+def of_resources(table: Table, resources: int) -> Table:
+    """Give a table of its first `resources` alone."""
+    narrow = {name: getattr(table, name)[:, :resources] for name in _OF_RESOURCES if hasattr(table, name)}
+    return replace(table, **narrow)
 
 
 def no_loans(m: int) -> Loans:
@@ -143,6 +167,28 @@ def follow(loans: Loans, before: Sequence[object], now: Sequence[object]) -> Loa
     return Loans.concat([loans, no_loans(1)]).take(np.array(known, np.intp))
 
 
+def _filled(
+    table: str, n: int, plain: Mapping[str, Column], by_resource: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, NDArray[Any]]:
+    """Fill the `plain` columns and those `by_resource`, which are (N, R) for the R of the widest that was given.
+
+    One that was given as (N,) holds for each resource.
+    """
+    try:
+        wide = {name: np.asarray(given[name], np.float64) for name in by_resource.keys() & given.keys()}
+    except ValueError as error:
+        raise ColumnError(f"{table}: {', '.join(by_resource)} have to be numbers (N, R): {error}") from error
+    resources = max([1, *(column.shape[1] for column in wide.values() if column.ndim == 2)])
+    columns = {name: Column((resources,), np.float64, default) for name, default in by_resource.items()}
+    shaped = {name: column[:, None] if column.ndim == 1 else column for name, column in wide.items()}
+    return fill(table, n, {**plain, **columns}, {**given, **shaped})
+
+
+def _any_above_0(units: Float) -> Bool:
+    return np.asarray((units > 0).any(axis=1))
+
+
 def _refuse(column: str, where: Bool, wanted: str) -> None:
-    if where.any():
-        raise ColumnError(f"{column}[{int(np.argmax(where))}]: has to be {wanted}")
+    rows = where.any(axis=tuple(range(1, where.ndim)))
+    if rows.any():
+        raise ColumnError(f"{column}[{int(np.argmax(rows))}]: has to be {wanted}")

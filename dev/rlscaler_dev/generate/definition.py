@@ -45,11 +45,7 @@ COLUMNS: Columns = (
 
 
 BUDGET_COLUMNS: Columns = (
-    ("Resource", "string", ".spec.resource", "What is shared", 0),
-    ("Amount", "number", ".status.amount", "How much of it there is", 0),
-    ("Granted", "number", ".status.granted", "How much of it is granted", 0),
-    ("Borrowed", "number", ".status.borrowed", "How much of that is beyond guarantees", 0),
-    ("Idle", "number", ".status.idle", "How much is granted to no member", 0),
+    ("Granted", "string", ".status.summary", "Of each resource the units granted and those that there are", 0),
     ("Policies", "integer", ".status.policies", "Policies that share it", 0),
     ("Fairness", "number", ".status.fairness", "Jain's index of the shares by weight; 1 is even", WIDE),
     ("Guarantees", "string", _condition("GuaranteesKept", "status"), "Whether there is enough for all guarantees", 0),

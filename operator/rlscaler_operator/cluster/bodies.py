@@ -42,6 +42,8 @@ class Deployment:
     """Why the API server takes no new pods of it; empty = it does."""
     revision: int = field(default=0, compare=False)
     """A number of the cache's own that changes with everything above but `resource_version`."""
+    requests: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """What a pod of its template takes of a node, by resource."""
 
 
 def parse_deployment(body: Mapping[str, Any]) -> Deployment:
@@ -57,6 +59,7 @@ def parse_deployment(body: Mapping[str, Any]) -> Deployment:
         deleting="deletionTimestamp" in metadata,
         rolling=_is_rolling(status),
         refused=_refused(status),
+        requests=requests_of((spec.get("template") or {}).get("spec") or {}),
     )
 
 
@@ -166,6 +169,22 @@ def request_of(container: Mapping[str, Any], resource: str) -> float:
     """Return what a container asks for of a resource; a limit without a request is the request as well."""
     resources = container.get("resources") or {}
     return quantity((resources.get("requests") or {}).get(resource, (resources.get("limits") or {}).get(resource)))
+
+
+def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a pod takes of its node by resource: what its containers ask for, or more while it starts."""
+    running, starting = spec.get("containers") or (), spec.get("initContainers") or ()
+    found: dict[str, float] = {}
+    for name in {name for container in (*running, *starting) for name in _requested(container)}:
+        together = sum(request_of(container, name) for container in running)
+        found[name] = max([together, *(request_of(container, name) for container in starting)])
+    return found
+
+
+def _requested(container: Mapping[str, Any]) -> set[str]:
+    """Return the resources that a container names."""
+    resources = container.get("resources") or {}
+    return {name for part in ("requests", "limits") for name in resources.get(part) or ()}
 
 
 def quantity(text: Any) -> float:

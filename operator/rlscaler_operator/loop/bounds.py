@@ -14,7 +14,7 @@ from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import GPU, Decision
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.loop.members import Row
-from rlscaler_operator.reporting.budgets import Shared
+from rlscaler_operator.reporting.grants import Shared
 from rlscaler_operator.state.budgets import Budget
 from rlscaler_operator.state.policy import Policy
 

@@ -1,13 +1,14 @@
-"""The amount of a budget that is counted on nodes: their units of its resource, less those that other pods hold."""
+"""Amounts of a budget that are counted on nodes: their units of its resources, less those that other pods hold."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from rlscaler_operator.cluster.bodies import OVER, Key, is_ready, quantity, request_of
+from rlscaler_core.api.budget import NodeSelection, Resource
+from rlscaler_operator.cluster.bodies import OVER, Key, is_ready, quantity, requests_of
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import Json, Kube, listed
 from rlscaler_operator.exceptions import OperatorError
@@ -59,50 +60,70 @@ class NodeCounter:
     async def count_all(self) -> None:
         """Count for every budget once. What cannot be counted now keeps its last count."""
         for budget in self._budgets:
-            if budget.spec is None or budget.spec.amount_from is None or not self._shares(budget):
+            if budget.spec is None or not self._shares(budget):
                 continue
-            before = budget.amount, budget.uncounted
-            try:
-                budget.counted, budget.uncounted = await self.count(budget), ""
-            except (OperatorError, TimeoutError) as error:
-                budget.uncounted = f"{error or 'the API server did not answer in time'}"
-            if (budget.amount, budget.uncounted) != before:
-                log.info("RLScalingBudget %s: %s units; %s", budget.name, budget.amount, budget.uncounted or "counted")
-                self._changed(budget)
+            for nodes, resources in _by_nodes(budget.spec.shared):
+                await self._count(budget, nodes, resources)
 
-    async def count(self, budget: Budget) -> Counted:
-        """Count for one budget.
+    async def _count(self, budget: Budget, nodes: NodeSelection, resources: Sequence[str]) -> None:
+        """Count some resources of a budget on the nodes that they are counted on."""
+        before = budget.amounts, dict(budget.uncounted)
+        try:
+            found = await self.count(budget, nodes, resources)
+        except (OperatorError, TimeoutError) as error:
+            found = dict.fromkeys(resources, f"{error or 'the API server did not answer in time'}")
+        for name, counted in found.items():
+            budget.uncounted.pop(name, None)
+            if isinstance(counted, str):
+                budget.uncounted[name] = counted
+            else:
+                budget.counted[name] = counted
+        if (budget.amounts, budget.uncounted) != before:
+            for name in resources:
+                units, why = budget.counted.get(name), budget.uncounted.get(name, "counted")
+                log.info("RLScalingBudget %s: %s units of %s; %s", budget.name, units and units.units, name, why)
+            self._changed(budget)
 
-        Raises OperatorError where nodes or pods cannot be read, or where no node has the resource: a label with a slip
-        in it is not to take everything away.
+    async def count(
+        self, budget: Budget, selection: NodeSelection, resources: Sequence[str]
+    ) -> dict[str, Counted | str]:
+        """Count `resources` for one budget; of one that no node has it is said why it cannot be counted.
+
+        A label with a slip in it is not to take everything away. Raises OperatorError where nodes or pods cannot be
+        read.
         """
-        assert budget.spec is not None
-        assert budget.spec.amount_from is not None
-        labels, resource = budget.spec.amount_from.nodes.match_labels, budget.spec.resource
-        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        selector = ",".join(f"{name}={value}" for name, value in selection.match_labels.items())
         nodes = [body async for body in listed(self._kube, (), "v1", "nodes", selectors={"labelSelector": selector})]
-        having = [node for node in nodes if has(node, resource)]
-        if not having:
-            what = f"has {resource}" if nodes else f"has the labels {selector}"
-            raise OperatorError(
-                f"no node {what}: change spec.resource or spec.amountFrom.nodes.matchLabels, or add nodes"
-            )
+        having = [node for node in nodes if any(has(node, name) for name in resources)]
         ours = set(self._targets(budget))
-        units = [await self._of_node(node, resource, ours) for node in having]
-        return Counted(sum(units), len([node for node in having if is_there(node)]), time.time())
+        units = [await self._of_node(node, resources, ours) for node in having]
+        found: dict[str, Counted | str] = {}
+        for number, name in enumerate(resources):
+            nodes_of = [node for node in having if has(node, name)]
+            if nodes_of:
+                there = len([node for node in nodes_of if is_there(node)])
+                found[name] = Counted(sum(each[number] for each in units), there, time.time())
+                continue
+            what = f"has {name}" if nodes else f"has the labels {selector}"
+            found[name] = f"no node {what}: change the resource's name or amountFrom.nodes.matchLabels, or add nodes"
+        return found
 
-    async def _of_node(self, node: Json, resource: str, ours: Collection[Key]) -> float:
-        """What members of the budget hold and may get on a node."""
+    async def _of_node(self, node: Json, resources: Sequence[str], ours: Collection[Key]) -> list[float]:
+        """What members of the budget hold and may get of each resource on a node."""
         if not is_there(node):
-            return 0.0
+            return [0.0] * len(resources)
         # Version 0 is answered from the API server's memory, by its index of nodes, and not by reading all pods.
         at_node = {"fieldSelector": f"spec.nodeName={node['metadata']['name']}", "resourceVersion": "0"}
         pods = [body async for body in listed(self._kube, (), "v1", "pods", selectors=at_node)]
+        return [self._of_resource(node, name, pods, ours) for name in resources]
+
+    def _of_resource(self, node: Json, resource: str, pods: Sequence[Json], ours: Collection[Key]) -> float:
         members = sum(requested(pod, resource) for pod in pods if self._cache.target_of_pod(pod) in ours)
         if (node.get("spec") or {}).get("unschedulable"):
             return members
         total = sum(requested(pod, resource) for pod in pods)
-        return max(0.0, quantity(node["status"]["allocatable"][resource]) - (total - members))
+        allocatable = (node["status"].get("allocatable") or {}).get(resource)
+        return max(0.0, quantity(allocatable) - (total - members))
 
     def _targets(self, budget: Budget) -> Iterator[Key]:
         """The targets of all policies that the budget selects."""
@@ -123,9 +144,21 @@ def is_there(node: Json) -> bool:
 
 
 def requested(pod: Json, resource: str) -> float:
-    """Give how much of a resource a pod holds of its node: what its containers ask for, or more while it starts."""
+    """Give how much of a resource a pod holds of its node."""
     if (pod.get("status") or {}).get("phase") in OVER:
         return 0.0
-    spec = pod.get("spec") or {}
-    running = sum(request_of(container, resource) for container in spec.get("containers") or ())
-    return max([running, *(request_of(container, resource) for container in spec.get("initContainers") or ())])
+    return requests_of(pod.get("spec") or {}).get(resource, 0.0)
+
+
+def _by_nodes(resources: Sequence[Resource]) -> Iterator[tuple[NodeSelection, list[str]]]:
+    """Give the resources that are counted, together those that are counted on the same nodes."""
+    found: list[tuple[NodeSelection, list[str]]] = []
+    for one in resources:
+        if one.amount_from is None:
+            continue
+        names = next((names for nodes, names in found if nodes == one.amount_from.nodes), None)
+        if names is None:
+            found.append((one.amount_from.nodes, [one.name]))
+        else:
+            names.append(one.name)
+    yield from found

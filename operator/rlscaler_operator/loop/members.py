@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlscaler_core.api.budget import BudgetSpec, MemberShare
+from rlscaler_core.api.budget import BudgetSpec
+from rlscaler_core.api.budget_members import NOTHING, MemberShare, Terms
 from rlscaler_core.api.status import BudgetMembership
 from rlscaler_core.arbiter.types import Members, make_members
 from rlscaler_core.decision.types import POOLS, Float
@@ -43,6 +44,8 @@ class Place(NamedTuple):
     policy: Policy
     target: Key
     """The Deployment of the pool."""
+    terms: tuple[Terms, ...]
+    """Its terms for each resource."""
 
 
 class Roster(NamedTuple):
@@ -63,6 +66,10 @@ class Row(NamedTuple):
     key: Key
     share: MemberShare
     policy: Policy
+    terms: tuple[Terms, ...]
+    """Its terms for each resource."""
+    units: tuple[float, ...]
+    """What one replica takes of each resource."""
     acts: bool
     """Whether it keeps to its grant; otherwise it takes what runs."""
     running: int
@@ -99,7 +106,7 @@ class Crowd:
             if len(names) > 1:
                 several[key] = names
             elif policy is not None and (target := _target(policy, budget.spec.pool)) is not None:
-                places.append(Place(key, share, policy, target))
+                places.append(Place(key, share, policy, target, budget.spec.terms(share)))
             elif policy is not None:
                 poolless.append(key)
         return Roster(version, places, several, poolless)
@@ -110,11 +117,36 @@ class Crowd:
             del self._rosters[gone]
 
     def rows(self, budget: Budget) -> list[Row]:
-        """The policies that share a budget, as they are now."""
-        return [
-            (self._here if self._held.decides(key) else self._there)(budget, share, policy, self._runs(target))
-            for key, share, policy, target in self.roster(budget).places
-        ]
+        """The policies that share a budget, as they are now; without those of which a replica takes nothing of it."""
+        rows = []
+        for place in self.roster(budget).places:
+            units = self._units(budget, place)
+            if any(units):
+                said = self._here if self._held.decides(place.key) else self._there
+                rows.append(said(budget, place, units, self._runs(place.target)))
+        return rows
+
+    def unitless(self, budget: Budget) -> list[Key]:
+        """The policies of which a replica takes nothing of a budget: its pod template requests none of the resources.
+
+        One whose target is not there yet is not among them.
+        """
+        places = self.roster(budget).places
+        there = [place for place in places if place.target in self._cache.deployments]
+        return [place.key for place in there if not any(self._units(budget, place))]
+
+    def _units(self, budget: Budget, place: Place) -> tuple[float, ...]:
+        """What one replica takes of each resource: as it is stated, or as the pod template requests it."""
+        stated = tuple(terms.units for terms in place.terms)
+        if None not in stated:
+            return stated  # type: ignore[return-value]  # mypy does not see that none of them is None
+        assert budget.spec is not None
+        deployment = self._cache.deployments.get(place.target)
+        requests: Mapping[str, float] = {} if deployment is None else deployment.requests
+        names = [one.name for one in budget.spec.shared]
+        return tuple(
+            requests.get(name, 0.0) if units is None else units for name, units in zip(names, stated, strict=True)
+        )
 
     def travels(self, budget: Budget) -> bool:
         """Whether another shard decides for some policy of a budget."""
@@ -122,7 +154,8 @@ class Crowd:
 
     def membership(self, budget: Budget, policy: Policy, granted: int | None) -> BudgetMembership:
         """What the shard that shares a budget is told of a policy that acts by this grant; None = it is not bound."""
-        row = self._here(budget, MemberShare(name="member"), policy, self.running(budget, policy))
+        place = Place(policy.key, MemberShare(name="member"), policy, policy.key, ())
+        row = self._here(budget, place, (), self.running(budget, policy))
         most = row.running if granted is None or not row.acts else max(row.running, granted)
         asked = row.asked if row.acts else row.proposed
         return BudgetMembership(
@@ -143,26 +176,29 @@ class Crowd:
         deployment = self._cache.deployments.get(target)
         return 0 if deployment is None else deployment.replicas
 
-    def _here(self, budget: Budget, share: MemberShare, policy: Policy, running: int) -> Row:
+    def _here(self, budget: Budget, place: Place, units: tuple[float, ...], running: int) -> Row:
         """A policy that does not act asks for what runs: it takes its part of the budget, and gets no limit."""
         assert budget.spec is not None
+        policy = place.policy
+        member = place.key, place.share, policy, place.terms, units
         asked = budget.asked.get(policy.key, math.nan)
         if not (policy.running and acts(policy) and policy.ownership.holder is None):
             proposed = asked if policy.running else math.nan
-            return Row(policy.key, share, policy, False, running, float(running), proposed, False)
+            return Row(*member, False, running, float(running), proposed, False)
         ordered = max(running, policy.decision.desired.get(budget.spec.pool, 0))
-        return Row(policy.key, share, policy, True, ordered, asked, math.nan, False)
+        return Row(*member, True, ordered, asked, math.nan, False)
 
-    def _there(self, budget: Budget, share: MemberShare, policy: Policy, running: int) -> Row:
+    def _there(self, budget: Budget, place: Place, units: tuple[float, ...], running: int) -> Row:
         """A policy of another shard that has said nothing yet keeps its last grant."""
-        said = self._budgets.membership(budget, policy.key)
-        held = max(running, budget.readable(policy.key, None if said is None else said.round))
+        member = place.key, place.share, place.policy, place.terms, units
+        said = self._budgets.membership(budget, place.key)
+        held = max(running, budget.readable(place.key, None if said is None else said.round))
         if said is None:
-            return Row(policy.key, share, policy, False, held, math.nan, math.nan, True)
+            return Row(*member, False, held, math.nan, math.nan, True)
         asked, held = math.nan if said.asked is None else float(said.asked), max(held, said.held)
         if said.acts:
-            return Row(policy.key, share, policy, True, held, asked, math.nan, True)
-        return Row(policy.key, share, policy, False, held, float(running), asked, True)
+            return Row(*member, True, held, asked, math.nan, True)
+        return Row(*member, False, held, float(running), asked, True)
 
 
 def members_of(specs: Sequence[BudgetSpec], rows: Sequence[Sequence[Row]], if_all_acted: bool = False) -> Members:
@@ -173,15 +209,18 @@ def members_of(specs: Sequence[BudgetSpec], rows: Sequence[Sequence[Row]], if_al
         for _, spec, row in every
     ]
     shares = [row.share for *_, row in every]
+    wide = max((len(spec.shared) for spec in specs), default=1)
+    terms = [row.terms + (NOTHING,) * (wide - len(row.terms)) for *_, row in every]
+    units = [row.units + (0.0,) * (wide - len(row.units)) for *_, row in every]
     return make_members(
         len(every),
         budget=np.array([number for number, *_ in every], np.int32),
         asked=np.array([_asked(row, if_all_acted) for *_, row in every], np.float64),
         current=np.array([row.running for *_, row in every], np.int32),
         minimum=np.array(least, np.int32),
-        units=np.array([share.units_per_replica for share in shares], np.float64),
-        guaranteed=np.array([share.guaranteed for share in shares], np.float64),
-        ceiling=np.array([math.inf if share.ceiling is None else share.ceiling for share in shares], np.float64),
+        units=np.array(units, np.float64).reshape(-1, wide),
+        guaranteed=np.array([[one.guaranteed for one in each] for each in terms], np.float64).reshape(-1, wide),
+        ceiling=np.array([[one.ceiling for one in each] for each in terms], np.float64).reshape(-1, wide),
         weight=np.array([share.weight for share in shares], np.float64),
         priority=np.array([share.priority for share in shares], np.int32),
     )

@@ -21,17 +21,18 @@ import numpy as np
 from rlscaler_core.api.budget import BudgetSpec
 from rlscaler_core.arbiter.arbitrate import arbitrate
 from rlscaler_core.arbiter.rules import RuleName
-from rlscaler_core.arbiter.types import NO_MEMBER, Grants, Loans, Members, follow, make_budgets
+from rlscaler_core.arbiter.types import NO_MEMBER, Grants, Loans, Members, follow, make_budgets, of_resources
 from rlscaler_core.arbiter.types import Budgets as Pools
 from rlscaler_core.decision.batch import Outcome
-from rlscaler_core.decision.types import Int
+from rlscaler_core.decision.types import Float, Int
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.bounds import Bound, Proposal, Shares, bounds_of, note, shares_of
 from rlscaler_operator.loop.members import Crowd, Held, Row, members_of, proposals
 from rlscaler_operator.records.audit import AuditLog
 from rlscaler_operator.records.sharing import BudgetObject, SharingLog, Told
-from rlscaler_operator.reporting.budgets import BudgetReporter, Shared, Would, told_text, would_text
+from rlscaler_operator.reporting.budgets import Absent, BudgetReporter
+from rlscaler_operator.reporting.grants import Shared, Would, told_text, would_text
 from rlscaler_operator.state.budgets import Budget, Budgets
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
@@ -148,8 +149,8 @@ class Sharing:
         """Have the arbiter share these budgets, all of one rule in one batch."""
         now, found = self._clock(), {}
         for rule in ("MaxMinFair", "Priority"):
-            usable = [one for one in budgets if one.spec is not None and one.amount is not None]
-            some = [one for one in usable if one.spec is not None and one.spec.arbiter == rule]
+            usable = [(one, one.amounts) for one in budgets if one.spec is not None and one.spec.arbiter == rule]
+            some, amounts = [one for one, known in usable if known], [known for _, known in usable if known]
             if not some:
                 continue
             rows = [self._crowd.rows(one) for one in some]
@@ -157,7 +158,7 @@ class Sharing:
             specs = [one.spec for one in some if one.spec is not None]
             pools = make_budgets(
                 len(some),
-                amount=[one.amount for one in some],
+                amount=_table(amounts),
                 lend=[spec.lending.enabled for spec in specs],
                 reclaim_intervals=[spec.lending.reclaim_intervals for spec in specs],
             )
@@ -168,11 +169,13 @@ class Sharing:
             begin = 0
             for number, (one, crowd) in enumerate(zip(some, rows, strict=True)):
                 here = slice(begin, begin + len(crowd))
-                own, mine = members.take(here), grants.take(here)
+                resources = tuple(resource.name for resource in specs[number].shared)
+                own, mine = of_resources(members.take(here), len(resources)), grants.take(here)
                 own.budget[:] = 0
                 mine.because[mine.because != NO_MEMBER] -= begin
                 keys, acting = tuple(row.key for row in crowd), tuple(row.acts for row in crowd)
-                told = Told(rule, specs[number].pool, keys, acting, pools.take([number]), own, loans[number])
+                pool = of_resources(pools.take([number]), len(resources))
+                told = Told(rule, specs[number].pool, resources, keys, acting, pool, own, loans[number])
                 of_shadow = None if would is None else would.take(here)
                 one.before = replace(loans[number], granted=kept[here].copy())
                 found[one.name] = crowd, self._keep(one, crowd, told, mine, after.take(here), of_shadow, now)
@@ -218,7 +221,7 @@ class Sharing:
             budget.name,
             budget.spec,
             [(row.key, row.share) for row in rows],
-            float(told.budgets.amount[0]),
+            told.budgets,
             told.members,
             grants,
             budget.began_at == now,
@@ -227,8 +230,15 @@ class Sharing:
             None if would is None else Would(proposals(rows), would),
         )
         roster = self._crowd.roster(budget)
-        self._reporter.report(budget, shared, roster.several, roster.poolless)
+        absent = Absent(roster.several, roster.poolless, self._crowd.unitless(budget))
+        self._reporter.report(budget, shared, absent)
         return shared
+
+
+def _table(amounts: Sequence[tuple[float, ...]]) -> Float:
+    """The amounts (B, R) of budgets; what a budget does not have is 0."""
+    wide = max(map(len, amounts))
+    return np.array([each + (0.0,) * (wide - len(each)) for each in amounts], np.float64)
 
 
 def _not_given_up(before: Loans, members: Members) -> Int:

@@ -133,7 +133,7 @@ class SharedBudgets:
             if not self._shares(budget.name):
                 continue
             policies = [self._registry.get(key) for key in self._budgets.selected(budget)]
-            if budget.amount is None or not any(policy is not None and policy.running for policy in policies):
+            if budget.amounts is None or not any(policy is not None and policy.running for policy in policies):
                 self._reporter.unusable(budget)
 
 

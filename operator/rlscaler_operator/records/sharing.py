@@ -16,7 +16,7 @@ import numpy as np
 
 from rlscaler_core.arbiter.arbitrate import arbitrate
 from rlscaler_core.arbiter.rules import RULES, RuleName
-from rlscaler_core.arbiter.types import Budgets, Grants, Loans, Members, make_budgets, make_members
+from rlscaler_core.arbiter.types import NO_RESOURCE, Budgets, Grants, Loans, Members, Reason, make_budgets, make_members
 from rlscaler_core.decision.exceptions import ColumnError
 from rlscaler_core.decision.types import POOLS, Rows
 from rlscaler_operator.exceptions import RecordError
@@ -24,7 +24,13 @@ from rlscaler_operator.records.audit import AuditLog, uuid7
 from rlscaler_operator.records.record import runtime
 from rlscaler_operator.records.rows import Json, plain
 
-SCHEMA = "rlscaler.io/sharing/v1"
+SCHEMA = "rlscaler.io/sharing/v2"
+
+ONE_RESOURCE = "rlscaler.io/sharing/v1"
+"""The schema of releases whose budgets had one resource: its columns have a number where there is a list of one now."""
+
+OF_RESOURCES = {"shared": ("amount",), "members": ("units", "guaranteed", "ceiling")}
+"""The columns that have a number for each resource."""
 
 Table = TypeVar("Table", bound=Rows)
 
@@ -43,6 +49,8 @@ class Told:
 
     rule: RuleName
     pool: str
+    resources: tuple[str, ...]
+    """Names, in the order of the columns."""
     policies: tuple[tuple[str, str], ...]
     """Namespace and name, in the order of the rows."""
     acts: tuple[bool, ...]
@@ -54,15 +62,13 @@ class Told:
 
     def same(self, other: Told | None) -> bool:
         """Say whether the grants of `other` follow from just the same."""
-        if other is None or (self.rule, self.pool, self.policies, self.acts) != (
-            other.rule,
-            other.pool,
-            other.policies,
-            other.acts,
-        ):
+        if other is None or self._names() != other._names():
             return False
         pairs = ((self.budgets, other.budgets), (self.members, other.members), (self.loans, other.loans))
         return all(_same(one, two) for one, two in pairs)
+
+    def _names(self) -> tuple[object, ...]:
+        return self.rule, self.pool, self.resources, self.policies, self.acts
 
     def again(self) -> tuple[Grants, Loans]:
         """Have the arbiter share once more. Raises ColumnError."""
@@ -109,6 +115,7 @@ def sharing_line(
         "runtime": runtime(),
         "rule": told.rule,
         "pool": told.pool,
+        "resources": list(told.resources),
         "policies": ["/".join(key) for key in told.policies],
         "acts": list(told.acts),
         "shared": _columns(told.budgets),
@@ -123,10 +130,28 @@ def granted(grants: Grants, after: Loans) -> Json:
     return {"grants": _columns(grants), "after": _columns(after)}
 
 
+def current(record: Json) -> Json:
+    """Give a record as this release writes it. Raises RecordError."""
+    if record.get("schema") == SCHEMA:
+        return record
+    if record.get("schema") != ONE_RESOURCE:
+        raise RecordError(
+            f"schema is {record.get('schema')!r}; this release reads {SCHEMA} and, with one resource, {ONE_RESOURCE}"
+        )
+    try:
+        tables = {
+            part: record[part] | {name: [[one] for one in record[part][name]] for name in names}
+            for part, names in OF_RESOURCES.items()
+        }
+        got_all = [reason == Reason.ALL for reason in record["grants"]["reason"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"a sharing is malformed: {error}; replay it with the release that wrote it") from error
+    grants = record["grants"] | {"resource": [NO_RESOURCE if every else 0 for every in got_all]}
+    return record | tables | {"schema": SCHEMA, "resources": [""], "grants": grants}
+
+
 def told_of(record: Json) -> Told:
-    """Read what the arbiter was told. Raises RecordError."""
-    if record.get("schema") != SCHEMA:
-        raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
+    """Read what the arbiter was told from a record as this release writes it. Raises RecordError."""
     try:
         m = len(record["policies"])
         rule, pool = record["rule"], record["pool"]
@@ -137,6 +162,7 @@ def told_of(record: Json) -> Told:
         told = Told(
             rule,
             pool,
+            tuple(map(str, record["resources"])),
             tuple(_key(text) for text in record["policies"]),
             tuple(bool(acts) for acts in record["acts"]),
             make_budgets(1, **_arrays(record["shared"])),
@@ -145,7 +171,8 @@ def told_of(record: Json) -> Told:
         )
     except (KeyError, TypeError, ValueError, AttributeError, ColumnError) as error:
         raise RecordError(f"a sharing is malformed: {error}; replay it with the release that wrote it") from error
-    if lengths - {m} or len(told.acts) != m:
+    wide = {told.budgets.amount.shape[1], told.members.units.shape[1]}
+    if lengths - {m} or len(told.acts) != m or wide != {len(told.resources)}:
         raise RecordError("a sharing is malformed: its columns have different lengths")
     return told
 

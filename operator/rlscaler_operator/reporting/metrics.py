@@ -76,10 +76,11 @@ class Metrics:
     def _of_budgets(self) -> None:
         gauge, _, _ = self._kinds()
         self._budgets: dict[str, Mapping[tuple[str, str, str], float]] = {}
+        self._resources: dict[str, set[tuple[str, str]]] = {}
         self.budget_units = gauge(
             "rlscaler_budget_units",
-            "Units of an RLScalingBudget by state: amount, granted, borrowed (beyond guarantees), idle.",
-            ("budget", "state"),
+            "Units of a resource of an RLScalingBudget by state: amount, granted, borrowed (beyond guarantees), idle.",
+            ("budget", "resource", "state"),
         )
         self.budget_replicas = gauge(
             "rlscaler_budget_replicas",
@@ -288,11 +289,14 @@ class Metrics:
         return generate_latest(self.registry.restricted_registry(names) if names else self.registry)
 
     def put_budget(
-        self, name: str, amounts: Mapping[str, float], replicas: Mapping[tuple[str, str, str], float]
+        self, name: str, amounts: Mapping[tuple[str, str], float], replicas: Mapping[tuple[str, str, str], float]
     ) -> None:
-        """Set the series of one budget: units by state, and replicas by namespace, policy and state."""
-        for state, value in amounts.items():
-            self.budget_units.labels(name, state).set(value)
+        """Set the series of one budget: units by resource and state, and replicas by namespace, policy and state."""
+        for unused in self._resources.get(name, set()) - amounts.keys():
+            self.budget_units.remove(name, *unused)
+        for of_resource, value in amounts.items():
+            self.budget_units.labels(name, *of_resource).set(value)
+        self._resources[name] = set(amounts)
         for gone in self._budgets.get(name, {}).keys() - replicas.keys():
             self.budget_replicas.remove(name, *gone)
         for labels, value in replicas.items():
@@ -303,8 +307,7 @@ class Metrics:
         """Remove every series of a budget."""
         if name in self._budgets:
             self.put_budget(name, {}, {})
-            self.budget_units.remove_by_labels({"budget": name})
-            del self._budgets[name]
+            del self._budgets[name], self._resources[name]
 
     def of(self, namespace: str, policy: str) -> Series:
         """The policy's own series."""

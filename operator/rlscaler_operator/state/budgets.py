@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from rlscaler_core.api.budget import BUDGET_KIND, BudgetSpec, BudgetStatus, MemberShare, MemberStatus, parse_budget
+from rlscaler_core.api.budget import BUDGET_KIND, BudgetSpec, parse_budget
+from rlscaler_core.api.budget_members import MemberShare
+from rlscaler_core.api.budget_status import BudgetStatus, MemberStatus
 from rlscaler_core.api.exceptions import InvalidBudgetError
 from rlscaler_core.api.policy import plain
 from rlscaler_core.api.status import BudgetMembership, Condition
@@ -30,7 +32,7 @@ Selection = tuple["Budget", MemberShare]
 
 
 class Counted(NamedTuple):
-    """An amount that was counted on nodes."""
+    """An amount of one resource that was counted on nodes."""
 
     units: float
     nodes: int
@@ -53,10 +55,10 @@ class Budget:
     """The status as the API server showed it last: what another operator wrote counts on taking over."""
     told: dict[Key, MemberStatus] = field(default_factory=dict)
     """The grants in that status: what holds for policies of a shard that does not share the budget."""
-    counted: Counted | None = None
-    """What was counted on nodes last, with `spec.amountFrom`; None where it never was."""
-    uncounted: str = ""
-    """Why it cannot be counted at the moment; empty where it can."""
+    counted: dict[str, Counted] = field(default_factory=dict)
+    """What was counted on nodes last of each resource with `amountFrom`; absent where it never was."""
+    uncounted: dict[str, str] = field(default_factory=dict)
+    """Why a resource cannot be counted at the moment; absent where it can."""
 
     asked: dict[Key, float] = field(default_factory=dict)
     """Replicas that each policy asked for at its last action; NaN = not known."""
@@ -94,11 +96,14 @@ class Budget:
         return POOLS.index(self.spec.pool)
 
     @property
-    def amount(self) -> float | None:
-        """How much there is to share; None where that was never known."""
-        if self.spec is None or self.spec.amount is not None:
-            return None if self.spec is None else self.spec.amount
-        return None if self.counted is None else self.counted.units
+    def amounts(self) -> tuple[float, ...] | None:
+        """How much there is to share of each resource; None where that was never known of one of them."""
+        if self.spec is None:
+            return None
+        counted = {name: found.units for name, found in self.counted.items()}
+        found = [counted.get(one.name) if one.amount is None else one.amount for one in self.spec.shared]
+        known = tuple(amount for amount in found if amount is not None)
+        return known if len(known) == len(found) else None
 
     @property
     def round(self) -> int:
@@ -122,7 +127,8 @@ class Budget:
     @property
     def is_shared(self) -> bool:
         """True where the status says that the amount is known and shared."""
-        return self.spec is not None and self.latest.get("amount") is not None
+        known = self.latest.get("amount") is not None or bool(self.latest.get("resources"))
+        return self.spec is not None and known
 
     def show(self, latest: Mapping[str, Any]) -> None:
         """Take in the status as the API server shows it."""
@@ -152,9 +158,13 @@ class Budget:
             key: float(member.starved_seconds) for key, member in zip(self.names, status.members, strict=True)
         }
         self.conditions = list(status.conditions)
-        counts = self.spec is not None and self.spec.amount_from is not None and self.counted is None
-        if counts and status.amount is not None and status.nodes is not None:
-            self.counted = Counted(status.amount, status.nodes, (status.counted_at or datetime.now(UTC)).timestamp())
+        for one in () if self.spec is None else self.spec.shared:
+            found = status.of(one.name)
+            if one.amount_from is None or one.name in self.counted or found is None:
+                continue
+            if found.amount is not None and found.nodes is not None:
+                at = (found.counted_at or datetime.now(UTC)).timestamp()
+                self.counted[one.name] = Counted(found.amount, found.nodes, at)
         self.written = status.to_dict()
 
 
@@ -204,8 +214,10 @@ class Budgets:
         except InvalidBudgetError as error:
             budget.spec, budget.invalid = None, str(error)
             return
-        if budget.spec is not None and _source(budget.spec) != _source(parsed.spec):
-            budget.counted = None
+        same = set() if budget.spec is None else _sources(budget.spec) & _sources(parsed.spec)
+        for known in (budget.counted, budget.uncounted):
+            for gone in known.keys() - {name for name, _ in same}:
+                del known[gone]
         budget.spec, budget.invalid = parsed.spec, ""
         if new:
             budget.resume()
@@ -282,9 +294,9 @@ class Budgets:
                     self._members.setdefault(budget.name, {})[key] = share
 
 
-def _source(spec: BudgetSpec) -> tuple[object, ...]:
-    """Where the amount comes from."""
-    return spec.resource, spec.amount_from
+def _sources(spec: BudgetSpec) -> set[tuple[str, str]]:
+    """The resources that are counted, and where."""
+    return {(one.name, one.amount_from.model_dump_json()) for one in spec.shared if one.amount_from is not None}
 
 
 def _selecting(budgets: list[Budget], key: Key, labels: Mapping[str, str]) -> Iterator[Selection]:

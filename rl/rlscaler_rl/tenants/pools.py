@@ -91,7 +91,7 @@ class Pools:
         """What the arbiter is told now, by what the tenants ask for until now."""
         current = self.batch.cluster.pool["target"][:, GPU].astype(np.int32)
         minimum = np.where(self._away, 0, self._members.minimum)
-        guaranteed = np.where(self._away, 0.0, self._members.guaranteed)
+        guaranteed = np.where(self._away[:, None], 0.0, self._members.guaranteed)
         return replace(self._members, asked=self.asked, current=current, minimum=minimum, guaranteed=guaranteed)
 
     @property
@@ -140,7 +140,7 @@ class Pools:
         """Share by what is asked for and runs; a new interval of the budgets begins when it is time."""
         if self.second % BUDGET_SECONDS == 0:
             self._before = self.loans
-            self.budgets = replace(self.budgets, amount=self.room.gpus.astype(np.float64))
+            self.budgets = make_budgets(len(self.room.gpus), amount=self.room.gpus)
         grants, self.loans = arbitrate(sharing, self.budgets, self.members, self._before)
         return grants.granted
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from rlscaler_core.arbiter.filling import Candidates
 from rlscaler_core.arbiter.learned import Learned
-from rlscaler_core.arbiter.rules import Order
-from rlscaler_core.arbiter.types import Loans, Members
-from rlscaler_core.decision.types import GPU, Float, Int, Samples
+from rlscaler_core.arbiter.rules import Claims, Order
+from rlscaler_core.decision.types import GPU, Float, Samples
 from rlscaler_rl.tenants.play import Sharer
 from rlscaler_rl.tenants.pools import Pools
 
@@ -31,7 +30,7 @@ def hindsight(pools: Pools, samples: Samples) -> Order:
     ahead = scenarios.rate[:, pools.second : pools.second + LOOKAHEAD_SECONDS]
     need: Float = ahead.max(axis=1) / (scenarios.rps[:, GPU] * scenarios.target_utilization)
 
-    def order(members: Members, loans: Loans, asked: Int, chosen: Candidates) -> tuple[Float, ...]:
+    def order(claims: Claims, chosen: Candidates) -> tuple[Float, ...]:
         needed = np.maximum(need[chosen.member], 1e-9)
         return (chosen.number > np.ceil(needed)).astype(np.float64), chosen.number / needed
 

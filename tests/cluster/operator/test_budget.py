@@ -142,7 +142,7 @@ def test_a_node_that_disappears_takes_nobodys_guarantee_and_kills_nothing(
     found = sharing.status(name)
     assert (found["amount"], found["nodes"], found["borrowed"]) == (4, 1, 0)
     text = next(c["message"] for c in found["conditions"] if c["type"] == "GuaranteesKept")
-    assert "4 units on the 1 nodes" in text
+    assert "4 units of nvidia.com/gpu on the 1 nodes" in text
     assert "bring nodes back or add some" in text
     wait(lambda: (sharing.gpus("keeps"), sharing.gpus("grows")) == (2, 2), 90)
     stays(lambda: (sharing.gpus("keeps"), sharing.gpus("grows")), (2, 2), 10)
@@ -152,6 +152,11 @@ def test_a_node_that_disappears_takes_nobodys_guarantee_and_kills_nothing(
     assert sharing.condition(name, "AmountKnown") == ("True", "Counted")
     for one in ("keeps", "grows"):
         world.delete("rlscalingpolicies", one)
+
+
+def of_two(*members):
+    """A budget of 4 GPUs and 9 CPUs."""
+    return {"resources": [{"name": "gpu", "amount": 4}, {"name": "cpu", "amount": 9}], "members": list(members)}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +174,18 @@ def test_a_node_that_disappears_takes_nobodys_guarantee_and_kills_nothing(
             "name either amount or amountFrom",
         ),
         ({"amount": 2, "arbiter": "Learned", "members": [member("a")]}, "arbiter"),
+        ({"amount": 2, "members": [member("a", resources=[{"name": "cpu"}])]}, "with spec.resources members state"),
+        ({"amount": 2, "resources": [{"name": "cpu", "amount": 2}], "members": [member("a")]}, "beside resources"),
+        ({"resources": [{"name": "cpu"}], "members": [member("a")]}, "name either amount or amountFrom"),
+        ({"resources": [{"name": "cpu", "amount": 1}] * 2, "members": [member("a")]}, "Duplicate value"),
+        (of_two(member("a", unitsPerReplica=2)), "with spec.resources members state"),
+        (of_two(member("a", resources=[{"name": "memory"}])), "a resource that is not in spec.resources"),
+        (of_two(member("a", resources=[{"name": "cpu", "guaranteed": 2}, {"name": "gpu"}])), "for all resources"),
+        (of_two(member("a", resources=[{"name": "cpu", "guaranteed": 2, "ceiling": 1}])), "ceiling is below"),
+        (
+            of_two(*(member(one, resources=[{"name": "cpu", "guaranteed": 5}]) for one in ("a", "b"))),
+            "more than the amount of a resource",
+        ),
     ],
 )
 def test_the_api_server_refuses_what_makes_no_sense(kube, spec, named):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -62,16 +63,17 @@ def test_a_status_that_cannot_be_read_counts_as_none():
 
 
 def test_the_pages_examples_are_valid_and_their_defaults_are_those_of_the_schema():
-    text, counted, priced = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    text, counted, several, priced = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     from_nodes = parse_budget(body(amount=None, **yaml.safe_load(counted)["spec"])).spec
     assert from_nodes.amount_from is not None
     assert from_nodes.amount_from.nodes.match_labels == {"pool": "gpu"}
     example = yaml.safe_load(text)
-    for spec in (example["spec"], yaml.safe_load(priced)["spec"]):
+    for spec in (example["spec"], yaml.safe_load(priced)["spec"], yaml.safe_load(several)["spec"]):
         jsonschema.validate(spec, budget_schema()["properties"]["spec"], cls=jsonschema.Draft4Validator)
     assert parse_budget(body(**yaml.safe_load(priced)["spec"])).spec.members[0].units_per_replica == 4.1
     spec = parse_budget(example).spec
-    assert [share.guaranteed for share in spec.members] == [6, 0, 4]
+    assert [share.guaranteed for share in spec.members] == [6, None, 4]
+    assert [one.name for one in parse_budget(yaml.safe_load(several)).spec.shared] == ["nvidia.com/gpu", "cpu"]
     properties = budget_schema()["properties"]["spec"]["properties"]
     least = parse_budget(body()).spec.to_dict()
     for name, child in properties.items():
@@ -100,7 +102,7 @@ def test_names_of_members_are_unique_and_columns_read_well():
     assert (definition["scope"], definition["names"]["shortNames"]) == ("Cluster", ["rlsb"])
     (version,) = definition["versions"]
     always = [c["name"] for c in version["additionalPrinterColumns"] if not c.get("priority")]
-    assert always == ["Resource", "Amount", "Granted", "Borrowed", "Idle", "Policies", "Guarantees", "Ready", "Age"]
+    assert always == ["Granted", "Policies", "Guarantees", "Ready", "Age"]
 
 
 def test_an_entry_selects_by_namespace_and_all_of_its_labels():
@@ -110,3 +112,53 @@ def test_an_entry_selects_by_namespace_and_all_of_its_labels():
     assert share.selects("x", {"p": "1", "q": "2", "r": "3"})
     assert not share.selects("y", {"p": "1", "q": "2"})
     assert not share.selects("x", {"p": "1"})
+
+
+def of_two(*members, **amounts):
+    """A budget of GPUs and CPUs."""
+    listed = [{"name": name, "amount": amount} for name, amount in ({"gpu": 4, "cpu": 9} | amounts).items()]
+    return {"amount": None, "resources": listed, "members": list(members)}
+
+
+def test_one_resource_is_the_short_form_of_a_list_of_one():
+    short = parse_budget(body(members=[{"name": "a", "unitsPerReplica": 2, "guaranteed": 4, "ceiling": 6}])).spec
+    share = {"name": "nvidia.com/gpu", "unitsPerReplica": 2, "guaranteed": 4, "ceiling": 6}
+    listed = [{"name": "nvidia.com/gpu", "amount": 8}]
+    long = parse_budget(body(amount=None, resources=listed, members=[{"name": "a", "resources": [share]}])).spec
+    assert [one.to_dict() for one in short.shared] == [one.to_dict() for one in long.shared]
+    assert short.terms(short.members[0]) == long.terms(long.members[0]) == ((2.0, 4.0, 6.0),)
+    assert parse_budget(body()).spec.terms(parse_budget(body()).spec.members[0]) == ((1.0, 0.0, math.inf),)
+
+
+def test_of_several_resources_terms_are_in_the_order_of_the_budget():
+    spec = parse_budget(body(**of_two({"name": "a", "resources": [{"name": "cpu", "ceiling": 4}]}, {"name": "b"}))).spec
+    assert spec.terms(spec.members[0]) == ((0.0, 0.0, math.inf), (None, 0.0, 4.0)), "it takes no GPU"
+    assert spec.terms(spec.members[1]) == ((None, 0.0, math.inf),) * 2, "both as its pods request them"
+
+
+def guaranteed(name, **units):
+    return {"name": name, "resources": [{"name": one, "guaranteed": each} for one, each in units.items()]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        (of_two({"name": "a"}) | {"amount": 2}, "beside resources there can be no resource"),
+        (of_two({"name": "a"}) | {"resource": "gpu"}, "beside resources there can be no resource"),
+        (of_two({"name": "a", "guaranteed": 1}), "members state resources in place of"),
+        ({"members": [guaranteed("a", cpu=1)]}, "members state resources in place of"),
+        (of_two(guaranteed("a", memory=1)), "a resource that is not in spec.resources"),
+        (of_two(guaranteed("a", cpu=1, gpu=0)), "for all resources of the member or for none"),
+        (of_two({"name": "a", "weight": 1, "unitsPerReplica": 1, "resources": [{"name": "cpu"}]}), "beside resources"),
+        (of_two(guaranteed("a", cpu=5, gpu=1), guaranteed("b", cpu=5, gpu=1)), "more than the amount of a resource"),
+        (of_two({"name": "a"}, gpu=None), "name either amount or amountFrom"),
+    ],
+)
+def test_what_makes_no_sense_of_several_resources_is_refused(spec, named):
+    with pytest.raises(InvalidBudgetError, match=named):
+        parse_budget(body(**spec))
+
+
+def test_a_guarantee_of_all_resources_within_their_amounts_is_taken():
+    spec = parse_budget(body(**of_two(guaranteed("a", cpu=5, gpu=2), guaranteed("b", cpu=4, gpu=2)))).spec
+    assert not spec.overcommitted

@@ -62,7 +62,8 @@ def counter(bench, api_server):
 
 async def counted(bench, counter):
     await counter.count_all()
-    return bench.budgets.get("few").amount
+    amounts = bench.budgets.get("few").amounts
+    return None if amounts is None else amounts[0]
 
 
 async def test_what_nodes_have_less_what_others_hold(bench, counter, policy_body):
@@ -72,7 +73,7 @@ async def test_what_nodes_have_less_what_others_hold(bench, counter, policy_body
     others = [pod("other"), pod("a-gpu", namespace="elsewhere"), pod("done", phase="Succeeded"), starts]
     counter.put(n1=(node("n1"), [pod("a-gpu", 2)]), n2=(node("n2", 8), others), n3=(node("n3", 0), [pod("other")]))
     assert await counted(bench, counter) == 4 + 8 - 4
-    assert bench.budgets.get("few").counted.nodes == 2
+    assert bench.budgets.get("few").counted[GPU].nodes == 2
     assert len(counter.hurried) == 1
     await counter.count_all()
     assert len(counter.hurried) == 1, "nothing else was counted"
@@ -112,7 +113,7 @@ async def test_what_cannot_be_counted_stays_the_last_count_and_says_so(
     assert {"forbidden": "grant what", "no such label": "labels pool=gpu", "no such resource": f"has {GPU}"}[
         broken
     ] in known.message
-    assert "the last count: 4 units on 1 nodes" in known.message
+    assert "the last count: 4 units of nvidia.com/gpu on 1 nodes" in known.message
     api_server.status = 200
     counter.put(n1=(node("n1", 5), []))
     assert await counted(bench, counter) == 5
@@ -141,7 +142,7 @@ async def test_another_operator_goes_on_from_the_last_count_and_its_age(bench, c
     api_server.status = 500
     assert await counted(bench, counter) == 3
     assert bench.limits([(a, asks(6))])["ns", "a"].granted == (3, -1)
-    assert bench.budgets.get("few").counted.at == 1767225600
+    assert bench.budgets.get("few").counted[GPU].at == 1767225600
     bench.budgets.put(budget_body(amount=1, status=status, generation=2))
     assert bench.limits([(a, asks(6))])["ns", "a"].granted == (1, -1)
     assert [c.type for c in bench.budgets.get("few").conditions] == ["Ready", "GuaranteesKept"]
@@ -159,5 +160,5 @@ async def test_fewer_than_the_guarantees_names_nodes_and_the_remedy(bench, count
     assert [limit.granted[0] for limit in limits.values()] == [2, 2]
     kept = next(c for c in bench.budgets.get("few").conditions if c.type == "GuaranteesKept")
     assert (kept.status, kept.reason) == ("False", "TooFew")
-    assert "4 units on the 1 nodes" in kept.message
+    assert "4 units of nvidia.com/gpu on the 1 nodes" in kept.message
     assert "bring nodes back or add some" in kept.message

@@ -17,7 +17,7 @@ async def test_two_share_what_is_there_and_the_text_says_why(bench, policy_body,
     bench.budgets.put(budget_body(amount=4, members=[{"name": "all", "guaranteed": 1}]))
     limits = bench.limits([(a, asks(6)), (b, asks(2))])
     assert {key: limit.granted for key, limit in limits.items()} == {("ns", "a"): (2, -1)}
-    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 2: the others' shares"
+    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 2: the others' shares of nvidia.com/gpu"
 
 
 async def test_a_guarantee_of_another_is_named(bench, policy_body, asks):
@@ -26,7 +26,7 @@ async def test_a_guarantee_of_another_is_named(bench, policy_body, asks):
     members = [{"name": "x", "matchLabels": {"is": "a"}}, {"name": "y", "matchLabels": {"is": "b"}, "guaranteed": 3}]
     bench.budgets.put(budget_body(amount=4, members=members))
     limits = bench.limits([(a, asks(6)), (b, asks(3))])
-    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 1: ns/b's guarantee"
+    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 1: ns/b's guarantee of nvidia.com/gpu"
 
 
 async def test_an_amount_of_money_an_hour_is_shared_by_what_a_replica_costs(bench, policy_body, asks):
@@ -167,7 +167,7 @@ async def test_labels_namespaces_and_the_first_entry_select(bench, policy_body, 
     ]
     bench.budgets.put(budget_body(amount=8, members=members))
     limits = bench.limits([(a, asks(6))])
-    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 2: its ceiling"
+    assert limits["ns", "a"].text == "RLScalingBudget few: asked 6, granted 2: its ceiling of nvidia.com/gpu"
     bench.budgets.note(a.key, {"team": "x", "tier": "2"})
     assert bench.limits([(a, asks(6))]) == {}
 
@@ -215,7 +215,7 @@ async def test_fewer_units_than_guarantees_are_a_condition_with_a_remedy(bench, 
     assert "smaller than the guarantees" in limits["ns", "a"].text
     kept = next(c for c in bench.budgets.get("few").conditions if c.type == "GuaranteesKept")
     assert (kept.status, kept.reason) == ("False", "TooFew")
-    assert "spec.amount is smaller than the guarantees" in kept.message
+    assert "the amount of nvidia.com/gpu is smaller than the guarantees" in kept.message
     assert "raise it, or lower guarantees" in kept.message
 
 
@@ -245,7 +245,7 @@ async def test_series_of_members_that_left_are_removed(bench, policy_body, asks)
     bench.limits([(a, asks(6))])
     text = bench.metrics.render().decode()
     assert 'rlscaler_budget_replicas{budget="few",namespace="ns",policy="a",state="granted"} 2.0' in text
-    assert 'rlscaler_budget_units{budget="few",state="idle"} 0.0' in text
+    assert 'rlscaler_budget_units{budget="few",resource="nvidia.com/gpu",state="idle"} 0.0' in text
     bench.metrics.forget_budget("few")
     assert 'budget="few"' not in bench.metrics.render().decode()
 

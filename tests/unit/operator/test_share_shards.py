@@ -84,7 +84,7 @@ async def test_grants_travel_to_another_shard_and_wishes_back(pair, asks):
     assert two.granted() == {"a": 3, "b": 2}
     limit = two.ask(two.other, b=asks(6))["ns", "b"]
     assert limit.granted == (2, -1)
-    assert limit.text == "RLScalingBudget few: asked 6, granted 2: the others' shares"
+    assert limit.text == "RLScalingBudget few: asked 6, granted 2: the others' shares of nvidia.com/gpu"
     said = two.policies[two.other, "b"].decision.membership
     assert (said.name, said.asked, said.held, said.acts) == ("few", 6, 2, True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from rlscaler_operator.records.audit import AuditLog
 from rlscaler_operator.records.record import Subject, line
 from rlscaler_operator.settings import Settings
 from tests.harness.budgets import budget_body
+
+OLD = Path(__file__).parents[2] / "data" / "sharings_v1.jsonl"
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def test_a_line_stands_as_long_as_the_arbiter_is_told_the_same(bench, policy_bod
     audit.close()
     assert ids[0] == ids[1] == ids[2] != ids[3] == ids[4] != outcome.sharing
     texts = (tmp_path / "shared.jsonl").read_text().splitlines()
-    assert [json.loads(text)["shared"]["amount"] for text in texts] == [[4.0], [4.0], [5.0]]
+    assert [json.loads(text)["shared"]["amount"] for text in texts] == [[[4.0]], [[4.0]], [[5.0]]]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,9 @@ def test_a_line_stands_as_long_as_the_arbiter_is_told_the_same(bench, policy_bod
         ("after", "waited_intervals", 90),
         ("members", "asked", None),
         ("members", "weight", 7.0),
-        ("shared", "amount", 1.2),
+        ("members", "units", [0.9]),
+        ("grants", "resource", 3),
+        ("shared", "amount", [1.2]),
         ("loans", "granted", 40),
     ],
 )
@@ -140,6 +145,17 @@ def test_a_sharing_of_an_old_file_that_is_gone_fails_nothing(recorded, replayed)
     done, tally = replayed([*sharings[5:], *decisions])
     assert done.exit_code == 0, done.output
     assert tally["same"] == 48
+
+
+def test_sharings_of_releases_with_one_resource_come_out_again(replayed):
+    """What those releases wrote of drawn budgets: 12 by each of four rules."""
+    lines = [json.loads(text) for text in OLD.read_text().splitlines()]
+    assert {record["schema"] for record in lines} == {"rlscaler.io/sharing/v1"}
+    _, tally = replayed(lines)
+    assert tally["sharings"] == tally["sharingsSame"] == 48
+    lines[7]["grants"]["granted"][0] += 1
+    done, tally = replayed(lines)
+    assert (done.exit_code, tally["sharingsSame"]) == (1, 47)
 
 
 def test_a_log_of_a_release_without_sharings_replays(recorded, replayed):

@@ -15,7 +15,7 @@ from rlscaler_core.decision.exceptions import ColumnError
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.log import Line
-from rlscaler_operator.records.sharing import Told, granted, told_of
+from rlscaler_operator.records.sharing import Told, current, granted, told_of
 
 KEPT = 4096
 """Sharings that decisions may still name; a decision is logged soon after the sharing that it names."""
@@ -41,6 +41,7 @@ class Sharings:
     def share(self, line: Line, record: Json) -> SharedAgain:
         """Have the arbiter share again, and compare every number; all are whole or go through unchanged."""
         try:
+            record = current(record)
             told = told_of(record)
             grants, after = told.again()
         except (RecordError, ColumnError) as error:
