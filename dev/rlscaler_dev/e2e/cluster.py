@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -163,11 +164,11 @@ def left_behind(cluster: str, namespaces: frozenset[str], before: frozenset[str]
 
 
 def _processes_of(folder: str, namespaces: frozenset[str]) -> list[psutil.Process]:
-    """Processes that name the cluster's folder or live in one of its namespaces."""
-    found = []
+    """Processes that name the cluster's folder or live in one of its namespaces; `e2e` is not in the folder `e2e-2`."""
+    found, whole = [], re.compile(re.escape(folder) + r"(?![\w.-])")
     for process in psutil.process_iter():
         try:
-            named = any(folder in argument for argument in process.cmdline())
+            named = any(whole.search(argument) for argument in process.cmdline())
             if named or os.readlink(f"/proc/{process.pid}/ns/pid") in namespaces:
                 found.append(process)
         except (psutil.Error, OSError):

@@ -45,6 +45,7 @@ def test_what_is_left_is_what_was_not_there_before() -> None:
             # Popen returns when the child begins to exec, a moment before its arguments can be read.
             until(lambda: len(left_behind(folder.name, frozenset(), before)) == 2)
             found = left_behind(folder.name, frozenset(), before)
+            assert left_behind(folder.name[:-1], frozenset(), before) == [], "the folder of another cluster"
         assert [line.split()[:2] for line in found] == [["process", str(process.pid)], ["folder", str(folder)]]
     finally:
         folder.rmdir()
