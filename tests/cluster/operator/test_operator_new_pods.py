@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rlscaler_core.api.resources import amount
 from tests.harness import setup
 from tests.harness.sized import LARGE, SMALL, asks_for, dry_run, prepared, runs_with
 from tests.harness.world import World
