@@ -228,7 +228,8 @@ def test_no_guarantee_is_broken_in_100_000_intervals(rule: str, resources: int) 
     world = World(seed=7, enough=True, resources=resources)
     loans, names, missing = no_loans(len(world.members)), world.names, dict.fromkeys(world.names, 0)
     violations = asked_for = lent = 0
-    for _ in range(STEPS):
+    steps = STEPS if resources == 1 else STEPS // 4
+    for _ in range(steps):
         world.change()
         loans, names = follow(loans, names, world.names), world.names
         members = world.members
@@ -243,8 +244,8 @@ def test_no_guarantee_is_broken_in_100_000_intervals(rule: str, resources: int) 
         lent += int((grants.borrowed > 0).sum())
         world.follow(grants)
     assert violations == 0
-    assert asked_for > STEPS * BUDGETS
-    assert lent > STEPS * BUDGETS / 2
+    assert asked_for > steps * BUDGETS
+    assert lent > steps * BUDGETS / 2
 
 
 @pytest.mark.parametrize("rule", EVERY)

@@ -49,6 +49,8 @@ def test_somebody_elses_process_under_a_recorded_pid_survives(directory: Path) -
     stale = ProcessRecord("etcd", other.pid, other.start_time - 3600, other.boot_id, other.log)
     assert processes.stop([stale], directory) == 0
     assert other.process() is not None
+    # The parent goes on when the child begins to exec, a moment before its environment can be read.
+    wait_until(lambda: [process.pid for process in processes.strays(elsewhere)] == [other.pid], "its marker", 5)
     assert processes.stop([], elsewhere) == 1
 
 
