@@ -38,6 +38,14 @@ class Operator:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(15)
 
+    def replayed(self) -> dict[str, Any]:
+        """The tally of a replay of the decision log, which has to be as it was."""
+        command = [sys.executable, "-m", "rlscaler_live.cli", "replay", str(self.audit), "-o", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        tally: dict[str, Any] = json.loads(done.stdout)
+        return tally
+
     def decisions(self, name: str) -> list[dict[str, Any]]:
         if not self.audit.exists():
             return []

@@ -91,7 +91,8 @@ class BudgetSpec(Model):
     resources: (
         Annotated[list[Resource], Field(min_length=1, max_length=RESOURCES, json_schema_extra=MAP_BY_NAME)] | None
     ) = None
-    """In place of the three above: all resources that are shared. Members then state `resources` too."""
+    """All resources that are shared, in place of `resource`, `amount` and `amountFrom`. Members then state `resources`
+    too."""
     pool: Literal["gpu", "cpu"] = "gpu"
     """The pool of each member whose replicas take it."""
     arbiter: Literal["MaxMinFair", "Priority"] = "MaxMinFair"

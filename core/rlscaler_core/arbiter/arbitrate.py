@@ -59,7 +59,7 @@ class _Sharing:
         return summed(replicas[:, None] * self.members.units, self.members.budget, len(self.budgets))
 
     def unlent(self, due: Int) -> Float:
-        """Give the units (B, R) of guarantees that nobody may borrow beside what is `due` (M,)."""
+        """Give the units (B, R) that are guaranteed, not `due` (M,) to their members now, and not to be borrowed."""
         if self.budgets.lend.all():
             return np.zeros_like(self.budgets.amount)
         kept: Float = self.used(self.own) - self.used(due)

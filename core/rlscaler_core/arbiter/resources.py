@@ -32,8 +32,8 @@ def dominant(budgets: Budgets, members: Members) -> Float:
     """Give what one replica adds to each member's dominant share (M,), up to a factor that is one for each budget.
 
     The dominant share is the largest part of any resource's amount that a member has. The factor is the amount of the
-    first resource of which there is any: with one resource the units of a replica come out, to the last bit. A resource
-    of which there is nothing is not divided by; nobody is granted any of it.
+    first resource of which there is any: with one resource the units of a replica come out, to the last bit. Where
+    there is nothing of a resource, nobody is granted any of it, and it does not count.
     """
     there = budgets.amount > 0
     first = np.take_along_axis(budgets.amount, there.argmax(axis=1)[:, None], axis=1)

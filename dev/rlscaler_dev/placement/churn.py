@@ -12,6 +12,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from rlscaler_core.placement.policies import Policy
+from rlscaler_dev.cluster import objects
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.exceptions import DevClusterError
 from rlscaler_dev.placement import testbed
@@ -65,17 +66,7 @@ def deployment(name: str, contender: str, rng: random.Random) -> dict[str, Any]:
     )
     if contender != DEFAULT:
         annotations[POLICY] = contender
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": body["spec"]},
-        },
-    }
+    return objects.deployment(name, NAMESPACE, body["spec"], annotations=annotations)
 
 
 class Testbed:
@@ -86,7 +77,7 @@ class Testbed:
         made = testbed.nodes(count, seed)
         self.latency = {node["metadata"]["name"]: float(node["metadata"]["annotations"][LATENCY]) for node in made}
         self.cores = {node["metadata"]["name"]: float(node["status"]["allocatable"]["cpu"]) for node in made}
-        kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        kube.create(objects.namespace(NAMESPACE))
         kube.apply_all(made)
 
     def look(self, seconds: float) -> dict[str, float]:

@@ -129,12 +129,14 @@ class Resizer:
     def _note(self, made: Plan, answers: dict[str, Exception | None], failures: Failures, now: float) -> None:
         """Remember what the API server refused, and what was taken back from kubelets."""
         refusals = [(pod, error) for pod, error in answers.items() if _refuses(pod, error)]
-        others = [(pod, error) for pod, error in refusals if NODE_TOO_SMALL not in str(error)]
+        of_all = []
         for pod, error in refusals:
-            if (pod, error) not in others:
+            if NODE_TOO_SMALL in str(error):
                 failures.take_back(pod, _too_large(pod, error), now)
-        if others:
-            failures.refuse(_refusal(*others[0]), now)
+            else:
+                of_all.append((pod, error))
+        if of_all:
+            failures.refuse(_refusal(*of_all[0]), now)
         elif None in answers.values():
             failures.refused = None
         said = {stuck.pod: stuck for stuck in made.stuck}

@@ -126,14 +126,16 @@ class Crowd:
                 rows.append(said(budget, place, units, self._runs(place.target)))
         return rows
 
-    def unitless(self, budget: Budget) -> list[Key]:
-        """The policies of which a replica takes nothing of a budget: its pod template requests none of the resources.
+    def unitless(self, budget: Budget, rows: Sequence[Row]) -> list[Key]:
+        """The policies that are not among the `rows` of a budget: their pod templates request none of its resources.
 
         One whose target is not there yet is not among them.
         """
         places = self.roster(budget).places
-        there = [place for place in places if place.target in self._cache.deployments]
-        return [place.key for place in there if not any(self._units(budget, place))]
+        if len(places) == len(rows):
+            return []
+        sharing = {row.key for row in rows}
+        return [p.key for p in places if p.key not in sharing and p.target in self._cache.deployments]
 
     def _units(self, budget: Budget, place: Place) -> tuple[float, ...]:
         """What one replica takes of each resource: as it is stated, or as the pod template requests it."""

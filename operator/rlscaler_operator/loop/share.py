@@ -230,7 +230,7 @@ class Sharing:
             None if would is None else Would(proposals(rows), would),
         )
         roster = self._crowd.roster(budget)
-        absent = Absent(roster.several, roster.poolless, self._crowd.unitless(budget))
+        absent = Absent(roster.several, roster.poolless, self._crowd.unitless(budget, rows))
         self._reporter.report(budget, shared, absent)
         return shared
 

@@ -184,6 +184,9 @@ def _changed(change: Callable[[Params], Params], arrays: Sequence[NDArray[Any]])
 SHORTEST_WINDOW_SECONDS = 10.0
 """The operator's shortest rate window."""
 
+SCRAPES_PER_WINDOW = 4
+"""Scrapes in the operator's windows of utilization and latency."""
+
 
 def arrival_window(scrape: Float | float) -> Float:
     """Give the seconds that the operator's rate of arrivals spans, by the seconds between two scrapes.
@@ -191,6 +194,12 @@ def arrival_window(scrape: Float | float) -> Float:
     It asks for two scrapes, and for `SHORTEST_WINDOW_SECONDS` at least; the first of them begins the span.
     """
     return np.maximum(SHORTEST_WINDOW_SECONDS, 2 * np.asarray(scrape)) - scrape
+
+
+def scraped_every(seconds: float) -> dict[str, float]:
+    """Give the columns of a service that is scraped so often, and measured as the operator does."""
+    window = max(SHORTEST_WINDOW_SECONDS, SCRAPES_PER_WINDOW * seconds)
+    return {"scrape": float(seconds), "window": float(window), "arrival_window": float(arrival_window(seconds))}
 
 
 NOMINAL: dict[str, Any] = {

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -48,14 +45,7 @@ def test_a_guarantee_is_kept_while_it_is_asked_for_and_lent_while_not(operator, 
     assert limited
     assert any(f"RLScalingBudget {name}: asked 10, granted" in record["grant"] for record in limited)
     assert {step["guard"] for step in limited[-1]["guards"]} >= {"grant"}
-    replayed = subprocess.run(
-        [sys.executable, "-m", "rlscaler_live.cli", "replay", str(operator.audit), "-o", "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    tally = json.loads(replayed.stdout)
-    assert replayed.returncode == 0, replayed.stderr
+    tally = operator.replayed()
     assert tally["same"] == tally["decisions"] > 10
     assert tally["sharings"] == tally["sharingsSame"] > 5
     for one in ("greedy", "modest"):

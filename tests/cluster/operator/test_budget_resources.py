@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 from tests.harness.sharing import BUDGETS, member
@@ -62,14 +58,7 @@ def test_two_services_share_gpus_and_cpus_by_their_dominant_shares(operator, kub
     text = f"granted 4: {world.namespace}/wide's guarantee of cpu"
     wait(lambda: text in (_record(operator, "deep") or {}).get("grant", ""))
 
-    replayed = subprocess.run(
-        [sys.executable, "-m", "rlscaler_live.cli", "replay", str(operator.audit), "-o", "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    tally = json.loads(replayed.stdout)
-    assert replayed.returncode == 0, replayed.stderr
+    tally = operator.replayed()
     assert tally["same"] == tally["decisions"] > 10
     assert tally["sharings"] == tally["sharingsSame"] > 3
 

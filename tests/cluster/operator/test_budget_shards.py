@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 from tests.harness.sharing import member
@@ -21,14 +17,6 @@ OPTIONS = ("--budgets", "--shards", "2", "--lease-seconds", "15")
 @pytest.fixture(scope="module")
 def split(kube, world, start):
     return Split(kube, world.namespace, lambda: start(*OPTIONS))
-
-
-def replayed(operator):
-    """The tally of a replay of an operator's decision log."""
-    command = [sys.executable, "-m", "rlscaler_live.cli", "replay", str(operator.audit), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_a_guarantee_is_lent_to_another_shard_and_comes_back(split, world, wait, sharing, overseer):
@@ -64,10 +52,10 @@ def test_a_guarantee_is_lent_to_another_shard_and_comes_back(split, world, wait,
     text = f"RLScalingBudget {name}: asked 10, granted 3"
     wait(lambda: any(text in (record["grant"] or "") for record in other.decisions(borrower)))
     for one in (owner, other):
-        tally = replayed(one)
+        tally = one.replayed()
         assert tally["same"] == tally["decisions"] > 0
         assert tally["sharings"] == tally["sharingsSame"]
-    assert replayed(owner)["sharings"] > 0
+    assert owner.replayed()["sharings"] > 0
     with overseer.bound(GPUS) as seen:
         assert owner.stop() == 0
         wait(lambda: split.holder(shard) is other, 90)

@@ -25,7 +25,8 @@ class Amounts(NamedTuple):
     """What a container may use."""
 
     weight: int
-    """Of its CPU time against other containers': `cpu.weight`, or `cpu.shares` of version 1; follows its request."""
+    """Its part of the CPU time where containers compete, which its request sets: `cpu.weight`, or `cpu.shares` of
+    version 1."""
     cores: float
     """Most that it may use, by its limit; infinity where it has none."""
     memory: float

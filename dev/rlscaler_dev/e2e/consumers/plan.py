@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from rlscaler_dev.cluster import objects
 from rlscaler_dev.cluster.images.make import reference
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import NODE_NAME
@@ -28,11 +29,6 @@ def play(out: Path, seed: int) -> Play:
     return Play(out, duration_seconds=SECONDS, peak=PEAK, seed=seed, pool=pool)
 
 
-def namespace() -> Json:
-    """The namespace that all of it is in, and goes with."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-
-
 def deployment(this: Play, records: Path) -> Json:
     """One consumer a pod, which writes what it processed into a folder of its own below `records` of the host."""
     arguments = [
@@ -41,14 +37,12 @@ def deployment(this: Play, records: Path) -> Json:
         *(f"--batch={this.batch}", f"--commit-seconds={this.commit_seconds:g}", f"--seed={this.seed}"),
         *(f"--records={RECORDS}/$(POD_NAME)", "--host=0.0.0.0", f"--metrics-port={METRICS_PORT}"),
     ]
-    named = [{"name": f"POD_{what.upper()}", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.{what}"}}}
-             for what in ("name", "namespace")]  # fmt: skip
     container = {
         "name": "consumer",
         "image": reference("rlscaler-service"),
         "imagePullPolicy": "Never",
         "args": arguments,
-        "env": [*named, {"name": "OPENBLAS_NUM_THREADS", "value": "1"}],
+        "env": objects.SERVICE_ENV,
         "readinessProbe": {"httpGet": {"path": "/metrics", "port": METRICS_PORT}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": {
@@ -66,17 +60,7 @@ def deployment(this: Play, records: Path) -> Json:
         "containers": [container],
         "volumes": [{"name": "records", "hostPath": {"path": str(records), "type": "Directory"}}],
     }
-    labels = {"app": NAME}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
-        },
-    }
+    return objects.deployment(NAME, NAMESPACE, spec)
 
 
 def policy(this: Play) -> Json:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rlscaler_dev.cluster import objects
 from rlscaler_dev.cluster.kube import has_condition, path_of
 from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo.kafka import results
@@ -54,7 +55,7 @@ class Consumers:
         folder.prepare()
         records = self.cluster.info.state_dir / "records"
         records.mkdir(mode=0o777, exist_ok=True)
-        records.chmod(0o777)  # consumers are nobody in particular
+        records.chmod(0o777)  # containers of consumers run as a user that the host does not know
         begun = self._on(this, folder.data, records)
         write_rebalances(str(self.cluster.info.prometheus_url), begun, folder.data)
         shutil.rmtree(records)
@@ -64,7 +65,7 @@ class Consumers:
         """Start everything, send the load, take it away; give the load's begin in Unix seconds."""
         kube, broker = self.cluster.kube, str(self.cluster.info.kafka)
         make_topic(broker, TOPIC, PARTITIONS)
-        kube.apply(plan.namespace())
+        kube.apply(objects.namespace(NAMESPACE))
         kube.apply(plan.deployment(this, records))
         group = Group(kube, (NAMESPACE, NAME), broker, GROUP, data)
         with Recorder(kube, NAME, data, NAMESPACE) as recorder:
@@ -135,7 +136,7 @@ class Consumers:
         }
 
     def _figures(self, this: Play) -> dict[str, Any]:
-        """Of the records; raises DemoError where a message was lost, or the lag did not come back."""
+        """Give the figures of the records. Raises DemoError where a message was lost, or the lag did not come back."""
         played = results.read(this.out)
         found = results.figures(played)
         results.write([found], this.out)

@@ -17,7 +17,7 @@ PAGE_BYTES = 4096
 
 
 def delay_seconds(trail: Trail) -> float | None:
-    """From the moment at which the last change of the spec was seen to that at which the cgroup had its limits.
+    """Give the seconds from when the last change of the spec was seen until the cgroup had its limits.
 
     None where the cgroup does not have them. A cgroup may have been seen a moment before the watch told of its cause.
     """

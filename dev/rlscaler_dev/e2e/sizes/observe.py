@@ -25,7 +25,7 @@ class Trail:
     name: str
     app: str
     body: Json
-    """As the watch showed it last."""
+    """The pod's object, as the watch showed it last."""
     asked: list[tuple[float, Json]] = field(default_factory=list)
     """When the container's `resources` in the spec were first seen so, and what they are."""
     given: list[tuple[float, Amounts]] = field(default_factory=list)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from kubernetes.utils.quantity import parse_quantity
 
+from rlscaler_dev.cluster import objects
 from rlscaler_dev.cluster.images.make import reference
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import NODE_NAME
@@ -97,11 +98,6 @@ def cases(node: Json) -> list[Case]:
     return [GROWS, SHRINKS, replace(TOO_LARGE, resources=too_large), WAITS]
 
 
-def namespace() -> Json:
-    """The namespace that all of it is in, and goes with."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-
-
 def deployment(case: Case) -> Json:
     """A container that works, and one whose metrics are those of a service without traffic."""
     serve = [
@@ -113,12 +109,10 @@ def deployment(case: Case) -> Json:
         "command": ["python3", "-c", WORK, str(case.cores), str(case.memory_mib)],
         "resources": {"requests": case.requests, "limits": case.limits},
     }
-    named = [{"name": f"POD_{what.upper()}", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.{what}"}}}
-             for what in ("name", "namespace")]  # fmt: skip
     server = {
         "name": "serve",
         "args": serve,
-        "env": [*named, {"name": "OPENBLAS_NUM_THREADS", "value": "1"}],
+        "env": objects.SERVICE_ENV,
         "readinessProbe": {"httpGet": {"path": "/metrics", "port": 9100}, "periodSeconds": 2, "timeoutSeconds": 5},
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
     }
@@ -138,7 +132,6 @@ def filler(cores: float) -> Json:
 
 
 def _deployment(name: str, replicas: int, containers: list[Json]) -> Json:
-    labels = {"app": name}
     annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": "9100"} if name != FILLER else {}
     spec = {
         "nodeSelector": {"kubernetes.io/hostname": NODE_NAME},
@@ -146,16 +139,7 @@ def _deployment(name: str, replicas: int, containers: list[Json]) -> Json:
         "terminationGracePeriodSeconds": 1,
         "containers": containers,
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec},
-        },
-    }
+    return objects.deployment(name, NAMESPACE, spec, replicas=replicas, annotations=annotations)
 
 
 def policy(case: Case) -> Json:

@@ -10,6 +10,7 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
+from rlscaler_dev.cluster import objects
 from rlscaler_dev.cluster.kube import Json, collection, path_of
 from rlscaler_dev.cluster.network import NODE_NAME
 from rlscaler_dev.cluster.readiness import wait_until
@@ -83,7 +84,7 @@ class Sizes:
         kube = self.cluster.kube
         node = kube.get(f"/api/v1/nodes/{NODE_NAME}")
         cases = plan.cases(node)
-        self._apply(plan.namespace())
+        self._apply(objects.namespace(NAMESPACE))
         for case in cases:
             self._apply(plan.deployment(case))
         wait_until(

@@ -19,15 +19,12 @@ from rlscaler_rl.evaluation.days.play import Days, Job, played_side_by_side, pre
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
 from rlscaler_rl.evaluation.days.table import DayTable, Score
 from rlscaler_rl.simulation.episode import Result
-from rlscaler_rl.simulation.scenario import NOMINAL, arrival_window
+from rlscaler_rl.simulation.scenario import NOMINAL, scraped_every
 from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads.day_splits import SHIFTS, Shift
 
 LEAST_OF_MOST = 0.6
 """The shortest cold start over the longest, about as in the nominal service."""
-
-SCRAPES_PER_WINDOW = 4.0
-"""As in the operator: windows of utilization and latency. Arrivals are counted from one scrape to the next."""
 
 OWN_SENSORS: dict[str, dict[str, float]] = {
     "hpa": {"scrape": 15.0, "window": 15.0},
@@ -62,7 +59,7 @@ def shifted_columns(shift: Shift, value: Any) -> dict[str, Any]:
     if shift.column == "max_replicas":
         columns["schedulable"] = value
     if shift.column == "scrape":
-        columns["window"], columns["arrival_window"] = SCRAPES_PER_WINDOW * value, float(arrival_window(value))
+        columns |= scraped_every(value)
     return columns
 
 

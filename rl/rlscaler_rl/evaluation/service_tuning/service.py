@@ -17,21 +17,13 @@ from rlscaler_core.decision.units import SIGNALS, UNITS
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.simulation.cluster import LEAST_LOADED, MAX_PODS, ROUTERS
-from rlscaler_rl.simulation.scenario import (
-    SHORTEST_WINDOW_SECONDS,
-    Scenarios,
-    arrival_window,
-    with_changed_params,
-)
+from rlscaler_rl.simulation.scenario import Scenarios, scraped_every, with_changed_params
 
 COLD_START_SPREAD = 0.3
 """Every pod's cold start is drawn within this of the mean, as in general training."""
 
 EPISODE_SECONDS, EPISODE_INTERVALS = 600, 20
 """An episode has at least as many of either."""
-
-WINDOW_SCRAPES = 4
-"""Scrapes in the windows of utilization and latency; arrivals are counted from one scrape to the next."""
 
 SCRAPE_SECONDS = (2, 15)
 """How often Prometheus may look; a longer window would not fit into what the simulator remembers."""
@@ -120,9 +112,7 @@ class Service:
             "cold_start_low": cold * (1 - COLD_START_SPREAD),
             "cold_start_high": cold * (1 + COLD_START_SPREAD),
             "schedulable": (MAX_PODS, MAX_PODS),
-            "scrape": float(self.scrape_seconds),
-            "window": max(SHORTEST_WINDOW_SECONDS, float(WINDOW_SCRAPES * self.scrape_seconds)),
-            "arrival_window": float(arrival_window(self.scrape_seconds)),
+            **scraped_every(self.scrape_seconds),
             "router": self.router,
         }
 
