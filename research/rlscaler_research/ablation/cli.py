@@ -36,11 +36,12 @@ class Studies(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         from rlscaler_rl.evaluation.errors import EvaluationError
+        from rlscaler_rl.training.config import ConfigError
         from rlscaler_rl.training.errors import TrainingError
 
         try:
             return super().invoke(ctx)
-        except (TrainingError, EvaluationError) as error:
+        except (ConfigError, TrainingError, EvaluationError) as error:
             raise click.ClickException(str(error)) from error
 
 
@@ -52,30 +53,43 @@ def ablate() -> None:
 @ablate.command()
 @click.argument("ideas", nargs=-1)
 @click.option("--seeds", type=Seeds(), default="1-5", show_default=True)
-@click.option("--steps", type=click.IntRange(1), help="Of each run; 1.5 million by default.")
-@click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Runs side by side, locally.")
+@click.option("--steps", type=click.IntRange(1), default=600_000, show_default=True, help="Of each training.")
+@click.option(
+    "--workers", type=click.IntRange(1), default=2, show_default=True, help="Trainings side by side, locally."
+)
 @click.option("--ray", "address", help="Ray cluster, ray://host:10001; local processes by default.")
-def run(ideas: tuple[str, ...], seeds: list[int], steps: int | None, workers: int, address: str | None) -> None:
-    """Train IDEAS (all by default) with every seed; what was measured already is not measured again."""
-    from rlscaler_research.ablation.study import Record, study
+@click.option("--days", type=click.IntRange(1), default=1, show_default=True, help="Of each load, the last ones.")
+@click.option("--loads", help="Names by commas, as of `rlscaler days`; all of the library that are there by default.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("results/ablation"), show_default=True
+)
+def run(
+    ideas: tuple[str, ...],
+    seeds: list[int],
+    steps: int,
+    workers: int,
+    address: str | None,
+    days: int,
+    loads: str | None,
+    out: Path,
+) -> None:
+    """Train IDEAS (all by default) with every seed, and play all networks on days of real load.
 
-    runs = _runs(ideas, seeds, steps)
+    What --out has from an earlier call is not trained again.
+    """
+    from rlscaler_research.ablation.study import IDEAS, Trainings, markdown, play_all, train_all
+    from rlscaler_rl.evaluation.days import compare
+    from rlscaler_rl.evaluation.days.cli import chosen_loads
 
-    def say(record: Record) -> None:
-        click.echo(f"{record['idea']:>18} seed {record['seed']}: J {record['mean']['j']:.3f} in {record['seconds']} s")
-
-    study(runs, address, workers, say)
-
-
-@ablate.command()
-@click.option("--steps", type=click.IntRange(1), help="Of each run; 1.5 million by default.")
-def table(steps: int | None) -> None:
-    """Print what is known as Markdown."""
-    from rlscaler_research.ablation.study import current, lines, markdown, read
-
-    records = read()
-    seeds = sorted({record["seed"] for record in records})
-    click.echo(markdown(lines(current(records, _runs((), seeds, steps)))))
+    if unknown := [name for name in ideas if name not in IDEAS]:
+        raise click.UsageError(f"{', '.join(unknown)}: no such idea; there are {', '.join(IDEAS)}")
+    asked = Trainings(ideas or tuple(IDEAS), seeds, steps, out, workers, address)
+    played = chosen_loads(loads)
+    train_all(asked, click.echo)
+    table, networks = play_all(asked, played, days, click.echo)
+    lines = list(markdown(table, networks))
+    compare.write(table, out, lines)
+    click.echo("\n".join(lines))
 
 
 @ablate.command()
@@ -149,11 +163,3 @@ def notice(
 def _write(figures: dict[str, Any], out: str | None) -> None:
     if out:
         Path(out).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-
-
-def _runs(ideas: tuple[str, ...], seeds: list[int], steps: int | None) -> list[Any]:
-    from rlscaler_research.ablation.study import IDEAS, SCREENING_STEPS, IdeaRun
-
-    if unknown := [name for name in ideas if name not in IDEAS]:
-        raise click.UsageError(f"{', '.join(unknown)}: no such idea; there are {', '.join(IDEAS)}")
-    return [IdeaRun(name, seed, steps or SCREENING_STEPS) for name in ideas or IDEAS for seed in seeds]

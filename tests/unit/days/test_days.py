@@ -27,24 +27,7 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.statistics import Verdict
 from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads.day_splits import SHIFTS
-
-HOUR = 3600
-
-
-def load(name: str, rate: float = 30.0, group: str | None = None, days: int = 5) -> ServiceLoad:
-    """A load with a jump in the middle of each of its hours."""
-    seconds = np.arange(days * HOUR)
-    values = rate * (1 + 1.0 * ((seconds % HOUR) // 600 == 3))
-    return ServiceLoad(
-        name=name,
-        group=group or name,
-        drawn=False,
-        seconds=lambda first, last: values[first:last],
-        begin=1_767_571_200.0,
-        offset=0,
-        parts={Part.TRAIN: (0, 1), Part.TUNE: (2,), Part.TEST: (3, 4)},
-        length=HOUR,
-    )
+from tests.unit.days.made_up import HOUR, load
 
 
 def steady_load(name: str, rate: float) -> ServiceLoad:

@@ -6,40 +6,12 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.evaluation.days.seeds import seeds_difference, seeds_markdown
-from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score
+from rlscaler_rl.evaluation.days.table import DayTable
+from tests.unit.days.made_up import day_table
 
 
 def table(rule: tuple[float, ...], *networks: tuple[float, ...]) -> DayTable:
-    """A table of loads of one day each, all of their own origin: J of the rule and of each network."""
-    names = [f"load{i}" for i in range(len(rule))]
-    players = {"rule": rule} | {f"network_{number}": j for number, j in enumerate(networks, 1)}
-    scores = [
-        Score(
-            load=load,
-            contender=name,
-            label=name,
-            role="policy",
-            j=[value],
-            cost=[1.0],
-            late_percent=[0.0],
-            gpu_hours=[1.0],
-            cpu_hours=[1.0],
-        )
-        for name, j in players.items()
-        for load, value in zip(names, j, strict=True)
-    ]
-    loads = [PlayedLoad(name=name, group=name, drawn=False, days=[0], requests=1.0, digest="") for name in names]
-    return DayTable(
-        kind="transfer",
-        level="fluid",
-        share=0.5,
-        version="0",
-        loads=loads,
-        scores=scores,
-        networks={name: f"digest of {name}" for name in players if name != "rule"},
-        seconds=1.0,
-        peak_mib=1,
-    )
+    return day_table({"rule": rule} | {f"network_{number}": j for number, j in enumerate(networks, 1)})
 
 
 def test_the_mean_is_over_seeds_and_origins_and_both_make_the_interval_wider():

@@ -113,7 +113,7 @@ def days(
     if unknown := [one for one in respects if kind != "shift" or one not in names]:
         raise click.UsageError(f"--respect {unknown[0]}: takes one of {', '.join(names)}, and needs --kind shift")
     share = NOMINAL_SHARE if share is None else share
-    chosen, policies = _loads(loads, share, folder), _policies(model)
+    chosen, policies = chosen_loads(loads, share, folder), _policies(model)
     if picture is not None and picture not in (played := [load.name for load in chosen]):
         raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(played)}")
     service = {} if interval is None else {"interval_seconds": float(interval)}
@@ -151,15 +151,19 @@ def _show(found: DayTable | dict[str, DayTable], lines: list[str], out: Path, ou
     console.print(f"{out}/", style="bold")
 
 
-def _loads(loads: str | None, share: float, folder: Path | None) -> list[ServiceLoad]:
-    """The loads that are named, else those of the library that are there and have enough days to be judged."""
+def chosen_loads(loads: str | None, share: float | None = None, folder: Path | None = None) -> list[ServiceLoad]:
+    """Give the loads that are named, else those of the library that are there and have enough days to be judged.
+
+    `share` is the part of the nominal service's capacity that they need in their busy hours.
+    """
     from rlscaler_rl.simulation.scenario import NOMINAL
+    from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
     from rlscaler_rl.workloads.days import there
 
+    share = NOMINAL_SHARE if share is None else share
     capacity = sum(rps * most for rps, most in zip(NOMINAL["rps"], NOMINAL["max_replicas"], strict=True))
-    if loads is None:
-        return [_load(name, capacity, share, folder) for name in there(folder) if _long(name)]
-    return [_load(name, capacity, share, folder) for name in names_in("--loads", loads)]
+    names = [name for name in there(folder) if _long(name)] if loads is None else names_in("--loads", loads)
+    return [_load(name, capacity, share, folder) for name in names]
 
 
 def _policies(chosen: tuple[str, ...]) -> list[Policy]:

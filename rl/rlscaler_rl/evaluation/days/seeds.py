@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from rlscaler_rl.evaluation.days.table import DayTable, by_origin
 from rlscaler_rl.evaluation.statistics import FEWEST_UNITS, Design, Interval, over_seeds, weights
 
 
-def seeds_difference(table: DayTable, rival: str) -> Interval | None:
-    """Give J of the networks over that of the `rival`, minus 1, in percent, in the mean over networks and origins.
+def pairs_difference(table: DayTable, pairs: Sequence[tuple[str, str]]) -> Interval | None:
+    """Give J of the first of each pair over that of the second, minus 1, in percent: the mean over pairs and origins.
 
-    The bootstrap draws networks and origins. Fewer than three origins decide nothing: their interval is without bounds.
-    None where the rival did not play a load that the networks played.
+    The bootstrap draws pairs and origins. Fewer than three origins decide nothing: their interval is without bounds.
+    None where there is no pair, or where one contender did not play a load that the others played.
     """
-    each = [by_origin(table, name, rival) for name in table.networks]
+    each = [by_origin(table, one, other) for one, other in pairs]
     values = np.array([[np.mean(list(loads.values())) for loads in origins.values()] for origins in each])
     if not values.size:
         return None
@@ -24,6 +24,11 @@ def seeds_difference(table: DayTable, rival: str) -> Interval | None:
         return Interval(float(values.mean()), -np.inf, np.inf)
     drawn = weights(Design(1, values.shape[1]))
     return Interval.of(float(values.mean()), over_seeds([drawn @ one for one in values]))
+
+
+def seeds_difference(table: DayTable, rival: str) -> Interval | None:
+    """Give the difference of all networks of the table against the `rival`, as `pairs_difference` has it."""
+    return pairs_difference(table, [(name, rival) for name in table.networks])
 
 
 def seeds_markdown(table: DayTable) -> Iterator[str]:
