@@ -1,6 +1,6 @@
 """The recording rules that the chart can install, evaluated by promtool on each preset's exposition.
 
-Counters rise by a sixtieth of what the file says each second, as in test_presets.py, whose expected values hold here.
+Counters rise by a sixtieth of what the file says each second, as in tests/cluster/presets, whose expected values hold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 from rlscaler_dev.cluster import binaries
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.generate.recording import recorded
-from tests.cluster.test_presets import DATA, HELD, P95_MS, RATES, TOKENS, pod
+from tests.harness.presets import DATA, HELD, P95_MS, RATES, TOKENS, pod
 from tests.harness.setup import REPOSITORY
 
 RULES = REPOSITORY / "helm" / "rlscaler" / "recording"
