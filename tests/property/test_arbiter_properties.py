@@ -92,8 +92,7 @@ def fewest(units: np.ndarray, each: np.ndarray) -> np.ndarray:
 
 def used(budgets: Budgets, members: Members, replicas: np.ndarray) -> np.ndarray:
     total = np.zeros(budgets.amount.shape)
-    for row, count in enumerate(replicas):
-        total[members.budget[row]] += count * members.units[row]
+    np.add.at(total, members.budget, np.asarray(replicas)[:, None] * members.units)
     return total
 
 

@@ -162,8 +162,8 @@ def follow(loans: Loans, before: Sequence[object], now: Sequence[object]) -> Loa
 
     A member that left is forgotten, and one that joined has no grant yet.
     """
-    row = {name: number for number, name in enumerate(before)}
-    known = [row.get(name, len(loans)) for name in now]
+    row, joined = {name: number for number, name in enumerate(before)}, len(loans)
+    known = [row.get(name, joined) for name in now]
     return Loans.concat([loans, no_loans(1)]).take(np.array(known, np.intp))
 
 
