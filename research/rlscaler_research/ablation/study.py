@@ -90,42 +90,40 @@ def train_all(asked: Trainings, say: Callable[[str], None]) -> None:
     from rlscaler_rl.training.distributed import session
     from rlscaler_rl.training.seeds import train_seeds
 
-    missing = {idea: seeds for idea in asked.ideas if (seeds := _missing(asked, idea, say))}
+    missing = [idea for idea in asked.ideas if not all(_trained(asked, idea, seed, say) for seed in asked.seeds)]
     if not missing:
         return
     with session(asked.address, workers=asked.workers):
-        for idea, seeds in missing.items():
+        for idea in missing:
             folder = asked.folder / idea
-            say(f"{idea}: seeds {', '.join(map(str, seeds))}")
-            begun = any(checkpoint.found(folder / f"seed_{seed}") for seed in seeds)
-            train_seeds(IDEAS[idea].config(asked.steps), seeds, folder, asked.address, resume=begun, say=say)
+            say(idea)
+            begun = any(checkpoint.found(folder / f"seed_{seed}") for seed in asked.seeds)
+            train_seeds(IDEAS[idea].config(asked.steps), asked.seeds, folder, asked.address, resume=begun, say=say)
 
 
-def _missing(asked: Trainings, idea: str, say: Callable[[str], None]) -> list[int]:
-    """Give the seeds that have no checkpoint at the last step; raises ConfigError for one of another configuration."""
-    missing = []
-    for seed in asked.seeds:
-        folder, config = asked.folder / idea / f"seed_{seed}", IDEAS[idea].config(asked.steps)
-        config = config.model_copy(update={"agent": config.agent.model_copy(update={"seed": seed})})
-        newest = checkpoint.newest(folder, say) if checkpoint.found(folder) else None
-        if newest is not None:
-            checkpoint.check(newest, config)
-        if newest is None or newest.steps < asked.steps:
-            missing.append(seed)
-    return missing
+def _trained(asked: Trainings, idea: str, seed: int, say: Callable[[str], None]) -> bool:
+    """Is there a checkpoint at the last step? Raises ConfigError for one of another configuration."""
+    folder, config = asked.folder / idea / f"seed_{seed}", IDEAS[idea].config(asked.steps)
+    if not checkpoint.found(folder):
+        return False
+    newest = checkpoint.newest(folder, say)
+    checkpoint.check(newest, config.model_copy(update={"agent": config.agent.model_copy(update={"seed": seed})}))
+    return newest.steps >= asked.steps
 
 
 def play_all(
     asked: Trainings, loads: Sequence[ServiceLoad], days: int, say: Callable[[str], None]
 ) -> tuple[DayTable, Networks]:
     """Play all networks and the untuned autoscalers on the last `days` test days of every load."""
+    from rlscaler_rl.evaluation import models
     from rlscaler_rl.evaluation.days.compare import Request, compare
 
     policies: list[Policy] = []
     networks: dict[str, dict[int, str]] = {}
     for idea in asked.ideas:
         for seed in asked.seeds:
-            if (folder := asked.folder / idea / f"seed_{seed}").is_dir():
+            folder = asked.folder / idea / f"seed_{seed}"
+            if (folder / models.POLICY).is_file():
                 policies.append(_policy(f"{idea}, seed {seed}", folder))
                 networks.setdefault(idea, {})[seed] = policies[-1].name
     return compare(Request("transfer", loads, policies, days=days), say), networks
