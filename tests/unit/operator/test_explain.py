@@ -14,6 +14,7 @@ from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.throughput import FEWER, MORE, PHASE, UNTIL, Phase
 from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.explain.analysis import steps
@@ -112,12 +113,15 @@ def test_without_an_actor_nothing_flips(entry, kind):
         ("budget", "action", {"budget_per_hour": 6.5}, {"arrival_rate": 190.0}),
         ("grant", "action", {}, {"arrival_rate": 190.0, "granted_replicas": (2, -1)}),
         ("partitions", "action", {"stream": True}, {"arrival_rate": 190.0, "settling": True}),
+        ("throughput", "action", {"stream": True}, {"arrival_rate": 190.0, "processed": 40.0}),
     ],
 )
 def test_without_a_guard_the_others_still_act(rule, entry, guard, kind, params, samples):
     one = entry(kind, actor=rule, rate=20.0, **params)
     for name, value in samples.items():
         getattr(one.samples, name)[:] = value
+    if guard == "throughput":
+        one.state.trial[0, [PHASE, FEWER, MORE, UNTIL]] = Phase.HELD, 2.0, 4.0, np.inf
     decision = decide_all([one])[0].decision
     found = {step.guard: step for step in steps(one, decision)}
     assert tuple(found) == STAGES
