@@ -38,7 +38,7 @@ from rlscaler_rl.workloads.trace_loads import pieces_of
 SECONDS = 600
 LOW, PEAK = 60.0, 600.0
 RECORDED = ("azure_conv", "servegen_small")
-FIGURES = ("p95_seconds", "late_percent", "consumer_seconds", "rebalances_per_hour")
+FIGURES = ("p95_seconds", "late_percent", "consumer_seconds", "performance_cost", "rebalances_per_hour")
 INTERVAL_SECONDS = 15.0
 NEVER_SECONDS = 300.0
 """What a lag that does not end counts as: as long as an episode is played after its load."""
@@ -127,6 +127,7 @@ def judged(protocol: str, seeds: int, cold_start: tuple[float, float]) -> dict[s
     }
     rule, other = tables["rule"], tables["KEDA, searched"]
     seconds = 100 * (rule["consumer_seconds"] / other["consumer_seconds"] - 1)
+    worth = 100 * (rule["performance_cost"] / other["performance_cost"] - 1)
     return {
         "protocol": protocol,
         "keda": keda._asdict(),
@@ -141,13 +142,22 @@ def judged(protocol: str, seeds: int, cold_start: tuple[float, float]) -> dict[s
         },
         "p95_difference": asdict(interval(rule["p95_seconds"] - other["p95_seconds"], found)),
         "consumer_seconds_percent": asdict(interval(seconds, found)),
+        "performance_cost_percent": asdict(interval(worth, found)),
     }
 
 
 def shown(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="means over loads and seeds; KEDA's lagThreshold and window as searched", title_justify="left")
-    for heading in ("protocol", "autoscaler", "p95 lag s", "late %", "consumer-seconds", "rebalances an hour"):
-        table.add_column(heading, justify="right" if heading[0] in "plcr" and heading != "protocol" else "left")
+    for heading in (
+        "protocol",
+        "autoscaler",
+        "p95 lag s",
+        "late %",
+        "consumer-seconds",
+        "in time a second",
+        "rebalances an hour",
+    ):
+        table.add_column(heading, justify="right" if heading[0] in "plcir" and heading != "protocol" else "left")
     for row in rows:
         keda = row["keda"]
         for name, means in row["means"].items():
@@ -155,7 +165,8 @@ def shown(rows: list[dict[str, Any]]) -> Table:
                 f"{name} ({keda['lag_threshold']}, {keda['down_seconds']:g} s)" if name == "KEDA, searched" else name
             )
             cells = [
-                format(means[figure], form) for figure, form in zip(FIGURES, (".1f", ".1f", ",.0f", ".0f"), strict=True)
+                format(means[figure], form)
+                for figure, form in zip(FIGURES, (".1f", ".1f", ",.0f", ".1f", ".0f"), strict=True)
             ]
             table.add_row(row["protocol"], label, *cells)
     return table
@@ -174,11 +185,14 @@ def main(protocols: tuple[str, ...], seeds: int, cold_start: tuple[float, float]
     console = Console(width=120, highlight=False)
     console.print(shown(rows))
     for row in rows:
-        p95, seconds = row["p95_difference"], row["consumer_seconds_percent"]
+        p95, seconds, worth = (
+            row[name] for name in ("p95_difference", "consumer_seconds_percent", "performance_cost_percent")
+        )
         console.print(
             f"{row['protocol']}: rule less searched KEDA: p95 lag {p95['mean']:+.2f} s ({p95['low']:+.2f} to "
             f"{p95['high']:+.2f}), consumer-seconds {seconds['mean']:+.1f} % ({seconds['low']:+.1f} to "
-            f"{seconds['high']:+.1f})"
+            f"{seconds['high']:+.1f}), in time a consumer-second {worth['mean']:+.1f} % "
+            f"({worth['low']:+.1f} to {worth['high']:+.1f})"
         )
     write(out, {"machine": machine(), "seeds": seeds, "cold_start": cold_start, "rows": rows}, indent=1)
 

@@ -4,10 +4,13 @@ python -m benchmarks.vertical [--out FILE]
 
 Three services play the last two days of three recorded loads that ship, a minute at a time, after a day from which
 sizes are learned: one that needs CPU for its requests, one whose memory grows with its sessions and its uptime, and one
-that does both. All contenders have the same replicas, which follow the load at 80 %. A container that wants more CPU
-than its limit (twice its request) answers the rest late; one that wants more memory than its limit (a quarter above its
-request) is killed, answers nothing for a minute, and begins again. The template was written by somebody who measured
-the day before, and asked for that, for twice, or for three times as much. Cost is what pods ask for.
+that does both. Replicas follow the load at 80 %. They are the same for all contenders but the last one, which says
+about what it is worth to decide sizes and replicas together: it is told what pods of half, double and four times the
+size carry, and has those that were cheapest on the day before; what a pod needs at rest is the same in all of them. A
+container that wants more CPU than its limit (twice its request) answers the rest late; one that wants more memory than
+its limit (a quarter above its request) is killed, answers nothing for a minute, and begins again. The template was
+written by somebody who measured the day before, and asked for that, for twice, or for three times as much. Cost is what
+pods ask for.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ GUESSES = (1.0, 2.0, 3.0)
 MINUTES = DAY // 60
 CARRIES, FULL, BUSY_PODS = 20.0, 0.8, 8
 """Requests/s of a pod, how full pods are meant to be, and how many of them the busiest hour needs."""
+SCALES = (1.0, 0.5, 2.0, 4.0)
+"""By how much more than `CARRIES` pods carry that the last contender may have; of equally cheap ones the first."""
 LEAST_PODS, HOLD_MINUTES = 2, 5
 NOISE = 0.1
 """Standard deviation of the logarithm of a pod's share of the load."""
@@ -78,9 +83,9 @@ class Figures:
 class Pods:
     """The pods of a service under a load, minute by minute: their number, what they use, and who is killed."""
 
-    def __init__(self, service: Service, rate: Float, seed: int) -> None:
+    def __init__(self, service: Service, rate: Float, seed: int, scale: float) -> None:
         self.service, self.rate = service, rate
-        needed = np.ceil(rate / (FULL * CARRIES)).astype(int)
+        needed = np.ceil(rate / (FULL * CARRIES * scale)).astype(int)
         held = np.lib.stride_tricks.sliding_window_view(
             np.pad(needed, (HOLD_MINUTES - 1, 0), mode="edge"), HOLD_MINUTES
         )
@@ -113,9 +118,9 @@ Look = Callable[[float, Float, Float, Float], Size]
 that pods have from now on."""
 
 
-def played(service: Service, rate: Float, size: Size, look: Look, seed: int = 0) -> Figures:
-    """Play a load of three days, a minute in each place; the figures are of the last two."""
-    pods, found = Pods(service, rate, seed), Figures()
+def played(service: Service, rate: Float, size: Size, look: Look, scale: float = 1.0) -> Figures:
+    """Play a load, a minute in each place, with pods that carry `CARRIES` * `scale`; the first day has no figures."""
+    pods, found = Pods(service, rate, 0, scale), Figures()
     for minute in range(len(rate)):
         load, cores, memory = pods.use(minute)
         killed = memory > MEMORY_LIMIT * size[1]
@@ -132,9 +137,9 @@ def played(service: Service, rate: Float, size: Size, look: Look, seed: int = 0)
     return found
 
 
-def template(service: Service, rate: Float, guess: float) -> Size:
+def template(service: Service, rate: Float, guess: float, scale: float = 1.0) -> Size:
     """Give what somebody asks for who measured a day, as a multiple of what was used most, with the usual margin."""
-    pods = Pods(service, rate, seed=1)
+    pods = Pods(service, rate, 1, scale)
     used = [pods.use(minute)[1:] for minute in range(len(rate))]
     return guess * max(float(one.max()) for one, _ in used), guess * max(float(one.max()) for _, one in used)
 
@@ -173,6 +178,33 @@ def vpa(size: Size) -> Look:
 
 
 CONTENDERS: dict[str, Callable[[Size], Look]] = {"replicas alone": fixed, "VPA": vpa, "rlscaler": recommended}
+TOGETHER = "sizes with replicas, speed known"
+
+
+def cheapest(service: Service, day: Float) -> float:
+    """Give the scale of the pods that cost least on a day of which the sizes are known already."""
+
+    def dollars(scale: float) -> float:
+        size = template(service, day, 1.0, scale)
+        return played(service, np.tile(day, 2), size, recommended(size), scale).dollars
+
+    return min(SCALES, key=dollars)
+
+
+def plays(
+    service: Service, loads: dict[str, Float], guess: float, scales: dict[str, float]
+) -> dict[str, list[Figures]]:
+    """Give what each contender came to on each load; `scales` are those of the last one."""
+    sizes = {load: template(service, rate[:MINUTES], guess) for load, rate in loads.items()}
+    found = {
+        name: [played(service, rate, sizes[load], make(sizes[load])) for load, rate in loads.items()]
+        for name, make in CONTENDERS.items()
+    }
+    larger = {load: template(service, rate[:MINUTES], guess, scales[load]) for load, rate in loads.items()}
+    found[TOGETHER] = [
+        played(service, rate, larger[load], recommended(larger[load]), scales[load]) for load, rate in loads.items()
+    ]
+    return found
 
 
 def minutes(load: str) -> Float:
@@ -192,19 +224,19 @@ def main(out: Path | None) -> None:
     click.echo("|---|---|---|---|---|---|---|---|")
     loads = {name: minutes(name) for name in LOADS}
     for name, service in SERVICES.items():
+        scales = {load: cheapest(service, rate[:MINUTES]) for load, rate in loads.items()}
         for guess in GUESSES:
-            sizes = {load: template(service, rate[:MINUTES], guess) for load, rate in loads.items()}
-            alone = 0.0
-            for contender, make in CONTENDERS.items():
-                each = [played(service, rate, sizes[load], make(sizes[load])) for load, rate in loads.items()]
+            found = plays(service, loads, guess, scales)
+            alone = sum(one.dollars for one in found["replicas alone"])
+            for contender, each in found.items():
                 total = replace(each[0], **{f: sum(getattr(one, f) for one in each) for f in vars(each[0])})
-                alone = alone or total.dollars
                 change, late = 100 * (total.dollars / alone - 1), 100 * total.late / total.requests
                 click.echo(
                     f"| {name} | {guess:g}x | {contender} | {total.dollars / 2 / len(LOADS):.2f} | {change:+.0f} % "
                     f"| {late:.3f} | {total.killed} | {total.changes} |"
                 )
                 rows.append({"service": name, "template": guess, "contender": contender, **vars(total)})
+        click.echo(f"{name}: pods of known speed carry {scales}", err=True)
     write(out, rows, indent=1)
 
 

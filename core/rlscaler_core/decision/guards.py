@@ -23,6 +23,7 @@ from rlscaler_core.decision.partitions import keep_partitions
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS, rule_replicas
 from rlscaler_core.decision.situation import Situation, within_limits
 from rlscaler_core.decision.tables import capacity_unknown, known
+from rlscaler_core.decision.throughput import keep_throughput, note_raise
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Flag, Int, both, either
 
 
@@ -174,6 +175,14 @@ GUARDS = (
         "For consumers of a stream: no more than partitions have messages, of equally fast numbers the smallest, one "
         "rebalance after the other, and fewer only where the rest carries production and lag.",
         changes=Flag.PARTITIONS,
+    ),
+    Guard(
+        "throughput",
+        keep_throughput,
+        "For consumers of a stream: undoes a scale-up after which they processed less together than before, and adds "
+        "none for ten minutes.",
+        changes=Flag.THROUGHPUT,
+        settle=note_raise,
     ),
     Guard(
         "budget",

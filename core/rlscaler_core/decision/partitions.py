@@ -78,13 +78,13 @@ def keep_partitions(now: Situation, asked: Int) -> Int:
     further = np.where(samples.settling[:, None], base, np.where(counted, np.maximum(useful, base), asked))
     load = np.where(arrivals_known(params, samples), samples.arrival_rate + drain(params, samples), np.nan)
     needed = consumers_for(samples.partitions, load, total(now.capacity.requests_per_second))
-    lowest = np.where((_may_lower(now) & (needed > 0))[:, None], np.minimum(base, needed[:, None]), base)
+    lowest = np.where((may_lower(now) & (needed > 0))[:, None], np.minimum(base, needed[:, None]), base)
     lowest = np.where(_static(now)[:, None], asked, np.minimum(lowest, now.limit))
     desired = np.where(asked > base, further, np.maximum(asked, lowest))
     return np.where(params.stream[:, None] & params.present, desired, asked).astype(np.int32)
 
 
-def _may_lower(now: Situation) -> Bool:
+def may_lower(now: Situation) -> Bool:
     """Say where (N,) consumers may be taken away, as far as what is known and what is under way go."""
     params, samples = now.params, now.samples
     if now.doubt is None:

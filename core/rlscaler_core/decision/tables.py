@@ -21,6 +21,7 @@ from rlscaler_core.decision.types import (
     PEAKS,
     RATE_HISTORY,
     SIGNALS,
+    TRIAL,
     Bool,
     FallbackBehavior,
     Params,
@@ -156,6 +157,7 @@ _SAMPLES = {
     "lag_messages": Column((), np.float64, np.nan),
     "partitions": Column((), np.int32, 0),
     "settling": Column((), np.bool_, False),
+    "processed": Column((), np.float64, np.nan),
 }
 
 
@@ -222,4 +224,5 @@ def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY, *, forec
         counted_time=np.full(n, np.nan),
         counted_slo_ms=np.full(n, np.nan),
         price_factor=np.ones(n),
+        trial=np.full((n, TRIAL), np.nan),
     )

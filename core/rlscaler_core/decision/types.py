@@ -50,6 +50,9 @@ PEAKS = 12
 EVENTS = 32
 """Scale events and recommendations kept per pool for the HPA v2 `behavior` rules."""
 
+TRIAL = 10
+"""Numbers that are kept of the last scale-up of a stream's consumers: `throughput` has their meaning."""
+
 BEHAVIOR_RULES = 4
 """The most `behavior` policies per direction that are evaluated; the CRD refuses longer lists."""
 
@@ -93,6 +96,7 @@ class Flag(IntFlag):
     CEILING = 1024
     GRANT_LIMITED = 2048
     PARTITIONS = 4096
+    THROUGHPUT = 8192
 
 
 @cache
@@ -201,6 +205,7 @@ class Samples(Rows):
     lag_messages: Float  # (N,) messages of a stream that wait, without those of stuck partitions; NaN = not known
     partitions: Int  # (N,) partitions of a stream that have messages; 0 = none, or not known
     settling: Bool  # (N,) the consumer group rebalances, or newcomers have not committed yet
+    processed: Float  # (N,) messages/s that the group processes, by its commits; NaN = not known
 
 
 @dataclass(slots=True)
@@ -233,6 +238,7 @@ class State(Rows):
     counted_time: Float  # (N,) of the newest count; NaN = none yet
     counted_slo_ms: Float  # (N,) the latency beyond which they are late; NaN = none was counted
     price_factor: Float  # (N,) on the price of lateness
+    trial: Float  # (N, TRIAL) the last scale-up of a stream's consumers, in columns as there
 
 
 @dataclass(slots=True)

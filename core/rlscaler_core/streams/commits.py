@@ -57,10 +57,21 @@ def _smooth(old: Float, new: Float) -> Float:
 def position(memory: Memory, look: Look) -> Float:
     """Give the offset (N, P) that the group has read to, at least its commit; NaN where it has committed nothing."""
     since = look.time[:, None] - memory.commit_time
-    beat = _beat(memory)[:, None]
-    carried = np.clip(since, 0.0, CARRIED_GAPS * memory.gap + beat)
-    reads = (since <= SILENT_GAPS * (memory.gap + beat)) & ~np.isnan(memory.rate)
-    return look.committed + np.where(reads, np.nan_to_num(memory.rate) * np.nan_to_num(carried), 0.0)
+    carried = np.clip(since, 0.0, CARRIED_GAPS * memory.gap + _beat(memory)[:, None])
+    return look.committed + _rate(memory, look) * np.nan_to_num(carried)
+
+
+def processed(memory: Memory, look: Look) -> Float:
+    """Give the messages/s (N,) that the group reads, by its commits; NaN where no two of a partition were seen yet."""
+    known = (look.there & ~np.isnan(memory.rate)).any(axis=1)
+    return np.where(known, np.where(look.there, _rate(memory, look), 0.0).sum(axis=1), np.nan)
+
+
+def _rate(memory: Memory, look: Look) -> Float:
+    """Give the messages/s (N, P) between the last commits; 0 where the next one stays away for too long."""
+    since = look.time[:, None] - memory.commit_time
+    reads = (since <= SILENT_GAPS * (memory.gap + _beat(memory)[:, None])) & ~np.isnan(memory.rate)
+    return np.where(reads, np.nan_to_num(memory.rate), 0.0)
 
 
 def _beat(memory: Memory) -> Float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rlscaler_core.decision.types import Bool, Float, Int, Rows
-from rlscaler_core.streams.commits import note_commits, position
+from rlscaler_core.streams.commits import note_commits, position, processed
 from rlscaler_core.streams.consumers import learn_service, settle
 from rlscaler_core.streams.tables import SHORTEST_SECONDS, Look, Memory
 
@@ -41,6 +41,7 @@ class Measured(Rows):
     """What a look says together with those before; NaN = not known."""
 
     production: Float  # (N,) messages/s that are written
+    processed: Float  # (N,) messages/s that the group processes, by its commits
     lag_messages: Float  # (N,) that wait, without those of partitions that are stuck
     lag_seconds: Float  # (N,) that 95 % of the messages wait at most
     worst_lag_seconds: Float  # (N,) of the partition that is furthest behind
@@ -79,6 +80,7 @@ def measure(memory: Memory, look: Look) -> tuple[Measured, Memory]:
     lag = np.where(known & ~(none & (look.members == 0)), lag, np.nan)
     measured = Measured(
         production=np.where(complete, np.where(look.there, rates, 0.0).sum(axis=1), np.nan),
+        processed=np.where(known, processed(memory, look), np.nan),
         lag_messages=lag,
         lag_seconds=np.where(np.isnan(lag), np.nan, _percentile(age, rates, waits, look.there & ~stuck)),
         worst_lag_seconds=np.where(np.isnan(lag), np.nan, np.where(look.there, age, 0.0).max(axis=1)),

@@ -262,6 +262,12 @@ def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:
     if flags & Flag.BUDGET_LIMITED:
         text = "guards.budgetPerHour refuses what was asked for: raise it, or lower targets.*.minReplicas"
         limits.append(Problem("BudgetLimited", text))
+    if flags & Flag.THROUGHPUT:
+        text = (
+            "more consumers processed less together, so the last scale-up was undone and none is added for ten "
+            "minutes: see what they share, such as a database; rlscaler explain has the figures"
+        )
+        limits.append(Problem("ThroughputFell", text))
     if flags & Flag.PENDING:
         stuck = outcome.entry.samples.pending_seconds[0] > outcome.entry.params.pending_seconds[0]
         other = (

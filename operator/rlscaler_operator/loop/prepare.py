@@ -111,7 +111,7 @@ class Preparer:
             not any(target is not None and target.rolling for target in (gpu, cpu))
             and may_lower(readings, policy.spec.metrics.max_age_seconds),
             policy.late.take(policy.spec.slo.latency_milliseconds),
-            NO_STREAM if stream is None else (stream.lag_messages, stream.partitions, stream.settling),
+            NO_STREAM if stream is None else stream.consumed,
         )
         if policy.decision.state is None:
             policy.decision.state = self._resumed(policy, params, replicas, self.unix(now))

@@ -16,6 +16,7 @@ from rlscaler_core.decision.batch import Entry, Outcome
 from rlscaler_core.decision.error_budget import budget_left
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.throughput import follows
 from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Observation, SignalState
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.exceptions import RecordError
@@ -193,13 +194,15 @@ def guards_record(base: Any, trail: Any, *, without: Collection[str] = ()) -> li
 
 
 def _idle_guards(outcome: Outcome) -> set[str]:
-    """Give the guards that have nothing to do with a policy: one without a budget, or whose replicas are no consumers.
+    """Give the guards that have nothing to do with a policy: one without a budget, or whose replicas are no consumers,
+    or of which nothing says what they process.
 
     So its records are those of releases that knew no such guard.
     """
     idle = {
         "grant": not (outcome.entry.samples.granted_replicas >= 0).any(),
         "partitions": not outcome.entry.params.stream[0],
+        "throughput": not follows(outcome.entry.params, outcome.entry.state, outcome.entry.samples)[0],
     }
     return {name for name, nothing in idle.items() if nothing}
 

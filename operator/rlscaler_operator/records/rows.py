@@ -30,6 +30,9 @@ SERIES = ("rate_time", "rate_value")
 FORECASTER = ("load_recent", "load_calendar")
 """Columns of `State` that are recorded together, as bytes."""
 
+TRIAL = "trial"
+"""The column of `State` that is left out where it is empty."""
+
 SLOTS = {
     "event_time": "event_time",
     "event_change": "event_time",
@@ -53,7 +56,7 @@ def encode_state(state: State, index: int = 0) -> Json:
     row: Json = {"rate_slots": state.rate_time.shape[1], "forecaster": learned}
     empty = int(np.isnan(state.rate_time[index]).sum())
     for field in fields(state):
-        if field.name in FORECASTER:
+        if field.name in FORECASTER or (field.name == TRIAL and np.isnan(state.trial[index]).all()):
             continue
         values = getattr(state, field.name)[index]
         if field.name in SERIES:

@@ -71,14 +71,15 @@ ROW = (
     "lag_messages",
     "partitions",
     "settling",
+    "processed",
 )
 """Columns of `Samples` in the order of a `SamplesRow`."""
 
 NOTHING_COUNTED = (math.nan, math.nan)
 """Requests and late ones where no window was counted since the last tick."""
 
-NO_STREAM = (math.nan, 0, False)
-"""Lag, partitions and rebalance where the replicas are no consumers."""
+NO_STREAM = (math.nan, 0, False, math.nan)
+"""Lag, partitions, rebalance and messages/s processed where the replicas are no consumers."""
 
 NO_POOL = absent("a pool that is not there")
 
@@ -227,13 +228,14 @@ def samples_row(
     stuck_replicas: tuple[int, int] = (0, 0),
     may_lower: bool = True,
     counted: tuple[float, float] = NOTHING_COUNTED,
-    consumed: tuple[float, int, bool] = NO_STREAM,
+    consumed: tuple[float, int, bool, float] = NO_STREAM,
 ) -> SamplesRow:
     """Return the columns `ROW` of one policy. The `elapsed_seconds` since the readings are added to their ages.
 
     `time` is in unix seconds; what is a pair is of the GPU and the CPU pool. Without `may_lower` nothing is scaled
     down, as if the annotations forbade it. `counted` are requests since the last tick, and how many of them were late;
-    `consumed` are messages that wait, partitions that have some, and whether the consumer group comes to rest.
+    `consumed` are messages that wait, partitions that have some, whether the consumer group comes to rest, and the
+    messages/s that it processes.
     """
     paused, paused_replicas, paused_scale_down, _ = pauses(annotations)
     measured = [readings[signal] for signal in MEASURED]

@@ -47,10 +47,17 @@ class Stream(NamedTuple):
     """Partitions that have messages; 0 = not known."""
     settling: bool = False
     """The group rebalances, or newcomers have not joined or committed yet."""
+    processed: float = math.nan
+    """Messages/s that the group processes; NaN = not known."""
     service_rate: float = math.nan
     """Messages/s that one consumer can process; NaN = not known."""
     notes: tuple[tuple[str, str], ...] = ()
     """Reason and message of what the consumers' owner should look at."""
+
+    @property
+    def consumed(self) -> tuple[float, int, bool, float]:
+        """Lag, partitions, rebalance and messages/s processed, as in `Samples`."""
+        return self.lag_messages, self.partitions, self.settling, self.processed
 
 
 class Asker(NamedTuple):
@@ -221,6 +228,7 @@ def _stream(kafka: Kafka, found: Found, measured: Measured) -> Stream:
         # A topic that has been quiet for long has use for one consumer, which is there when a message comes.
         partitions=max(1, int(measured.with_traffic[0])),
         settling=bool(measured.settling[0]),
+        processed=float(measured.processed[0]),
         service_rate=float(measured.service_rate[0]),
         notes=tuple(_notes(group, names, found, measured)),
     )

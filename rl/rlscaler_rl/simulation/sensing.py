@@ -66,6 +66,7 @@ def sense(facts: ClusterFacts, sensors: Sensors, cluster: ClusterState, rows: In
         lag_messages=np.full(m, np.nan),
         partitions=np.zeros(m, dtype=np.int32),
         settling=np.zeros(m, dtype=np.bool_),
+        processed=np.full(m, np.nan),
     )
 
 

@@ -25,6 +25,7 @@ def test_the_stages_are_those_of_recorded_decisions() -> None:
             "behavior",
             "floor",
             "partitions",
+            "throughput",
             "budget",
             "limits",
             "pause",

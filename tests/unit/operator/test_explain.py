@@ -14,6 +14,7 @@ from rlscaler_core.decision.decide import decide_at
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.throughput import AFTER, AGAIN, BEFORE, FEWER, MORE, PHASE, TIME, UNTIL, Phase
 from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.explain.analysis import steps
@@ -112,12 +113,15 @@ def test_without_an_actor_nothing_flips(entry, kind):
         ("budget", "action", {"budget_per_hour": 6.5}, {"arrival_rate": 190.0}),
         ("grant", "action", {}, {"arrival_rate": 190.0, "granted_replicas": (2, -1)}),
         ("partitions", "action", {"stream": True}, {"arrival_rate": 190.0, "settling": True}),
+        ("throughput", "action", {"stream": True}, {"arrival_rate": 190.0, "processed": 40.0}),
     ],
 )
 def test_without_a_guard_the_others_still_act(rule, entry, guard, kind, params, samples):
     one = entry(kind, actor=rule, rate=20.0, **params)
     for name, value in samples.items():
         getattr(one.samples, name)[:] = value
+    if guard == "throughput":
+        one.state.trial[0, [PHASE, FEWER, MORE, UNTIL]] = Phase.HELD, 2.0, 4.0, np.inf
     decision = decide_all([one])[0].decision
     found = {step.guard: step for step in steps(one, decision)}
     assert tuple(found) == STAGES
@@ -127,6 +131,25 @@ def test_without_a_guard_the_others_still_act(rule, entry, guard, kind, params, 
     assert list(found[guard].without.values()) == expected.tolist()
     assert all(step.without is None for step in found.values() if not step.changed)
     assert expected.tolist() != decision.desired[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        (Phase.RAISED, "That is being measured."),
+        (Phase.UNDONE, "So the scale-up is undone, to 4 consumers."),
+        (Phase.HELD, "So the scale-up was undone: no more than 4 consumers until 00:10:00 UTC."),
+        (Phase.EXCUSED, "It was undone, but 4 consumers processed 155 then"),
+    ],
+)
+def test_the_page_says_what_became_of_a_scale_up(rule, entry, log, phase, said):
+    one = entry(actor=rule, stream=True)
+    one.samples.processed[:] = 150.0
+    one.state.trial[0, [PHASE, FEWER, MORE, BEFORE, AFTER, AGAIN, TIME, UNTIL]] = phase, 4, 6, 250, 150, 155, 99, 600
+    done = run("last", log(decide_all([one])[0]))
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    assert "4 consumers processed 250 messages/s, and 6 consumers 150. " + said in text
 
 
 def test_without_the_ceiling_more_than_the_stretch_has_needed_is_kept(entry):

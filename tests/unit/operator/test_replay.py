@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from rlscaler_core.decision.batch import decide_all, fresh_state
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.tables import make_samples
+from rlscaler_core.decision.throughput import FEWER, MORE, PHASE, UNTIL, Phase
 from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.replay import command
 from rlscaler_operator.cli.replay.actors import AvailableActors
@@ -88,6 +89,38 @@ def test_a_log_of_a_release_without_budgets_replays_to_the_last_bit(ppo, episode
     done = run(log(*records), "-o", "json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["same"] == len(records)
+
+
+def consumers(entry, rule, **columns):
+    """A policy of consumers; the GPU pool takes their place here."""
+    one = entry(actor=rule, rate=190.0, stream=True, slo_ms=10_000.0)
+    for name, value in ({"lag_messages": 90_000.0, "partitions": 12} | columns).items():
+        getattr(one.samples, name)[:] = value
+    return one
+
+
+def recorded(one):
+    return line("stream", 1e9, Subject("ns", "chat", "u", 1, "Auto"), decide_all([one])[0], [], None, None)
+
+
+def test_a_log_of_consumers_of_a_release_that_did_not_know_what_they_process_replays(rule, entry, log):
+    record = recorded(consumers(entry, rule))
+    assert "throughput" not in [step["guard"] for step in record["guards"]]
+    assert "trial" not in record["state"]
+    assert record["samples"].pop("processed") is None
+    done = run(log(record), "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["same"] == 1
+
+
+def test_a_scale_up_that_is_undone_replays_and_another_trial_is_a_difference(rule, entry, log):
+    one = consumers(entry, rule, processed=40.0)
+    one.state.trial[0, [PHASE, FEWER, MORE, UNTIL]] = Phase.HELD, 4.0, 12.0, np.inf
+    record = recorded(one)
+    assert [step["guard"] for step in record["guards"] if step["before"] != step["after"]][-1] == "throughput"
+    assert run(log(record)).exit_code == 0
+    record["state"]["trial"][FEWER] = 6.0
+    assert run(log(record)).exit_code == 1
 
 
 def test_a_grant_replays_and_another_one_is_a_difference(rule, entry, log):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from rlscaler_core.models import load_bundled
 from rlscaler_live.cli import main
 from rlscaler_loadgen.patterns import PATTERNS
 from rlscaler_loadgen.traces import Trace, write_trace
@@ -54,7 +55,13 @@ def test_every_contender_has_a_row_and_none_takes_less_than_is_possible() -> Non
     assert [least[name] for name in ("p95_lag_seconds", "late_percent", "rebalances_per_hour", "left")] == [None] * 4
     for one in found["rows"][:3]:
         assert one["consumer_seconds"]["least"] >= least["consumer_seconds"]["least"]
-        for figure in ("p95_lag_seconds", "late_percent", "consumer_seconds", "rebalances_per_hour"):
+        for figure in (
+            "p95_lag_seconds",
+            "late_percent",
+            "consumer_seconds",
+            "performance_cost",
+            "rebalances_per_hour",
+        ):
             spread = one[figure]
             assert spread["least"] <= spread["mean"] <= spread["most"], figure
         assert one["rebalances_per_hour"]["least"] > 0, "a spike above one consumer makes each of them scale"
@@ -96,6 +103,14 @@ def test_settings_are_searched_on_the_busiest_part_of_other_seeds(monkeypatch: p
     load = loads.shaped("spike", 200, 10.0, 100.0, 2)
     assert load.searched.shape == (loads.SEARCH_SEEDS, 50)
     assert load.searched.mean() > load.rates.mean()
+
+
+def test_performance_over_cost_is_the_messages_in_time_for_each_consumer_second() -> None:
+    made = groups(np.full((2, 60), 150.0), [0, 1], slo_seconds=2.0)
+    result = run(made, load_bundled("rule")).result
+    on_time = made.messages() * (1 - result.late_percent / 100)
+    assert result.late_percent.min() > 1
+    assert result.performance_cost.tolist() == pytest.approx((on_time / result.consumer_seconds).tolist())
 
 
 def test_faster_consumers_need_fewer_seconds() -> None:

@@ -16,6 +16,7 @@ from rlscaler_core.decision.exceptions import ForecasterStateError
 from rlscaler_core.decision.forecaster import outlook, rises
 from rlscaler_core.decision.forecaster.memory import LEVELS, calendar_of, recent_of
 from rlscaler_core.decision.forecaster.storage import from_text
+from rlscaler_core.decision.throughput import AFTER, AGAIN, BEFORE, FEWER, MORE, PHASE, UNTIL, Phase
 from rlscaler_core.decision.types import POOLS
 from rlscaler_core.vertical.quantities import readable, text
 from rlscaler_operator.cli.pages import UNKNOWN
@@ -59,6 +60,29 @@ def error_budget(record: Json) -> RenderableType | None:
         said += f" One percent of late requests is worth {price:.2f} replicas"
         said += f", {state['price_factor']:.2f} times what is set." if objective is not None else "."
     return Text(said + "\n")
+
+
+def scale_up(record: Json) -> RenderableType | None:
+    """Say what became of the last scale-up of a stream's consumers; None where nothing is noted of one."""
+    noted = (record.get("state") or {}).get("trial")
+    if noted is None:
+        return None
+    trial = np.array([math.nan if value is None else value for value in noted])
+    before, after, again = (_messages(trial[column]) for column in (BEFORE, AFTER, AGAIN))
+    fewer, more = (f"{trial[column]:.0f}" for column in (FEWER, MORE))
+    said = f"{fewer} consumers processed {before} messages/s, and {more} consumers {after}."
+    until = UNKNOWN if math.isnan(trial[UNTIL]) else datetime.fromtimestamp(trial[UNTIL], UTC).strftime("%H:%M:%S UTC")
+    verdicts = {
+        Phase.RAISED: "That is being measured.",
+        Phase.UNDONE: f"So the scale-up is undone, to {fewer} consumers.",
+        Phase.HELD: f"So the scale-up was undone: no more than {fewer} consumers until {until}.",
+        Phase.EXCUSED: f"It was undone, but {fewer} consumers processed {again} then: more are not what slowed them.",
+    }
+    return Text(f"{said} {verdicts[Phase(int(trial[PHASE]))]}\n")
+
+
+def _messages(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else f"{value:.3g}"
 
 
 def sizes_of(sizing: Json) -> dict[str, str]:

@@ -17,7 +17,7 @@ from rlscaler_core.decision.units import LOADS
 from rlscaler_core.decision.units import UNITS as UNITS_OF_LOAD
 from rlscaler_operator.cli.explain.analysis import Explained, Step
 from rlscaler_operator.cli.explain.flips import Flip
-from rlscaler_operator.cli.explain.learned import error_budget, learned, sizes_of
+from rlscaler_operator.cli.explain.learned import error_budget, learned, scale_up, sizes_of
 
 Json = dict[str, Any]
 
@@ -51,6 +51,8 @@ def page(record: Json, explained: Explained) -> Group:
         parts.append(load)
     if (budget := error_budget(record)) is not None:
         parts.append(budget)
+    if (scaled := scale_up(record)) is not None:
+        parts.append(scaled)
     parts.append(_guards(explained.guards))
     if explained.flips is not None and record["kind"] == "action":
         parts.append(_flips(explained.flips, _load(record)))

@@ -53,6 +53,9 @@ class Row(BaseModel):
     consumer_seconds: Spread
     """Seconds for which each pod existed, added up from the load's begin to its end."""
 
+    performance_cost: Spread | None = None
+    """Messages that waited no longer than the objective, for each of these seconds: performance over cost."""
+
     rebalances_per_hour: Spread | None = None
     """Generations of the group an hour, over the same time."""
 
@@ -96,13 +99,14 @@ class Simulation(BaseModel):
         title = f"{self.load}, {self.load_seconds:,} s; {group}; {seeds}"
         made = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
         made.add_column("autoscaler", no_wrap=True)
-        for heading in ("p95 lag s", "late %", "consumer-\nseconds", "rebalances\nan hour"):
+        for heading in ("p95 lag s", "late %", "consumer-\nseconds", "in time a\nsecond", "rebalances\nan hour"):
             made.add_column(heading, justify="right", overflow="fold")
         for row in self.rows:
             figures = (
                 (row.p95_lag_seconds, ".1f"),
                 (row.late_percent, ".1f"),
                 (row.consumer_seconds, ",.0f"),
+                (row.performance_cost, ".1f"),
                 (row.rebalances_per_hour, ".0f"),
             )
             made.add_row(row.label, *("-" if figure is None else figure.text(form) for figure, form in figures))

@@ -74,6 +74,7 @@ def _row(name: str, label: str, result: StreamResult) -> Row:
         p95_lag_seconds=Spread.of(result.p95_seconds),
         late_percent=Spread.of(result.late_percent),
         consumer_seconds=Spread.of(result.consumer_seconds),
+        performance_cost=Spread.of(result.performance_cost),
         rebalances_per_hour=Spread.of(result.rebalances_per_hour),
         left=Spread.of(result.left),
     )

@@ -39,6 +39,7 @@ class StreamResult(Rows):
     longest_seconds: Float
     late_percent: Float  # % of the messages that waited longer than the objective or were never processed
     consumer_seconds: Float  # of every pod that exists, over the time of the load
+    performance_cost: Float  # messages within the objective for each consumer-second: performance over cost
     rebalances_per_hour: Float  # over the time of the load
     left: Float  # messages that were not processed at the load's end: work that is not in `consumer_seconds`
     repeated: Float  # messages that were processed again
@@ -163,6 +164,7 @@ def _result(groups: Groups, at_end: StreamLedger, ledger: StreamLedger, waits: W
         longest_seconds=waits.longest(),
         late_percent=100 * late / np.maximum(at_end.written, 1.0),
         consumer_seconds=at_end.consumer_seconds,
+        performance_cost=(at_end.written - late) / np.maximum(at_end.consumer_seconds, STEP_SECONDS),
         rebalances_per_hour=at_end.rebalances / at_end.seconds * HOUR,
         left=at_end.waiting,
         repeated=ledger.repeated,

@@ -32,6 +32,7 @@ class Groups(Rows):
     share: Float  # (N, P) of the messages that each partition gets; a row adds up to 1
     arrivals: Float32  # (N, P, T) messages that are written in each step of `STEP_SECONDS`
     rate: Float  # (N,) messages/s that one consumer can process
+    coherency: Float  # (N,) by how much pairs of consumers slow one another down, as in `rate_beside`
     batch: Float  # (N,) messages that a consumer takes at once; it takes part in a rebalance between two batches
     commit_seconds: Float  # (N,) between two commits
     session_seconds: Float  # (N,) after which a member that went without a word is taken to be gone
@@ -56,6 +57,14 @@ class Groups(Rows):
         """(N,) that are written in all."""
         return np.asarray(self.arrivals.sum(axis=(1, 2), dtype=np.float64))
 
+    def rate_beside(self, readers: Int) -> Float:
+        """(N,) messages/s that one of so many `readers` (N,) processes.
+
+        The coherency term of the Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007): consumers that
+        share a database wait for one another in pairs, so that beyond some number all together process less.
+        """
+        return np.asarray(self.rate / (1 + self.coherency * readers * np.maximum(readers - 1, 0)))
+
 
 COLD_STARTS, MOMENTS, FAREWELLS = range(3)
 """Columns of `Groups.drawn`."""
@@ -64,6 +73,7 @@ NOMINAL: dict[str, Any] = {
     "protocol": "cooperative-sticky",
     "partitions": 12,
     "rate": 100.0,
+    "coherency": 0.0,
     "batch": 10.0,
     "commit_seconds": 1.0,
     "session_seconds": SESSION_SECONDS,
@@ -150,6 +160,7 @@ def _checked(made: Groups) -> Groups:
     """The groups, or ScenarioError naming the first column that cannot be simulated and the remedy."""
     checks = (
         ("rate", made.rate > 0, "messages/s of a consumer must be positive"),
+        ("coherency", made.coherency >= 0, "must not be negative"),
         ("batch", made.batch >= 1, "a consumer takes at least 1 message at once"),
         ("commit_seconds", made.commit_seconds > 0, "must be positive"),
         ("session_seconds", made.session_seconds > 0, "must be positive"),

@@ -106,7 +106,8 @@ class StreamLevel:
         time = np.where(reader, np.minimum(read_seconds(state, until), runs), 0.0)
         owner = np.where(reader, state.owner, 0) + state.pod.shape[1] * np.arange(len(state.time))[:, None]
         members = state.pod.shape
-        rate = groups.rate[:, None]
+        reads = np.bincount(owner.ravel(), (reader & (time > 0)).ravel(), minlength=len(time) * members[1])
+        rate = groups.rate_beside((reads.reshape(members) > 0).sum(axis=1).astype(np.int32))[:, None]
         wanted = np.minimum(state.end - state.position, rate * time)
         longest = np.zeros(members).ravel()
         np.maximum.at(longest, owner.ravel(), time.ravel())

@@ -65,6 +65,7 @@ def samples_of_measured(groups: Groups, state: State, usage: Float, measured: Me
         lag_messages=measured.lag_messages,
         partitions=np.maximum(measured.with_traffic, 1),
         settling=measured.settling,
+        processed=measured.processed,
         paused_scale_down=~measured.certain,
     )
 
