@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from rlscaler_core.placement.actor import PlacementActor, PlacementManifest
 from rlscaler_core.placement.policies import Policy
-from rlscaler_rl.evaluation.plots.look import COLOURS, figure, headline, save
+from rlscaler_rl.evaluation.plots.look import COLOURS, figure, headline, save, styled
 from rlscaler_rl.placement.compare import TEST_SEED, Row, compare, table
 from rlscaler_rl.placement.dqn import CURVE
 from rlscaler_rl.placement.play import network
@@ -99,7 +99,8 @@ def write(done: Evaluation, folder: Path) -> None:
 def _draw(done: Evaluation, path: Path) -> None:
     """How far each contender is ahead of the policy's rule by size of cluster, and how the network was trained."""
     made = figure(10.5, 4.2)
-    ahead, trained = made.subplots(1, 2, width_ratios=(3, 2))
+    with styled():
+        ahead, trained = made.subplots(1, 2, width_ratios=(3, 2))
     sizes = sorted({row.nodes for row in done.rows})
     names = [name for name in dict.fromkeys(row.name for row in done.rows) if name != "random"]
     for index, name in enumerate(names):
@@ -112,8 +113,9 @@ def _draw(done: Evaluation, path: Path) -> None:
     ahead.set_xticks(range(len(sizes)), [f"{size} nodes" for size in sizes])
     ahead.set_ylabel(f"ahead of {names[0]} (95 %)")
     ahead.legend(loc="best", fontsize=8)
-    trained.plot(*zip(*done.curve, strict=True), "o-", color=COLOURS["policy"]) if done.curve else None
-    trained.set_xlabel("placements")
+    thousands = [placements / 1000 for placements, _ in done.curve]
+    trained.plot(thousands, [score for _, score in done.curve], "o-", color=COLOURS["policy"])
+    trained.set_xlabel("thousand placements")
     trained.set_ylabel("score on validation clusters")
     headline(made, f"{done.policy}: the network beside the rules, {done.clusters} clusters of each size", 11)
     save(made, path)
