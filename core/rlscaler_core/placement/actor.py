@@ -32,8 +32,8 @@ class PlacementManifest(BaseModel):
     """SHA-256 of the ONNX file."""
     trained_nodes: tuple[int, int]
     """Fewest and most nodes of the clusters that it was trained on. Only said: the layers take any number."""
-    rule: str
-    """The rule whose scores are the first column."""
+    rule: str = ""
+    """The rule whose scores are the first column; manifests of earlier contracts do not say it."""
     steps: int = Field(ge=0)
     """Placements that it was trained on."""
     seed: int
