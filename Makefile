@@ -185,6 +185,11 @@ NODES ?= 100
 scheduler-train: $(STAMP) ## Train a network that scores nodes (POLICY=EE|LB|EL|GPU, ARGS="--lifetimes --seed 1")
 	$(BIN)/rlscaler scheduler train $(POLICY) --out results/scheduler-$(POLICY) $(ARGS)
 
+.PHONY: scheduler-evaluate
+scheduler-evaluate: $(STAMP) ## Evaluate it on clusters that no training can reach, into a folder (POLICY, ARGS="--lifetimes")
+	$(BIN)/rlscaler scheduler evaluate $(POLICY) --model-dir results/scheduler-$(POLICY) \
+	  --out results/scheduler-evaluate-$(POLICY) $(ARGS)
+
 .PHONY: scheduler-compare
 scheduler-compare: $(STAMP) ## Compare it with the strongest rules on drawn clusters (POLICY, ARGS="--lifetimes --nodes 100")
 	$(BIN)/rlscaler scheduler compare $(POLICY) --model-dir results/scheduler-$(POLICY) $(ARGS)

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 import click
 
 SERVING = ("run", "latency", "config", "explain", "replay")
-LEARNING = ("train", "compare", "openb")
+LEARNING = ("train", "evaluate", "compare", "openb")
 
 GROUP = "rlscaler.scheduler"
 """Entry points of this group are commands that other distributions add, as the development tools do."""

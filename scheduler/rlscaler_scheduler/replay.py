@@ -13,7 +13,6 @@ import numpy as np
 
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.placement.actor import PlacementActor
-from rlscaler_core.placement.features import features
 from rlscaler_core.placement.mask import near_enough
 from rlscaler_core.placement.policies import Policy, ranked
 from rlscaler_core.placement.types import RESOURCES, Nodes, Pods
@@ -102,7 +101,8 @@ def _difference(record: Mapping[str, Any], actors: Mapping[Policy, PlacementActo
         if policy not in actors:
             return f"a network for {policy} scored: name its folder with --model-dir"
         try:
-            values = actors[policy].values(features(policy, nodes, pods, near_enough(nodes, pods)))
+            actor = actors[policy]
+            values = actor.values(actor.seen(nodes, pods, near_enough(nodes, pods)))
         except ModelError as error:
             return str(error)
     scores, _, _ = score(record["rule"], names, nodes, pods, values, given["wanted"], given["avoided"])

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from rlscaler_core.api.node_scoring import NODE_SCORING_KIND
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.placement.actor import PlacementActor
-from rlscaler_core.placement.features import features
 from rlscaler_core.placement.mask import near_enough
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy, by_rule, levels, ranked
 from rlscaler_core.placement.rules import used_share
@@ -245,7 +244,7 @@ class Suggester:
     def _rule(self, policy: Policy, nodes: Nodes, network: bool) -> tuple[str, tuple[str, ...]]:
         """The rule that acts for a policy, or that its network was given, and what is to be said of missing metrics."""
         if network:
-            return DEFAULT_RULE[policy], ()
+            return self.actors[policy].manifest.rule, ()
         if policy is not Policy.LB or self.settings.balance != "use" or not len(nodes.pods):
             return self.settings.rules.get(policy, DEFAULT_RULE[policy]), ()
         missing = int(np.isnan(nodes.in_use).any(-1).sum())
@@ -265,7 +264,7 @@ class Suggester:
             return None, (f"the network for {policy} was slow or failed {FAULTS} times: its rule acts for now",)
         began, values, why = self._clock(), None, ""
         try:
-            values = actor.values(features(policy, nodes, pods, near_enough(nodes, pods)))
+            values = actor.values(actor.seen(nodes, pods, near_enough(nodes, pods)))
         except ModelError as error:
             why = str(error)
         if values is not None and not np.isfinite(values).all():

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rlscaler_core.decision.actor import one_thread_session
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.decision.graph import checked
-from rlscaler_core.placement.features import CONTRACT, Float32, columns
-from rlscaler_core.placement.policies import Policy
-from rlscaler_core.placement.types import Float
+from rlscaler_core.placement.features import CONTRACT, Float32, columns, features
+from rlscaler_core.placement.policies import RULES_OF, Policy
+from rlscaler_core.placement.types import Bool, Float, Nodes, Pods
 
 INPUT, OUTPUT = "nodes", "values"
 
@@ -32,6 +32,8 @@ class PlacementManifest(BaseModel):
     """SHA-256 of the ONNX file."""
     trained_nodes: tuple[int, int]
     """Fewest and most nodes of the clusters that it was trained on. Only said: the layers take any number."""
+    rule: str = ""
+    """The rule whose scores are the first column; manifests of earlier contracts do not say it."""
     steps: int = Field(ge=0)
     """Placements that it was trained on."""
     seed: int
@@ -58,6 +60,11 @@ class PlacementActor:
                 f"{described}: it is a network for policy {manifest.policy} of contract {manifest.contract} with the "
                 f"columns {', '.join(manifest.columns)}, not for {policy} of {CONTRACT}: train it again"
             )
+        if manifest.rule not in RULES_OF[policy]:
+            raise ContractMismatchError(
+                f"{described}: its first column is the rule {manifest.rule}, which is none of {policy} "
+                f"({', '.join(RULES_OF[policy])}): train it again"
+            )
         try:
             content = onnx.read_bytes()
         except OSError as error:
@@ -72,6 +79,10 @@ class PlacementActor:
             if not np.isfinite(actor.values(np.zeros((count, len(manifest.columns)), np.float32))).all():
                 raise ModelError(f"{onnx}: the network gives NaN for nodes that are all zero; train it again")
         return actor
+
+    def seen(self, nodes: Nodes, pods: Pods, among: Bool) -> Float32:
+        """(..., N, columns) what it is given of nodes."""
+        return features(self.manifest.policy, nodes, pods, among, rule=self.manifest.rule)
 
     def values(self, seen: Float32) -> Float:
         """(N,) the value of each node for features (N, columns). Raises ModelError where the runtime fails."""

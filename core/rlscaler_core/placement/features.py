@@ -14,7 +14,7 @@ from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Bool, Float, Nod
 
 Float32 = NDArray[np.float32]
 
-CONTRACT = "placement/1"
+CONTRACT = "placement/2"
 """Changes whenever a column or its meaning does: a network of another contract is refused."""
 
 COMMON = (
@@ -33,10 +33,13 @@ COMMON = (
     "lifetime",
     "extension",
 )
-"""Columns of every policy. The first is what the policy's rule says, 0 to 1 over the allowed nodes."""
+"""Columns of every policy. The first is what a rule of the policy says, 0 to 1 over the allowed nodes."""
 
 OF_GPUS = ("gpu_free", "gpus_unused", "gpu_asked", "gpu_left_over", "fragmentation")
 """Further columns of the policy GPU."""
+
+MOST = 5.0
+"""No column is larger, and none smaller than its opposite: a node that is down has no room, whatever is asked."""
 
 _PODS = 20.0
 _LATENCY_MS = 100.0
@@ -47,26 +50,36 @@ def columns(policy: Policy) -> tuple[str, ...]:
     return COMMON + OF_GPUS if policy is Policy.GPU else COMMON
 
 
-def features(policy: Policy, nodes: Nodes, pods: Pods, among: Bool, kinds: TypicalPods = DEFAULT_TYPICAL) -> Float32:
-    """(..., N, columns) float32. What is not known (latency, lifetimes) has the value in the middle, never NaN."""
-    rule = fragmentation_rule(kinds) if policy is Policy.GPU else RULES[DEFAULT_RULE[policy]]
+def features(
+    policy: Policy,
+    nodes: Nodes,
+    pods: Pods,
+    among: Bool,
+    kinds: TypicalPods = DEFAULT_TYPICAL,
+    rule: str | None = None,
+) -> Float32:
+    """(..., N, columns) float32. What is not known (latency, lifetimes) has the value in the middle, never NaN.
+
+    rule: the rule of the first column, by its name in `RULES`; None = the policy's default.
+    """
+    by_rule = fragmentation_rule(kinds) if policy is Policy.GPU else RULES[rule or DEFAULT_RULE[policy]]
     used = used_share(nodes)
-    asked = pods.requests[..., None, :] / np.maximum(nodes.allocatable, 1.0)
+    asked = np.minimum(pods.requests[..., None, :] / np.maximum(nodes.allocatable, 1.0), MOST)
     cpu = nodes.allocatable[..., 0]
     lifetime = _time(pods.lifetime_s)[..., None]
     empty_in = _time(nodes.empty_in_s)
     found = [
-        scaled(rule(nodes, pods), among),
+        scaled(by_rule(nodes, pods), among),
         used[..., 0],
         used[..., 1],
         asked[..., 0],
         asked[..., 1],
         nodes.pods > 0,
-        np.minimum(nodes.pods / _PODS, 5.0),
+        np.minimum(nodes.pods / _PODS, MOST),
         cpu / np.maximum(cpu.max(-1, keepdims=True), 1.0),
         np.isnan(pods.soft_ms)[..., None] | (nodes.latency_ms <= pods.soft_ms[..., None]),
         ~above_hard(nodes, pods),
-        np.minimum(np.nan_to_num(nodes.latency_ms, nan=_LATENCY_MS) / _LATENCY_MS, 5.0),
+        np.minimum(np.nan_to_num(nodes.latency_ms, nan=_LATENCY_MS) / _LATENCY_MS, MOST),
         empty_in,
         np.broadcast_to(lifetime, cpu.shape),
         np.maximum(lifetime - empty_in, 0.0),
@@ -87,8 +100,8 @@ def scaled(scores: Float, among: Bool) -> Float:
 
 
 def _time(seconds: Float) -> Float:
-    """Seconds to hours, at most 5; what is not known counts as UNKNOWN_LIFETIME_S."""
-    hours: Float = np.minimum(np.where(np.isnan(seconds), UNKNOWN_LIFETIME_S, seconds) / 3600.0, 5.0)
+    """Seconds to hours, at most MOST; what is not known counts as UNKNOWN_LIFETIME_S."""
+    hours: Float = np.minimum(np.where(np.isnan(seconds), UNKNOWN_LIFETIME_S, seconds) / 3600.0, MOST)
     return hours
 
 
@@ -103,5 +116,5 @@ def _of_gpus(nodes: Nodes, pods: Pods, kinds: TypicalPods) -> list[Float]:
         (nodes.gpu_free == WHOLE_GPU).sum(-1) / MOST_GPUS,
         np.broadcast_to((pods.gpus * pods.gpu_milli)[..., None] / total, free.shape),
         left / WHOLE_GPU,
-        np.clip(fall / WHOLE_GPU, -5.0, 5.0),
+        np.clip(fall / WHOLE_GPU, -MOST, MOST),
     ]

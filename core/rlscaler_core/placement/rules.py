@@ -35,6 +35,13 @@ def used_share(nodes: Nodes) -> Float:
     return share
 
 
+def _mean_share(nodes: Nodes) -> Float:
+    """(..., N) mean of the shares of CPU and memory; the same as `mean(-1)`, several times as fast over two columns."""
+    share = used_share(nodes)
+    mean: Float = (share[..., 0] + share[..., 1]) / 2.0
+    return mean
+
+
 def _relative_size(nodes: Nodes) -> Float:
     cpu = nodes.allocatable[..., 0]
     size: Float = cpu / np.maximum(cpu.max(-1, keepdims=True), 1.0)
@@ -53,15 +60,14 @@ def pack(nodes: Nodes, pods: Pods) -> Float:
     """Nodes in use first, the larger and then the fuller; where one must be opened, the biggest."""
     del pods
     used, size = nodes.pods > 0, _relative_size(nodes)
-    score: Float = np.where(used, 10.0 + size + 0.5 * used_share(nodes).mean(-1), size)
+    score: Float = np.where(used, 10.0 + size + 0.5 * _mean_share(nodes), size)
     return score
 
 
 def most_allocated(nodes: Nodes, pods: Pods) -> Float:
     """The fullest node, as kube-scheduler's MostAllocated."""
     del pods
-    full: Float = used_share(nodes).mean(-1)
-    return full
+    return _mean_share(nodes)
 
 
 def spread(nodes: Nodes, pods: Pods) -> Float:

@@ -1,4 +1,4 @@
-"""`rlscaler scheduler train`, `compare` and `openb`: learn to place pods, and see whether it is worth it."""
+"""`rlscaler scheduler train`, `evaluate`, `compare`, `openb`: learn to place pods, and see whether it is worth it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import click
 import numpy as np
 
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_core.options import writable
-from rlscaler_core.placement.policies import Policy
+from rlscaler_core.options import output_option, writable
+from rlscaler_core.placement.policies import RULES_OF, Policy
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -25,6 +25,13 @@ _LIFETIME_ERROR = click.option(
     help="How wrong what they say is: standard deviation of its logarithm.",
 )
 
+_SIZES = click.option(
+    "--nodes", "sizes", multiple=True, type=click.IntRange(2), default=(4, 12, 100), show_default=True
+)
+_CLUSTERS = click.option(
+    "--clusters", default=16, show_default=True, type=click.IntRange(2), help="Clusters of each size."
+)
+
 
 @click.command()
 @_POLICY
@@ -34,21 +41,32 @@ _LIFETIME_ERROR = click.option(
 @click.option("--steps", default=120_000, show_default=True, type=click.IntRange(1000), help="Placements.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 @click.option("--gamma", default=0.9, show_default=True, type=click.FloatRange(0, 0.999))
+@click.option("--rule", help="The rule that the network begins as; by default the strongest.")
 @click.option("--single", is_flag=True, help="Without double targets.")
 @click.option("--plain", is_flag=True, help="Without the dueling head.")
 @click.option("--without-rule", is_flag=True, help="Begin without the policy's rule.")
 @click.option("--thesis-reward", is_flag=True, help="The reward as the thesis states it.")
-def train(policy: str, out: Path, single: bool, plain: bool, without_rule: bool, **options: Any) -> None:
-    """Train a network for POLICY with DQN."""
-    from rlscaler_rl.placement.compare import LOADS
+def train(
+    policy: str, out: Path, rule: str | None, single: bool, plain: bool, without_rule: bool, **options: Any
+) -> None:
+    """Train a network for POLICY with DQN.
+
+    It begins as the strongest rule: the policy's default, and for EE with --lifetimes that are not wrong
+    least-extension.
+    """
+    from rlscaler_rl.placement.compare import strongest
     from rlscaler_rl.placement.dqn import Options
     from rlscaler_rl.placement.dqn import train as learn
+    from rlscaler_rl.placement.drawn import LOADS
 
     chosen = Policy(policy)
+    if rule is not None and rule not in RULES_OF[chosen]:
+        raise click.UsageError(f"--rule: {rule} is none of {chosen}: {', '.join(RULES_OF[chosen])}")
     trained = learn(
         Options(
             chosen,
             load=LOADS[chosen],
+            rule=rule or strongest(chosen, options["lifetimes_known"], options["lifetime_error"]),
             double=not single,
             dueling=not plain,
             by_rule=0.0 if without_rule else 1.0,
@@ -64,11 +82,32 @@ def train(policy: str, out: Path, single: bool, plain: bool, without_rule: bool,
 
 @click.command()
 @_POLICY
+@click.option("--model-dir", "folder", type=_FOLDER, required=True, help="Folder that `train` wrote.")
+@_LIFETIMES
+@_LIFETIME_ERROR
+@_SIZES
+@_CLUSTERS
+@click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for evaluation.json, .md and .png.")
+@output_option
+def evaluate(policy: str, folder: Path, out: Path, output: str, **options: Any) -> None:
+    """Play one network beside every rule of POLICY, on clusters that no training can reach."""
+    from rlscaler_rl.placement import evaluate as evaluation
+
+    try:
+        done = evaluation.evaluate(folder, Policy(policy), **options)
+    except ModelError as error:
+        raise click.UsageError(f"--model-dir: {error}") from error
+    evaluation.write(done, out)
+    click.echo(done.model_dump_json(indent=1) if output == "json" else (out / "evaluation.md").read_text("utf-8"))
+
+
+@click.command()
+@_POLICY
 @_LIFETIMES
 @_LIFETIME_ERROR
 @click.option("--model-dir", "folders", type=_FOLDER, multiple=True, help="Folder of a network (repeatable).")
-@click.option("--nodes", "sizes", multiple=True, type=click.IntRange(2), default=(4, 12, 100), show_default=True)
-@click.option("--clusters", default=16, show_default=True, type=click.IntRange(2), help="Clusters of each size.")
+@_SIZES
+@_CLUSTERS
 def compare(
     policy: str,
     lifetimes_known: bool,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Float
-from rlscaler_core.placement.policies import Policy
+from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
 from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
 from rlscaler_rl.placement.dqn import score
-from rlscaler_rl.placement.drawn import Setting
+from rlscaler_rl.placement.drawn import LOADS, Setting
 from rlscaler_rl.placement.play import Contender, Played, play, random_node, rule
 
 RIVALS: Mapping[Policy, tuple[str, ...]] = {
@@ -22,8 +22,12 @@ RIVALS: Mapping[Policy, tuple[str, ...]] = {
 }
 """Rules that each policy is compared with; the first is its default."""
 
-LOADS: Mapping[Policy, float] = {Policy.EE: 0.6, Policy.LB: 0.6, Policy.EL: 0.4, Policy.GPU: 0.9}
-"""Share of the CPU (GPU: of the GPUs) that is asked for."""
+
+def strongest(policy: Policy, lifetimes_known: bool, lifetime_error: float) -> str:
+    """The rule that a network begins as: the default one, save where pods say rightly how long they run."""
+    by_end = policy is Policy.EE and lifetimes_known and not lifetime_error
+    return "least-extension" if by_end else DEFAULT_RULE[policy]
+
 
 TEST_SEED = 10**12
 """Draws the clusters that are played; training and validation use seeds far below, whatever `--seed` is named."""

@@ -20,12 +20,15 @@ from torch.nn import functional
 
 from rlscaler_core.placement.actor import PlacementManifest
 from rlscaler_core.placement.features import CONTRACT, Float32, columns, features
-from rlscaler_core.placement.policies import Policy, choose
+from rlscaler_core.placement.policies import DEFAULT_RULE, Policy, choose
 from rlscaler_core.placement.types import Bool, Float, Int, Nodes, Pods
 from rlscaler_rl.placement.drawn import Setting
 from rlscaler_rl.placement.environment import Placement
 from rlscaler_rl.placement.network import DeepSets, to_onnx
 from rlscaler_rl.placement.play import Contender, Played, play
+
+CURVE = "{}.csv"
+"""File of a policy's training curve, beside its network."""
 
 NEVER = -1e9
 """Value of a node that the pod may not go to."""
@@ -50,6 +53,8 @@ class Options:
     hidden: int = 32
     double: bool = True
     dueling: bool = True
+    rule: str | None = None
+    """The rule of the first column; None = the policy's default."""
     by_rule: float = 1.0
     """Weight of the rule's column at the start; 0 = learn without the rule."""
     thesis_reward: bool = False
@@ -79,7 +84,7 @@ class Trained:
     """Steps, and the score on validation clusters."""
 
     def save(self, folder: Path) -> None:
-        """Write POLICY.onnx and POLICY.json."""
+        """Write POLICY.onnx, POLICY.json, and POLICY.csv with the looks at validation clusters."""
         content = to_onnx(self.net)
         policy = self.options.policy
         manifest = PlacementManifest(
@@ -88,12 +93,15 @@ class Trained:
             columns=columns(policy),
             digest=hashlib.sha256(content).hexdigest(),
             trained_nodes=(min(self.options.nodes), max(self.options.nodes)),
+            rule=self.options.rule or DEFAULT_RULE[policy],
             steps=self.options.steps,
             seed=self.options.seed,
         )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{policy}.onnx").write_bytes(content)
         (folder / f"{policy}.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        lines = ["placements,score", *(f"{steps},{found:.6f}" for steps, found in self.curve)]
+        (folder / CURVE.format(policy)).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 class Memory:
@@ -130,12 +138,12 @@ class Memory:
         )
 
 
-def acting(net: DeepSets, policy: Policy) -> Contender:
+def acting(net: DeepSets, policy: Policy, rule: str | None = None) -> Contender:
     """The network as one that scores."""
 
     @torch.no_grad()
     def scores(nodes: Nodes, pods: Pods, among: Bool) -> Float:
-        values: Float = net(torch.from_numpy(features(policy, nodes, pods, among))).double().numpy()
+        values: Float = net(torch.from_numpy(features(policy, nodes, pods, among, rule=rule))).double().numpy()
         return values
 
     return scores
@@ -189,7 +197,7 @@ def _act(
     env: Placement, memory: Memory, net: DeepSets, options: Options, explore: float, rng: np.random.Generator
 ) -> None:
     among = env.mask()
-    seen = features(options.policy, env.nodes, env.pods, among)
+    seen = features(options.policy, env.nodes, env.pods, among, rule=options.rule)
     with torch.no_grad():
         values = net(torch.from_numpy(seen)).double().numpy()
     values = np.where(rng.random(len(values))[:, None] < explore, rng.random(values.shape), values)
@@ -220,4 +228,5 @@ def _learn(
 
 def _validate(net: DeepSets, options: Options) -> float:
     setting = Setting(options.policy, 12, 24, options.load, options.lifetimes_known, options.lifetime_error)
-    return float(score(options.policy, play(acting(net, options.policy), setting, seed=777, steps=200)).mean())
+    contender = acting(net, options.policy, options.rule)
+    return float(score(options.policy, play(contender, setting, seed=777, steps=200)).mean())

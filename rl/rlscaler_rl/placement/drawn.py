@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,9 @@ MEAN_SLOTS = (1 - LONG_SHARE) * SHORT_SLOTS + LONG_SHARE * LONG_SLOTS
 MEAN_CPU_MILLI = 1500.0
 MEAN_GPU = 0.86
 """Means of what an arriving pod asks for: millicores, and GPUs where pods ask for any."""
+
+LOADS: Mapping[Policy, float] = {Policy.EE: 0.6, Policy.LB: 0.6, Policy.EL: 0.4, Policy.GPU: 0.9}
+"""Share of the CPU (GPU: of the GPUs) that is asked for, where networks are trained and compared."""
 
 
 @dataclass(frozen=True)

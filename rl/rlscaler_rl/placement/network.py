@@ -42,7 +42,7 @@ class DeepSets(nn.Module):
         self.advantage = nn.Linear(hidden, 1)
         self.state = nn.Linear(hidden, 1) if dueling else None
         self.by_rule = nn.Parameter(torch.tensor(float(by_rule)))
-        nn.init.normal_(self.advantage.weight, std=0.01)
+        nn.init.zeros_(self.advantage.weight)
         nn.init.zeros_(self.advantage.bias)
 
     def body(self, x: Tensor) -> Tensor:

@@ -32,6 +32,8 @@ DIGESTS = {
 """SHA-256 of the files that are used."""
 
 NODE_LIST, POD_LIST = "openb_node_list_gpu_node.csv", "openb_pod_list_default.csv"
+ALL_NODES = "openb_node_list_all_node.csv"
+"""The 1,213 nodes with GPUs and 310 without."""
 
 VARIABLE = "RLSCALER_OPENB"
 """Variable of the environment that names another folder."""
@@ -45,7 +47,7 @@ class Cluster(NamedTuple):
     """The trace."""
 
     nodes: Nodes
-    """N nodes with GPUs, empty."""
+    """N nodes, empty."""
     pods: Pods
     """P pods in the order in which they were created."""
 
@@ -71,18 +73,18 @@ def make(originals: Iterable[Path], folder: Path | None = None) -> list[Path]:
     return made
 
 
-def load(pod_list: str = POD_LIST, folder: Path | None = None) -> Cluster:
+def load(pod_list: str = POD_LIST, folder: Path | None = None, node_list: str = NODE_LIST) -> Cluster:
     """Read nodes and pods. Raises OpenbError that says how the files are made."""
     base = folder_of(folder)
-    node_rows, pod_rows = (_rows(base / name) for name in (NODE_LIST, pod_list))
-    models = sorted({row["model"] for row in node_rows})
+    node_rows, pod_rows = (_rows(base / name) for name in (node_list, pod_list))
+    models = sorted({row["model"] for row in node_rows if row["model"]})
     gpus = _column(node_rows, "gpu")
     if gpus.max() > MOST_GPUS:
-        raise OpenbError(f"{base / NODE_LIST}: a node has {gpus.max():g} GPUs, more than {MOST_GPUS}")
+        raise OpenbError(f"{base / node_list}: a node has {gpus.max():g} GPUs, more than {MOST_GPUS}")
     nodes = empty_nodes(
         np.stack([_column(node_rows, "cpu_milli"), _column(node_rows, "memory_mib")], -1),
         gpus=gpus,
-        gpu_model=np.array([1 << models.index(row["model"]) for row in node_rows], np.int64),
+        gpu_model=np.array([1 << models.index(row["model"]) if row["model"] else 0 for row in node_rows], np.int64),
         pod_limit=np.inf,
     )
     count = _column(pod_rows, "num_gpu")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.placement.actor import PlacementActor
-from rlscaler_core.placement.features import features
 from rlscaler_core.placement.policies import choose
 from rlscaler_core.placement.rules import RULES
 from rlscaler_core.placement.types import WHOLE_GPU, Bool, Float, Nodes, Pods
@@ -46,8 +45,7 @@ def network(actor: PlacementActor) -> Contender:
     """A network, as the server asks it: one cluster after the other."""
 
     def scores(nodes: Nodes, pods: Pods, among: Bool) -> Float:
-        seen = features(actor.manifest.policy, nodes, pods, among)
-        return np.stack([actor.values(one) for one in seen])
+        return np.stack([actor.values(one) for one in actor.seen(nodes, pods, among)])
 
     return scores
 

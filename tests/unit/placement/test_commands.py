@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -11,7 +13,7 @@ from rlscaler_dev.exceptions import DevClusterError
 from rlscaler_dev.placement.churn import Course, contenders, table
 from rlscaler_live.cli import main
 from rlscaler_rl.evaluation.statistics import Interval
-from rlscaler_rl.placement.compare import RIVALS, compare
+from rlscaler_rl.placement.compare import RIVALS, TEST_SEED, compare, strongest
 from rlscaler_rl.placement.compare import table as compared
 from rlscaler_rl.placement.dqn import Options
 from rlscaler_rl.placement.dqn import train as learn
@@ -24,7 +26,9 @@ def call(*words: str):
 
 def test_all_subcommands_are_listed() -> None:
     listed = call("--help").output
-    assert all(f"  {name} " in listed for name in ("run", "config", "train", "compare", "openb", "test1", "test2"))
+    assert all(
+        f"  {name} " in listed for name in ("run", "config", "train", "evaluate", "compare", "openb", "test1", "test2")
+    )
     assert call("tset1").exit_code == 2
 
 
@@ -41,6 +45,8 @@ def test_config_is_yaml_for_kube_scheduler() -> None:
         (("openb", "make", "/nowhere/openb_pod_list_default.csv"), "No such file"),
         (("compare", "EE", "--model-dir", "/nowhere"), "name a folder with a network"),
         (("train", "XX", "--out", "x"), "Invalid value"),
+        (("train", "EE", "--out", "x", "--rule", "spread"), "none of EE: pack, least-extension"),
+        (("evaluate", "EE", "--model-dir", "/nowhere", "--out", "x"), "name a folder with a network"),
         (("run", "--policy", "XX"), "Invalid value"),
         (("run", "--port", "70000"), "port: "),
     ],
@@ -81,6 +87,26 @@ def test_folders_that_differ_in_the_seed_are_one_row(tmp_path) -> None:
     done = call("compare", "EE", "--nodes", "2", "--clusters", "2", *folders)
     assert done.exit_code == 0, done.output
     assert "| 2 | network EE-short, 2 training seeds |" in done.output
+
+
+def test_an_evaluation_is_a_folder_with_every_rule_and_how_it_was_trained(tmp_path) -> None:
+    learn(Options(Policy.EE, steps=256, nodes=(3,), clusters=16, looks=2, lifetimes_known=True)).save(tmp_path / "EE")
+    words = ("evaluate", "EE", "--lifetimes", "--nodes", "2", "--clusters", "2", "--model-dir", str(tmp_path / "EE"))
+    done = call(*words, "--out", str(tmp_path / "found"), "-o", "json")
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "found" / "evaluation.json").read_text())
+    assert found == json.loads(done.output)
+    assert {row["name"] for row in found["rows"]} == {*RIVALS[Policy.EE], "random", "network"}
+    assert [placements for placements, _ in found["curve"]] == [0, 32, 64, 96, 128, 160, 192, 224, 256][::4]
+    assert found["seed"] == TEST_SEED
+    assert "2 nodes: " in (tmp_path / "found" / "evaluation.md").read_text()
+    assert (tmp_path / "found" / "evaluation.png").stat().st_size > 1000
+
+
+def test_a_network_begins_as_the_strongest_rule() -> None:
+    assert strongest(Policy.EE, True, 0.0) == "least-extension"
+    assert strongest(Policy.EE, True, 0.3) == strongest(Policy.EE, False, 0.0) == "pack"
+    assert strongest(Policy.GPU, True, 0.0) == "fragmentation"
 
 
 def test_a_churn_test_begins_with_the_default_scheduler() -> None:

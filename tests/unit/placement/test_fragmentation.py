@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import choose
 from rlscaler_core.placement.rules import fragmentation_rule
 from rlscaler_core.placement.types import Nodes, Pods, empty_nodes
-from rlscaler_rl.placement.openb import DIGESTS, OpenbError, inflated, load, make
+from rlscaler_rl.placement.openb import ALL_NODES, DIGESTS, POD_LIST, OpenbError, inflated, load, make
 from rlscaler_rl.placement.published import Scheduler, Ties, replay
 
 HALVES = TypicalPods(np.array([1000.0]), np.array([1.0]), np.array([500.0]), np.array([0]), np.array([1.0]))
@@ -128,6 +130,19 @@ def test_inflation_asks_for_all_pods_once_and_stops_at_the_ratio() -> None:
     asked = (pods.gpus * pods.gpu_milli)[order].sum()
     assert set(order) == set(range(50))
     assert 1.2 * 100_000 < asked <= 1.3 * 100_000
+
+
+def test_pods_without_a_wish_may_go_to_any_node_where_some_nodes_have_no_gpu(tmp_path, monkeypatch) -> None:
+    (tmp_path / ALL_NODES).write_text("sn,cpu_milli,memory_mib,gpu,model\na,1000,100,0,\nb,1000,100,2,V100\n")
+    (tmp_path / POD_LIST).write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\np,1,1,0,0,\nq,1,1,1,500,\nr,1,1,1,500,V100|T4\n"
+    )
+    for name in (ALL_NODES, POD_LIST):
+        monkeypatch.setitem(DIGESTS, name, hashlib.sha256((tmp_path / name).read_bytes()).hexdigest())
+    nodes, pods = load(folder=tmp_path, node_list=ALL_NODES)
+    assert (nodes.gpu_model > 0).tolist() == [False, True]
+    fitting = [fits(nodes, row(pods, index)).tolist() for index in range(3)]
+    assert fitting == [[True, True], [False, True], [False, True]]
 
 
 def test_files_are_checked(tmp_path) -> None:

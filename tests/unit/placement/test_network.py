@@ -10,10 +10,12 @@ import torch
 
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.placement.actor import PlacementActor
-from rlscaler_core.placement.features import COMMON
+from rlscaler_core.placement.features import COMMON, scaled
 from rlscaler_core.placement.policies import Policy
+from rlscaler_core.placement.rules import RULES
 from rlscaler_rl.placement.dqn import Memory, Options, acting, score, train
 from rlscaler_rl.placement.drawn import Setting
+from rlscaler_rl.placement.environment import Placement
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.play import network, play, random_node
 
@@ -48,7 +50,6 @@ def test_values_follow_the_order_of_the_nodes(count: int, dueling: bool) -> None
 
 def test_an_untrained_network_ranks_as_the_rule() -> None:
     net, x = DeepSets(len(COMMON)), torch.rand(5, 9, len(COMMON))
-    torch.nn.init.zeros_(net.advantage.weight)
     assert (net(x).argsort(1) == x[..., 0].argsort(1)).all()
 
 
@@ -85,6 +86,24 @@ def test_a_network_for_something_else_is_refused(folder) -> None:
         PlacementActor.load(folder, Policy.EE)
     with pytest.raises(ModelError, match=r"LB\.json: No such file"):
         PlacementActor.load(folder, Policy.LB)
+
+
+def test_a_network_is_given_the_rule_that_it_began_as(tmp_path) -> None:
+    options = Options(
+        Policy.EE, steps=256, nodes=(3,), clusters=16, looks=1, lifetimes_known=True, rule="least-extension"
+    )
+    train(options).save(tmp_path)
+    actor = PlacementActor.load(tmp_path, Policy.EE)
+    assert actor.manifest.rule == "least-extension"
+    env = Placement(Setting(Policy.EE, 8, 4, lifetimes_known=True), 5)
+    among = env.mask()
+    for rule, same in (("least-extension", True), ("pack", False)):
+        column = scaled(RULES[rule](env.nodes, env.pods), among).astype(np.float32)
+        assert np.array_equal(actor.seen(env.nodes, env.pods, among)[..., 0], column) == same
+    manifest = json.loads((tmp_path / "EE.json").read_text())
+    (tmp_path / "EE.json").write_text(json.dumps(manifest | {"rule": "spread"}))
+    with pytest.raises(ContractMismatchError, match=r"spread, which is none of EE \(pack, least-extension\)"):
+        PlacementActor.load(tmp_path, Policy.EE)
 
 
 def test_it_learns_without_the_rule() -> None:

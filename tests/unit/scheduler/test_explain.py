@@ -40,7 +40,7 @@ def test_the_choice_and_all_of_the_best_nodes_are_shown(log):
 
 def test_an_override_and_a_network_are_named(tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_text("\n".join(lines_of(4, {policy: Network() for policy in Policy})))
+    path.write_text("\n".join(lines_of(4, {policy: Network(policy) for policy in Policy})))
     assert "by an override" in run("p3", "-n", "shop", "--decision-log", str(path)).output
     assert "by the network" in run("p5", "-n", "shop", "--decision-log", str(path)).output
 

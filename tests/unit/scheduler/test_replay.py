@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.placement.policies import PLUGIN_LEVELS, Policy
+from rlscaler_core.placement.actor import PlacementActor, PlacementManifest
+from rlscaler_core.placement.features import CONTRACT, columns
+from rlscaler_core.placement.policies import DEFAULT_RULE, PLUGIN_LEVELS, Policy
 from rlscaler_live.cli import main
 from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.objects import GPU_MODEL, LATENCY, Resources, pod_facts
@@ -20,8 +22,20 @@ from rlscaler_scheduler.suggest import Suggester
 RESOURCES = Resources("nvidia.com/gpu", "rlscaler.io/gpu-milli")
 
 
-class Network:
+class Network(PlacementActor):
     """Values that depend on all that it is given."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.manifest = PlacementManifest(
+            contract=CONTRACT,
+            policy=policy,
+            columns=columns(policy),
+            digest="",
+            trained_nodes=(1, 2),
+            rule=DEFAULT_RULE[policy],
+            steps=0,
+            seed=0,
+        )
 
     def values(self, seen):
         return seen @ np.linspace(1, 2, seen.shape[1])
@@ -94,7 +108,7 @@ def lines_of(seed: int, networks: dict) -> list[str]:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("network", [False, True])
 def test_every_suggestion_comes_out_again(seed: int, network: bool) -> None:
-    networks = {policy: Network() for policy in Policy} if network else {}
+    networks = {policy: Network(policy) for policy in Policy} if network else {}
     lines = lines_of(seed, networks)
     by = {json.loads(line)["by"] for line in lines}
     assert by == {"network" if network else "rule", "override"}

@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_core.placement.policies import Policy
+from rlscaler_core.placement.actor import PlacementActor, PlacementManifest
+from rlscaler_core.placement.features import CONTRACT, columns
+from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
 from rlscaler_core.placement.types import Nodes
 from rlscaler_live.cli import main
 from rlscaler_scheduler.annotations import wishes
@@ -198,10 +200,27 @@ def test_overrides_end_by_themselves() -> None:
     assert held.shown() == []
 
 
-class Broken:
+class Stub(PlacementActor):
+    """A network of EE without a graph."""
+
+    def __init__(self) -> None:
+        self.manifest = PlacementManifest(
+            contract=CONTRACT,
+            policy=Policy.EE,
+            columns=columns(Policy.EE),
+            digest="",
+            trained_nodes=(1, 2),
+            rule=DEFAULT_RULE[Policy.EE],
+            steps=0,
+            seed=0,
+        )
+
+
+class Broken(Stub):
     """A network that fails, or that names no numbers."""
 
     def __init__(self, error: bool) -> None:
+        super().__init__()
         self.error = error
         self.calls = 0
 
@@ -231,7 +250,7 @@ def test_a_broken_network_gives_way_to_the_rule(error: bool) -> None:
 def test_a_late_network_gives_way_to_the_rule() -> None:
     now = [0.0]
 
-    class Late:
+    class Late(Stub):
         calls = 0
 
         def values(self, seen):
