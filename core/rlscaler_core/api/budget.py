@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -166,7 +167,7 @@ class BudgetSpec(Model):
         ),
     )
 
-    @property
+    @cached_property
     def shared(self) -> tuple[Resource, ...]:
         """All resources that are shared; the fields of one resource are the short form of a list of one."""
         if self.resources is not None:

@@ -18,7 +18,7 @@ from rlscaler_core.api.budget import BudgetSpec
 from rlscaler_core.api.budget_members import NOTHING, MemberShare, Terms
 from rlscaler_core.api.status import BudgetMembership
 from rlscaler_core.arbiter.types import Members, make_members
-from rlscaler_core.decision.types import POOLS, Float
+from rlscaler_core.decision.types import Float
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.diagnose import acts
@@ -80,6 +80,8 @@ class Row(NamedTuple):
     """What it would ask for if it acted; NaN = not known, or it acts."""
     elsewhere: bool
     """Whether another shard decides for it."""
+    minimum: int
+    """Replicas that it asks for at least if it acts."""
 
 
 class Crowd:
@@ -183,42 +185,39 @@ class Crowd:
         assert budget.spec is not None
         policy = place.policy
         member = place.key, place.share, policy, place.terms, units
-        asked = budget.asked.get(policy.key, math.nan)
+        asked, least = budget.asked.get(policy.key, math.nan), _minimum(budget, policy)
         if not (policy.running and acts(policy) and policy.ownership.holder is None):
             proposed = asked if policy.running else math.nan
-            return Row(*member, False, running, float(running), proposed, False)
+            return Row(*member, False, running, float(running), proposed, False, least)
         ordered = max(running, policy.decision.desired.get(budget.spec.pool, 0))
-        return Row(*member, True, ordered, asked, math.nan, False)
+        return Row(*member, True, ordered, asked, math.nan, False, least)
 
     def _there(self, budget: Budget, place: Place, units: tuple[float, ...], running: int) -> Row:
         """A policy of another shard that has said nothing yet keeps its last grant."""
         member = place.key, place.share, place.policy, place.terms, units
-        said = self._budgets.membership(budget, place.key)
+        said, least = self._budgets.membership(budget, place.key), _minimum(budget, place.policy)
         held = max(running, budget.readable(place.key, None if said is None else said.round))
         if said is None:
-            return Row(*member, False, held, math.nan, math.nan, True)
+            return Row(*member, False, held, math.nan, math.nan, True, least)
         asked, held = math.nan if said.asked is None else float(said.asked), max(held, said.held)
         if said.acts:
-            return Row(*member, True, held, asked, math.nan, True)
-        return Row(*member, False, held, float(running), asked, True)
+            return Row(*member, True, held, asked, math.nan, True, least)
+        return Row(*member, False, held, float(running), asked, True, least)
 
 
 def members_of(specs: Sequence[BudgetSpec], rows: Sequence[Sequence[Row]], if_all_acted: bool = False) -> Members:
     """The table of all members, budget after budget; `if_all_acted`: as if those that do not act did."""
-    every = [(number, spec, row) for number, (spec, crowd) in enumerate(zip(specs, rows, strict=True)) for row in crowd]
-    least = [
-        int(row.policy.params().min_replicas[0, POOLS.index(spec.pool)]) * (row.acts or if_all_acted)
-        for _, spec, row in every
-    ]
-    shares = [row.share for *_, row in every]
+    every = [(number, row) for number, crowd in enumerate(rows) for row in crowd]
+    least = [row.minimum * (row.acts or if_all_acted) for _, row in every]
+    shares = [row.share for _, row in every]
     wide = max((len(spec.shared) for spec in specs), default=1)
-    terms = [row.terms + (NOTHING,) * (wide - len(row.terms)) for *_, row in every]
-    units = [row.units + (0.0,) * (wide - len(row.units)) for *_, row in every]
+    terms = [row.terms + (NOTHING,) * (wide - len(row.terms)) for _, row in every]
+    units = [row.units + (0.0,) * (wide - len(row.units)) for _, row in every]
     return make_members(
         len(every),
-        budget=np.array([number for number, *_ in every], np.int32),
-        asked=np.array([_asked(row, if_all_acted) for *_, row in every], np.float64),
-        current=np.array([row.running for *_, row in every], np.int32),
+        budget=np.array([number for number, _ in every], np.int32),
+        asked=np.array([_asked(row, if_all_acted) for _, row in every], np.float64),
+        current=np.array([row.running for _, row in every], np.int32),
         minimum=np.array(least, np.int32),
         units=np.array(units, np.float64).reshape(-1, wide),
         guaranteed=np.array([[one.guaranteed for one in each] for each in terms], np.float64).reshape(-1, wide),
@@ -235,6 +234,11 @@ def proposals(rows: Sequence[Row]) -> Float:
 
 def _asked(row: Row, if_all_acted: bool) -> float:
     return row.proposed if if_all_acted and not math.isnan(row.proposed) else row.asked
+
+
+def _minimum(budget: Budget, policy: Policy) -> int:
+    """The minReplicas of a policy in the pool of the budget; 0 where its spec cannot be used."""
+    return 0 if policy.observed.parsed is None else int(policy.params().min_replicas[0, budget.pool])
 
 
 def _target(policy: Policy, pool: str) -> Key | None:

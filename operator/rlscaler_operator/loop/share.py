@@ -11,10 +11,10 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.bounds import Bound, Proposal, Shares, bounds_of, note, shares_of
 from rlscaler_operator.loop.members import Crowd, Held, Row, members_of, proposals
 from rlscaler_operator.records.audit import AuditLog
-from rlscaler_operator.records.sharing import BudgetObject, SharingLog, Told
+from rlscaler_operator.records.sharing import BudgetObject, SharingLog, Told, alike
 from rlscaler_operator.reporting.budgets import Absent, BudgetReporter
 from rlscaler_operator.reporting.grants import Shared, Would, told_text, would_text
 from rlscaler_operator.state.budgets import Budget, Budgets
@@ -43,6 +43,35 @@ T = TypeVar("T")
 
 BETWEEN_SECONDS = 1.0
 """Longest time until a replica that another shard's policy has gained or lost is noticed."""
+
+
+class Asks(NamedTuple):
+    """A budget that is to be shared, and all that its grants follow from."""
+
+    budget: Budget
+    spec: BudgetSpec
+    amounts: tuple[float, ...]
+    """What there is of each resource."""
+    rows: list[Row]
+    loans: Loans
+    """What the arbiter remembers of the rows from the interval before."""
+
+    def same(self, other: Asks) -> bool:
+        """Say whether the grants of `other` follow from just the same."""
+        if self.budget is not other.budget or self.spec is not other.spec or self.amounts != other.amounts:
+            return False
+        return self.rows == other.rows and alike(self.loans, other.loans)
+
+
+class Granted(NamedTuple):
+    """What the arbiter granted the members of a budget."""
+
+    asks: Asks
+    shared: Shared
+    after: Loans
+    """What the arbiter remembers from now on."""
+    before: Loans
+    """The loans that these followed from, less what members gave up."""
 
 
 class Sharing:
@@ -63,6 +92,8 @@ class Sharing:
         self._registry, self._reporter, self._clock = registry, reporter, clock
         self._crowd = Crowd(registry, cache, budgets, self._held)
         self._looked_at = -math.inf
+        self._last: dict[str, Granted] = {}
+        """What came out by budget, which holds for as long as all is the same that it followed from."""
 
     def share_batch(self, decided: Sequence[tuple[Policy, Outcome]]) -> Shares:
         """Share the budgets of the policies of a batch, which were decided for without a grant."""
@@ -149,41 +180,66 @@ class Sharing:
         """Have the arbiter share these budgets, all of one rule in one batch."""
         now, found = self._clock(), {}
         for rule in ("MaxMinFair", "Priority"):
-            usable = [(one, one.amounts) for one in budgets if one.spec is not None and one.spec.arbiter == rule]
-            some, amounts = [one for one, known in usable if known], [known for _, known in usable if known]
-            if not some:
-                continue
-            rows = [self._crowd.rows(one) for one in some]
-            loans = [self._loans(one, crowd, now) for one, crowd in zip(some, rows, strict=True)]
-            specs = [one.spec for one in some if one.spec is not None]
-            pools = make_budgets(
-                len(some),
-                amount=_table(amounts),
-                lend=[spec.lending.enabled for spec in specs],
-                reclaim_intervals=[spec.lending.reclaim_intervals for spec in specs],
-            )
-            members, before = members_of(specs, rows), Loans.concat(loans)
-            grants, after = arbitrate(rule, pools, members, before)
-            would = _would_be(rule, pools, specs, rows, before)
-            kept = _not_given_up(before, members)
-            begin = 0
-            for number, (one, crowd) in enumerate(zip(some, rows, strict=True)):
-                here = slice(begin, begin + len(crowd))
-                resources = tuple(resource.name for resource in specs[number].shared)
-                own, mine = of_resources(members.take(here), len(resources)), grants.take(here)
-                own.budget[:] = 0
-                mine.because[mine.because != NO_MEMBER] -= begin
-                keys, acting = tuple(row.key for row in crowd), tuple(row.acts for row in crowd)
-                pool = of_resources(pools.take([number]), len(resources))
-                told = Told(rule, specs[number].pool, resources, keys, acting, pool, own, loans[number])
-                of_shadow = None if would is None else would.take(here)
-                one.before = replace(loans[number], granted=kept[here].copy())
-                found[one.name] = crowd, self._keep(one, crowd, told, mine, after.take(here), of_shadow, now)
-                begin += len(crowd)
+            some: list[Asks] = []
+            for one in budgets:
+                if one.spec is None or one.spec.arbiter != rule or not (amounts := one.amounts):
+                    continue
+                crowd = self._crowd.rows(one)
+                asks = Asks(one, one.spec, amounts, crowd, self._loans(one, crowd, now))
+                last = self._last.get(one.name)
+                if last is not None and last.asks.same(asks):
+                    found[one.name] = crowd, self._keep(last, now)
+                else:
+                    some.append(asks)
+            if some:
+                for granted in self._granted(rule, some):
+                    self._last[granted.asks.budget.name] = granted
+                    found[granted.asks.budget.name] = granted.asks.rows, self._keep(granted, now)
         names = {one.name for one in self.budgets}
         self._log.forget(names)
         self._crowd.forget(names)
+        for gone in self._last.keys() - names:
+            del self._last[gone]
         return found
+
+    def _granted(self, rule: RuleName, some: list[Asks]) -> Iterator[Granted]:
+        """Have the arbiter share these budgets, which are of one rule, in one batch."""
+        specs, rows = [one.spec for one in some], [one.rows for one in some]
+        pools = make_budgets(
+            len(some),
+            amount=_table([one.amounts for one in some]),
+            lend=[spec.lending.enabled for spec in specs],
+            reclaim_intervals=[spec.lending.reclaim_intervals for spec in specs],
+        )
+        members, before = members_of(specs, rows), Loans.concat([one.loans for one in some])
+        grants, after = arbitrate(rule, pools, members, before)
+        would = _would_be(rule, pools, specs, rows, before)
+        kept = _not_given_up(before, members)
+        begin = 0
+        for number, one in enumerate(some):
+            here = slice(begin, begin + len(one.rows))
+            resources = tuple(resource.name for resource in one.spec.shared)
+            own, mine = of_resources(members.take(here), len(resources)), grants.take(here)
+            own.budget[:] = 0
+            mine.because[mine.because != NO_MEMBER] -= begin
+            keys, acting = tuple(row.key for row in one.rows), tuple(row.acts for row in one.rows)
+            pool = of_resources(pools.take([number]), len(resources))
+            told = Told(rule, one.spec.pool, resources, keys, acting, pool, own, one.loans)
+            then = after.take(here)
+            shared = Shared(
+                one.budget.name,
+                one.spec,
+                [(row.key, row.share) for row in one.rows],
+                pool,
+                own,
+                mine,
+                False,
+                self._log.note(BudgetObject(one.budget.name, one.budget.uid, one.budget.generation), told, mine, then),
+                any(row.elsewhere for row in one.rows),
+                None if would is None else Would(proposals(one.rows), would.take(here)),
+            )
+            yield Granted(one, shared, then, replace(one.loans, granted=kept[here].copy()))
+            begin += len(one.rows)
 
     def _loans(self, budget: Budget, rows: list[Row], now: float) -> Loans:
         """What the arbiter remembers of these members from the interval before; a new one begins when it is time."""
@@ -199,36 +255,16 @@ class Sharing:
                     del kept[gone]
         return budget.before
 
-    def _keep(
-        self,
-        budget: Budget,
-        rows: list[Row],
-        told: Told,
-        grants: Grants,
-        after: Loans,
-        would: Grants | None,
-        now: float,
-    ) -> Shared:
+    def _keep(self, granted: Granted, now: float) -> Shared:
         """Remember the grants, count the seconds in which they were too small, and report them."""
-        assert budget.spec is not None
-        budget.loans = after
+        budget, rows = granted.asks.budget, granted.asks.rows
+        budget.loans, budget.before = granted.after, granted.before
         passed = 0.0 if budget.shared_at is None else now - budget.shared_at
         budget.shared_at = now
-        for row, granted in zip(rows, grants.granted.tolist(), strict=True):
-            if row.asked > granted:
+        shared = granted.shared._replace(begins=budget.began_at == now)
+        for row, replicas in zip(rows, shared.grants.granted.tolist(), strict=True):
+            if row.asked > replicas:
                 budget.starved[row.key] = budget.starved.get(row.key, 0.0) + passed
-        shared = Shared(
-            budget.name,
-            budget.spec,
-            [(row.key, row.share) for row in rows],
-            told.budgets,
-            told.members,
-            grants,
-            budget.began_at == now,
-            self._log.note(BudgetObject(budget.name, budget.uid, budget.generation), told, grants, after),
-            any(row.elsewhere for row in rows),
-            None if would is None else Would(proposals(rows), would),
-        )
         roster = self._crowd.roster(budget)
         absent = Absent(roster.several, roster.poolless, self._crowd.unitless(budget, rows))
         self._reporter.report(budget, shared, absent)

@@ -65,7 +65,7 @@ class Told:
         if other is None or self._names() != other._names():
             return False
         pairs = ((self.budgets, other.budgets), (self.members, other.members), (self.loans, other.loans))
-        return all(_same(one, two) for one, two in pairs)
+        return all(alike(one, two) for one, two in pairs)
 
     def _names(self) -> tuple[object, ...]:
         return self.rule, self.pool, self.resources, self.policies, self.acts
@@ -191,7 +191,8 @@ def _arrays(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: np.asarray(column, np.float64) for name, column in columns.items()}
 
 
-def _same(one: Table, other: Table) -> bool:
+def alike(one: Table, other: Table) -> bool:
+    """Say whether two tables have the same rows; NaN is the same as NaN."""
     names = one.__dataclass_fields__
     return all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=_floats(one, name)) for name in names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,16 +28,47 @@ TRAINING, PLAYING = ("lambda", "shaping", "roles", "attention"), ("information",
 """Studies of training and of playing, by the names that `rlscaler_rl.tenants.studies` has them under."""
 
 _TRAINED = Path("results/tenants-train")
-_MODEL = click.option("--model", type=_FOLDER, default=_TRAINED, show_default=True, help="Folder of a training.")
+_MODELS = click.option(
+    "--model",
+    "models",
+    type=_FOLDER,
+    multiple=True,
+    default=[_TRAINED],
+    show_default=True,
+    help="Folder of a training (repeatable).",
+)
 _EPOCHS = click.option("--epochs", default=30, show_default=True, type=click.IntRange(1), help="Episodes to train on.")
 _POOLS = click.option(
     "--pools", default=16, show_default=True, type=click.IntRange(3), help="Pools that are tested on."
+)
+_TENANTS = click.option(
+    "--tenants", default=6, show_default=True, type=click.IntRange(2, 100), help="Tenants of a pool."
+)
+_HOURS = click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24), help="Length of an episode.")
+_TIGHTNESS_HELP = "GPUs of a pool over what the busy hours of its tenants need together."
+_TIGHTNESS = click.option(
+    "--tightness", default=0.7, show_default=True, type=click.FloatRange(0.1, 10), help=_TIGHTNESS_HELP
+)
+_CPU = click.option(
+    "--cpu/--no-cpu", default=True, show_default=True, help="Each tenant has a CPU pool of its own too."
 )
 
 
 @tenants.command()
 @_EPOCHS
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@_TENANTS
+@_HOURS
+@_TIGHTNESS
+@_CPU
+@click.option(
+    "--seed",
+    "seeds",
+    default=[0],
+    show_default=True,
+    multiple=True,
+    type=click.IntRange(0),
+    help="Repeatable: they are trained side by side, each into a folder of its own.",
+)
 @click.option(
     "--lambda", "local", default=0.5, show_default=True, type=click.FloatRange(0, 1), help="Of the own reward."
 )
@@ -46,39 +78,44 @@ _POOLS = click.option(
 @click.option("--arbiter-alone", is_flag=True, help="Tenants do as the forecast rule does; only the arbiter learns.")
 @click.option("--homogeneous", is_flag=True, help="One policy for all agents: roles off.")
 @click.option("--out", type=_FOLDER, callback=writable, default=_TRAINED, show_default=True)
-def train(out: Path, lost: float, arbiter_alone: bool, homogeneous: bool, **options: Any) -> None:
+def train(
+    out: Path, seeds: tuple[int, ...], lost: float, arbiter_alone: bool, homogeneous: bool, cpu: bool, **options: Any
+) -> None:
     """Train the agents of tenants and their arbiter (HRAC with local-global reward shaping)."""
     from rlscaler_rl.tenants import hrac
     from rlscaler_rl.tenants.signals import Loss
 
-    chosen = hrac.Options(loss=Loss(lost), acts=(not arbiter_alone, not arbiter_alone, True), **options)
-    trained = hrac.train(hrac.homogeneous(chosen) if homogeneous else chosen, click.echo)
-    trained.save(out)
-    gained = f"{trained.epochs_to()} epochs to 95 % of what was gained on the tune loads"
-    click.echo(f"{trained.seconds:.0f} s, {gained}; {out}/")
+    acts = (not arbiter_alone, cpu and not arbiter_alone, True)
+    chosen = hrac.Options(loss=Loss(lost), acts=acts, cpu=cpu, **options)
+    if homogeneous:
+        chosen = hrac.homogeneous(chosen)
+    for trained in hrac.train_together([replace(chosen, seed=seed) for seed in seeds], click.echo):
+        folder = out if len(seeds) == 1 else out / f"seed-{trained.options.seed}"
+        trained.save(folder)
+        gained = f"{trained.epochs_to()} epochs to 95 % of what was gained on the tune loads"
+        click.echo(f"{trained.seconds:.0f} s, {gained}; {folder}/")
 
 
 @tenants.command()
-@_MODEL
+@_MODELS
 @_POOLS
-@click.option("--tenants", "number", default=6, show_default=True, type=click.IntRange(2, 100))
-@click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24))
-@click.option("--tightness", default=0.7, show_default=True, type=click.FloatRange(0.1, 10))
+@_TENANTS
+@_HOURS
+@_TIGHTNESS
+@_CPU
 @click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
 @click.option("--seed", default=999, show_default=True, type=click.IntRange(0))
 @click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants-evaluate"), show_default=True)
 @output_option
-def evaluate(
-    model: Path, pools: int, number: int, hours: int, tightness: float, lost: float, seed: int, out: Path, output: str
-) -> None:
+def evaluate(models: tuple[Path, ...], lost: float, out: Path, output: str, **options: Any) -> None:
     """Play trained agents beside every way to share a pool, on loads that nothing was trained on."""
     from rlscaler_rl.tenants import evaluate as evaluation
     from rlscaler_rl.tenants.draw import TEST_LOADS, Request
     from rlscaler_rl.tenants.signals import Loss
 
-    (agents,) = _agents([model])
-    request = Request(number, pools, hours, tightness, TEST_LOADS, seed=seed)
-    _show(evaluation.evaluate(agents, request, _sayer(output), Loss(lost)), out, output)
+    several = _agents(models)
+    request = Request(loads=TEST_LOADS, **options)
+    _show(evaluation.evaluate(several, request, _sayer(output), Loss(lost)), out, output)
 
 
 @tenants.command()
@@ -158,7 +195,7 @@ def _show(table: Table, out: Path, output: str) -> None:
     default=1.0,
     show_default=True,
     type=click.FloatRange(0.1, 10),
-    help="GPUs of a pool over what the busy hours of its tenants need together.",
+    help=_TIGHTNESS_HELP,
 )
 @click.option(
     "--change",

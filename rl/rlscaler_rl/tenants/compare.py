@@ -54,7 +54,7 @@ ARRANGEMENTS = (
     Arrangement("priority", "priority", _rule, "Priority"),
     Arrangement("alone", "(enough GPUs for all)", _rule, alone=True),
 )
-RIVALS = ("hpa_race", "race", "max_min")
+RIVALS = ("hpa_race", "race", "first_come", "max_min")
 
 FIGURES = {
     "j": "J in total",

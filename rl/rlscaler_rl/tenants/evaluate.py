@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -99,20 +99,28 @@ def _run(session: Any, members: Float32) -> Float32:
     return found
 
 
-def arrangements(agents: Agents, loss: Loss | None = None) -> tuple[Arrangement, ...]:
-    """Every way to share that agents are compared with, and the agents themselves."""
-    rule = ARRANGEMENTS[1].make
-    own = (
-        Arrangement("learned", "learned arbiter, forecast rule", rule, by_network(agents.arbiter)),
-        Arrangement("agents", "all agents", rule, agents=lambda request: agents.play(request, loss)),
-        Arrangement("hindsight", "(load to come known, forecast rule)", rule, hindsight),
+def arrangements(several: Sequence[Agents], loss: Loss | None = None) -> tuple[Arrangement, ...]:
+    """Every way to share that trainings' agents are compared with, and the agents of each training."""
+    trained = [one for number, agents in enumerate(several) for one in _trained(number, agents, loss)]
+    known = Arrangement("hindsight", "(load to come known, forecast rule)", ARRANGEMENTS[1].make, hindsight)
+    return (*ARRANGEMENTS[:-1], *trained, known, ARRANGEMENTS[-1])
+
+
+def _trained(number: int, agents: Agents, loss: Loss | None) -> Iterator[Arrangement]:
+    """Yield a training's arbiter under the forecast rule, and all of its agents where others act too."""
+    rule, seed = ARRANGEMENTS[1].make, agents.options["seed"]
+    yield Arrangement(
+        f"learned_{number}", f"learned arbiter, forecast rule, seed {seed}", rule, by_network(agents.arbiter)
     )
-    return (*ARRANGEMENTS[:-1], *own, ARRANGEMENTS[-1])
+    if any(agents.options["acts"][:2]):
+        yield Arrangement(f"agents_{number}", f"all agents, seed {seed}", rule, agents=lambda it: agents.play(it, loss))
 
 
-def evaluate(agents: Agents, request: Request, say: Callable[[str], None], loss: Loss | None = None) -> Table:
-    """Play agents and all they are compared with on the same pools.
+def evaluate(
+    several: Sequence[Agents], request: Request, say: Callable[[str], None], loss: Loss | None = None
+) -> Table:
+    """Play the agents of trainings and all they are compared with on the same pools.
 
     Raises WorkloadError for a load that is not there.
     """
-    return compare(replace(request, cpu=True), say, arrangements(agents, loss), loss)
+    return compare(request, say, arrangements(several, loss), loss)

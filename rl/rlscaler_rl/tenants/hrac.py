@@ -48,6 +48,8 @@ class Options:
     """Played side by side."""
     hours: int = 1
     tightness: float = 0.7
+    cpu: bool = True
+    """Tenants have a CPU pool of their own too, which is not shared."""
     loss: Loss = NONE_LOST
     """Information that is lost in training."""
     local: float = 0.5
@@ -82,7 +84,7 @@ class Options:
     def setting(self) -> Setting:
         """What is played in training."""
         request = Request(
-            self.tenants, self.pools, self.hours, self.tightness, TRAIN_LOADS, Part.TRAIN, cpu=True, seed=self.seed
+            self.tenants, self.pools, self.hours, self.tightness, TRAIN_LOADS, Part.TRAIN, self.cpu, self.seed
         )
         return Setting(request, self.loss, "agent" if self.budget else None)
 
@@ -307,10 +309,9 @@ def _epoch(env: TenantsEnv, learners: list[Learner], memories: list[Memory], epo
 def _look(learners: list[Learner]) -> list[float]:
     """Give each learner's mean J of a tenant on the tune loads, greedily."""
     options = learners[0].options
-    request = Request(
-        options.tenants, options.look_pools, options.hours, options.tightness, TUNE_LOADS, Part.TUNE, cpu=True, seed=777
-    )
-    env = TenantsEnv(replace(options.setting, request=request), options.seed)
+    setting = options.setting
+    request = replace(setting.request, pools=options.look_pools, loads=TUNE_LOADS, part=Part.TUNE, seed=777)
+    env = TenantsEnv(replace(setting, request=request), options.seed)
     seen, done = env.reset(*[request.seed] * len(learners)), False
     while not done:
         seen, _, done = env.step(_act(learners, seen, greedy=True))

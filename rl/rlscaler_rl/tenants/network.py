@@ -91,6 +91,9 @@ class Critic(nn.Module):
     """Values (P, M, 3, 5) of every slot's actions, given what all others see and do.
 
     A slot's own action is no input of its own values, so they are exact for all five at once (Iqbal & Sha 2019, MAAC).
+    They are a value of what is seen and what each action is worth beside it (Z. Wang et al., Dueling Network
+    Architectures, ICML 2016), at first nothing. While the critic learns how much is lost in a pool, all five move
+    together; without that the actions that were taken seldom would lag behind and look best.
     """
 
     def __init__(self, roles: tuple[str, ...], hidden: int, attention: Attention) -> None:
@@ -99,10 +102,8 @@ class Critic(nn.Module):
         self.own = ByRole(roles, lambda: nn.Linear(WIDTH, hidden))
         self.pair = ByRole(roles, lambda: nn.Linear(WIDTH + ACTIONS, hidden))
         self.query, self.key, self.value = (nn.Linear(hidden, hidden, bias=False) for _ in range(3))
-        self.head = ByRole(
-            roles,
-            lambda: nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, ACTIONS)),
-        )
+        self.state = ByRole(roles, lambda: _head(hidden, 1))
+        self.advantage = ByRole(roles, lambda: _zero_at_first(_head(hidden, ACTIONS)))
 
     def forward(self, seen: Tensor, actions: Tensor, there: Tensor) -> Tensor:
         own = torch.relu(self.own(seen))
@@ -112,8 +113,20 @@ class Critic(nn.Module):
             others = torch.relu(self.pair(pairs))
             attend = _dense if self.attention == "dense" else _grouped
             context = attend(self.query(own), self.key, self.value, others, there)
-        out: Tensor = self.head(torch.cat([own, context], dim=-1))
+        both = torch.cat([own, context], dim=-1)
+        advantage = self.advantage(both)
+        out: Tensor = self.state(both) + advantage - advantage.mean(-1, keepdim=True)
         return out
+
+
+def _head(hidden: int, out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, out))
+
+
+def _zero_at_first(head: nn.Sequential) -> nn.Sequential:
+    for weights in head[-1].parameters():
+        nn.init.zeros_(weights)
+    return head
 
 
 class Value(nn.Module):

@@ -112,7 +112,7 @@ class Study(BaseModel):
 
 def tested(options: Options, pools: int) -> Request:
     """The pools that every variant of a study plays."""
-    return Request(options.tenants, pools, options.hours, options.tightness, TEST_LOADS, cpu=True, seed=999)
+    return Request(options.tenants, pools, options.hours, options.tightness, TEST_LOADS, cpu=options.cpu, seed=999)
 
 
 def study_training(name: str, options: Options, seeds: list[int], pools: int, folder: Path, say: Say) -> Study:

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from rlscaler_core.arbiter.arbitrate import arbitrate
 from rlscaler_core.decision.batch import decide_all
+from rlscaler_operator.loop import share
 from tests.harness.budgets import budget_body
 
 
@@ -112,6 +114,32 @@ async def test_seconds_of_too_small_a_grant_are_counted(bench, policy_body, asks
         bench.limits([(a, asks(6))])
         bench.now += 10
     assert bench.budgets.get("few").starved == {("ns", "a"): 20.0}
+
+
+async def test_the_arbiter_is_asked_again_only_where_something_is_new(bench, policy_body, asks, monkeypatch):
+    asked = []
+    monkeypatch.setattr(share, "arbitrate", lambda *table: asked.append(table) or arbitrate(*table))
+    a, b = bench.policy(policy_body("a")), bench.policy(policy_body("b"))
+    bench.budgets.put(budget_body(amount=4, generation=1))
+
+    def grants(seconds):
+        bench.now += seconds
+        limits = bench.limits([(a, asks(6)), (b, asks(2))])
+        return len(asked), {name: limit.granted[0] for (_, name), limit in limits.items()}
+
+    (budget,) = bench.budgets
+    assert grants(0) == (1, {"a": 2})
+    assert grants(5) == (1, {"a": 2})
+    assert budget.starved == {a.key: 5.0}, "the seconds count all the same"
+    assert grants(10) == (2, {"a": 2}), "a new interval, in which there are last grants"
+    assert grants(5) == (2, {"a": 2})
+    bench.budgets.put(budget_body(amount=5, generation=2))
+    assert grants(0) == (3, {"a": 3})
+    bench.run("b", 4)
+    assert grants(0)[0] == 4
+    bench.limits([(a, asks(5)), (b, asks(2))])
+    assert len(asked) == 5
+    assert budget.starved[a.key] == 20.0
 
 
 async def test_another_operator_goes_on_from_the_last_grants(bench, policy_body, asks):

@@ -120,6 +120,23 @@ def learned_from(options, steps=200):
     return learner.act(seen[:50], greedy=True), best
 
 
+def test_actions_that_are_worth_the_same_stay_so_while_the_critic_learns_how_much_is_lost():
+    """Most of what is remembered is what the rule does. That does not make other actions look better."""
+    options = Options(tenants=3, hidden=16, batch=32, local=1.0)
+    learner, memory = Learner(options), Memory(512, 3)
+    rng = np.random.default_rng(0)
+    seen = rng.random((512, 3, 3, WIDTH), np.float32)
+    action = rng.choice(5, (512, 3, 3), p=[0.09, 0.09, 0.64, 0.09, 0.09])
+    local = np.full(action.shape, -0.5, np.float32)
+    memory.add(seen, action, Rewards(local, local.mean(axis=(1, 2))), seen[rng.permutation(512)])
+    for _ in range(120):
+        learner.update(learner.draw(memory))
+    with torch.no_grad():
+        worth = learner.critic(torch.from_numpy(seen), torch.from_numpy(action), torch.ones(512, 3, dtype=torch.bool))
+    assert worth.mean() < -0.4, "it has learned that something is lost"
+    assert (worth - worth[..., AS_THE_RULE, None]).abs().amax() < 0.06
+
+
 @pytest.mark.parametrize("attention", ["grouped", "off"])
 def test_it_learns_what_each_role_should_do(attention):
     options = Options(tenants=3, hidden=16, gamma=0.0, learning_rate=1e-2, attention=attention, local=1.0)

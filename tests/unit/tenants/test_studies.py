@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_rl.tenants import cli, studies
+from rlscaler_rl.tenants import cli, hrac, studies
 from rlscaler_rl.tenants.cli import tenants as command
 from rlscaler_rl.tenants.compare import RIVALS, compare
 from rlscaler_rl.tenants.draw import TEST_LOADS, TRAIN_LOADS, TUNE_LOADS, Request
@@ -41,16 +41,17 @@ def test_no_load_that_is_tested_on_was_trained_or_chosen_on():
 
 
 def test_agents_are_played_beside_the_rules(folder):
-    names = {*RIVALS, "learned", "agents", "hindsight", "alone"}
-    chosen = [one for one in arrangements(Agents(folder)) if one.name in names]
+    names = {*RIVALS, "learned_0", "agents_0", "learned_1", "hindsight", "alone"}
+    chosen = [one for one in arrangements([Agents(folder), Agents(folder)]) if one.name in names]
     table = compare(REQUEST, lambda text: None, chosen)
     rows = {row.name: row for row in table.rows}
     assert set(rows) == names
     assert rows["alone"].figures["jain"].mean == 1.0
     for row in rows.values():
         assert np.isfinite(row.figures["j"].mean)
-    for name in ("learned", "agents", "hindsight"):
+    for name in ("learned_0", "agents_0", "hindsight"):
         assert rows[name].figures["allocated"].mean <= 100
+    assert rows["learned_1"].pools == rows["learned_0"].pools
 
 
 def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeypatch):
@@ -114,6 +115,25 @@ def test_each_arbiter_bids_in_its_own_pools(folder, tmp_path):
         expected = agents.arbiter.bids(pools.budgets, pools.members, pools.loans, pools.signals(alone.samples))
         np.testing.assert_array_equal(factor, expected.factor)
     assert not np.array_equal(*found), "or this test would not tell the two apart"
+
+
+def test_the_command_trains_seeds_side_by_side_where_it_is_told_to(tmp_path, monkeypatch):
+    policies, asked = arbitrary_policies(5, 0.5), []
+
+    def instead(several, say):
+        asked.extend(several)
+        return [Trained(policies, options, 1.0, [0.0], [(0, 1.0)]) for options in several]
+
+    monkeypatch.setattr(hrac, "train_together", instead)
+    words = ["train", "--seed", "3", "--seed", "4", "--tightness", "0.6", "--no-cpu", "--tenants", "5"]
+    done = CliRunner().invoke(command, [*words, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert [options.seed for options in asked] == [3, 4]
+    for options in asked:
+        assert options.acts == (True, False, True), "without a CPU pool its agent has nothing to do"
+        request = options.setting.request
+        assert (request.tightness, request.cpu, request.tenants) == (0.6, False, 5)
+        assert Agents(tmp_path / f"seed-{options.seed}").options["seed"] == options.seed
 
 
 def test_as_json_standard_output_has_the_table_of_agents_alone(folder, tmp_path):
