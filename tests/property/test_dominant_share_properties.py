@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlscaler_core.arbiter.arbitrate import arbitrate
-from rlscaler_core.arbiter.types import Budgets, Members, make_budgets, make_members, no_loans
+from rlscaler_core.arbiter.types import Budgets, Members, Reason, make_budgets, make_members, no_loans
 
 EPSILON = 1e-6
 SEEDS = st.integers(0, 2**32 - 1)
@@ -99,6 +99,7 @@ def test_stating_larger_replicas_gives_no_more_that_are_of_use(seed: int) -> Non
 
 
 @given(seed=SEEDS)
+@example(seed=1816)
 @settings(max_examples=200, deadline=None)
 def test_the_order_of_members_and_of_resources_changes_nothing(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -111,7 +112,11 @@ def test_the_order_of_members_and_of_resources_changes_nothing(seed: int) -> Non
         setattr(moved, name, getattr(moved, name)[:, columns])
     again, _ = arbitrate("MaxMinFair", make_budgets(1, amount=budgets.amount[:, columns]), moved, no_loans(len(rows)))
     np.testing.assert_array_equal(again.granted, honest.granted[rows])
-    np.testing.assert_array_equal(again.reason, honest.reason[rows])
+    named = np.where(again.resource >= 0, columns[again.resource], again.resource)
+    # Of two resources that are enough for equally few replicas the first is named, and whose guarantee that is.
+    tied = (named != honest.resource[rows]) & np.isin(honest.reason[rows], [Reason.GUARANTEE, Reason.SHARE])
+    np.testing.assert_array_equal(again.reason[~tied], honest.reason[rows][~tied])
+    assert np.isin(again.reason[tied], [Reason.GUARANTEE, Reason.SHARE]).all()
 
 
 @given(seed=SEEDS)
