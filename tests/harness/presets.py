@@ -35,7 +35,7 @@ async def answers_to(url: str, subject: Subject, *names: str, labels: Labels | N
     answers = await client.ask(queries)
     try:
         async with asyncio.timeout(25):
-            while not all(_settled(answers.get(name)) for name in names):
+            while not all(_settled(answers.get(name), subject.namespace) for name in names):
                 await asyncio.sleep(0.5)
                 answers = await client.ask(queries)
     except TimeoutError:
@@ -44,9 +44,11 @@ async def answers_to(url: str, subject: Subject, *names: str, labels: Labels | N
     return answers
 
 
-def _settled(answer: object) -> bool:
-    readings = list(answer.values()) if isinstance(answer, dict) else []
-    return bool(readings) and all(one.known and one.may_lower for one in readings)
+def _settled(answer: object, namespace: str) -> bool:
+    """Are there readings over full windows? Those of other namespaces count where the subject's own has none."""
+    readings = answer if isinstance(answer, dict) else {}
+    own = [one for key, one in readings.items() if namespace in key] or list(readings.values())
+    return bool(own) and all(one.known and one.may_lower for one in own)
 
 
 async def sensed(url: str, subject: Subject, ready: tuple[int, int] = (1, 0), labels: Labels | None = None) -> Readings:
