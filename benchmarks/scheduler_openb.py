@@ -33,7 +33,7 @@ from rlscaler_scheduler.objects import GPU_MODEL
 
 NAMESPACE, RULE, SEED = "openb", "fragmentation", 42
 MOST_PODS = 1000
-"""Of a node, so that the number of pods never decides."""
+"""Pods that a node takes at most. No node gets so many, so the number of pods never decides where one lands."""
 PATIENCE_S = 300.0
 
 

@@ -157,7 +157,7 @@ def shown(rows: list[dict[str, Any]]) -> Table:
         "in time a second",
         "rebalances an hour",
     ):
-        table.add_column(heading, justify="right" if heading[0] in "plcir" and heading != "protocol" else "left")
+        table.add_column(heading, justify="left" if heading in ("protocol", "autoscaler") else "right")
     for row in rows:
         keda = row["keda"]
         for name, means in row["means"].items():

@@ -37,7 +37,8 @@ MINUTES = DAY // 60
 CARRIES, FULL, BUSY_PODS = 20.0, 0.8, 8
 """Requests/s of a pod, how full pods are meant to be, and how many of them the busiest hour needs."""
 SCALES = (1.0, 0.5, 2.0, 4.0)
-"""By how much more than `CARRIES` pods carry that the last contender may have; of equally cheap ones the first."""
+"""Sizes of pod that the last contender chooses from: multiples of `CARRIES` that such a pod carries. Of equally cheap
+sizes it takes the first."""
 LEAST_PODS, HOLD_MINUTES = 2, 5
 NOISE = 0.1
 """Standard deviation of the logarithm of a pod's share of the load."""

@@ -8,7 +8,8 @@ import requests
 
 MERGE = "application/merge-patch+json"
 OWN, THEIRS, ACCOUNT = "{own}", "{theirs}", "{account}"
-"""In a path: the namespace that the operator serves, another one, and the operator's service account."""
+"""Placeholders in an attempt's path: the namespace that the operator serves, another namespace, and the name of the
+operator's service account."""
 
 
 class Attempt(NamedTuple):

@@ -14,9 +14,10 @@ from enum import IntEnum
 
 import numpy as np
 
+from rlscaler_core.decision.behavior import DISABLED, DOWN
 from rlscaler_core.decision.partitions import drain, may_lower
 from rlscaler_core.decision.situation import Situation
-from rlscaler_core.decision.types import Bool, Float, Int, Params, Samples, State
+from rlscaler_core.decision.types import TRIAL, Bool, Float, Int, Params, Samples, State
 
 MARGIN = 0.1
 """Share by which the messages/s have to differ: what is measured from commits is a few percent off."""
@@ -39,9 +40,6 @@ SMOOTH_SECONDS = 5.0
 GAP_SECONDS = 60.0
 """What lies between two looks that are further apart was not seen."""
 
-DISABLED = 2
-"""`Params.select_policy` of a direction in which the user forbids any change."""
-
 
 class Phase(IntEnum):
     """What became of a scale-up: it is tried, was undone, holds no more, or was not the cause."""
@@ -52,7 +50,7 @@ class Phase(IntEnum):
     EXCUSED = 4
 
 
-PHASE, FEWER, MORE, BEFORE, AFTER, AGAIN, PRICE, SINCE, TIME, UNTIL = range(10)
+PHASE, FEWER, MORE, BEFORE, AFTER, AGAIN, PRICE, SINCE, TIME, UNTIL = range(TRIAL)
 """Columns of `State.trial`: a `Phase`; the number of consumers that processed most so far, and the one that is tried;
 messages/s of the former, of the latter, and of the former again; messages that were not processed meanwhile; and unix
 seconds: since when the group is at rest, of the last look, and until when the verdict holds. NaN: not known, and all of
@@ -72,7 +70,7 @@ def keep_throughput(now: Situation, asked: Int) -> Int:
     now.state.trial = trial
     phase, fewer = trial[:, PHASE], np.nan_to_num(trial[:, FEWER]).astype(np.int32)[:, None]
     capped = (phase == Phase.UNDONE) | (phase == Phase.HELD)
-    allowed: Bool = ~params.has_behavior | (params.select_policy[:, 1] != DISABLED)
+    allowed: Bool = ~params.has_behavior | (params.select_policy[:, DOWN] != DISABLED)
     lowers = (phase == Phase.UNDONE) & may_lower(now) & allowed & ~samples.paused_scale_down
     most = np.where(lowers[:, None], fewer, np.maximum(now.base, fewer))
     bounded = np.where(capped[:, None] & params.present, np.minimum(asked, most), asked)
@@ -113,7 +111,7 @@ def note_raise(now: Situation, desired: Int) -> None:
 
 
 def _observed(now: Situation) -> Float:
-    """Give the trials (N, TRIAL_SIZE) with what this look says, and with the verdicts that it allows."""
+    """Give the trials (N, TRIAL) with what this look says, and with the verdicts that it allows."""
     samples, trial = now.samples, now.state.trial.copy()
     time, processed = samples.time, samples.processed
     base, ready = _all(now.base), _all(samples.ready_replicas)
@@ -139,7 +137,7 @@ def _observed(now: Situation) -> Float:
         _toward(trial, AGAIN, counts & undone, processed, share)
         due = there & (measured >= OBSERVE_SECONDS)
     trial[:, TIME] = np.where(np.isnan(processed), trial[:, TIME], time)
-    # Elsewhere somebody else has changed the consumers: what is noted is of no use.
+    # Where the number is neither of the two, somebody else has changed it, and what is noted says nothing any more.
     other = (raised | undone) & (base != trial[:, MORE]) & (base != trial[:, FEWER])
     quick = there & ~busy & raised
     return _judged(trial, time, due & raised, due & undone, there & ~busy & undone, other | quick)

@@ -22,7 +22,7 @@ from rlscaler_operator.state.schedule import Timing
 from rlscaler_operator.state.traffic import TrafficState
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Policy:
     """One RLScalingPolicy as it runs. Its parts know who writes them; everything else reads them."""
 

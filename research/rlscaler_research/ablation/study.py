@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 BASE = "default"
 RULE = "rule"
-STEPS = 600_000
-"""Environment steps of each run, a fifth of a whole training's."""
-
 NEVER = 1_000_000_000
 """Episodes between two checkpoints or evaluations: a run has none but the last."""
 
@@ -40,7 +37,7 @@ class Idea:
     environment: Mapping[str, Any] = field(default_factory=dict)
     agent: Mapping[str, Any] = field(default_factory=dict)
 
-    def config(self, steps: int = STEPS) -> TrainingConfig:
+    def config(self, steps: int) -> TrainingConfig:
         """Give the configuration of its trainings, which differ in nothing but the seed."""
         run = {"steps": steps, "checkpoint_episodes": NEVER, "evaluation_episodes": NEVER}
         return TrainingConfig.model_validate({"environment": dict(self.environment), "agent": dict(self.agent) | run})

@@ -25,7 +25,7 @@ BRIEF = {
 
 
 def test_every_idea_is_a_configuration_of_its_own():
-    configurations = {idea.config().model_dump_json() for idea in IDEAS.values()}
+    configurations = {idea.config(1).model_dump_json() for idea in IDEAS.values()}
     assert len(configurations) == len(IDEAS)
 
 
