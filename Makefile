@@ -256,10 +256,12 @@ docs: $(STAMP) ## Build the documentation into site/; a link that leads nowhere 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 # What needs no cluster uses every core. What has one mostly waits for it, so that several clusters run side by side; a
-# load test needs the machine to itself. A worker that crashes ends the run, which would wait for its tests for ever.
-PARALLEL := -n logical --dist loadfile --max-worker-restart 0
+# load test needs the machine to itself. A worker that crashes ends the run, which would wait for its tests for ever. A
+# test that hangs fails after ten minutes with the stacks of its threads; the slowest takes three on two busy cores.
+NO_HANGING := --timeout 600
+PARALLEL := -n logical --dist loadfile --max-worker-restart 0 $(NO_HANGING)
 CLUSTERS ?= 3
-ON_CLUSTERS = -n $(CLUSTERS) --dist loadfile --max-worker-restart 0
+ON_CLUSTERS = -n $(CLUSTERS) --dist loadfile --max-worker-restart 0 $(NO_HANGING)
 
 .PHONY: test-unit
 test-unit: $(STAMP) ## Unit, property and simulator tests: no cluster
@@ -267,7 +269,7 @@ test-unit: $(STAMP) ## Unit, property and simulator tests: no cluster
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## Tests on a real API server, CLUSTERS=3 at a time
-	$(BIN)/pytest tests/load
+	$(BIN)/pytest $(NO_HANGING) tests/load
 	$(BIN)/pytest $(ON_CLUSTERS) tests/cluster
 
 # Counting lines takes 43 % more CPU time on Python 3.11, so it is no part of `make test`; CI runs it in a job of its own, on a
@@ -291,8 +293,14 @@ chart-test: $(STAMP) ## The Helm charts: lint, rendering, schema, and everything
 test: lint docs ## Everything CI runs: lint, links of the documentation, unit, property, load and cluster tests
 	$(BIN)/rlscaler cluster build
 	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/simulator
-	$(BIN)/pytest tests/load
+	$(BIN)/pytest $(NO_HANGING) tests/load
 	$(BIN)/pytest $(ON_CLUSTERS) tests/cluster tests/chaos tests/chart
+
+.PHONY: test-long
+test-long: $(STAMP) ## Tests of minutes that `make test` leaves out: days, trainings and migrations at full length
+	$(BIN)/rlscaler cluster build
+	$(BIN)/pytest -m long $(PARALLEL) tests/unit tests/property
+	$(BIN)/pytest -m long $(ON_CLUSTERS) tests/cluster
 
 BENCHMARKS = cluster_start decision fit_waiting forecast levels operator_memory rl_speed service_calibration simulator tick
 # The others need an audit log, a cluster or a number: their first lines say how they are called.

@@ -120,7 +120,10 @@ def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_p
     assert {path.name for path in (out / "logs").iterdir()} == {"locust.log", "operator.log", "service.log"}
 
 
-@pytest.mark.parametrize(("number", "step"), [(signal.SIGINT, "load: spike"), (signal.SIGTERM, "first replicas")])
+@pytest.mark.parametrize(
+    ("number", "step"),
+    [pytest.param(signal.SIGINT, "load: spike", marks=pytest.mark.long), (signal.SIGTERM, "first replicas")],
+)
 def test_an_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, number: signal.Signals, step: str) -> None:
     out = tmp_path / "out"
     with demo(out, "--duration", "300") as process:

@@ -70,6 +70,7 @@ def weights(kube: KubeClient) -> list[int]:
     return [ref["weight"] for ref in kube.request("GET", path)["spec"]["rules"][0]["backendRefs"]]
 
 
+@pytest.mark.long
 def test_stable_baselines_accepts_it(make):
     check_env(make(episode_duration=100))
 

@@ -11,9 +11,6 @@ import pytest
 from rlscaler_core.decision.guards import GUARDS, without
 from tests.harness.long_runs import SERVICES, Day, hours_above, play, table
 
-DECIDERS = ("network", "rule", "none")
-"""The bundled network, which acts up to a `maxReplicas` of 20; the forecast rule; no actor, only the fallback."""
-
 MORE = 2
 """GPU replicas (of a pool by itself: its replicas) that small services may have above twice their need."""
 
@@ -23,9 +20,13 @@ def hpa() -> Day:
     return play("hpa")
 
 
-@pytest.mark.parametrize("decider", DECIDERS)
+@pytest.mark.parametrize(
+    "decider", ["rule", pytest.param("network", marks=pytest.mark.long), pytest.param("none", marks=pytest.mark.long)]
+)
 def test_after_a_day_replicas_are_those_of_an_hpa(decider: str, hpa: Day) -> None:
-    """Within one (of large pools 5 %), never above twice the need for an hour, and no more requests unserved.
+    """By the forecast rule; the bundled network, which acts up to a `maxReplicas` of 20; no actor, only the fallback.
+
+    Within one (of large pools 5 %), never above twice the need for an hour, and no more requests unserved.
 
     An HPA's tolerance of 10 % may hold a replica less than its own target needs; then the need counts.
     """

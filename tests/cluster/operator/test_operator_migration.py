@@ -111,6 +111,7 @@ def test_auto_that_waits_for_evidence_collects_it_and_says_to_keep_the_scaled_ob
     wait(lambda: whole_days(world, "queued") >= 2, 180)
 
 
+@pytest.mark.long
 def test_from_an_hpa_with_evidence_that_was_collected_beside_it(world, wait, stays):
     wait(lambda: world.condition("moving", "Conflicted") == ("False", "NotActing"), 60)
     assert "HPA moving-gpu scales Deployment moving-gpu" in message(world, "moving", "Conflicted")

@@ -201,6 +201,7 @@ def test_the_causal_plan_plays_where_it_is_asked_for_and_the_report_has_its_regr
     assert f"| Forecast rule | {100 * (rule.mean('j') / plan.mean('j') - 1):+.1f} |" in lines
 
 
+@pytest.mark.long
 def test_services_that_are_played_side_by_side_are_those_that_are_played_alone():
     def scaled(name: str, capacity: float) -> ServiceLoad:
         return load(name, 0.2 * capacity)

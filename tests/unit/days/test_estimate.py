@@ -104,6 +104,7 @@ def test_one_absurd_bin_is_named_with_its_time():
     assert "1,000,000 requests/s 66 h 40 min after the begin" in " ".join(remarks(trace, own(trace, "load")))
 
 
+@pytest.mark.long
 def test_hours_of_zeros_between_two_loads_are_played(tmp_path, quick):
     rate = np.concatenate([np.full(480, 20.0), np.zeros(300), np.full(120, 20.0)])
     (tmp_path / "policy.yaml").write_text(POLICY + "  intervalSeconds: 120\n")

@@ -52,6 +52,7 @@ def test_the_targets_are_those_of_an_hpa_with_kubernetes_defaults():
     assert found.cost[0] == played(days, lambda rate: Hpa(HpaSettings(target=(0.6, 0.6)))).result.cost[0]
 
 
+@pytest.mark.long
 def test_a_comparison_has_a_row_for_each_limit_and_contender_and_survives_its_file():
     found = compare(Request("transfer", [load("a"), load("b", 60.0)], days=1, lateness=True), lambda text: None)
     names = {knob.name for knob in KNOBS} | {STEERED}

@@ -85,6 +85,7 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.long
 def test_every_setting_that_is_searched_of_the_rule_acts_on_a_service_with_a_past():
     """Trials that turn what does nothing there would leave the rule less tuned than its rivals."""
     assert set(OTHERWISE) == set(TUNABLE["rule"].space)

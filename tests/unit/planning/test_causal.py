@@ -75,6 +75,7 @@ def test_what_comes_later_changes_nothing_of_what_was_decided_before(days: Days,
     assert (as_it_is.timeline["desired"][0, ticks:] != otherwise.timeline["desired"][0, ticks:]).any()
 
 
+@pytest.mark.long
 def test_playing_twice_gives_the_same_and_so_does_playing_beside_another(days: Days, services, load: ServiceLoad):
     first, second = (played(days, causal(services).make).result.j for _ in range(2))
     np.testing.assert_array_equal(first, second)

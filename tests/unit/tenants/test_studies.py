@@ -77,6 +77,7 @@ def test_a_study_plays_trained_agents_with_information_lost(folder, monkeypatch)
     assert done.seeds == [0]
 
 
+@pytest.mark.long
 def test_trainings_side_by_side_come_to_what_each_comes_to_alone():
     roomy = replace(SHORT, tightness=10.0)  # no pod waits, so no order of pods is drawn
     several = [roomy, replace(roomy, seed=1), replace(roomy, seed=1, local=1.0)]
