@@ -15,7 +15,7 @@ import tenacity
 from rlscaler_dev.exceptions import ApiError
 
 
-def until(look: Callable[[], Any], seconds: float = 30.0) -> Any:
+def until(look: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait until a function returns something true and return that; the last value says why it did not."""
     seen: list[Any] = [None]
 

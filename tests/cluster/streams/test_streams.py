@@ -92,10 +92,10 @@ def test_login_and_rights_are_told_apart(broker: TestBroker) -> None:
     def looking(certificates: Certificates, word: str) -> Looking:
         return Looking(broker, "guards", topic, KafkaAccess(servers, certificates, ("PLAIN", "rlscaler", word)))
 
-    assert looking(pem, "wrong").reason() == "BrokerAuthenticationFailed"
-    assert looking(Certificates(), password).reason() == "BrokerTLSFailed", "the system does not know this authority"
-    mine = looking(pem, password)
-    assert mine.reason() == "TopicForbidden"
+    wrong, unknown, mine = looking(pem, "wrong"), looking(Certificates(), password), looking(pem, password)
+    until(lambda: wrong.reason() == "BrokerAuthenticationFailed")
+    until(lambda: unknown.reason() == "BrokerTLSFailed")  # the system does not know this authority
+    until(lambda: mine.reason() == "TopicForbidden")
 
     def grant(kind: ResourceType, name: str) -> None:
         allowed = AclPermissionType.ALLOW
