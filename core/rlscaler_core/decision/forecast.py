@@ -116,10 +116,11 @@ def upper_of(history: Recent, horizon_seconds: Float, gains: Gains = GAINS) -> F
 
 def _highest(history: Recent, peak_seconds: Float | float) -> Float32:
     """Give the highest rate (N,) within the last `peak_seconds`, above the reference."""
-    if np.all(np.asarray(peak_seconds) >= MEMORY_LIMIT_SECONDS):
-        return np.asarray(history.value.max(axis=1), np.float32)
-    young = history.age <= np.asarray(peak_seconds, np.float32)[..., None]
-    return np.asarray(np.where(young, history.value, np.float32(0)).max(axis=1), np.float32)
+    if np.all(peak_seconds >= MEMORY_LIMIT_SECONDS):
+        return history.value.max(axis=1)
+    limit = np.float32(peak_seconds) if np.ndim(peak_seconds) == 0 else peak_seconds[:, None].astype(np.float32)
+    young = history.age <= limit
+    return np.where(young, history.value, np.float32(0)).max(axis=1)
 
 
 def load_trend(upper: Float, now_rate: Float) -> Float:
