@@ -63,7 +63,7 @@ class ObservationContract:
 
 _SAME_SAMPLE_SECONDS = 1e-3
 
-_KNOWN, _UNKNOWN, _NOT_APPLICABLE = (state.value for state in SignalState)
+_KNOWN, _NOT_APPLICABLE, _UNKNOWN = (state.value for state in SignalState)
 """Plain numbers, which arrays of a GPU take; enumerations they do not."""
 
 _AGE_OF = np.array([1, 2, 3, 4, 0, 5, 5, 0, 0, 0])
