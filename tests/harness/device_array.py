@@ -35,6 +35,8 @@ class DeviceArray(NDArrayOperatorsMixin):
         return _given(ufunc(*[_taken(one) for one in inputs], **kwargs))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if "device" in kwargs:
+            raise TypeError(f"{func.__name__} with like= names a device, as np.full and np.ones do, which CuPy's do not")
         if func in _FROM_PROCESSOR:
             values, *rest = args
             return DeviceArray(func(getattr(values, "kept", values), *rest, **kwargs))

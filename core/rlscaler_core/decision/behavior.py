@@ -41,9 +41,9 @@ def apply_behavior(now: Situation, asked: Int) -> Int:
     highest = scale_up_limit(params, now.state, samples)
     now.limit = np.minimum(highest, now.limit)
     if now.doubt is None:
-        now.recommendation = Recommendation(asked, np.zeros(asked.shape, np.bool_, like=asked))
+        now.recommendation = Recommendation(asked, np.zeros_like(asked, np.bool_))
         return asked
-    now.recommendation = Recommendation(asked, np.ones(asked.shape, np.bool_, like=asked))
+    now.recommendation = Recommendation(asked, np.ones_like(asked, np.bool_))
     return limited(params, now.state, samples, asked, highest)
 
 
@@ -56,7 +56,7 @@ def remember_decision(now: Situation, desired: Int) -> None:
 
 def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
     """Give the most replicas (N, 2) that the `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
-    limit = np.full(samples.spec_replicas.shape, UNLIMITED, like=samples.spec_replicas)
+    limit = np.full_like(samples.spec_replicas, UNLIMITED, np.int32)
     rows = np.flatnonzero(params.has_behavior)
     if rows.size:
         highest = _rate_limit(params, state, samples, rows, UP)
@@ -112,8 +112,8 @@ def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, dire
     rules = params.rules[rows, direction]
     select = params.select_policy[rows, direction, None]
     narrowest = select == MIN
-    furthest = np.full(current.shape, -np.inf, like=current)
-    nearest = np.full(current.shape, np.inf, like=current)
+    furthest = np.full_like(current, -np.inf, np.float64)
+    nearest = np.full_like(current, np.inf, np.float64)
     for index in range(BEHAVIOR_RULES):
         kind, value, period = (rules[:, index, column, None] for column in range(3))
         if not kind.any():

@@ -105,7 +105,7 @@ def _cheapest_mix(params: Params, capacity: Capacity, needed: Float, lowest: Int
     needed = np.nan_to_num(needed)
     least = lowest[rows, rest] * unit[rows, rest]
     whole = np.ceil((needed - least) / divisor[rows, base] - ROUNDING)
-    best, best_cost = highest.copy(), np.full(len(needed), np.inf, like=needed)
+    best, best_cost = highest.copy(), np.full_like(needed, np.inf)
     for fewer in (0, 1):
         mix = np.empty_like(highest)
         mix[rows, base] = np.clip(whole - fewer, lowest[rows, base], highest[rows, base])

@@ -124,7 +124,7 @@ def unexplained_floor_tick(
 
 def _place(now: Situation, desired: Int, proposal: Proposal, plan: Plan | None, stays: Bool) -> None:
     """Say in the state which pool the traffic prefers, and how much; as before where it `stays` (N,)."""
-    state, placement, preference = now.state, proposal.action[:, 2], np.full(len(stays), _PREFERS, like=stays)
+    state, placement, preference = now.state, proposal.action[:, 2], np.full_like(stays, _PREFERS, np.float64)
     if plan is not None and proposal.rule is not None:
         staying = np.minimum(now.samples.ready_replicas, desired)
         splits, pool, more = rule_split(now.params, state, now.samples, staying, plan, proposal.rule, placement)

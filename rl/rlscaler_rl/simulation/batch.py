@@ -277,7 +277,7 @@ class Batch:
 
         `learned_by` is a batch of the same episodes at the same moment that has learned of their loads; None: this one.
         """
-        usable = np.ones(len(self.rows), dtype=np.bool_, like=self._rows)
+        usable = np.ones_like(self._rows, np.bool_)
         proposal = Proposal(self.level.place(action), usable, probabilities, self.rule)
         own = self.state
         known = own if learned_by is None else _knowing(own, learned_by.state)

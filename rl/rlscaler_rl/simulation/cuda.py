@@ -59,8 +59,11 @@ class Records:
     def __len__(self) -> int:
         return len(self.words)
 
-    def __getitem__(self, field: str) -> Any:
-        return self.words[..., self._names.index(field)].view(self.dtype[field])
+    def __getitem__(self, place: Any) -> Any:
+        """A field's column (...,), not copied, or the rows of an index."""
+        if isinstance(place, str):
+            return self.words[..., self._names.index(place)].view(self.dtype[place])
+        return Records(self.words[place], self.dtype)
 
     def __setitem__(self, rows: Any, values: Records) -> None:
         self.words[rows] = values.words
@@ -100,13 +103,14 @@ class CudaLevel:
     def place(self, table: T) -> T:
         return place(table)
 
-    def fetch(self, cluster: ClusterState) -> ClusterState:
-        nothing = clusters.empty(0, formulas=True)
-        return nothing._replace(
-            row=cluster.row.get(),  # type: ignore[attr-defined]
-            pool=cluster.pool.get(),  # type: ignore[attr-defined]
-            histogram=cluster.histogram.get(),  # type: ignore[attr-defined]
-        )
+    def fetch(self, kept: T) -> T:
+        made: Any = kept
+        if isinstance(kept, ClusterState):
+            seen = {name: getattr(kept, name).get() for name in ("row", "pool", "histogram")}
+            made = clusters.empty(0, formulas=True)._replace(**seen)
+        elif hasattr(kept, "get"):
+            made = kept.get()
+        return made
 
     def start(self, cluster: ClusterState, rows: NDArray[np.intp], *begin: Any) -> None:
         fresh = clusters.empty(len(rows), formulas=True)
@@ -131,7 +135,8 @@ class CudaLevel:
         self._launch(_kernels().measure, rows, facts, sensors, cluster, self._tables, rows, latency, out)
 
     def _launch(self, kernel: Any, rows: Any, *arguments: Any) -> None:
-        kernel[-(-len(rows) // THREADS), THREADS](*map(self._argument, arguments))
+        if len(rows):
+            kernel[-(-len(rows) // THREADS), THREADS](*map(self._argument, arguments))
 
     def _argument(self, value: Any) -> Any:
         """What numba takes for `value`; kept for tables that live as long as the batch."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_rl.simulation import cuda
 from rlscaler_rl.simulation.cluster import ClusterFacts, ClusterState, Int
 from rlscaler_rl.simulation.processors import FluidLevel
 from rlscaler_rl.simulation.requests import RequestLevel
@@ -33,8 +34,11 @@ class Level(Protocol):
     def place(self, table: T) -> T:
         """An array, or a table of arrays, where the level is; itself on the processors."""
 
-    def fetch(self, cluster: ClusterState) -> ClusterState:
-        """The counters as NumPy's arrays; itself on the processors. What is only the level's own may be left out."""
+    def fetch(self, kept: T) -> T:
+        """An array as NumPy's, or a cluster whose counters are; itself on the processors.
+
+        Of a cluster `row`, `pool` and `histogram` are copied, and the other columns are left without rows.
+        """
 
     def start(self, cluster: ClusterState, rows: NDArray[np.intp], *begin: Any) -> None:
         """`cluster.begin` in the given rows (M,), with the arguments that follow them there, all NumPy's."""
@@ -55,17 +59,20 @@ class Level(Protocol):
         """Bring `cluster.histogram` up to date; to be called at the end of every latency block, or never."""
 
 
+def chosen(name: PlaceName) -> PlaceName:
+    """The name itself; for "fastest" what that is here."""
+    if name == "fastest":
+        return "fluid" if cuda.missing() else "cuda"
+    return name
+
+
 def make(name: PlaceName, n: int) -> Level:
     """A level for `n` rows. Raises ScenarioError for an unknown name, and for a GPU that cannot be used."""
-    if name in ("cuda", "fastest"):
-        from rlscaler_rl.simulation import cuda
-
-        missing = cuda.missing()
-        if not missing:
-            return cuda.CudaLevel()
-        if name == "cuda":
+    name = chosen(name)
+    if name == "cuda":
+        if missing := cuda.missing():
             raise ScenarioError(f"level: 'cuda' needs a GPU: {missing}; or choose 'fluid', which runs on the processors")
-        return FluidLevel()
+        return cuda.CudaLevel()
     if name not in LEVELS:
         raise ScenarioError(f"level: {name!r} is unknown; choose from {', '.join(LEVELS)}, cuda, fastest")
     return FluidLevel() if name == "fluid" else RequestLevel(n)

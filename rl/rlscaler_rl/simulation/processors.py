@@ -28,8 +28,8 @@ class OnProcessors:
     def place(self, table: T) -> T:
         return table
 
-    def fetch(self, cluster: ClusterState) -> ClusterState:
-        return cluster
+    def fetch(self, kept: T) -> T:
+        return kept
 
     def start(self, cluster: ClusterState, rows: Int, *begin: Any) -> None:
         clusters.begin(cluster, rows, *begin)

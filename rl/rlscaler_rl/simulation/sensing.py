@@ -54,7 +54,7 @@ def sense(
     m, like = len(rows), sensors.scrape
 
     def column(value: float, *trailing: int, dtype: Any = np.float64) -> NDArray[Any]:
-        return np.full((m, *trailing), value, dtype, like=like)
+        return np.full_like(like, value, dtype, shape=(m, *trailing))
 
     readings = Readings(
         time=np.empty(m, like=like),

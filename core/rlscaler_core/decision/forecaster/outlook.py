@@ -60,8 +60,8 @@ def announced(calendar_row: Float32, now: Float, horizon: Float, jumped: Bool) -
     Where the load has `jumped` (N,) just now, the running minute is not looked at: what was to come has come.
     """
     calendar = calendar_of(calendar_row)
-    none, likeliest = np.ones(len(now), like=now), now.copy()
-    most = np.full(len(now), -1.0, like=now)
+    none, likeliest = np.ones_like(now), now.copy()
+    most = np.full_like(now, -1.0)
     last = np.floor((now + horizon + EARLY_SECONDS) / 60) - np.floor(now / 60)
     last = np.where(np.isfinite(last), last, 0)
     for ahead in range((max(int(last.max()), 0) if last.size else 0) + 1):
