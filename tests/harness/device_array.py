@@ -36,7 +36,9 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
-            raise TypeError(f"{func.__name__} with like= names a device, as np.full and np.ones do, which CuPy's do not")
+            raise TypeError(
+                f"{func.__name__} with like= names a device, as np.full and np.ones do, which CuPy's do not"
+            )
         if func in _FROM_PROCESSOR:
             values, *rest = args
             return DeviceArray(func(getattr(values, "kept", values), *rest, **kwargs))

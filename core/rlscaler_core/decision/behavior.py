@@ -133,7 +133,8 @@ def _net_change(state: State, samples: Samples, rows: Rows, period: Float) -> In
     """Give the replicas (R, 2) added less those removed within the last `period` (R, 1) seconds."""
     age = samples.time[rows, None, None] - state.event_time[rows]
     recent = np.where(age < period[:, :, None], state.event_change[rows], 0)
-    return np.sum(recent, axis=2).astype(np.int32, copy=False)
+    change: Int = np.sum(recent, axis=2).astype(np.int32, copy=False)
+    return change
 
 
 def note_writes(params: Params, state: State, samples: Samples) -> State:
@@ -157,7 +158,7 @@ def _free_slot(times: Float, changes: Int, row: Rows, pool: Rows, now: Float) ->
     """Find a slot (M,) for one more event; a full list gives up its oldest, whose change joins the next oldest."""
     age = now[:, None] - times[row, pool]
     key = np.where(np.isnan(age) | (age >= MAX_PERIOD_SECONDS), np.inf, age)
-    slot = np.argmax(key, axis=1)
+    slot: Rows = np.argmax(key, axis=1)
     full = np.flatnonzero(np.isfinite(key[np.arange(len(row), like=row), slot]))
     if full.size:
         key[full, slot[full]] = -np.inf

@@ -18,6 +18,7 @@ RESERVE = 1
 FORECAST = GAINS._replace(peak=1.0)
 """The highest rate of the stretch is in the need as it is."""
 
+
 def lower_to_load(now: Situation, asked: Int) -> Int:
     """The guard: `asked` (N, 2), at most the cheapest replicas that carry what a whole stretch has needed, and RESERVE.
 
@@ -66,7 +67,8 @@ def _may_lower(now: Situation) -> Bool:
 def _follows_load(params: Params) -> Bool:
     """Say where (N,) the fallback follows the load; the other fallbacks are numbers of the user's own."""
     kind = params.fallback
-    return (kind == FallbackBehavior.HPA_FORMULA.value) | (kind == FallbackBehavior.FORECAST_RULE.value)
+    follows: Bool = (kind == FallbackBehavior.HPA_FORMULA.value) | (kind == FallbackBehavior.FORECAST_RULE.value)
+    return follows
 
 
 def _overloaded(now: Situation) -> Bool:

@@ -107,7 +107,8 @@ def spill_pending(now: Situation, asked: Int) -> Int:
     ratio = np.where(measured, unit / np.where(measured, unit[:, ::-1], 1.0), 1.0)
     taken = whole_replicas(growth * ratio)[:, ::-1]
     taking = now.params.present & (stuck == 0)
-    return (asked - growth + np.where(taking, taken, 0)).astype(np.int32, copy=False)
+    spilled: Int = (asked - growth + np.where(taking, taken, 0)).astype(np.int32, copy=False)
+    return spilled
 
 
 def keep_limits(now: Situation, asked: Int) -> Int:

@@ -37,4 +37,5 @@ def eased(params: Params, arrivals: Float) -> Float:
     largest = np.repeat(unit.max(axis=1, keepdims=True), 2, axis=1)
     target = np.where(params.present, params.target_utilization, 1.0)
     ratio = target / pooled(target, arrivals, largest)
-    return arrivals * np.where(params.present, ratio, 0.0).max(axis=1)
+    needing: Float = arrivals * np.where(params.present, ratio, 0.0).max(axis=1)
+    return needing

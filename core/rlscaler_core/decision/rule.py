@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import one_hot
 from rlscaler_core.decision.floor import MANY, ROUNDING, whole_replicas
@@ -186,9 +185,10 @@ def _gains(params: Params, settings: RuleSettings, cold: Float) -> Gains:
     return Gains(*(np.where(params.stream, *pair) for pair in zip(expected, gains, strict=True)))
 
 
-def _per_row(value: Value | Bool) -> NDArray[Any]:
+def _per_row(value: Value | Bool) -> Any:
     """Shape a setting so that it broadcasts with an (N, 2) array: () or (N, 1)."""
-    return value[:, None] if isinstance(value, np.ndarray) or np.ndim(value) else value
+    column: Any = value
+    return column[:, None] if np.ndim(column) else column
 
 
 def _split(params: Params, samples: Samples, load: Float, capacity: Float, base: Int, rows: Int) -> tuple[Int, Int]:

@@ -238,7 +238,7 @@ class Batch:
         self.state = sense(self.params, self.state, samples)
         return samples
 
-    def _measured(self, rows: Int, latency: bool) -> Samples:
+    def _measured(self, rows: NDArray[Any], latency: bool) -> Samples:
         by = self.level.measure
         return sensing.sense(self.facts, self.sensors, self.cluster, rows, latency=latency, by=by)
 

@@ -116,7 +116,8 @@ class CudaLevel:
         fresh = clusters.empty(len(rows), formulas=True)
         clusters.begin(fresh, np.arange(len(rows)), *begin)
         where = place(rows)
-        for column, values in zip(cluster, place(fresh), strict=True):
+        pairs: list[tuple[Any, Any]] = [*zip(cluster, place(fresh), strict=True)]
+        for column, values in pairs:
             column[where] = values
 
     def begin(self, facts: ClusterFacts, rows: NDArray[np.intp]) -> None:
@@ -176,7 +177,10 @@ class Kernels(NamedTuple):
 def _kernels() -> Kernels:
     """Compiled at their first call, some ten seconds in all."""
     from numba import cuda
+    from numba.cuda.core import config
 
+    # A batch may be small, in tests or while few episodes begin; that is no reason for a warning.
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     fast: Callable[[Any], Any] = cuda.jit(fastmath=True)
     scale_rows, advance_rows, count_rows = fluid.scale, fluid.advance, fluid.count_latencies
     measure_row = sensing.measure_row

@@ -71,7 +71,9 @@ def make(name: PlaceName, n: int) -> Level:
     name = chosen(name)
     if name == "cuda":
         if missing := cuda.missing():
-            raise ScenarioError(f"level: 'cuda' needs a GPU: {missing}; or choose 'fluid', which runs on the processors")
+            raise ScenarioError(
+                f"level: 'cuda' needs a GPU: {missing}; or choose 'fluid', which runs on the processors"
+            )
         return cuda.CudaLevel()
     if name not in LEVELS:
         raise ScenarioError(f"level: {name!r} is unknown; choose from {', '.join(LEVELS)}, cuda, fastest")

@@ -17,10 +17,9 @@ from rlscaler_core.decision.action import HEADS, from_indices
 from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.types import OBSERVATIONS, Float32, Observation, Placement, Samples
-from rlscaler_rl.simulation import objectives, privileged
+from rlscaler_rl.simulation import levels, objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.generative import draw
-from rlscaler_rl.simulation.levels import PlaceName, chosen
 from rlscaler_rl.simulation.randomisation import Loads
 from rlscaler_rl.simulation.ranges import RANGES, Ranges, interval_shares
 from rlscaler_rl.simulation.scenario_buffer import (
@@ -191,9 +190,9 @@ class SimulatorVecEnv(VecEnv):
         paired: bool = False,
         stagger: bool = False,
         threads: int | None = None,
-        level: PlaceName = "fluid",
+        level: levels.PlaceName = "fluid",
     ) -> None:
-        level = chosen(level)
+        level = levels.chosen(level)
         if level == "cuda":
             threads = threads or 1
         self.contract = contract or ObservationContract()
@@ -211,7 +210,9 @@ class SimulatorVecEnv(VecEnv):
             raise ValueError("paired: the actor is compared with the rule under it, and there is none; give a rule")
 
         def batch(i: int, learns: bool) -> Batch:
-            return Batch(template.take(self.rows_of(i)), self.contract, rule=rule, history=HISTORY, learns=learns, level=level)
+            return Batch(
+                template.take(self.rows_of(i)), self.contract, rule=rule, history=HISTORY, learns=learns, level=level
+            )
 
         self.groups = [
             Group(batch(i, True), named, asymmetric, batch(i, False) if paired else None) for i in range(self._count)

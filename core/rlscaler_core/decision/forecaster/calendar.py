@@ -81,7 +81,8 @@ def height_quantile(calendar: Calendar, moment: Moment, score: Float) -> Float:
     here = calendar.part_measured[rows, moment.part]
     local = (calendar.part_height[rows, moment.part] + HEIGHT_PRIOR * mean) / (here + HEIGHT_PRIOR)
     spread = (np.maximum(square - mean**2, 0) * measured + 2 * UNCERTAIN_HEIGHT**2) / (measured + 2)
-    return np.maximum(local + score * np.sqrt(spread), 0).astype(np.float64, copy=False)
+    found: Float = np.maximum(local + score * np.sqrt(spread), 0).astype(np.float64, copy=False)
+    return found
 
 
 def begin_minute(calendar: Calendar, rows: Rows, moment: Moment) -> None:

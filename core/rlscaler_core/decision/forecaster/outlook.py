@@ -51,7 +51,8 @@ def promised_rate(recent_row: Float32, level: Float) -> Float:
     low, middle, high = (recent.promised[..., k].astype(np.float64) for k in range(3))
     rise = recent.expected + low + first * (middle - low) + second * (high - middle)
     rate = np.where(recent.age >= 0, (recent.start + rises.EPSILON) * np.exp(rise) - rises.EPSILON, 0.0)
-    return rate.max(axis=2)
+    highest: Float = rate.max(axis=2)
+    return highest
 
 
 def announced(calendar_row: Float32, now: Float, horizon: Float, jumped: Bool) -> Announced:

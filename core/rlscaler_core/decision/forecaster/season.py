@@ -51,7 +51,8 @@ def _level(calendar: Calendar, seconds: Float) -> Float:
     first = np.floor(place).astype(np.int64)
     part = place - first
     low, high = calendar.level[rows, first % SLOTS_OF_DAY], calendar.level[rows, (first + 1) % SLOTS_OF_DAY]
-    return low + part * (high - low)
+    level: Float = (low + part * (high - low)).astype(np.float64, copy=False)
+    return level
 
 
 def end_slot(calendar: Calendar, rows: Rows, slot: NDArray[np.int64], level: Float32) -> None:
