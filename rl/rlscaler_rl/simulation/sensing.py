@@ -188,8 +188,8 @@ def quantile(
 
     It is linear within a bucket, as Prometheus' histogram_quantile is, and NaN when nothing was answered.
     """
-    last = floor(end / BLOCK)
-    first = min(floor(begin / BLOCK), last - 1)
+    last = int(floor(end / BLOCK))  # noqa: RUF046 (on a GPU floor gives a float)
+    first = min(int(floor(begin / BLOCK)), last - 1)  # noqa: RUF046
     buckets = cluster.ring_histogram.shape[2] - 1
     total = _answered(facts, cluster, tables, n, first, last, buckets)
     if total <= 0.0:
