@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import Policy
 from rlscaler_core.placement.types import Nodes, Pods, empty_nodes
 from rlscaler_rl.placement import published
-from rlscaler_rl.placement.inflation import WIDTH, begin, forward, look, put, replay
+from rlscaler_rl.placement.inflation import WIDTH, begin, forward, look, put, replay, terminal
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.openb import Cluster
 from rlscaler_rl.placement.published import Scheduler, Ties
@@ -113,25 +115,49 @@ def test_an_episode_asks_for_the_ratio() -> None:
     assert 1.15 < asked <= 1.3
 
 
+def in_order(nodes: Nodes, seed: int) -> Nodes:
+    """The nodes in such an order that a replay of this seed has them in the order they are in now."""
+    back = np.argsort(np.random.default_rng(seed).permutation(len(nodes.gpus)))
+    return Nodes._make(column[back] for column in nodes)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_untrained_network_makes_the_same_placements_as_the_rule(seed: int) -> None:
+    nodes, pods = drawn(seed)
+    kinds, order = typical(pods), np.arange(len(pods.gpus))
+    net = weights(DeepSets(WIDTH, 4, dueling=False))
+    ruled = published.replay(in_order(nodes, seed), pods, order, kinds, Scheduler.FGD_BEST_FIT, Ties.BY_NAME, seed)
+    played = replay(in_order(nodes, seed), pods, order, kinds, lambda seen: forward(seen, net), Ties.BY_NAME, seed)
+    assert played.placed.tolist() == ruled.placed.tolist()
+    assert 0 < (ruled.placed < 0).sum() < len(order), "the cluster has to be full at the end"
+    state, arrivals = begin(nodes, pods, order, kinds)
+    assert 100 * terminal(state, arrivals, net) == pytest.approx(ruled.allocated, abs=1e-9)
+
+
 def test_a_search_begins_as_the_rule_and_keeps_the_best(tmp_path) -> None:
     cluster = drawn(3, 40, 400)
-    options = Options(generations=6, pairs=4, nodes=(8, 10), hidden=4, look_every=2, looked_at=4)
+    wide = Options(width=1.0, learning_rate=1.0)
+    options = replace(wide, generations=6, pairs=4, nodes=(8, 10), hidden=4, look_every=2, looked_at=4)
     found = search(cluster, options)
     found.save(tmp_path)
     actor = PlacementActor.load(tmp_path, Policy.GPU)
     assert (actor.manifest.rule, actor.manifest.trained_nodes) == ("fragmentation", (8, 10))
-    assert len(found.curve) == 4
+    scores = [score for _, score in found.curve]
+    assert len(scores) == 4
+    assert max(scores) > max(scores[0], scores[-1]) > min(scores), "the best is not the first, the last or the worst"
     ours = halves(cluster)[0]
     kinds, drawing = typical(ours.pods), np.random.default_rng(10**9)
     validation = [draw(ours, (10, 10), 1.3, drawing) for _ in range(4)]
 
-    def mean(values) -> float:
-        played = [
-            replay(nodes, ours.pods, order, kinds, values, Ties.BY_NAME, 0).allocated for nodes, order in validation
-        ]
-        return float(np.mean(played)) / 100
+    def mean(play) -> float:
+        return float(np.mean([play(in_order(nodes, 0), order).allocated for nodes, order in validation])) / 100
 
-    # Nodes are shuffled in a replay, so equal ones come in another order than in the search.
-    assert mean(lambda seen: seen[:, 0].astype(float)) == pytest.approx(found.curve[0][1], abs=0.03)
-    assert mean(actor.values) == pytest.approx(max(score for _, score in found.curve), abs=0.03)
+    def ruled(nodes: Nodes, order: np.ndarray):
+        return published.replay(nodes, ours.pods, order, kinds, Scheduler.FGD_BEST_FIT, Ties.BY_NAME, 0)
+
+    def kept(nodes: Nodes, order: np.ndarray):
+        return replay(nodes, ours.pods, order, kinds, actor.values, Ties.BY_NAME, 0)
+
+    assert mean(ruled) == pytest.approx(scores[0], abs=1e-9)
+    assert mean(kept) == pytest.approx(max(scores), abs=1e-9)
     assert search(cluster, options).curve == found.curve, "the same seed, the same search"
