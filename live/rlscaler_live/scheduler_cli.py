@@ -23,7 +23,8 @@ class _Lazy(click.Group):
             found = list(entry_points(group=GROUP, name=cmd_name))
             added: click.Command | None = found[0].load() if found else None
             return added
-        module = "rlscaler_scheduler.cli" if cmd_name in SERVING else "rlscaler_rl.placement.cli"
+        learning = "rlscaler_rl.placement.openb_cli" if cmd_name == "openb" else "rlscaler_rl.placement.cli"
+        module = "rlscaler_scheduler.cli" if cmd_name in SERVING else learning
         command: click.Command = getattr(import_module(module), cmd_name)
         return command
 

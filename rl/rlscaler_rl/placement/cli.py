@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.options import output_option, writable
 from rlscaler_core.placement.policies import RULES_OF, Policy
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _POLICY = click.argument("policy", type=click.Choice(list(Policy)))
 _LIFETIMES = click.option("--lifetimes", "lifetimes_known", is_flag=True, help="Pods say how long they will run.")
@@ -136,68 +134,3 @@ def compare(
     for name, actor in actors:
         networks.setdefault(f"network {name.removesuffix(f'-{actor.manifest.seed}')}", []).append(network(actor))
     click.echo(table(chosen, played(chosen, networks, sizes, clusters, lifetimes_known, lifetime_error)))
-
-
-@click.group()
-def openb() -> None:
-    """Alibaba's trace of a cluster with shared GPUs: 1,213 nodes, 6,212 GPUs, 8,152 pods."""
-
-
-@openb.command()
-@click.argument("originals", type=_FILE, nargs=-1, required=True)
-@click.option("--folder", type=_FOLDER, help="$RLSCALER_OPENB or ~/.local/share/rlscaler/openb by default.")
-def make(originals: tuple[Path, ...], folder: Path | None) -> None:
-    """Check the published ORIGINALS and put them where `replay` finds them."""
-    from rlscaler_rl.placement.openb import OpenbError
-    from rlscaler_rl.placement.openb import make as put
-
-    try:
-        for path in put(originals, folder):
-            click.echo(path)
-    except OpenbError as error:
-        raise click.ClickException(str(error)) from error
-
-
-@openb.command()
-@click.option("--folder", type=_FOLDER, help="$RLSCALER_OPENB or ~/.local/share/rlscaler/openb by default.")
-@click.option("--seeds", default=10, show_default=True, type=click.IntRange(1))
-@click.option("--ties", type=click.Choice(["name", "random"]), default="name", show_default=True)
-@click.option("--ratio", default=1.3, show_default=True, type=click.FloatRange(0.1, 1.39), help="GPUs asked for.")
-@click.option("--weight", type=click.FloatRange(0), help="Weight of best fit beside exact FGD; default: the rule's.")
-def replay(folder: Path | None, seeds: int, ties: str, ratio: float, weight: float | None) -> None:
-    """Replay the trace by inflation with the published schedulers and the rule `fragmentation`."""
-    import time
-
-    from rlscaler_core.placement.fragmentation import typical
-    from rlscaler_core.placement.rules import BEST_FIT_WEIGHT
-    from rlscaler_rl.placement.openb import OpenbError, inflated, load
-    from rlscaler_rl.placement.published import Scheduler, Ties
-    from rlscaler_rl.placement.published import replay as play
-
-    try:
-        cluster = load(folder=folder)
-    except OpenbError as error:
-        raise click.ClickException(str(error)) from error
-    kinds, gpus = typical(cluster.pods), float(cluster.nodes.gpus.sum())
-    rule = Ties.BY_NAME if ties == "name" else Ties.RANDOM
-    click.echo("| scheduler | at 100 % | at the end | sd | CPU s |\n|---|---|---|---|---|")
-    for scheduler in Scheduler:
-        found, took = [], []
-        for seed in range(seeds):
-            order = inflated(cluster.pods, gpus, ratio, np.random.default_rng(42 + seed))
-            began = time.process_time()
-            one = play(
-                cluster.nodes,
-                cluster.pods,
-                order,
-                kinds,
-                scheduler,
-                rule,
-                seed,
-                BEST_FIT_WEIGHT if weight is None else weight,
-            )
-            took.append(time.process_time() - began)
-            found.append((one.curve[100], one.allocated))
-        at, end = np.mean(found, axis=0)
-        name = scheduler.name.replace("_", " ").lower()
-        click.echo(f"| {name} | {at:.2f} | {end:.2f} | {np.std(found, axis=0)[1]:.2f} | {np.median(took):.2f} |")

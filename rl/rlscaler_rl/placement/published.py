@@ -57,7 +57,8 @@ class Replayed(NamedTuple):
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _fragmentation(cpu, gpu, count, model, kinds):  # type: ignore[no-untyped-def]
+def fragmentation_of(cpu, gpu, count, model, kinds):  # type: ignore[no-untyped-def]
+    """Thousandths of GPU of one node that are free and that a typical pod cannot use, as `fragmentation` has it."""
     total = 0.0
     for i in range(count):
         total += gpu[i]
@@ -81,7 +82,7 @@ def _fragmentation(cpu, gpu, count, model, kinds):  # type: ignore[no-untyped-de
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _after(cpu, gpu, count, model, kinds, need, share, now, scratch):  # type: ignore[no-untyped-def]
+def fall_of(cpu, gpu, count, model, kinds, need, share, now, scratch):  # type: ignore[no-untyped-def]
     """By how much fragmentation falls at best, and the GPU of a share that it falls by; cpu is what is left."""
     for d in range(_GPUS):
         scratch[d] = gpu[d]
@@ -96,7 +97,7 @@ def _after(cpu, gpu, count, model, kinds, need, share, now, scratch):  # type: i
             if seen:
                 continue
             scratch[d] -= share
-            fall = now - _fragmentation(cpu, scratch, count, model, kinds)
+            fall = now - fragmentation_of(cpu, scratch, count, model, kinds)
             scratch[d] += share
             if fall > best:
                 best, chosen = fall, d
@@ -106,7 +107,7 @@ def _after(cpu, gpu, count, model, kinds, need, share, now, scratch):  # type: i
         if left > 0 and scratch[d] == _WHOLE:
             scratch[d] = 0.0
             left -= 1
-    return now - _fragmentation(cpu, scratch, count, model, kinds), -1
+    return now - fragmentation_of(cpu, scratch, count, model, kinds), -1
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -162,7 +163,7 @@ def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, rand
     now, scratch = np.zeros(nodes), np.zeros(_GPUS)
     whole = gpu.sum()
     for i in range(nodes):
-        now[i] = _fragmentation(cpu[i], gpu[i], count[i], model[i], kinds)
+        now[i] = fragmentation_of(cpu[i], gpu[i], count[i], model[i], kinds)
     allocated, arrived = 0.0, 0.0
     for j in range(len(pods)):
         c, m, need, share = pods[j, 0], pods[j, 1], pods[j, 2], pods[j, 3]
@@ -200,7 +201,7 @@ def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, rand
             elif scheduler == 4:
                 score = np.floor(100 * left)
             else:
-                fall, at = _after(cpu[i] - c, gpu[i], count[i], model[i], kinds, need, share, now[i], scratch)
+                fall, at = fall_of(cpu[i] - c, gpu[i], count[i], model[i], kinds, need, share, now[i], scratch)
                 score = 100.0 / (1.0 + np.exp(-fall / 1000.0))
                 if shared:
                     chosen = at
@@ -227,7 +228,7 @@ def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, rand
                     if missing > 0 and gpu[best, d] == _WHOLE:
                         gpu[best, d] = 0.0
                         missing -= 1
-            now[best] = _fragmentation(cpu[best], gpu[best], count[best], model[best], kinds)
+            now[best] = fragmentation_of(cpu[best], gpu[best], count[best], model[best], kinds)
         at = int(arrived / whole * 100)
         if at < len(curve):
             curve[at] = 100 * allocated / whole
