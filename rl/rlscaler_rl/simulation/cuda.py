@@ -25,7 +25,7 @@ T = TypeVar("T")
 THREADS = 128
 """Threads of a block."""
 
-INSTALL = "install rlscaler with the extra `gpu`"
+INSTALL = "install rlscaler with the extras `train` and `gpu`"
 
 
 @cache
