@@ -24,7 +24,7 @@ def hpa() -> Day:
     "decider", ["rule", pytest.param("network", marks=pytest.mark.long), pytest.param("none", marks=pytest.mark.long)]
 )
 def test_after_a_day_replicas_are_those_of_an_hpa(decider: str, hpa: Day) -> None:
-    """By the forecast rule; the bundled network, which acts up to a `maxReplicas` of 20; no actor, only the fallback.
+    """Play the forecast rule, the bundled network (up to a `maxReplicas` of 20), and the fallback without an actor.
 
     Within one (of large pools 5 %), never above twice the need for an hour, and no more requests unserved.
 

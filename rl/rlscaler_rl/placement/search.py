@@ -48,7 +48,10 @@ class Options:
     """GPUs that the pods of an episode ask for, over those that there are."""
     hidden: int = 32
     scale: float = 2.0
-    """Of the hidden layers' parameters over those that torch draws, so that units bend where columns differ."""
+    """Factor on the hidden layers' parameters that torch draws.
+
+    A larger one makes units react to small differences of columns.
+    """
     width: float = 0.03
     """Standard deviation of the directions."""
     learning_rate: float = 0.01
