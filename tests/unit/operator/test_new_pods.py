@@ -213,6 +213,7 @@ async def test_pods_that_the_api_server_takes_no_more_begin_as_their_template_sa
         assert "exceeded quota: small" in problem.message
         assert "chat-gpu-1-a" not in problem.message, "another pod is refused at every attempt"
         assert bench.there == {}
+        assert (await bench.sizer.apply(bench.policy, SIZES)).problems == (problem,), "the same refusal is one"
         bench.deployment()
         await bench.sizer.apply(bench.policy, SIZES)
         assert bench.there == ({} if again else {"gpu": SIZE})
