@@ -27,6 +27,9 @@ SIZE = {"cpu": "300m", "memory": "128Mi", "leastMemory": "32Mi"}
 NOTHING = {"requests": {"cpu": "0"}}
 """Of a running pod the API server refuses a request in its place: its class would be another one."""
 
+LONGEST = "tier!=" + "|".join(f"v{i:07}" for i in range(113))
+"""A requirement of 1022 characters, where 1024 are allowed."""
+
 Create = Callable[..., list[dict[str, Any]]]
 
 
@@ -224,6 +227,7 @@ def test_pods_that_are_sized_as_a_whole_are_left_alone(decided, create):
         (["app=chat", "tier!=a|b"], {}, True),
         (["app=chat", "!tier"], {}, True),
         (["app=chat", "!tier"], {"tier": "x"}, False),
+        pytest.param(["app=chat", *[LONGEST] * 31], {"tier": "x"}, True, id="as long as the status may have it"),
     ],
 )
 def test_pods_of_other_kinds_are_known_by_their_labels(decided, create, selector, labels, selected):
