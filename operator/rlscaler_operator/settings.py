@@ -188,9 +188,9 @@ class Settings(BaseSettings):
     right to patch the `resize` subresource of pods (`rbac-optional.yaml`), and Kubernetes 1.34 or newer."""
 
     resize_new_pods: bool = False
-    """Have new pods begin with the size that running ones got by `resize`: a ConfigMap for each target, which the
-    MutatingAdmissionPolicy of `admission/new-pods.yaml` reads. Needs the right to write ConfigMaps
-    (`rbac-optional.yaml`), and Kubernetes 1.36 or newer (1.34 with the API's v1beta1)."""
+    """Have new pods begin with the size that running ones got by `resize`: it is in `status.newPods`, which the
+    MutatingAdmissionPolicy of `admission/new-pods.yaml` reads. Needs Kubernetes 1.36 or newer (1.34 with
+    the API's v1beta1)."""
 
     policy_deadline_seconds: float = Field(default=30.0, ge=1)
     """Longest time for writing and reporting one policy's tick."""

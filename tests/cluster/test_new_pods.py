@@ -12,19 +12,23 @@ from rlscaler_core.api.resources import amount
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_operator.actuation.resize_plan import plan, sized
 from tests.harness import setup
+from tests.harness.attempts import MERGE
 from tests.harness.waiting import until
 
 NAMESPACE = "new-pods"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+POLICIES = f"/apis/rlscaler.io/v1alpha1/namespaces/{NAMESPACE}/rlscalingpolicies"
+KIND = {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingPolicy"}
 HASH = "5d4f8c7b6"
-MARK = {"rlscaler.io/pod-size": "true"}
 TEMPLATE = {"requests": {"cpu": "200m", "memory": "64Mi"}, "limits": {"cpu": "400m", "memory": "64Mi"}}
 SIZED = {"requests": {"cpu": "300m", "memory": "128Mi"}, "limits": {"cpu": "600m", "memory": "128Mi"}}
 SIZE = {"cpu": "300m", "memory": "128Mi", "leastMemory": "32Mi"}
 
 NOTHING = {"requests": {"cpu": "0"}}
 """Of a running pod the API server refuses a request in its place: its class would be another one."""
+
+LONGEST = "tier!=" + "|".join(f"v{i:07}" for i in range(113))
+"""A requirement of 1022 characters, where 1024 are allowed."""
 
 Create = Callable[..., list[dict[str, Any]]]
 
@@ -34,6 +38,7 @@ def kube(cluster) -> Iterator[KubeClient]:
     with KubeClient.from_kubeconfig(cluster.kubeconfig) as client:
         client.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         until(lambda: client.request("GET", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"))
+        setup.install(client)
         with setup.new_pods(client):
             yield client
         client.delete(f"/api/v1/namespaces/{NAMESPACE}")
@@ -60,26 +65,32 @@ def create(kube) -> Create:
 
 @pytest.fixture
 def decided(kube, create) -> Iterator[Callable[..., None]]:
-    """Put a ConfigMap, and wait until the API server goes by it; it is taken away again in the end."""
+    """Have a policy's status say this, and wait until the API server goes by it; all are taken away in the end."""
     put: list[str] = []
 
-    def write(name: str = "size", *, seen: bool = True, **data: str) -> None:
-        kube.request("POST", CONFIG_MAPS, {"metadata": {"name": name, "labels": MARK}, "data": data})
+    def write(name: str = "chat", *, cpu_pool: dict[str, Any] | None = None, **size: Any) -> None:
         put.append(name)
+        policy(kube, name, {"gpu": size} if cpu_pool is None else {"gpu": size, "cpu": cpu_pool})
         # One more of a target that only this test knows: where it is in force, those before it are.
-        probe = f"probe-{len(put)}"
-        kube.request("POST", CONFIG_MAPS, {"metadata": {"name": probe, "labels": MARK}, "data": _probe(probe)})
-        put.append(probe)
-        until(lambda: create(TEMPLATE, owner=probe)[0]["requests"]["cpu"] == "777m")
+        put.append(f"probe-{len(put)}")
+        policy(kube, put[-1], {"gpu": {"deployment": put[-1], "cpu": "777m"}})
+        until(lambda: create(TEMPLATE, owner=put[-1])[0]["requests"]["cpu"] == "777m")
 
     yield write
     for name in put:
-        kube.delete(f"{CONFIG_MAPS}/{name}")
+        kube.delete(f"{POLICIES}/{name}")
     until(lambda: not put or create(TEMPLATE, owner=put[-1]) == [TEMPLATE])
 
 
-def _probe(name: str) -> dict[str, str]:
-    return {"deployment": name, "cpu": "777m"}
+def policy(kube: KubeClient, name: str, sizes: dict[str, Any], path: str = POLICIES, **metadata: Any) -> None:
+    """A policy whose status has these sizes of new pods."""
+    spec = {"targets": {"gpu": {"deployment": name, "maxReplicas": 2}}, "slo": {"latencyMilliseconds": 500}}
+    kube.request("POST", path, {**KIND, "metadata": {"name": name, **metadata}, "spec": spec})
+    status(kube, name, sizes, path)
+
+
+def status(kube: KubeClient, name: str, sizes: dict[str, Any] | None, path: str = POLICIES) -> None:
+    kube.request("PATCH", f"{path}/{name}/status", {"status": {"newPods": sizes}}, content_type=MERGE)
 
 
 def test_a_new_pod_gets_the_size_and_one_of_another_target_does_not(decided, create):
@@ -205,17 +216,18 @@ def test_pods_that_are_sized_as_a_whole_are_left_alone(decided, create):
 @pytest.mark.parametrize(
     ("selector", "labels", "selected"),
     [
-        ("app=chat", {}, True),
-        ("app=other|chat", {}, True),
-        ("app=other", {}, False),
-        ("app=chat\ntier", {}, False),
-        ("app=chat\ntier", {"tier": "x"}, True),
-        ("example.com/tier=a|b", {"example.com/tier": "b"}, True),
-        ("app=chat\ntier!=a|b", {"tier": "b"}, False),
-        ("app=chat\ntier!=a|b", {"tier": "c"}, True),
-        ("app=chat\ntier!=a|b", {}, True),
-        ("app=chat\n!tier", {}, True),
-        ("app=chat\n!tier", {"tier": "x"}, False),
+        (["app=chat"], {}, True),
+        (["app=other|chat"], {}, True),
+        (["app=other"], {}, False),
+        (["app=chat", "tier"], {}, False),
+        (["app=chat", "tier"], {"tier": "x"}, True),
+        (["example.com/tier=a|b"], {"example.com/tier": "b"}, True),
+        (["app=chat", "tier!=a|b"], {"tier": "b"}, False),
+        (["app=chat", "tier!=a|b"], {"tier": "c"}, True),
+        (["app=chat", "tier!=a|b"], {}, True),
+        (["app=chat", "!tier"], {}, True),
+        (["app=chat", "!tier"], {"tier": "x"}, False),
+        pytest.param(["app=chat", *[LONGEST] * 31], {"tier": "x"}, True, id="as long as the status may have it"),
     ],
 )
 def test_pods_of_other_kinds_are_known_by_their_labels(decided, create, selector, labels, selected):
@@ -224,13 +236,46 @@ def test_pods_of_other_kinds_are_known_by_their_labels(decided, create, selector
 
 
 @pytest.mark.parametrize("data", [{"cpu": "much"}, {"cpu": "300m", "memory": ""}, {"memory": "-1"}])
-def test_a_pod_starts_whatever_the_config_map_says(decided, create, data):
+def test_a_pod_starts_whatever_the_status_says(decided, create, data):
     decided(deployment="chat", **data)
     assert create(TEMPLATE) == [TEMPLATE]
 
 
-def test_a_config_map_without_the_label_sizes_nothing(kube, decided, create):
-    kube.request("POST", CONFIG_MAPS, {"metadata": {"name": "plain"}, "data": {"deployment": "chat", **SIZE}})
-    decided(name="other", deployment="other", cpu="1")
+def test_each_pool_of_a_policy_has_a_size_of_its_own(decided, create):
+    decided(deployment="chat-gpu", **SIZE, cpu_pool={"labels": ["app=batch"], "cpu": "100m"})
+    assert create(TEMPLATE, owner="chat-gpu") == [SIZED]
+    assert create(TEMPLATE, owner="batch")[0]["requests"] == {"cpu": "100m", "memory": "64Mi"}
     assert create(TEMPLATE) == [TEMPLATE]
-    kube.delete(f"{CONFIG_MAPS}/plain")
+
+
+def test_a_policy_without_a_size_or_of_another_namespace_or_on_its_way_out_sizes_nothing(kube, decided, create):
+    elsewhere = POLICIES.replace(NAMESPACE, "default")
+    policy(kube, "chat", {"gpu": {"deployment": "chat", **SIZE}}, elsewhere)
+    policy(kube, "none", {})
+    policy(kube, "going", {"gpu": {"deployment": "going", **SIZE}}, finalizers=["example.com/waits"])
+    until(lambda: create(TEMPLATE, owner="going") == [SIZED])
+    kube.delete(f"{POLICIES}/going")
+    decided(name="other", deployment="other", cpu="1")
+    try:
+        assert create(TEMPLATE) == [TEMPLATE]
+        assert create(TEMPLATE, owner="going") == [TEMPLATE], "its pods may be getting their size back"
+    finally:
+        kube.request("PATCH", f"{POLICIES}/going", {"metadata": {"finalizers": None}}, content_type=MERGE)
+        kube.delete(f"{elsewhere}/chat")
+        kube.delete(f"{POLICIES}/none")
+
+
+def test_what_changed_while_the_admission_policy_was_away_counts_when_it_is_back(kube, decided, create):
+    """An API server that has ConfigMaps as parameters goes on with those of before (kubernetes/kubernetes 130887)."""
+    decided(deployment="chat", **SIZE)
+    decided(name="other", deployment="other", **SIZE)
+    assert create(TEMPLATE) == create(TEMPLATE, owner="other") == [SIZED]
+    setup.delete_new_pods(kube)
+    try:
+        until(lambda: create(TEMPLATE) == create(TEMPLATE, owner="other") == [TEMPLATE])
+        status(kube, "chat", {"gpu": {"deployment": "chat", "cpu": "500m"}})
+        status(kube, "other", None)
+    finally:
+        setup.apply_new_pods(kube)
+    until(lambda: create(TEMPLATE)[0]["requests"]["cpu"] == "500m")
+    assert create(TEMPLATE, owner="other") == [TEMPLATE]

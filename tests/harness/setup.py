@@ -56,14 +56,27 @@ def permit_budgets(kube: KubeClient, account: str = "rlscaler") -> None:
 @contextmanager
 def new_pods(kube: KubeClient) -> Iterator[None]:
     """The MutatingAdmissionPolicy of new pods, as it ships, in force until the block ends."""
-    paths = []
-    for body in yaml.safe_load_all((REPOSITORY / "admission" / "new-pods.yaml").read_text()):
-        plural = {"MutatingAdmissionPolicy": "policies", "MutatingAdmissionPolicyBinding": "policybindings"}
-        paths.append(f"{ADMISSION}/mutatingadmission{plural[body['kind']]}/{body['metadata']['name']}")
-        kube.request("PATCH", f"{paths[-1]}?fieldManager=test&force=true", body, content_type=APPLY)
+    apply_new_pods(kube)
     yield
-    for path in paths:
+    delete_new_pods(kube)
+
+
+def apply_new_pods(kube: KubeClient) -> None:
+    """Put the MutatingAdmissionPolicy of new pods and its binding in force."""
+    for path, body in _new_pods().items():
+        kube.request("PATCH", f"{path}?fieldManager=test&force=true", body, content_type=APPLY)
+
+
+def delete_new_pods(kube: KubeClient) -> None:
+    for path in _new_pods():
         kube.delete(path)
+
+
+def _new_pods() -> dict[str, Any]:
+    """What `admission/new-pods.yaml` has, by path."""
+    plural = {"MutatingAdmissionPolicy": "policies", "MutatingAdmissionPolicyBinding": "policybindings"}
+    bodies = yaml.safe_load_all((REPOSITORY / "admission" / "new-pods.yaml").read_text())
+    return {f"{ADMISSION}/mutatingadmission{plural[body['kind']]}/{body['metadata']['name']}": body for body in bodies}
 
 
 VERTICAL_AUTOSCALERS: dict[str, Any] = {

@@ -23,7 +23,6 @@ class World:
             "httproutes": "/apis/gateway.networking.k8s.io/v1",
             "events": "/api/v1",
             "pods": "/api/v1",
-            "configmaps": "/api/v1",
             "resourcequotas": "/api/v1",
             "verticalpodautoscalers": "/apis/autoscaling.k8s.io/v1",
         }

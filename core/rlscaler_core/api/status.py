@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic.config import JsonDict
 
 from rlscaler_core.api.base import Reported, Text, Time, Word
+from rlscaler_core.api.new_pods import NewPodSizes
 from rlscaler_core.api.promotion import PromotionStatus
 from rlscaler_core.decision.units import SignalName, UnitName
 
@@ -390,6 +391,8 @@ class Status(Reported):
     """What the forecaster learned of the load, in base64; it outlives the operator, and is renewed every 15 minutes."""
     pod_sizes: PodSizes | None = None
     """How large the pods should be, where the spec has a range for it."""
+    new_pods: NewPodSizes | None = None
+    """How large new pods begin: what is here is in force, where the administrator has allowed it."""
     slo: SLOStatus | None = None
     """What is left of the error budget, and what a late request is worth for it; renewed every 15 minutes."""
     stabilization: Stabilization | None = None

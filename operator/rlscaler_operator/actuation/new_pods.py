@@ -1,39 +1,43 @@
-"""Writing the sizes of new pods, a ConfigMap for each target, and taking them back.
+"""Writing how large new pods begin into `status.newPods` of a policy, and taking it back.
 
-The operator may write such ConfigMaps and may not read them: what another process left is removed without being looked
-at, and what is there is written again now and then.
+It is written by itself, ahead of the report: what is there is in force at once. Reports leave the field alone.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
+from rlscaler_core.api import PLURAL
+from rlscaler_core.api.new_pods import NewPodSize
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Json, Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.state.backoff import GrowingBackoff
 from rlscaler_operator.state.findings import Problem
-from rlscaler_operator.state.new_pods import NewPods, name_of
 from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.new_pods")
-
-AGAIN_SECONDS = 300.0
-"""Time after which an unchanged ConfigMap is written again, in case it was deleted."""
 
 FIRST_SECONDS = 60.0
 """The first pause after a refusal that came back."""
 
 MISSING, REFUSED = 404, (403, 422)
 
-ALLOW = "grant it: rbac-optional.yaml, or operator.resizeNewPods of the chart"
+ABSENT: Json = {info.alias or name: None for name, info in NewPodSize.model_fields.items()}
+"""What a merge patch says of the fields that a size does not have."""
+
+DEFINITION = (
+    "the CustomResourceDefinition of policies has no status.newPods; apply the one of this version "
+    "(crds/rlscalingpolicies.yaml), or upgrade the chart"
+)
 
 
 class NewPodSizes:
-    """Keeps the ConfigMaps of policies. What it remembers is in `Policy.new_pods`."""
+    """Keeps `status.newPods` of policies. What it remembers is in `Policy.new_pods`."""
 
     def __init__(
         self,
@@ -44,49 +48,48 @@ class NewPodSizes:
     ) -> None:
         self._kube, self._limiter, self._timeout, self._clock = kube, limiter, timeout_seconds, clock
 
-    async def put(self, lease: Lease, policy: Policy, pool: str, body: Json) -> Problem | None:
-        """Write a pool's ConfigMap where it is another one than is there. Never raises for what the API answers."""
-        known, now = policy.new_pods_of(pool), self._clock()
-        if known.backoff.waits(now) or (known.body == body and now - known.at < AGAIN_SECONDS):
-            return known.problem
-        path = object_path("v1", "configmaps", policy.key[0], body["metadata"]["name"])
-        try:
-            async with self._limiter.slot(Priority.SCALE):
-                timeout = partial(lease.write_timeout, self._timeout)
-                await self._kube.apply(path, body, timeout_seconds=timeout)
-        except (KubeError, LeaseLostError) as error:
-            known.doubted()
-            return self._refused(policy, pool, known, error)
-        known.wrote(body, now)
-        return None
+    async def keep(self, lease: Lease, policy: Policy, wanted: Mapping[str, Json]) -> Problem | None:
+        """Have the sizes by pool be those that are wanted, and no others; do nothing where they are so already.
 
-    async def remove(self, lease: Lease, policy: Policy, pool: str) -> Problem | None:
-        """Take a pool's ConfigMap away where there may be one. Never raises for what the API answers."""
-        known = policy.new_pods_of(pool)
-        if known.there is False or known.backoff.waits(self._clock()):
-            return known.problem
-        path = object_path("v1", "configmaps", policy.key[0], name_of(policy.reference, pool))
+        What was written is in `policy.observed.new_pods`. Never raises for what the API answers.
+        """
+        there, known = policy.observed.new_pods, policy.new_pods
+        if there == wanted:
+            known.problem = None
+        elif not known.backoff.waits(self._clock()):
+            known.problem = await self._write(lease, policy, wanted)
+        return known.problem
+
+    async def _write(self, lease: Lease, policy: Policy, wanted: Mapping[str, Json]) -> Problem | None:
+        there = policy.observed.new_pods
+        changed = {pool for pool in there.keys() | wanted.keys() if there.get(pool) != wanted.get(pool)}
+        sizes = {pool: ABSENT | wanted[pool] if pool in wanted else None for pool in changed}
+        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         try:
             async with self._limiter.slot(Priority.SCALE):
                 timeout = partial(lease.write_timeout, self._timeout)
-                await self._kube.delete(path, timeout_seconds=timeout)
+                body = {"status": {"newPods": sizes if wanted else None}}
+                answer = await self._kube.patch(path, body, timeout_seconds=timeout)
         except (KubeError, LeaseLostError) as error:
-            if not isinstance(error, KubeError) or error.status != MISSING:
-                return self._refused(policy, pool, known, error)
-        known.removed()
-        return None
+            return self._refused(policy, error)
+        policy.observed.wrote_new_pods(answer)
+        return None if policy.observed.new_pods == wanted else self._trouble(policy, DEFINITION)
+
+    def holds(self, policy: Policy, pool: str) -> bool:
+        """Is nothing given to a pool's new pods for a while?"""
+        return pool in policy.new_pods.held and policy.new_pods.held[pool].waits(self._clock())
 
     def hold(self, policy: Policy, pool: str) -> None:
-        """Write none for a pool for a while: the size that it gave was refused."""
-        policy.new_pods_of(pool).backoff.again(self._clock(), FIRST_SECONDS)
+        """Give nothing to a pool's new pods for a while: the size that they got was refused."""
+        policy.new_pods.held.setdefault(pool, GrowingBackoff()).again(self._clock(), FIRST_SECONDS)
 
-    def _refused(self, policy: Policy, pool: str, known: NewPods, error: KubeError | LeaseLostError) -> Problem | None:
+    def _refused(self, policy: Policy, error: KubeError | LeaseLostError) -> Problem | None:
         """Say what the next attempt would hear as well, and make a pause; anything else is tried at the next tick."""
-        log.warning("%s/%s: the size of new pods of %s was not written: %s", *policy.key, pool, error)
+        log.warning("%s/%s: the size of new pods was not written: %s", *policy.key, error)
         if not isinstance(error, KubeError) or error.status not in REFUSED:
             return None
-        known.backoff.again(self._clock(), FIRST_SECONDS)
-        remedy = ALLOW if "cannot" in str(error) else "correct what it names"
-        text = f"the size of new pods of {pool} can be neither written nor taken back: {error}; {remedy}"
-        known.problem = Problem("NewPodsNotSized", text)
-        return known.problem
+        return self._trouble(policy, f"{error}; correct what it names")
+
+    def _trouble(self, policy: Policy, why: str) -> Problem:
+        policy.new_pods.backoff.again(self._clock(), FIRST_SECONDS)
+        return Problem("NewPodsNotSized", f"the size of new pods can be neither written nor taken back: {why}")

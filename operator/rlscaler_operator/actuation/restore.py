@@ -60,7 +60,6 @@ class Deletion:
 
     async def run(self, policy: Policy) -> None:
         """Put things back where the policy asks for it, and let it go; the loop's next look tries again what failed."""
-        await self._sizer.withdraw(policy)
         if FINALIZER not in policy.observed.finalizers:
             await asyncio.sleep(RETRY_SECONDS)
             return

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rlscaler_core.api.resources import PodResources
-from rlscaler_core.decision.types import POOLS
 from rlscaler_core.vertical.quantities import text
 from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.new_pods import NewPodSizes
@@ -22,7 +21,7 @@ from rlscaler_operator.cluster.kube import Json, Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.state.findings import Problem
-from rlscaler_operator.state.new_pods import config_map
+from rlscaler_operator.state.new_pods import new_pod_size
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.resizes import Failures
 
@@ -57,10 +56,12 @@ class Sizer:
         shards: Shards,
         cache: WatchCache,
         resizer: Resizer | None,
-        new_pods: NewPodSizes | None = None,
+        new_pods: NewPodSizes,
+        sizes_new: bool,
     ) -> None:
-        """`resizer` is None where the administrator has not allowed it; so is `new_pods`."""
-        self._kube, self._shards, self._cache, self._resizer, self._new_pods = kube, shards, cache, resizer, new_pods
+        """`resizer` is None where the administrator has not allowed it; `sizes_new` says whether new pods are sized."""
+        self._kube, self._shards, self._cache, self._resizer = kube, shards, cache, resizer
+        self._new_pods, self._sizes_new = new_pods, sizes_new
 
     async def apply(self, policy: Policy, sizes: Mapping[str, PodSize], others: Collection[str] = ()) -> Round:
         """Do one round for each pool that is resized in place and has a size in `sizes`.
@@ -70,24 +71,23 @@ class Sizer:
         pools = {pool: found for pool, found in in_place(policy).items() if pool not in others}
         policy.resizes = {pool: policy.resizes.get(pool, Failures()) for pool in pools}
         if self._resizer is None:
+            await self.withdraw(policy)
             return Round(problems=tuple(_not_allowed(pool) for pool in pools))
         known = [pool for pool in pools if pool in sizes]
         done = await asyncio.gather(*(self._round(policy, pool, *pools[pool], sizes[pool]) for pool in known))
-        for pool in POOLS:
-            if pool not in pools:
-                await self._remove(policy, pool)
         resized = dict(zip(known, done, strict=True))
+        problems = [problem for one in done for problem in one.problems]
+        problems += await self._size_new(policy, pools, sizes, resized)
         patched = tuple(
             f"{pool} {pools[pool][0][1]}: {len(one.patched)} pods to {_words(sizes[pool])}"
             for pool, one in resized.items()
             if one.patched
         )
-        return Round(patched, tuple(problem for one in done for problem in one.problems), resized)
+        return Round(patched, tuple(problems), resized)
 
     async def withdraw(self, policy: Policy) -> None:
         """Have new pods of a policy that does not act begin as their templates say."""
-        for pool in POOLS:
-            await self._remove(policy, pool)
+        await self._new_pods.keep(self._shards.of(policy.key), policy, {})
 
     async def restore(self, policy: Policy, sizes: Mapping[str, PodSize]) -> bool:
         """Bring the pods back to the size of their template; return False while there is more to be done.
@@ -124,34 +124,40 @@ class Sizer:
     async def _round(self, policy: Policy, pool: str, target: Key, resources: PodResources, size: PodSize) -> Resized:
         assert self._resizer is not None
         lease, failures = self._shards.of(policy.key), policy.resizes[pool]
-        resized = await self._resizer.resize(lease, target, size, resources.container, failures)
-        problem = await self._size_new(policy, pool, target, resources, size, resized.proven)
-        return resized if problem is None else resized._replace(problems=(*resized.problems, problem))
+        return await self._resizer.resize(lease, target, size, resources.container, failures)
 
     async def _size_new(
-        self, policy: Policy, pool: str, target: Key, resources: PodResources, size: PodSize, proven: bool
-    ) -> Problem | None:
+        self,
+        policy: Policy,
+        pools: Mapping[str, tuple[Key, PodResources]],
+        sizes: Mapping[str, PodSize],
+        resized: Mapping[str, Resized],
+    ) -> list[Problem]:
         """Have new pods begin with a size once a pod runs with it; until then what was in force before stays.
 
         A size that the API server refuses would keep pods from starting, and then there would be none to look at.
         """
-        if self._new_pods is None:
-            return None
-        found, lease = self._cache.deployments.get(target), self._shards.of(policy.key)
-        if found is not None and found.refused:
-            there = policy.new_pods_of(pool).there
-            problem = await self._new_pods.remove(lease, policy, pool)
-            if there is not False and problem is None:
-                self._new_pods.hold(policy, pool)
-            return problem or _refused(target, found.refused)
-        body = config_map(policy.reference, pool, target, self._cache.selector_of(target), resources, size)
-        if body is None:
-            return await self._new_pods.remove(lease, policy, pool)
-        return await self._new_pods.put(lease, policy, pool, body) if proven else None
-
-    async def _remove(self, policy: Policy, pool: str) -> None:
-        if self._new_pods is not None:
-            await self._new_pods.remove(self._shards.of(policy.key), policy, pool)
+        if not self._sizes_new:
+            await self.withdraw(policy)
+            return []
+        there, refused, wanted = policy.observed.new_pods, {}, {}
+        for pool, (target, resources) in pools.items():
+            found, size = self._cache.deployments.get(target), there.get(pool)
+            if found is not None and found.refused:
+                refused[pool] = _refused(target, found.refused)
+                continue
+            if pool in resized:
+                new = new_pod_size(target, self._cache.selector_of(target), resources, sizes[pool])
+                if new is None:
+                    continue
+                if resized[pool].proven and not self._new_pods.holds(policy, pool):
+                    size = new.to_dict()
+            if size is not None:
+                wanted[pool] = size
+        problem = await self._new_pods.keep(self._shards.of(policy.key), policy, wanted)
+        for pool in refused.keys() & (there.keys() - policy.observed.new_pods.keys()):
+            self._new_pods.hold(policy, pool)
+        return [*refused.values(), *([] if problem is None else [problem])]
 
 
 def template_size(body: Mapping[str, Any], resources: PodResources, least_memory: float) -> PodSize:

@@ -192,7 +192,6 @@ def needed(settings: Settings) -> list[Act]:
     for wanted, role in (
         (settings.pod_deletion_cost, "rlscaler-pod-deletion-cost"),
         (settings.resize, "rlscaler-pod-resize"),
-        (settings.resize_new_pods, "rlscaler-new-pods"),
     ):
         if wanted:
             acts += [a for act in _role("rbac-optional.yaml", role) for a in _everywhere(act, settings)]

@@ -207,21 +207,6 @@ class Kube:
     async def create(self, path: str, body: Json) -> Json:
         return await self.request("POST", path, body, fieldManager=FIELD_MANAGER)
 
-    async def apply(self, path: str, body: Json, *, timeout_seconds: Timeout | None = None) -> Json:
-        """Create an object, or make what the operator set of it what `body` says (server-side apply)."""
-        return await self.request(
-            "PATCH",
-            path,
-            body,
-            content_type=APPLY_PATCH,
-            timeout_seconds=timeout_seconds,
-            fieldManager=FIELD_MANAGER,
-            force="true",
-        )
-
-    async def delete(self, path: str, *, timeout_seconds: Timeout | None = None) -> Json:
-        return await self.request("DELETE", path, timeout_seconds=timeout_seconds)
-
     async def replace(self, path: str, body: Json, *, timeout_seconds: Timeout | None = None) -> Json:
         return await self.request("PUT", path, body, timeout_seconds=timeout_seconds, fieldManager=FIELD_MANAGER)
 

@@ -49,12 +49,12 @@ def parse_selector(text: str) -> Selector | None:
     return tuple(requirements) or None
 
 
-def as_lines(selector: Selector) -> str:
-    """Write a selector as `admission/new-pods.yaml` reads it: a requirement a line, `a=b|c`, `a!=b|c`, `a` or `!a`."""
-    return "\n".join(map(_line, selector))
+def as_texts(selector: Selector) -> list[str]:
+    """Write a selector as `admission/new-pods.yaml` reads it, each requirement as `a=b|c`, `a!=b|c`, `a` or `!a`."""
+    return [_text(requirement) for requirement in selector]
 
 
-def _line(requirement: Requirement) -> str:
+def _text(requirement: Requirement) -> str:
     label, values, wanted = requirement
     if values is None:
         return label if wanted else f"!{label}"

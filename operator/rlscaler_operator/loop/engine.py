@@ -91,8 +91,8 @@ class Engine:
         self.secrets = References(kube, SECRETS, reload_seconds, self.wake)
         self._actors = Actors(settings, self.config_maps)
         resizer = Resizer(kube, limiter, sizes, settings.write_timeout_seconds) if sizes is not None else None
-        new_pods = NewPodSizes(kube, limiter, settings.write_timeout_seconds) if settings.resize_new_pods else None
-        sizer = Sizer(kube, shards, self.cache, resizer, new_pods)
+        new_pods = NewPodSizes(kube, limiter, settings.write_timeout_seconds)
+        sizer = Sizer(kube, shards, self.cache, resizer, new_pods, settings.resize_new_pods)
         self._deletion = Deletion(kube, shards, limiter, self.cache, self.registry, self.events, settings, sizer)
         labels = Labels.of(settings)
         idle = IdlePods(kube, limiter, self.cache, self._ask, settings.write_timeout_seconds, labels)

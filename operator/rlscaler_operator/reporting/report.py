@@ -65,12 +65,15 @@ class Reporter:
         self.audit.close()
 
     def stale(self, policy: Policy, now: float) -> bool:
-        """Does a policy that is not running need a report? Not more than one in `RETRY_SECONDS`."""
+        """Does a policy that is not running need a report, or to have its new pods left alone?
+
+        Not more than once in `RETRY_SECONDS`.
+        """
         if now - policy.report.reported_at < RETRY_SECONDS:
             return False
         outbox = policy.outbox
         unseen = outbox.status.get("observedGeneration") != policy.observed.generation
-        return unseen or outbox.written_at == float("-inf")
+        return unseen or outbox.written_at == float("-inf") or bool(policy.observed.new_pods)
 
     def report(
         self,

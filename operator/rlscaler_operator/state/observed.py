@@ -37,8 +37,8 @@ class SpecFacts(NamedTuple):
 class ObservedObject:
     """The object of one policy.
 
-    The registry writes it by `read`. What the operator itself has written to the object is noted by `wrote_finalizers`
-    and `wrote_weights`, before the watch shows it.
+    The registry writes it by `read`. What the operator itself has written to the object is noted by `wrote_finalizers`,
+    `wrote_weights` and `wrote_new_pods`, before the watch shows it.
     """
 
     latest: Mapping[str, Any] = field(default_factory=dict)
@@ -78,6 +78,16 @@ class ObservedObject:
     def wrote_finalizers(self, finalizers: list[str]) -> None:
         self.revision += finalizers != self.finalizers
         self.finalizers = finalizers
+
+    @property
+    def new_pods(self) -> dict[str, Any]:
+        """`status.newPods`: the sizes that new pods begin with, by pool."""
+        return (self.latest.get("status") or {}).get("newPods") or {}
+
+    def wrote_new_pods(self, answer: Mapping[str, Any]) -> None:
+        """`answer` is the object as the write of `status.newPods` left it."""
+        written = (answer.get("status") or {}).get("newPods") or {}
+        self.latest = {**self.latest, "status": {**(self.latest.get("status") or {}), "newPods": written}}
 
     def wrote_weights(self, text: str) -> None:
         self.annotations[WEIGHTS_ANNOTATION] = text

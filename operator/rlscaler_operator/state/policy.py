@@ -41,8 +41,8 @@ class Policy:
     late: LateRequests = field(default_factory=LateRequests)
     resizes: dict[str, Failures] = field(default_factory=dict)
     """By pool, what came of resizing its pods; `actuation/size.py` writes it."""
-    new_pods: dict[str, NewPods] = field(default_factory=dict)
-    """By pool, what is known of the ConfigMap that sizes its new pods; `actuation/new_pods.py` writes it."""
+    new_pods: NewPods = field(default_factory=NewPods)
+    """What is remembered of sizing new pods; `actuation/new_pods.py` writes it."""
     _params: tuple[object, Params] | None = None
 
     @property
@@ -88,16 +88,6 @@ class Policy:
             deployment = cache.deployments.get(key)
             found[pool] = None if deployment is None or deployment.deleting else deployment
         return found
-
-    def new_pods_of(self, pool: str) -> NewPods:
-        """What is known of a pool's ConfigMap; at first whether another process may have written one."""
-        if pool not in self.new_pods:
-            parsed = self.observed.parsed
-            target = None if parsed is None else parsed.spec.targets.pool(pool)
-            sized = target is not None and target.resources is not None
-            sized |= pool in (self.outbox.status.get("podSizes") or {})
-            self.new_pods[pool] = NewPods(there=None if sized else False)
-        return self.new_pods[pool]
 
     def params(self) -> Params:
         """One row, made again when the spec, what was learned or what is turned off changes."""

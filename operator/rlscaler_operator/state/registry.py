@@ -88,7 +88,8 @@ class Registry:
             promotion=PromotionState(status.promotion),
             ownership=Ownership(status.originals),
             report=ReportState(list(status.conditions), list(status.history), status.last_decision, status.observation),
-            outbox=Outbox(status.to_dict()),
+            # What is never reported is never taken away by a report.
+            outbox=Outbox(status.model_copy(update={"new_pods": None}).to_dict()),
         )
         if former is not None:
             self._unlist(former)

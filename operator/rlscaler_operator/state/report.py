@@ -67,7 +67,8 @@ class PendingReport(NamedTuple):
 class Outbox:
     """What is still to be written about one policy, and what was written. `reporting/publish.py` writes it.
 
-    The originals are written by `actuation`, ahead of the report: see `wrote_originals`.
+    The originals are written by `actuation`, ahead of the report: see `wrote_originals`. So is `newPods`, which is not
+    kept here.
     """
 
     status: dict[str, Any] = field(default_factory=dict)

@@ -12,9 +12,8 @@ from tests.harness.world import World
 
 @pytest.fixture(scope="module", autouse=True)
 def granted(kube, operator_kubeconfig, world):
-    roles = setup.shipped_roles()
-    for name in ("rlscaler-pod-resize", "rlscaler-new-pods"):
-        setup.grant(kube, "rlscaler", name, roles[name]["rules"], world.namespace)
+    rules = setup.shipped_roles()["rlscaler-pod-resize"]["rules"]
+    setup.grant(kube, "rlscaler", "resize", rules, world.namespace)
     with setup.new_pods(kube):
         yield
 
@@ -33,10 +32,9 @@ def begin(start):
         one.stop()
 
 
-def config_maps(world: World, policy: str) -> list[dict]:
-    """Those that size new pods of a policy."""
-    items = world.kube.request("GET", f"{world.path('configmaps')}?labelSelector=rlscaler.io%2Fpod-size")["items"]
-    return [one for one in items if one["metadata"]["ownerReferences"][0]["name"] == policy]
+def sizes(world: World, policy: str) -> dict:
+    """How large new pods of a policy begin, by pool."""
+    return world.get("rlscalingpolicies", policy).get("status", {}).get("newPods") or {}
 
 
 def new_pod(world: World, wait, name: str) -> dict:
@@ -62,33 +60,33 @@ def test_a_new_pod_begins_with_the_size_and_its_template_is_not_touched(begin, w
     world.deployment("other-cpu", "cpu", 1, resources=SMALL)
     before = template_of(world, "acting-cpu")
     begin()
-    wait(lambda: config_maps(world, "acting"), 120)
+    wait(lambda: sizes(world, "acting"), 120)
     expected = {"deployment": "acting-cpu", "cpu": "300m", "memory": "128Mi"}
     # These pods use a gigabyte, which is more than is counted: below what memory is not lowered is not known.
-    wait(lambda: [body["data"] for body in config_maps(world, "acting")] == [expected], 60)
+    wait(lambda: sizes(world, "acting") == {"cpu": expected}, 60)
     wait(lambda: dry_run(world, "acting-cpu") == LARGE)
     assert template_of(world, "acting-cpu") == before
     wait(lambda: world.get("rlscalingpolicies", "watching")["status"].get("lastDecision") is not None, 90)
     for name, size in (("acting-cpu", LARGE), ("watching-cpu", SMALL), ("other-cpu", SMALL)):
         pod = new_pod(world, wait, name)
         assert (pod["metadata"]["generation"], sizes_of(pod)) == (1, size), "it was created so, and never resized"
-    assert config_maps(world, "watching") == []
+    assert sizes(world, "watching") == {}
 
     world.patch("rlscalingpolicies", "acting", {"spec": {"mode": "Shadow"}})
-    wait(lambda: config_maps(world, "acting") == [], 60)
+    wait(lambda: sizes(world, "acting") == {}, 60)
     wait(lambda: dry_run(world, "acting-cpu") == SMALL)
     world.patch("rlscalingpolicies", "acting", {"spec": {"mode": "Auto"}})
-    wait(lambda: config_maps(world, "acting"), 60)
+    wait(lambda: sizes(world, "acting"), 60)
     world.delete("rlscalingpolicies", "acting")
     wait(lambda: [one["requests"]["cpu"] for one in asks_for(world, "acting-cpu")] == ["200m", "200m"], 90)
-    assert config_maps(world, "acting") == []
+    assert dry_run(world, "acting-cpu") == SMALL
     assert template_of(world, "acting-cpu")[1] == before[1]
 
 
 def test_an_operator_that_is_killed_before_all_pods_are_resized_is_followed_by_one_that_goes_on(begin, world, wait):
     prepared(world, "killed", replicas=3)
     first = begin()
-    wait(lambda: config_maps(world, "killed"), 120)
+    wait(lambda: sizes(world, "killed"), 120)
     wait(lambda: dry_run(world, "killed-cpu") == LARGE)
     first.kill()
     not_reached = world.pods("killed-cpu")[-1]["metadata"]["name"]
@@ -100,33 +98,32 @@ def test_an_operator_that_is_killed_before_all_pods_are_resized_is_followed_by_o
     assert (pod["metadata"]["generation"], sizes_of(pod)) == (1, LARGE), "no operator is needed for it"
     begin()
     wait(lambda: runs_with(world, "killed-cpu") == [LARGE, LARGE, LARGE], 120)
-    assert config_maps(world, "killed")
+    assert sizes(world, "killed")
 
 
 def test_what_an_operator_left_is_taken_away_by_the_next_one(begin, world, wait):
     prepared(world, "left")
     first = begin()
-    wait(lambda: config_maps(world, "left"), 120)
+    wait(lambda: sizes(world, "left"), 120)
     first.kill()
     world.patch("rlscalingpolicies", "left", {"spec": {"targets": {"cpu": {"resources": None}}}})
     begin()
-    wait(lambda: config_maps(world, "left") == [], 120)
+    wait(lambda: sizes(world, "left") == {}, 120)
     assert asks_for(world, "left-cpu"), "its pods are still there"
 
 
 def test_pods_of_a_policy_that_goes_without_restoring_begin_as_their_template_says(begin, world, wait):
     prepared(world, "gone")
     begin()
-    wait(lambda: config_maps(world, "gone"), 120)
+    wait(lambda: sizes(world, "gone"), 120)
     world.delete("rlscalingpolicies", "gone")
-    wait(lambda: config_maps(world, "gone") == [], 60)
     wait(lambda: dry_run(world, "gone-cpu") == SMALL)
 
 
 def test_a_quota_that_refuses_new_pods_has_them_begin_as_their_template_says(begin, world, wait):
     prepared(world, "full", replicas=1)
     begin()
-    wait(lambda: config_maps(world, "full"), 120)
+    wait(lambda: sizes(world, "full"), 120)
     wait(lambda: dry_run(world, "full-cpu") == LARGE)
     wait(lambda: not going(world))
     path = world.path("resourcequotas")

@@ -126,8 +126,8 @@ def test_what_it_asks_for_is_what_the_roles_allow(operator, proxy, kube, world, 
     wait(lambda: "Restored" in world.events("chat"))
     assert operator.stop() == 0, operator.log.read_text()[-4000:]
 
-    # Used with some settings only: test_budget.py, test_operator_resize.py and test_operator_new_pods.py have them.
-    elsewhere = {"rlscaler-budgets", "rlscaler-pod-resize", "rlscaler-new-pods"}
+    # Used with some settings only: test_budget.py and test_operator_resize.py have them.
+    elsewhere = {"rlscaler-budgets", "rlscaler-pod-resize"}
     roles = {name: role for name, role in setup.shipped_roles().items() if name not in elsewhere}
     allowed = granted(rule for role in roles.values() for rule in role["rules"])
     asked = seen(proxy.seen)

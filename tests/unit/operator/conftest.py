@@ -1,4 +1,5 @@
 import asyncio
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -66,15 +67,26 @@ def policy_body():
     return make
 
 
+def merged(there, patch):
+    """What a merge patch (RFC 7396) makes of a JSON value."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(there) if isinstance(there, dict) else {}
+    for name, value in patch.items():
+        result.pop(name, None) if value is None else result.update({name: merged(result.get(name), value)})
+    return result
+
+
 class ApiServer:
     """Answers every request with `text`, and a write with what was written when `text` is empty.
 
-    `answers` are other texts by path and query. `sent` has the method and the body of each request.
+    `answers` are other texts by path and query. `objects`, by path and query, take merge patches and are the answer to
+    them. `sent` has the method and the body of each request.
     """
 
     def __init__(self):
         self.text, self.status, self.asked = "{}", 200, 0
-        self.paths, self.answers, self.sent = [], {}, []
+        self.paths, self.answers, self.objects, self.sent = [], {}, {}, []
         self.slow_path, self.hold = "", threading.Event()
         outer = self
 
@@ -86,6 +98,9 @@ class ApiServer:
                 outer.paths.append(self.path.partition("?")[0])
                 sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 outer.sent.append((self.command, sent.decode()))
+                if self.command == "PATCH" and self.path in outer.objects and outer.status == 200:
+                    outer.objects[self.path] = merged(outer.objects[self.path], json.loads(sent))
+                    outer.answers[self.path] = json.dumps(outer.objects[self.path])
                 text = outer.answers.get(self.path, outer.text).encode() or sent
                 self.send_response(outer.status)
                 self.send_header("Content-Length", str(len(text)))

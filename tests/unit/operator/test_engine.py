@@ -103,6 +103,23 @@ async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_se
     assert "observedGeneration" in slow.outbox.status
 
 
+async def test_new_pods_of_a_policy_that_was_reported_as_switched_off_are_left_alone_all_the_same(
+    engine, api_server, policy_body
+):
+    """The removal may have failed when that was reported, or an operator before may have written last."""
+    engine.shards.leases[0]._deadline = math.inf
+    body, path = policy_body(), "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
+    body["spec"]["mode"] = "Off"
+    body["status"] = {"observedGeneration": 1, "newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
+    api_server.objects[f"{path}?fieldManager=rlscaler"] = body
+    policy = engine.registry.put(body)
+    policy.outbox.written_at, engine._acting = time.monotonic(), {0: 1}
+    engine._launch_due()
+    await until(lambda: not policy.timing.busy and not policy.outbox.writing)
+    assert policy.observed.new_pods == {}
+    assert "newPods" not in api_server.objects[f"{path}?fieldManager=rlscaler"]["status"]
+
+
 def with_own_query(body, promql="sum(hits)"):
     return body | {"spec": body["spec"] | {"metrics": {"queries": {"arrivalRate": promql}}}}
 

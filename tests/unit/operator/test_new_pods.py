@@ -1,4 +1,4 @@
-"""The ConfigMaps that size new pods: when they are written and taken away, against a real HTTP server."""
+"""The sizes of new pods in a policy's status: when they are written and taken away, against a real HTTP server."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from typing import Any
 import pytest
 from kubernetes.aio.client import Configuration
 
+from rlscaler_core.api.new_pods import NewPodSize
 from rlscaler_core.api.resources import PodResources
 from rlscaler_core.vertical.size import PodSize
-from rlscaler_operator.actuation.new_pods import AGAIN_SECONDS, FIRST_SECONDS, NewPodSizes
+from rlscaler_operator.actuation.new_pods import FIRST_SECONDS, NewPodSizes
 from rlscaler_operator.actuation.resize import Resizer
 from rlscaler_operator.actuation.size import Sizer
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
-from rlscaler_operator.cluster.events import Reference
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.cluster.selectors import as_lines, parse_selector
+from rlscaler_operator.cluster.selectors import parse_selector
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.state.new_pods import config_map
+from rlscaler_operator.state.new_pods import new_pod_size
 from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.state.status import merge_patch
 from tests.unit.operator.test_resize_plan import NOW, pod
 
 TARGET = ("ns", "chat-gpu")
 SIZES = {"gpu": PodSize(cpu=2.0, memory=float(1 << 30), least_memory=float(900 << 20))}
-PATH = "/api/v1/namespaces/ns/configmaps/rlscaler-chat-gpu"
-REFERENCE = Reference("ns", "chat", "uid-1")
+SIZE = {"deployment": "chat-gpu", "cpu": "2000m", "memory": "1024Mi", "leastMemory": "900Mi"}
+PATH = "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
+OBJECT = f"{PATH}?fieldManager=rlscaler"
 RANGED = PodResources.model_validate({"mode": "InPlace", "cpu": {"min": "1", "max": "2"}})
 
 
@@ -41,13 +43,19 @@ class Bench:
         self.pods, self.body = SizedPods(), body
         ranges = {"cpu": {"min": "500m", "max": "4"}, "memory": {"min": "256Mi", "max": "8Gi"}}
         body["spec"]["targets"]["gpu"]["resources"] = {"mode": "InPlace", **ranges}
+        server.objects[OBJECT] = {}
         self.registry = Registry()
         self.policy = self.registry.put(body)
         shards = Shards(kube, Settings())
         shards.leases[0]._deadline = math.inf
         limiter = ConcurrencyLimiter(8)
         resizer = Resizer(kube, limiter, self.pods, 2.0, lambda: NOW)
-        self.sizer = Sizer(kube, shards, self.cache, resizer, NewPodSizes(kube, limiter, 2.0, lambda: self.now))
+        new_pods = NewPodSizes(kube, limiter, 2.0, lambda: self.now)
+        self.sizer = Sizer(kube, shards, self.cache, resizer, new_pods, sizes_new=True)
+        self.others = [
+            Sizer(kube, shards, self.cache, resizer, new_pods, sizes_new=False),
+            Sizer(kube, shards, self.cache, None, new_pods, sizes_new=False),
+        ]
         self.runs("2")
 
     def runs(self, cpu: str, version: str = "7") -> None:
@@ -61,16 +69,22 @@ class Bench:
         body = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "status": {"conditions": conditions}}
         self.cache.put_deployment(body)
 
-    def written(self) -> list[tuple[str, Any]]:
-        """Method and data of the requests about the ConfigMap so far, which are forgotten."""
-        about = [
-            (method, json.loads(body)["data"] if body else None)
-            for path, (method, body) in zip(self.server.paths, self.server.sent, strict=True)
-            if path == PATH
-        ]
+    def seen(self, new_pods: dict[str, Any]) -> None:
+        """The watch shows this in the status."""
+        self.body["status"] = self.server.objects[OBJECT]["status"] = {"newPods": new_pods}
+        self.policy = self.registry.put(self.body)
+
+    @property
+    def there(self) -> dict[str, Any]:
+        """What the status says on the API server."""
+        return self.server.objects[OBJECT].get("status", {}).get("newPods", {})
+
+    def written(self) -> int:
+        """The number of writes of the status so far, which are forgotten."""
+        number = self.server.paths.count(PATH)
         self.server.paths.clear()
         self.server.sent.clear()
-        return about
+        return number
 
 
 @pytest.fixture
@@ -80,52 +94,69 @@ async def bench(api_server, policy_body):
     await kube.close()
 
 
-DATA = {"deployment": "chat-gpu", "cpu": "2000m", "memory": "1024Mi", "leastMemory": "900Mi"}
-
-
-async def test_a_size_is_written_once_a_pod_runs_with_it_and_again_now_and_then(bench):
+async def test_a_size_is_written_once_a_pod_runs_with_it(bench):
     bench.runs("1", "8")
     bench.server.text = json.dumps(pod("chat-1", {"cpu": "2", "memory": "1Gi"}, generation=4, resourceVersion="9"))
     await bench.sizer.apply(bench.policy, SIZES)
-    assert bench.written() == [], "the API server might refuse it for new pods"
+    assert bench.written() == 0, "the API server might refuse it for new pods"
     bench.runs("2", "10")
     await bench.sizer.apply(bench.policy, SIZES)
-    assert bench.written() == [("PATCH", DATA)]
     await bench.sizer.apply(bench.policy, SIZES)
-    assert bench.written() == []
-    bench.now += AGAIN_SECONDS
-    await bench.sizer.apply(bench.policy, SIZES)
-    assert bench.written() == [("PATCH", DATA)]
+    assert (bench.written(), bench.there) == (1, {"gpu": SIZE})
     bench.runs("1", "11")
     bench.server.text = json.dumps(pod("chat-1", {"cpu": "1", "memory": "1Gi"}, resourceVersion="12"))
     await bench.sizer.apply(bench.policy, {"gpu": PodSize(cpu=4.0)})
-    assert bench.written() == [], "what was in force before stays meanwhile"
+    assert (bench.written(), bench.there) == (0, {"gpu": SIZE}), "what was in force before stays meanwhile"
+    await bench.sizer.apply(bench.policy, {})
+    assert bench.written() == 0, "so it does while no size is decided, as after a start"
+
+
+async def test_what_another_writer_changed_is_put_right(bench):
+    await bench.sizer.apply(bench.policy, SIZES)
+    bench.seen({"gpu": SIZE | {"container": "other", "cpu": "9"}, "cpu": {"deployment": "chat-cpu", "cpu": "1"}})
+    bench.written()
+    await bench.sizer.apply(bench.policy, SIZES)
+    assert (bench.written(), bench.there) == (1, {"gpu": SIZE})
 
 
 async def test_it_is_taken_away_once_where_the_policy_does_not_act(bench):
     await bench.sizer.withdraw(bench.policy)
-    await bench.sizer.withdraw(bench.policy)
-    assert bench.written() == [("DELETE", None)], "another process may have written it"
+    assert bench.written() == 0, "there is nothing"
     await bench.sizer.apply(bench.policy, SIZES)
     await bench.sizer.withdraw(bench.policy)
-    assert [method for method, _ in bench.written()] == ["PATCH", "DELETE"]
+    await bench.sizer.withdraw(bench.policy)
+    assert (bench.written(), bench.there) == (2, {})
+
+
+async def test_what_an_operator_before_left_is_taken_away(bench):
+    bench.seen({"gpu": SIZE})
+    await bench.sizer.withdraw(bench.policy)
+    assert (bench.written(), bench.there) == (1, {})
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_an_operator_that_may_not_size_new_pods_takes_away_what_one_before_has_left(bench, number):
+    bench.seen({"gpu": SIZE})
+    for _ in range(2):
+        await bench.others[number].apply(bench.policy, SIZES)
+    assert (bench.written(), bench.there) == (1, {})
 
 
 @pytest.mark.parametrize("others", [["gpu"], []])
 async def test_it_is_taken_away_where_something_else_sizes_the_pods_or_no_size_is_known(bench, others):
     await bench.sizer.apply(bench.policy, SIZES)
-    assert [method for method, _ in bench.written()] == ["PATCH"]
+    assert bench.there == {"gpu": SIZE}
     await bench.sizer.apply(bench.policy, SIZES if others else {"gpu": PodSize()}, others)
-    assert [method for method, _ in bench.written()] == ["DELETE"]
+    assert bench.there == {}
 
 
 async def test_it_is_taken_away_where_the_policy_sizes_nothing_any_more(bench):
     await bench.sizer.apply(bench.policy, SIZES)
-    bench.written()
+    bench.body |= {"status": bench.server.objects[OBJECT]["status"]}
     del bench.body["spec"]["targets"]["gpu"]["resources"]
     bench.body["metadata"]["generation"] = 2
     await bench.sizer.apply(bench.registry.put(bench.body), {})
-    assert [method for method, _ in bench.written()] == ["DELETE"]
+    assert bench.there == {}
 
 
 async def test_of_a_policy_that_sizes_nothing_nothing_is_asked(api_server, policy_body, bench):
@@ -135,44 +166,32 @@ async def test_of_a_policy_that_sizes_nothing_nothing_is_asked(api_server, polic
     assert api_server.paths == []
 
 
-async def test_what_is_gone_already_is_taken_for_removed(bench):
+async def test_a_policy_that_is_gone_is_no_trouble(bench):
     bench.refuse(404)
-    await bench.sizer.withdraw(bench.policy)
-    await bench.sizer.withdraw(bench.policy)
-    assert len(bench.written()) == 1
+    assert (await bench.sizer.apply(bench.policy, SIZES)).problems == ()
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "said"),
-    [
-        (403, 'User "x" cannot patch resource "configmaps" in API group ""', "operator.resizeNewPods"),
-        (403, "exceeded quota: small, requested: count/configmaps=1", "correct what it names"),
-    ],
-)
-async def test_a_refusal_is_said_and_asked_again_after_growing_pauses(bench, status, message, said):
-    bench.refuse(status, message)
+async def test_a_refusal_is_said_and_asked_again_after_growing_pauses(bench):
+    bench.refuse(403, 'admission webhook "theirs" denied the request')
     for _ in range(2):
         (problem,) = (await bench.sizer.apply(bench.policy, SIZES)).problems
         assert problem.reason == "NewPodsNotSized"
-        assert message in problem.message
-        assert said in problem.message
-    assert len(bench.written()) == 2
+        assert 'webhook "theirs" denied the request; correct what it names' in problem.message
+    assert bench.written() == 2
     assert (await bench.sizer.apply(bench.policy, SIZES)).problems == (problem,), "said all the same"
-    assert bench.written() == []
+    assert bench.written() == 0
     bench.now += FIRST_SECONDS
     bench.server.status = 200
     assert (await bench.sizer.apply(bench.policy, SIZES)).problems == ()
-    assert bench.written() == [("PATCH", DATA)]
+    assert (bench.written(), bench.there) == (1, {"gpu": SIZE})
 
 
-async def test_what_may_have_been_written_without_an_answer_is_taken_away(bench):
-    await bench.sizer.withdraw(bench.policy)
-    bench.refuse(500, "the connection broke")
-    await bench.sizer.apply(bench.policy, SIZES)
-    bench.server.status = 200
-    bench.written()
-    await bench.sizer.withdraw(bench.policy)
-    assert bench.written() == [("DELETE", None)]
+async def test_a_definition_that_does_not_have_the_field_is_named(bench):
+    del bench.server.objects[OBJECT]
+    bench.server.text = json.dumps({"status": {"conditions": []}})
+    (problem,) = (await bench.sizer.apply(bench.policy, SIZES)).problems
+    assert problem.reason == "NewPodsNotSized"
+    assert "apply the one of this version (crds/rlscalingpolicies.yaml)" in problem.message
 
 
 @pytest.mark.parametrize("status", [409, 429, 500])
@@ -181,43 +200,72 @@ async def test_what_may_pass_by_itself_is_tried_at_the_next_tick(bench, status):
     assert (await bench.sizer.apply(bench.policy, SIZES)).problems == ()
     bench.server.status = 200
     await bench.sizer.apply(bench.policy, SIZES)
-    assert bench.written() == [("PATCH", DATA), ("PATCH", DATA)]
+    assert (bench.written(), bench.there) == (2, {"gpu": SIZE})
 
 
 async def test_pods_that_the_api_server_takes_no_more_begin_as_their_template_says(bench):
     bench.deployment()
     await bench.sizer.apply(bench.policy, SIZES)
-    bench.written()
     for again in (False, True):
         bench.deployment('pods "chat-gpu-1-a" is forbidden: exceeded quota: small')
         (problem,) = (await bench.sizer.apply(bench.policy, SIZES)).problems
         assert problem.reason == "NewPodsRefused"
         assert "exceeded quota: small" in problem.message
         assert "chat-gpu-1-a" not in problem.message, "another pod is refused at every attempt"
-        assert bench.written() == [("DELETE", None)]
+        assert bench.there == {}
+        assert (await bench.sizer.apply(bench.policy, SIZES)).problems == (problem,), "the same refusal is one"
         bench.deployment()
         await bench.sizer.apply(bench.policy, SIZES)
-        assert bench.written() == ([] if again else [("PATCH", DATA)])
+        assert bench.there == ({} if again else {"gpu": SIZE})
     bench.now += FIRST_SECONDS
     await bench.sizer.apply(bench.policy, SIZES)
-    assert bench.written() == [("PATCH", DATA)]
+    assert bench.there == {"gpu": SIZE}
 
 
-def test_pods_of_other_kinds_are_named_by_their_selector():
-    key, selector = ("ns", "statefulset.apps/chat"), parse_selector("app=chat,tier in (b,a),x notin (y),z,!w")
-    made = config_map(REFERENCE, "cpu", key, selector, RANGED, PodSize(cpu=0.5))
-    assert made is not None
-    assert made["data"] == {"labels": "app=chat\ntier=a|b\nx!=y\nz\n!w", "cpu": "500m"}
-    assert selector is not None
-    assert as_lines(selector).count("\n") == 4
-    assert config_map(REFERENCE, "cpu", key, None, RANGED, PodSize(cpu=0.5)) is None, "its pods are not known"
+async def test_a_size_of_refused_pods_that_could_not_be_taken_away_is_tried_again_at_once(bench):
+    bench.deployment()
+    await bench.sizer.apply(bench.policy, SIZES)
+    bench.deployment("exceeded quota: small")
+    bench.refuse(500, "later")
+    for _ in range(3):
+        (problem,) = (await bench.sizer.apply(bench.policy, SIZES)).problems
+        assert problem.reason == "NewPodsRefused"
+    assert bench.there == {"gpu": SIZE}
+    bench.server.status = 200
+    await bench.sizer.apply(bench.policy, SIZES)
+    assert bench.there == {}
 
 
-def test_a_config_map_goes_with_its_policy_and_names_the_container():
+def test_a_report_leaves_the_sizes_of_new_pods_alone(policy_body):
+    body = policy_body()
+    body["status"] = {"observedGeneration": 1, "newPods": {"gpu": SIZE}}
+    policy = Registry().put(body)
+    assert policy.observed.new_pods == {"gpu": SIZE}
+    patch = merge_patch(policy.outbox.status, {"observedGeneration": 2})
+    assert patch["observedGeneration"] == 2
+    assert "newPods" not in patch, "it would be taken away by None"
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels"),
+    [
+        ("app=chat,tier in (b,a),x notin (y),z,!w", ["app=chat", "tier=a|b", "x!=y", "z", "!w"]),
+        (",".join(f"l{i}=x" for i in range(33)), None),
+        (f"app in ({','.join(f'value-{i}' for i in range(120))})", None),
+    ],
+    ids=["every form", "too many", "too long"],
+)
+def test_pods_of_other_kinds_are_named_by_their_selector(selector, labels):
+    made = new_pod_size(("ns", "statefulset.apps/chat"), parse_selector(selector), RANGED, PodSize(cpu=0.5))
+    assert made == (None if labels is None else NewPodSize(labels=labels, cpu="500m"))
+
+
+def test_pods_that_are_not_known_get_no_size():
+    assert new_pod_size(("ns", "statefulset.apps/chat"), None, RANGED, PodSize(cpu=0.5)) is None
+
+
+def test_a_size_names_the_container():
     one = RANGED.model_copy(update={"container": "serve"})
-    made = config_map(REFERENCE, "gpu", TARGET, None, one, PodSize(cpu=0.5, least_memory=1e9))
+    made = new_pod_size(TARGET, None, one, PodSize(cpu=0.5, least_memory=1e9))
     assert made is not None
-    (owner,) = made["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["uid"]) == ("RLScalingPolicy", "chat", "uid-1")
-    assert made["data"] == {"deployment": "chat-gpu", "container": "serve", "cpu": "500m"}
-    assert made["metadata"]["name"] == "rlscaler-uid-1-gpu"
+    assert made.to_dict() == {"deployment": "chat-gpu", "container": "serve", "cpu": "500m"}

@@ -8,23 +8,31 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from rlscaler_core.api import parse
-from rlscaler_operator.cli.preflight.sizes import BINDINGS, check_sizes
+from rlscaler_operator.cli.preflight.sizes import BINDINGS, POLICIES, check_sizes
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.state.new_pods import LABEL
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews?fieldManager=rlscaler"
-OURS = {"spec": {"paramRef": {"selector": {"matchLabels": {LABEL: "true"}}}}}
-THEIRS = {"spec": {"paramRef": {"name": "other", "namespace": "other"}}}
+OURS = {"metadata": {"name": "b"}, "spec": {"policyName": "ours", "paramRef": {"selector": {}}}}
+THEIRS = {"metadata": {"name": "b"}, "spec": {"policyName": "theirs", "paramRef": {"selector": {}}}}
+
+
+def admission_policy(name, kind, version):
+    return {"metadata": {"name": name}, "spec": {"paramKind": {"apiVersion": version, "kind": kind}}}
+
+
+SIZES_PODS = admission_policy("ours", "RLScalingPolicy", "rlscaler.io/v1alpha1")
+OTHERS = (admission_policy("theirs", "ConfigMap", "v1"), {"metadata": {"name": "plain"}, "spec": {}})
 
 
 @pytest.fixture
 async def check(api_server, policy_body):
     kube = Kube(Configuration(host=api_server.url))
 
-    async def run(mode="InPlace", may=True, bindings=(OURS,)):
+    async def run(mode="InPlace", may=True, policies=(SIZES_PODS, *OTHERS), bindings=(OURS,)):
         body = policy_body()
         body["spec"]["targets"]["gpu"]["resources"] = {"mode": mode, "cpu": {"min": "1", "max": "2"}}
         api_server.answers[REVIEWS] = json.dumps({"status": {"allowed": may}})
+        api_server.answers[POLICIES.format("v1")] = json.dumps({"items": list(policies)})
         api_server.answers[BINDINGS.format("v1")] = json.dumps({"items": list(bindings)})
         return {one.about: one for one in await check_sizes(kube, "rlscaler-system/rlscaler", parse(body))}
 
@@ -45,14 +53,14 @@ async def test_of_a_policy_that_resizes_nothing_nothing_is_asked(check, api_serv
 async def test_a_right_that_is_missing_is_named_with_the_value_that_grants_it(check, api_server):
     found = await check(may=False)
     assert "patch pods/resize in ns: set operator.resize of the chart" in found["resize"].trouble
-    assert "create configmaps in ns; patch configmaps in ns; delete configmaps in ns" in found["new-pods"].trouble
-    assert {one.state for one in found.values()} == {"warn"}, "the policy scales all the same"
+    assert found["resize"].state == "warn", "the policy scales all the same"
     users = {json.loads(sent)["spec"]["user"] for method, sent in api_server.sent if method == "POST"}
     assert users == {"system:serviceaccount:rlscaler-system:rlscaler"}
 
 
-async def test_without_the_admission_policy_new_pods_begin_as_their_template_says(check):
-    found = (await check(bindings=[THEIRS]))["new-pods"]
+@pytest.mark.parametrize("missing", [{"policies": OTHERS}, {"bindings": [THEIRS]}, {"bindings": []}])
+async def test_without_admission_policy_or_binding_new_pods_begin_as_their_template_says(check, missing):
+    found = (await check(**missing))["new-pods"]
     assert "set operator.resizeNewPods" in found.trouble
     assert found.state == "warn"
 

@@ -10,6 +10,7 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from rlscaler_core.vertical.size import PodSize
+from rlscaler_operator.actuation.new_pods import NewPodSizes
 from rlscaler_operator.actuation.resize import Resizer
 from rlscaler_operator.actuation.size import Sizer
 from rlscaler_operator.cluster.cache import WatchCache
@@ -38,7 +39,10 @@ class Bench:
         shards.leases[0]._deadline = math.inf
         resizer = Resizer(kube, ConcurrencyLimiter(8), self.pods, 2.0, lambda: NOW)
         self.cache = WatchCache()
-        self.sizer, self.forbidden = (Sizer(kube, shards, self.cache, one) for one in (resizer, None))
+        self.sizer, self.forbidden = (
+            Sizer(kube, shards, self.cache, one, NewPodSizes(kube, ConcurrencyLimiter(8), 2.0), one is not None)
+            for one in (resizer, None)
+        )
         server.text = json.dumps(pod("chat-1", {"cpu": "2", "memory": "1Gi"}, generation=4, resourceVersion="8"))
 
     def policy(self, mode: str | None) -> Policy:

@@ -5,17 +5,14 @@ Nothing of it keeps a policy from scaling, so nothing of it fails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from rlscaler_core.api import RLScalingPolicy
+from rlscaler_core.api import GROUP, KIND, VERSION, RLScalingPolicy
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cli.findings import Finding
 from rlscaler_operator.cli.verify import ACCOUNTS, Act, reviewed
-from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.kube import Json, Kube
 from rlscaler_operator.exceptions import KubeError
-from rlscaler_operator.state.new_pods import LABEL
 
+POLICIES = "/apis/admissionregistration.k8s.io/{}/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/{}/mutatingadmissionpolicybindings"
 VERSIONS = ("v1", "v1beta1")
 
@@ -36,39 +33,41 @@ async def check_sizes(kube: Kube, account: str, policy: RLScalingPolicy) -> list
         "resize",
         stops=False,
     )
-    return [resize, await _new_pods(kube, user, space)]
+    return [resize, await _new_pods(kube)]
 
 
-async def _new_pods(kube: Kube, user: str, space: str) -> Finding:
-    what, about = "new pods begin with the size of those that run", "new-pods"
+async def _new_pods(kube: Kube) -> Finding:
     try:
         trouble = await _admission(kube)
     except KubeError as error:
         trouble = f"not checked: {error}"
-    if not trouble:
-        acts = [Act(verb, "", "configmaps", space) for verb in ("create", "patch", "delete")]
-        trouble = await _missing(kube, user, acts, "operator.resizeNewPods")
-    return Finding(what, trouble, about, stops=False)
+    return Finding("new pods begin with the size of those that run", trouble, "new-pods", stops=False)
 
 
 async def _admission(kube: Kube) -> str:
-    """Look for the MutatingAdmissionPolicyBinding that the chart makes. Raises KubeError."""
+    """Look for the MutatingAdmissionPolicy that the chart makes, and its binding. Raises KubeError."""
     for version in VERSIONS:
         try:
-            found = await kube.get(BINDINGS.format(version))
+            policies = await _specs(kube, POLICIES.format(version))
+            bindings = await _specs(kube, BINDINGS.format(version))
         except KubeError as error:
             if error.status == 404:
                 continue
             raise
-        if any(_sizes_pods(one) for one in found.get("items") or ()):
+        ours = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
+        names = {name for name, spec in policies if spec.get("paramKind") == ours}
+        if any(spec.get("policyName") in names for _, spec in bindings):
             return ""
-        return f"no MutatingAdmissionPolicyBinding is there for it, so {AS_TEMPLATE}: set operator.resizeNewPods"
+        return (
+            f"no MutatingAdmissionPolicy with a binding is there for it, so {AS_TEMPLATE}: set operator.resizeNewPods"
+        )
     return f"this cluster serves no MutatingAdmissionPolicies (Kubernetes 1.36 or newer does), so {AS_TEMPLATE}"
 
 
-def _sizes_pods(binding: Mapping[str, Any]) -> bool:
-    parameters = (binding.get("spec") or {}).get("paramRef") or {}
-    return LABEL in ((parameters.get("selector") or {}).get("matchLabels") or {})
+async def _specs(kube: Kube, path: str) -> list[tuple[str, Json]]:
+    """Return name and spec of each object. Raises KubeError."""
+    items = (await kube.get(path)).get("items") or ()
+    return [(one["metadata"]["name"], one.get("spec") or {}) for one in items]
 
 
 async def _missing(kube: Kube, user: str, acts: list[Act], value: str) -> str:
