@@ -9,7 +9,7 @@ from rlscaler_core.placement.fragmentation import DEFAULT_TYPICAL, TypicalPods, 
 from rlscaler_core.placement.gpus import taken
 from rlscaler_core.placement.mask import above_hard
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
-from rlscaler_core.placement.rules import RULES, UNKNOWN_LIFETIME_S, fragmentation_rule, used_share
+from rlscaler_core.placement.rules import GPU_RULES, RULES, UNKNOWN_LIFETIME_S, used_share
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Bool, Float, Nodes, Pods
 
 Float32 = NDArray[np.float32]
@@ -62,7 +62,8 @@ def features(
 
     rule: the rule of the first column, by its name in `RULES`; None = the policy's default.
     """
-    by_rule = fragmentation_rule(kinds) if policy is Policy.GPU else RULES[rule or DEFAULT_RULE[policy]]
+    name = rule or DEFAULT_RULE[policy]
+    by_rule = GPU_RULES[name](kinds) if name in GPU_RULES else RULES[name]
     used = used_share(nodes)
     asked = np.minimum(pods.requests[..., None, :] / np.maximum(nodes.allocatable, 1.0), MOST)
     cpu = nodes.allocatable[..., 0]

@@ -107,6 +107,19 @@ def descent(nodes: Nodes, pods: Pods, kinds: TypicalPods) -> tuple[Float, Int]:
     return np.where(shared, there, fall), np.where(shared, best, gpu)
 
 
+def without_cores(cpu_free: Float, gpu_free: Float, kinds: TypicalPods) -> Float:
+    """(...) thousandths of GPU that are free beyond what the free cores are enough for, as pods ask for both in all.
+
+    Fragmentation asks whether one typical pod has its cores; this asks for how many GPUs there are cores.
+    cpu_free: (...) millicores. gpu_free: (...) thousandths of all GPUs of a node.
+    """
+    gpus = kinds.weight @ (kinds.gpus * kinds.gpu_milli)
+    if gpus == 0:
+        return np.zeros_like(gpu_free)
+    cores_per_gpu = kinds.weight @ kinds.cpu_milli / gpus
+    return np.maximum(gpu_free - cpu_free / max(cores_per_gpu, 1.0), 0.0)
+
+
 def published_score(fall: Float) -> Float:
     """The score of the published implementation: the fall through a sigmoid, 0 to 100, not rounded."""
     return 100.0 / (1.0 + np.exp(-np.clip(fall / _SCALE, -500, 500)))

@@ -9,7 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rlscaler_core.placement.fragmentation import DEFAULT_TYPICAL, TypicalPods, descent, published_score
+from rlscaler_core.placement.fragmentation import (
+    DEFAULT_TYPICAL,
+    TypicalPods,
+    descent,
+    published_score,
+    without_cores,
+)
 from rlscaler_core.placement.mask import above_hard
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Nodes, Pods
 
@@ -20,6 +26,9 @@ LARGEST_CPU_MILLI = 128_000.0
 
 BEST_FIT_WEIGHT = 3.0
 """Weight of best fit beside the fragmentation score, which has 100 points."""
+
+CORES_WEIGHT = 5.0
+"""Points for a GPU that a placement leaves without cores, beside the fragmentation score."""
 
 LATENCY_FIT_MS = 50.0
 """Milliseconds by which a node has to be farther to be worth one point of `pack` in `latency_fit`."""
@@ -138,7 +147,7 @@ def least_extension(nodes: Nodes, pods: Pods) -> Float:
     return score
 
 
-def fragmentation_rule(kinds: TypicalPods = DEFAULT_TYPICAL) -> Rule:
+def fragmentation_rule(kinds: TypicalPods) -> Rule:
     """A rule that lets fragmentation of GPUs grow least for pods of these kinds, with best fit as second term."""
 
     def fragmentation(nodes: Nodes, pods: Pods) -> Float:
@@ -148,6 +157,26 @@ def fragmentation_rule(kinds: TypicalPods = DEFAULT_TYPICAL) -> Rule:
 
     return fragmentation
 
+
+def fragmentation_and_cores_rule(kinds: TypicalPods) -> Rule:
+    """The rule `fragmentation` that also lets free GPUs keep the cores which pods of these kinds need beside them."""
+    by_fragmentation = fragmentation_rule(kinds)
+
+    def fragmentation_and_cores(nodes: Nodes, pods: Pods) -> Float:
+        """Least growth of what typical pods cannot use, of GPUs without cores, then best fit."""
+        cpu, gpu = (nodes.allocatable - nodes.requested)[..., 0], nodes.gpu_free.sum(-1)
+        cpu_after, gpu_after = cpu - pods.requests[..., None, 0], gpu - (pods.gpus * pods.gpu_milli)[..., None]
+        growth = without_cores(cpu_after, gpu_after, kinds) - without_cores(cpu, gpu, kinds)
+        return by_fragmentation(nodes, pods) - CORES_WEIGHT * growth / WHOLE_GPU
+
+    return fragmentation_and_cores
+
+
+GPU_RULES: dict[str, Callable[[TypicalPods], Rule]] = {
+    "fragmentation": fragmentation_rule,
+    "fragmentation-and-cores": fragmentation_and_cores_rule,
+}
+"""The rules that go by the pods that usually come, by their names."""
 
 RULES: dict[str, Rule] = {
     "pack": pack,
@@ -160,6 +189,5 @@ RULES: dict[str, Rule] = {
     "latency-then-pack": latency_then_pack,
     "latency-fit": latency_fit,
     "least-extension": least_extension,
-    "fragmentation": fragmentation_rule(),
-}
+} | {name: of_kinds(DEFAULT_TYPICAL) for name, of_kinds in GPU_RULES.items()}
 """Every rule by its name."""

@@ -18,7 +18,7 @@ RIVALS: Mapping[Policy, tuple[str, ...]] = {
     Policy.EE: ("pack", "least-extension", "most-allocated", "best-fit"),
     Policy.LB: ("spread", "least-allocated"),
     Policy.EL: ("latency-then-pack", "latency-fit", "latency-first"),
-    Policy.GPU: ("fragmentation", "best-fit", "pack"),
+    Policy.GPU: ("fragmentation", "fragmentation-and-cores", "best-fit", "pack"),
 }
 """Rules that each policy is compared with; the first is its default."""
 

@@ -16,6 +16,20 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _FILES = click.option("--folder", type=_FOLDER, help="$RLSCALER_OPENB or ~/.local/share/rlscaler/openb by default.")
 
+_REFERENCE = "fgd best fit"
+"""Exact FGD and best fit: who is played beside it is compared with it, pods in the same order."""
+
+
+def paired(differences: np.ndarray) -> str:
+    """Mean of differences (seeds,) and its interval of 95 % by Student's distribution, which takes two of them."""
+    from scipy import stats
+
+    mean, count = differences.mean(), len(differences)
+    if count < 2:
+        return f"{mean:+.2f}"
+    half = stats.t.ppf(0.975, count - 1) * differences.std(ddof=1) / np.sqrt(count)
+    return f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
+
 
 @click.group()
 def openb() -> None:
@@ -81,7 +95,10 @@ def replay(
     unseen: tuple[str, ...],
     only: tuple[str, ...],
 ) -> None:
-    """Replay the trace by inflation with the published schedulers, the rule `fragmentation`, and networks."""
+    """Replay the trace by inflation with the published schedulers, the project's rules, and networks.
+
+    The last column has how many points each has allocated more than FGD with best fit, over the same orders of pods.
+    """
     from rlscaler_core.placement.actor import PlacementActor
     from rlscaler_core.placement.fragmentation import typical
     from rlscaler_core.placement.policies import Policy
@@ -119,8 +136,10 @@ def replay(
 
     contenders = {name: of(scheduler) for name, scheduler in names.items() if not only or name in only}
     contenders |= {f"network {name}": network(actor) for name, actor in actors.items()}
-    click.echo("| scheduler | at 100 % | at the end | sd | CPU s |\n|---|---|---|---|---|")
-    for name, plays in contenders.items():
+    click.echo(f"| scheduler | at 100 % | at the end | sd | CPU s | against {_REFERENCE} (95 %) |")
+    click.echo("|---|---|---|---|---|---|")
+    reference: np.ndarray | None = None
+    for name, plays in sorted(contenders.items(), key=lambda one: one[0] != _REFERENCE):
         found, took = [], []
         for seed in range(seeds):
             order = inflated(pods, gpus, ratio, np.random.default_rng(42 + seed))
@@ -129,4 +148,8 @@ def replay(
             took.append(time.process_time() - began)
             found.append((one.curve[100], one.allocated))
         at, end = np.mean(found, axis=0)
-        click.echo(f"| {name} | {at:.2f} | {end:.2f} | {np.std(found, axis=0)[1]:.2f} | {np.median(took):.2f} |")
+        ends = np.array(found)[:, 1]
+        ahead = "-" if reference is None else paired(ends - reference)
+        if name == _REFERENCE:
+            reference = ends
+        click.echo(f"| {name} | {at:.2f} | {end:.2f} | {ends.std():.2f} | {np.median(took):.2f} | {ahead} |")

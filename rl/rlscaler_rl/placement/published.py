@@ -1,7 +1,8 @@
 """The replay of openb with the schedulers of the FGD paper, compiled: some 13 million scores of nodes in seconds.
 
-Formulas and names are those of the published kubernetes-scheduler-simulator. `FGD_BEST_FIT` is the project's rule
-`fragmentation`; a test compares it with `rlscaler_core.placement`, which scores on a cluster.
+Formulas and names are those of the published kubernetes-scheduler-simulator. `FGD_BEST_FIT` and `FGD_CORES` are the
+rules `fragmentation` and `fragmentation-and-cores` of the project; a test compares them with `rlscaler_core.placement`,
+which scores on a cluster.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.placement.fragmentation import TypicalPods
-from rlscaler_core.placement.rules import BEST_FIT_WEIGHT, LARGEST_CPU_MILLI
+from rlscaler_core.placement.rules import BEST_FIT_WEIGHT, CORES_WEIGHT, LARGEST_CPU_MILLI
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Nodes, Pods
 
 _GPUS = MOST_GPUS
 _WHOLE = WHOLE_GPU
-_CPU, _ALL_GPUS = LARGEST_CPU_MILLI, float(MOST_GPUS * WHOLE_GPU)
+_CPU, _CORES, _ALL_GPUS = LARGEST_CPU_MILLI, CORES_WEIGHT, float(MOST_GPUS * WHOLE_GPU)
 _CLASSES = 10
 """Kinds of GPU requests that clustering tells apart: a share, then 1 to 8 GPUs."""
 
@@ -34,6 +35,7 @@ class Scheduler(IntEnum):
     BEST_FIT = 4
     FGD = 5
     FGD_BEST_FIT = 6
+    FGD_CORES = 7
 
 
 class Ties(IntEnum):
@@ -108,6 +110,16 @@ def fall_of(cpu, gpu, count, model, kinds, need, share, now, scratch):  # type: 
             scratch[d] = 0.0
             left -= 1
     return now - fragmentation_of(cpu, scratch, count, model, kinds), -1
+
+
+@numba.njit(cache=True, error_model="numpy")
+def _without_cores(cpu, gpu, kinds):  # type: ignore[no-untyped-def]
+    """Thousandths of GPU of one node that are free beyond what its free cores are enough for."""
+    cores, gpus = 0.0, 0.0
+    for t in range(len(kinds)):
+        cores += kinds[t, 4] * kinds[t, 0]
+        gpus += kinds[t, 4] * kinds[t, 1] * kinds[t, 2]
+    return max(0.0, gpu - cpu / max(cores / gpus, 1.0)) if gpus > 0 else 0.0
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -205,7 +217,10 @@ def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, rand
                 score = 100.0 / (1.0 + np.exp(-fall / 1000.0))
                 if shared:
                     chosen = at
-                score = score + weight * left if scheduler == 6 else np.floor(score)
+                score = score + weight * left if scheduler >= 6 else np.floor(score)
+                if scheduler == 7:
+                    after = _without_cores(cpu[i] - c, free - need * share, kinds)
+                    score -= _CORES * (after - _without_cores(cpu[i], free, kinds)) / _WHOLE
             if score > top:
                 best, top, device, ties = i, score, chosen, 1
             elif score == top:
@@ -247,7 +262,7 @@ def replay(
 ) -> Replayed:
     """Place the pods of `order` one after the other, none of which ends, on empty nodes in a shuffled order.
 
-    best_fit_weight: of best fit beside exact FGD, in `FGD_BEST_FIT`.
+    best_fit_weight: of best fit beside exact FGD, in `FGD_BEST_FIT` and `FGD_CORES`.
     """
     shuffled = np.random.default_rng(seed).permutation(len(nodes.gpus))
     asked = np.column_stack([pods.requests, pods.gpus, pods.gpu_milli])[order]

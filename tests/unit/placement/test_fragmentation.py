@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from rlscaler_core.placement.fragmentation import TypicalPods, descent, fragmentation, published_score, typical
+from rlscaler_core.placement.fragmentation import (
+    TypicalPods,
+    descent,
+    fragmentation,
+    published_score,
+    typical,
+    without_cores,
+)
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import choose
-from rlscaler_core.placement.rules import fragmentation_rule
+from rlscaler_core.placement.rules import Rule, fragmentation_and_cores_rule, fragmentation_rule
 from rlscaler_core.placement.types import Nodes, Pods, empty_nodes
 from rlscaler_rl.placement.openb import ALL_NODES, DIGESTS, POD_LIST, OpenbError, inflated, load, make
 from rlscaler_rl.placement.published import Scheduler, Ties, replay
 
 HALVES = TypicalPods(np.array([1000.0]), np.array([1.0]), np.array([500.0]), np.array([0]), np.array([1.0]))
+HALF = np.array([0.5, 0.5])
 
 
 def drawn_pods(rng: np.random.Generator, count: int) -> Pods:
@@ -44,6 +53,24 @@ def test_fragmentation_by_hand() -> None:
     assert fragmentation(cpu, free, np.ones(4, np.int64), HALVES).tolist() == [0.0, 800.0, 400.0, 1000.0]
 
 
+def test_free_gpus_beyond_what_the_free_cores_are_enough_for() -> None:
+    """A pod asks for one core and half a GPU, another for three cores and none: eight cores a GPU."""
+    kinds = TypicalPods(np.array([1000.0, 3000]), np.array([1.0, 0]), np.array([500.0, 0]), np.zeros(2, int), HALF)
+    found = without_cores(np.array([16_000.0, 4000, 0]), np.array([2000.0, 2000, 1000]), kinds)
+    assert found.tolist() == [0.0, 1500.0, 1000.0]
+    nobody = kinds._replace(gpus=np.zeros(2))
+    assert without_cores(np.zeros(1), np.ones(1), nobody).tolist() == [0.0], "nobody needs a GPU"
+
+
+def test_cores_are_kept_for_free_gpus() -> None:
+    nodes = empty_nodes(np.full((2, 2), 16_000.0), gpus=np.array([2.0, 2]))
+    nodes.gpu_free[0] = 0.0
+    pods = drawn_pods(np.random.default_rng(0), 1)._replace(gpus=np.zeros(1), gpu_milli=np.zeros(1))
+    alone = row(pods._replace(requests=np.full((1, 2), 8000.0)), 0)
+    kinds = HALVES._replace(cpu_milli=np.array([4000.0]))
+    assert fragmentation_and_cores_rule(kinds)(nodes, alone).argmax() == 0, "the GPUs of the other need its cores"
+
+
 def test_descent_takes_the_gpu_that_leaves_no_rest() -> None:
     nodes = empty_nodes(np.full((1, 2), 64_000.0), gpus=np.array([2.0]))
     nodes.gpu_free[0, 0] = 700.0
@@ -62,13 +89,19 @@ def test_typical_pods_are_the_most_frequent_ones() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_replay_places_every_pod_where_the_rule_would(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("scheduler", "rule_of"),
+    [(Scheduler.FGD_BEST_FIT, fragmentation_rule), (Scheduler.FGD_CORES, fragmentation_and_cores_rule)],
+)
+def test_the_replay_places_every_pod_where_the_rule_would(
+    scheduler: Scheduler, rule_of: Callable[[TypicalPods], Rule], seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     nodes, pods = small(rng), drawn_pods(rng, 60)
     kinds = typical(pods)
     order = np.arange(60)
-    found = replay(nodes, pods, order, kinds, Scheduler.FGD_BEST_FIT, Ties.BY_NAME, seed)
-    rule = fragmentation_rule(kinds)
+    found = replay(nodes, pods, order, kinds, scheduler, Ties.BY_NAME, seed)
+    rule = rule_of(kinds)
     checked = 0
     for index in range(60):
         one = row(pods, index)
