@@ -113,11 +113,12 @@ def without_cores(cpu_free: Float, gpu_free: Float, kinds: TypicalPods) -> Float
     Fragmentation asks whether one typical pod has its cores; this asks for how many GPUs there are cores.
     cpu_free: (...) millicores. gpu_free: (...) thousandths of all GPUs of a node.
     """
-    gpus = kinds.weight @ (kinds.gpus * kinds.gpu_milli)
+    gpus = float(kinds.weight @ (kinds.gpus * kinds.gpu_milli))
     if gpus == 0:
         return np.zeros_like(gpu_free)
-    cores_per_gpu = kinds.weight @ kinds.cpu_milli / gpus
-    return np.maximum(gpu_free - cpu_free / max(cores_per_gpu, 1.0), 0.0)
+    cores_per_gpu = float(kinds.weight @ kinds.cpu_milli) / gpus
+    beyond: Float = np.maximum(gpu_free - cpu_free / max(cores_per_gpu, 1.0), 0.0)
+    return beyond
 
 
 def published_score(fall: Float) -> Float:
