@@ -109,6 +109,9 @@ def replay(
     from rlscaler_rl.placement.published import replay as play
     from rlscaler_rl.placement.search import halves
 
+    names = {scheduler.name.replace("_", " ").lower(): scheduler for scheduler in Scheduler}
+    if wrong := set(only) - set(names):
+        raise click.UsageError(f"--scheduler: {', '.join(sorted(wrong))} is none of {', '.join(names)}")
     try:
         cluster = load(folder=folder)
         actors = {str(model): PlacementActor.load(model, Policy.GPU) for model in models}
@@ -116,9 +119,6 @@ def replay(
         raise click.ClickException(str(error)) from error
     except ModelError as error:
         raise click.UsageError(f"--model-dir: {error}") from error
-    names = {scheduler.name.replace("_", " ").lower(): scheduler for scheduler in Scheduler}
-    if wrong := set(only) - set(names):
-        raise click.UsageError(f"--scheduler: {', '.join(sorted(wrong))} is none of {', '.join(names)}")
     if unseen:
         other = halves(cluster)[1]
         cluster = Cluster(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -17,6 +18,7 @@ from rlscaler_rl.placement.compare import RIVALS, TEST_SEED, compare, strongest
 from rlscaler_rl.placement.compare import table as compared
 from rlscaler_rl.placement.dqn import Options
 from rlscaler_rl.placement.dqn import train as learn
+from rlscaler_rl.placement.openb_cli import paired
 from rlscaler_rl.placement.play import rule
 
 
@@ -42,6 +44,7 @@ def test_config_is_yaml_for_kube_scheduler() -> None:
     ("words", "said"),
     [
         (("openb", "replay", "--folder", "/nowhere"), "is not there; download it from"),
+        (("openb", "replay", "--scheduler", "fdg"), "--scheduler: fdg is none of random, dot product"),
         (("openb", "make", "/nowhere/openb_pod_list_default.csv"), "No such file"),
         (("compare", "EE", "--model-dir", "/nowhere"), "name a folder with a network"),
         (("train", "XX", "--out", "x"), "Invalid value"),
@@ -55,6 +58,13 @@ def test_wrong_calls_say_what_to_do(words: tuple[str, ...], said: str) -> None:
     done = call(*words)
     assert done.exit_code in (1, 2)
     assert said in done.output
+
+
+def test_a_difference_has_an_interval_where_there_are_two_seeds() -> None:
+    assert paired(np.array([0.25])) == "+0.25"
+    assert paired(np.array([0.5, 0.5, 0.5])) == "+0.50 [+0.50, +0.50]"
+    # Student's 97.5th percentile with one degree of freedom is 12.706, and the standard error is 0.1.
+    assert paired(np.array([0.1, 0.3])) == "+0.20 [-1.07, +1.47]"
 
 
 def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
