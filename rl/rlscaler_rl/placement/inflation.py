@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from rlscaler_core.placement.features import MOST, Float32, columns
 from rlscaler_core.placement.fragmentation import TypicalPods
 from rlscaler_core.placement.policies import Policy
-from rlscaler_core.placement.rules import BEST_FIT_WEIGHT, LARGEST_CPU_MILLI, UNKNOWN_LIFETIME_S
+from rlscaler_core.placement.rules import BEST_FIT_WEIGHT, CORES_WEIGHT, LARGEST_CPU_MILLI, UNKNOWN_LIFETIME_S
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Bool, Float, Int, Nodes, Pods
-from rlscaler_rl.placement.published import Replayed, Ties, fall_of, fragmentation_of
+from rlscaler_rl.placement.published import Replayed, Ties, fall_of, fragmentation_of, without_cores
 
 WIDTH = len(columns(Policy.GPU))
 
@@ -48,6 +48,8 @@ class State(NamedTuple):
     """(N,) how often the node has changed."""
     kinds: Float
     """(K, 5) typical pods."""
+    cores: float
+    """Points for a GPU that a placement leaves without cores."""
     fall: Float
     """(T, N) by how much fragmentation falls by a pod of each of T types."""
     device: Int
@@ -67,8 +69,12 @@ class Arrivals(NamedTuple):
     """(J,) pods of one type let fragmentation fall alike."""
 
 
-def begin(nodes: Nodes, pods: Pods, order: Int, kinds: TypicalPods) -> tuple[State, Arrivals]:
-    """Empty nodes, and the pods of `order`."""
+CORES_WEIGHT_OF = {"fragmentation": 0.0, "fragmentation-and-cores": CORES_WEIGHT}
+"""The rules that the first column can have, and what each gives for a GPU without cores."""
+
+
+def begin(nodes: Nodes, pods: Pods, order: Int, kinds: TypicalPods, rule: str) -> tuple[State, Arrivals]:
+    """Empty nodes, and the pods of `order`; rule: the first column's, one of CORES_WEIGHT_OF."""
     asked = np.column_stack([pods.requests, pods.gpus, pods.gpu_milli])[order]
     _, types = np.unique(asked[:, [0, 2, 3]], axis=0, return_inverse=True)
     count, shape = nodes.gpus.astype(np.int64), (int(types.max()) + 1, len(nodes.gpus))
@@ -87,6 +93,7 @@ def begin(nodes: Nodes, pods: Pods, order: Int, kinds: TypicalPods) -> tuple[Sta
         np.array(now, float),
         np.zeros(len(count), np.int64),
         table,
+        CORES_WEIGHT_OF[rule],
         np.zeros(shape),
         np.zeros(shape, np.int64),
         np.full(shape, -1),
@@ -133,6 +140,10 @@ def look(state, arrivals, j, seen, among):  # type: ignore[no-untyped-def]
         if among[i]:
             left = 1.0 - 0.5 * (state.free[i, 0] - cpu) / _CPU - 0.5 * (free - need * share) / _ALL_GPUS
             scores[i] = 100.0 / (1.0 + np.exp(-fall / 1000.0)) + _BEST_FIT * left
+            if state.cores > 0:
+                after = without_cores(state.free[i, 0] - cpu, free - need * share, state.kinds)
+                growth = after - without_cores(state.free[i, 0], free, state.kinds)
+                scores[i] -= state.cores * growth / _WHOLE
             low, high = min(low, scores[i]), max(high, scores[i])
         used = state.pods[i] > 0
         seen[i, 1] = 1.0 - state.free[i, 0] / state.allocatable[i, 0]
@@ -244,12 +255,22 @@ Values = Callable[[Float32], Float]
 
 
 def replay(
-    nodes: Nodes, pods: Pods, order: NDArray[np.int64], kinds: TypicalPods, values: Values, ties: Ties, seed: int
+    nodes: Nodes,
+    pods: Pods,
+    order: NDArray[np.int64],
+    kinds: TypicalPods,
+    rule: str,
+    values: Values,
+    ties: Ties,
+    seed: int,
 ) -> Replayed:
-    """Place the pods of `order` one after the other by a network, as `published.replay` does by a scheduler."""
+    """Place the pods of `order` one after the other by a network, as `published.replay` does by a scheduler.
+
+    rule: that of the network's first column, one of CORES_WEIGHT_OF.
+    """
     shuffled = np.random.default_rng(seed).permutation(len(nodes.gpus))
     rng = np.random.default_rng([seed, 1])
-    state, arrivals = begin(Nodes._make(column[shuffled] for column in nodes), pods, order, kinds)
+    state, arrivals = begin(Nodes._make(column[shuffled] for column in nodes), pods, order, kinds, rule)
     whole, arrived = state.gpu.sum(), 0.0
     curve, placed = np.full(140, np.nan), np.full(len(order), -1, np.int64)
     seen, among = np.zeros((len(shuffled), WIDTH), np.float32), np.zeros(len(shuffled), np.bool_)

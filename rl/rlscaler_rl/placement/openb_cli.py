@@ -56,17 +56,21 @@ def make(originals: tuple[Path, ...], folder: Path | None) -> None:
 @click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for GPU.onnx and GPU.json.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 @click.option("--generations", default=240, show_default=True, type=click.IntRange(1))
-def train(folder: Path | None, out: Path, seed: int, generations: int) -> None:
+@click.option("--rule", default="fragmentation-and-cores", show_default=True, help="Rule that the network begins as.")
+def train(folder: Path | None, out: Path, seed: int, generations: int, rule: str) -> None:
     """Search a network on half of the nodes and pods: clusters of 60 to 200 nodes, filled until 130 %."""
+    from rlscaler_rl.placement.inflation import CORES_WEIGHT_OF
     from rlscaler_rl.placement.openb import OpenbError, load
     from rlscaler_rl.placement.search import Options, search
 
+    if rule not in CORES_WEIGHT_OF:
+        raise click.UsageError(f"--rule: {rule} is none of {', '.join(CORES_WEIGHT_OF)}")
     try:
         cluster = load(folder=folder)
     except OpenbError as error:
         raise click.ClickException(str(error)) from error
     began = time.process_time()
-    trained = search(cluster, Options(seed=seed, generations=generations), click.echo)
+    trained = search(cluster, Options(seed=seed, generations=generations, rule=rule), click.echo)
     trained.save(out)
     click.echo(f"{out / 'GPU.onnx'}: {trained.seconds:.0f} s, {time.process_time() - began:.0f} s of CPU")
 
@@ -132,7 +136,9 @@ def replay(
         return lambda order, seed: play(nodes, pods, order, kinds, scheduler, rule, seed, best_fit)
 
     def network(actor: PlacementActor) -> Callable[[np.ndarray, int], Replayed]:
-        return lambda order, seed: inflation.replay(nodes, pods, order, kinds, actor.values, rule, seed)
+        return lambda order, seed: inflation.replay(
+            nodes, pods, order, kinds, actor.manifest.rule, actor.values, rule, seed
+        )
 
     contenders = {name: of(scheduler) for name, scheduler in names.items() if not only or name in only}
     contenders |= {f"network {name}": network(actor) for name, actor in actors.items()}

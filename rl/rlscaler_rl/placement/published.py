@@ -113,7 +113,7 @@ def fall_of(cpu, gpu, count, model, kinds, need, share, now, scratch):  # type: 
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _without_cores(cpu, gpu, kinds):  # type: ignore[no-untyped-def]
+def without_cores(cpu, gpu, kinds):  # type: ignore[no-untyped-def]
     """Thousandths of GPU of one node that are free beyond what its free cores are enough for."""
     cores, gpus = 0.0, 0.0
     for t in range(len(kinds)):
@@ -219,8 +219,8 @@ def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, rand
                     chosen = at
                 score = score + weight * left if scheduler >= 6 else np.floor(score)
                 if scheduler == 7:
-                    after = _without_cores(cpu[i] - c, free - need * share, kinds)
-                    score -= _CORES * (after - _without_cores(cpu[i], free, kinds)) / _WHOLE
+                    after = without_cores(cpu[i] - c, free - need * share, kinds)
+                    score -= _CORES * (after - without_cores(cpu[i], free, kinds)) / _WHOLE
             if score > top:
                 best, top, device, ties = i, score, chosen, 1
             elif score == top:

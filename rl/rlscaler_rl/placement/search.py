@@ -1,7 +1,7 @@
 """Search for a network that places the pods of openb: evolution strategies on what is allocated in the end.
 
 Salimans et al. 2017, antithetic pairs and Adam. A placement decides little and the end comes hundreds of pods later, so
-the whole episode is the observation and no step has a reward. The network begins as the rule `fragmentation`. Its two
+the whole episode is the observation and no step has a reward. The network begins as a rule. Its two
 hidden layers stay as they were drawn (random features, Rahimi and Recht 2007): what is searched is the last layer and
 the rule's weight, few enough numbers that some episodes tell a direction from noise.
 Half of the trace's nodes and half of its pods are for training; the other halves are never seen here.
@@ -39,6 +39,8 @@ class Options:
     """How it is searched."""
 
     seed: int = 0
+    rule: str = "fragmentation-and-cores"
+    """That the network begins as, one of `inflation.CORES_WEIGHT_OF`."""
     generations: int = 240
     pairs: int = 16
     """Directions that are tried in each generation, each both ways on one cluster."""
@@ -121,10 +123,14 @@ def search(cluster: Cluster, options: Options, say: Callable[[str], None] = lamb
     drawing = np.random.default_rng(VALIDATION_SEED)
     largest = (options.nodes[1], options.nodes[1])
     validation = [draw(ours, largest, options.ratio, drawing) for _ in range(options.looked_at)]
+
+    def play(parameters: np.ndarray, episode: Episode) -> float:
+        return _play(net, parameters, ours.pods, episode, kinds, options.rule)
+
     placements, highest, curve, began = 0, -np.inf, [], time.perf_counter()
     for generation in range(options.generations + 1):
         if generation % options.look_every == 0:
-            found = float(np.mean([_play(net, centre.numpy(), ours.pods, one, kinds) for one in validation]))
+            found = float(np.mean([play(centre.numpy(), one) for one in validation]))
             curve.append((placements, found))
             if found > highest:
                 best, highest = centre.clone(), found
@@ -133,7 +139,7 @@ def search(cluster: Cluster, options: Options, say: Callable[[str], None] = lamb
         ahead = np.zeros(options.pairs)
         for i, direction in enumerate(options.width * directions):
             episode = draw(ours, options.nodes, options.ratio, rng)
-            there, back = (_play(net, centre.numpy() + sign * direction, ours.pods, episode, kinds) for sign in (1, -1))
+            there, back = (play(centre.numpy() + sign * direction, episode) for sign in (1, -1))
             ahead[i] = there - back
             placements += 2 * len(episode.order)
         centre.grad = -torch.from_numpy(_slope(ahead, directions))
@@ -141,7 +147,7 @@ def search(cluster: Cluster, options: Options, say: Callable[[str], None] = lamb
     vector_to_parameters(best, _searched(net))
     took = time.perf_counter() - began
     described = replace(
-        Described(Policy.GPU), steps=placements, seed=options.seed, nodes=options.nodes, rule="fragmentation"
+        Described(Policy.GPU), steps=placements, seed=options.seed, nodes=options.nodes, rule=options.rule
     )
     return Trained(net, described, took, placements / took, curve)
 
@@ -150,9 +156,9 @@ def _searched(net: DeepSets) -> list[torch.nn.Parameter]:
     return [net.advantage.weight, net.by_rule]
 
 
-def _play(net: DeepSets, parameters: np.ndarray, pods: Pods, episode: Episode, kinds: TypicalPods) -> float:
+def _play(net: DeepSets, parameters: np.ndarray, pods: Pods, episode: Episode, kinds: TypicalPods, rule: str) -> float:
     vector_to_parameters(torch.from_numpy(parameters), _searched(net))
-    state, arrivals = begin(episode.nodes, pods, episode.order, kinds)
+    state, arrivals = begin(episode.nodes, pods, episode.order, kinds, rule)
     return float(terminal(state, arrivals, weights(net)))
 
 

@@ -15,11 +15,13 @@ from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import Policy
 from rlscaler_core.placement.types import Nodes, Pods, empty_nodes
 from rlscaler_rl.placement import published
-from rlscaler_rl.placement.inflation import WIDTH, begin, forward, look, put, replay, terminal
+from rlscaler_rl.placement.inflation import CORES_WEIGHT_OF, WIDTH, begin, forward, look, put, replay, terminal
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.openb import Cluster
 from rlscaler_rl.placement.published import Scheduler, Ties
 from rlscaler_rl.placement.search import Options, draw, halves, search, weights
+
+RULE = "fragmentation-and-cores"
 
 
 def drawn(seed: int, nodes: int = 14, pods: int = 90) -> Cluster:
@@ -38,10 +40,11 @@ def drawn(seed: int, nodes: int = 14, pods: int = 90) -> Cluster:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_network_sees_what_it_would_see_on_a_cluster(seed: int) -> None:
+@pytest.mark.parametrize("rule", CORES_WEIGHT_OF)
+def test_a_network_sees_what_it_would_see_on_a_cluster(rule: str, seed: int) -> None:
     nodes, pods = drawn(seed)
     kinds, order = typical(pods), np.arange(len(pods.gpus))
-    state, arrivals = begin(nodes, pods, order, kinds)
+    state, arrivals = begin(nodes, pods, order, kinds, rule)
     seen, among = np.zeros((len(nodes.gpus), WIDTH), np.float32), np.zeros(len(nodes.gpus), bool)
     rng, refused = np.random.default_rng(seed), 0
     for index in order:
@@ -54,7 +57,7 @@ def test_a_network_sees_what_it_would_see_on_a_cluster(seed: int) -> None:
         )
         look(state, arrivals, index, seen, among)
         assert (among == fits(now, one)).all()
-        there = features(Policy.GPU, now, one, among, kinds)
+        there = features(Policy.GPU, now, one, among, kinds, rule)
         for at, name in enumerate(columns(Policy.GPU)):
             assert seen[:, at] == pytest.approx(there[:, at], abs=1e-5), (name, index)
         refused += not among.any()
@@ -67,13 +70,13 @@ def test_a_network_sees_what_it_would_see_on_a_cluster(seed: int) -> None:
 def test_a_network_that_has_learned_nothing_places_as_the_rule(ties: Ties) -> None:
     nodes, pods = drawn(7)
     kinds, order = typical(pods), np.arange(len(pods.gpus))
-    ruled = published.replay(nodes, pods, order, kinds, Scheduler.FGD_BEST_FIT, ties, 3)
-    played = replay(nodes, pods, order, kinds, lambda seen: seen[:, 0].astype(float), ties, 3)
+    ruled = published.replay(nodes, pods, order, kinds, Scheduler.FGD_CORES, ties, 3)
+    played = replay(nodes, pods, order, kinds, RULE, lambda seen: seen[:, 0].astype(float), ties, 3)
     if ties is Ties.BY_NAME:
         assert (played.placed == ruled.placed).all()
         assert played.allocated == pytest.approx(ruled.allocated)
         assert played.curve == pytest.approx(ruled.curve, nan_ok=True)
-    again = replay(nodes, pods, order, kinds, lambda seen: seen[:, 0].astype(float), ties, 3)
+    again = replay(nodes, pods, order, kinds, RULE, lambda seen: seen[:, 0].astype(float), ties, 3)
     assert (again.placed == played.placed).all()
 
 
@@ -81,7 +84,8 @@ def test_equal_nodes_are_drawn_from_where_ties_are_at_random() -> None:
     nodes, pods = drawn(7)
     kinds, order = typical(pods), np.arange(20)
     equal = [
-        replay(nodes, pods, order, kinds, lambda seen: np.zeros(len(seen)), ties, 3).placed.tolist() for ties in Ties
+        replay(nodes, pods, order, kinds, RULE, lambda seen: np.zeros(len(seen)), ties, 3).placed.tolist()
+        for ties in Ties
     ]
     assert equal[0] != equal[1]
 
@@ -126,17 +130,19 @@ def test_an_untrained_network_makes_the_same_placements_as_the_rule(seed: int) -
     nodes, pods = drawn(seed)
     kinds, order = typical(pods), np.arange(len(pods.gpus))
     net = weights(DeepSets(WIDTH, 4, dueling=False))
-    ruled = published.replay(in_order(nodes, seed), pods, order, kinds, Scheduler.FGD_BEST_FIT, Ties.BY_NAME, seed)
-    played = replay(in_order(nodes, seed), pods, order, kinds, lambda seen: forward(seen, net), Ties.BY_NAME, seed)
+    ruled = published.replay(in_order(nodes, seed), pods, order, kinds, Scheduler.FGD_CORES, Ties.BY_NAME, seed)
+    played = replay(
+        in_order(nodes, seed), pods, order, kinds, RULE, lambda seen: forward(seen, net), Ties.BY_NAME, seed
+    )
     assert played.placed.tolist() == ruled.placed.tolist()
     assert 0 < (ruled.placed < 0).sum() < len(order), "the cluster has to be full at the end"
-    state, arrivals = begin(nodes, pods, order, kinds)
+    state, arrivals = begin(nodes, pods, order, kinds, RULE)
     assert 100 * terminal(state, arrivals, net) == pytest.approx(ruled.allocated, abs=1e-9)
 
 
 def test_a_search_begins_as_the_rule_and_keeps_the_best(tmp_path) -> None:
     cluster = drawn(3, 40, 400)
-    wide = Options(width=1.0, learning_rate=1.0)
+    wide = Options(rule="fragmentation", width=1.0, learning_rate=1.0)
     options = replace(wide, generations=6, pairs=4, nodes=(8, 10), hidden=4, look_every=2, looked_at=4)
     found = search(cluster, options)
     found.save(tmp_path)
@@ -156,7 +162,7 @@ def test_a_search_begins_as_the_rule_and_keeps_the_best(tmp_path) -> None:
         return published.replay(nodes, ours.pods, order, kinds, Scheduler.FGD_BEST_FIT, Ties.BY_NAME, 0)
 
     def kept(nodes: Nodes, order: np.ndarray):
-        return replay(nodes, ours.pods, order, kinds, actor.values, Ties.BY_NAME, 0)
+        return replay(nodes, ours.pods, order, kinds, actor.manifest.rule, actor.values, Ties.BY_NAME, 0)
 
     assert mean(ruled) == pytest.approx(scores[0], abs=1e-9)
     assert mean(kept) == pytest.approx(max(scores), abs=1e-9)
