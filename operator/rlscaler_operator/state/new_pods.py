@@ -29,6 +29,8 @@ class NewPods:
     """Why the status could not be written when that was last tried."""
     backoff: GrowingBackoff = field(default_factory=GrowingBackoff)
     """The pause after that."""
+    pools: frozenset[str] = frozenset()
+    """The pools that were to have a size then; where these are others it is tried at once."""
     held: dict[str, GrowingBackoff] = field(default_factory=dict)
     """By pool, the pause after the API server took no pods of the size."""
 

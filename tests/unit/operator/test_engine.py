@@ -120,6 +120,38 @@ async def test_new_pods_of_a_policy_that_was_reported_as_switched_off_are_left_a
     assert "newPods" not in api_server.objects[f"{path}?fieldManager=rlscaler"]["status"]
 
 
+async def test_new_pods_of_a_policy_in_shadow_are_left_alone_where_nothing_can_be_decided(
+    engine, api_server, policy_body
+):
+    """A target does not exist, say, so there is no outcome."""
+    engine.shards.leases[0]._deadline = math.inf
+    body, path = policy_body(), "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
+    body["spec"]["mode"] = "Shadow"
+    body["status"] = {"observedGeneration": 1, "newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
+    api_server.objects[f"{path}?fieldManager=rlscaler"] = body
+    policy = engine.registry.put(body)
+    await engine._reconciler.apply_and_report(policy, None, None)
+    assert policy.observed.new_pods == {}
+    await until(lambda: not policy.outbox.writing)
+
+
+@pytest.mark.parametrize("mode", ["Shadow", "Off"])
+async def test_a_policy_that_does_not_act_says_what_keeps_sizes_of_new_pods_in_force(
+    engine, api_server, policy_body, mode
+):
+    engine.shards.leases[0]._deadline = math.inf
+    body = policy_body()
+    body["spec"]["mode"] = mode
+    body["status"] = {"newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
+    policy, api_server.status = engine.registry.put(body), 403
+    if mode == "Off":
+        await engine._reconciler.report_idle(policy)
+    else:
+        await engine._reconciler.apply_and_report(policy, None, None)
+    await until(lambda: any(method == "POST" and "NewPodsNotSized" in sent for method, sent in api_server.sent))
+    await until(lambda: not policy.outbox.writing)
+
+
 def with_own_query(body, promql="sum(hits)"):
     return body | {"spec": body["spec"] | {"metrics": {"queries": {"arrivalRate": promql}}}}
 
