@@ -139,10 +139,11 @@ class Reconciler:
         return await self._actuator.apply(policy, decision, Need.of(outcome.entry.params, outcome.entry.samples))
 
     async def _resize(self, policy: Policy, findings: Findings, applied: Applied) -> None:
-        """Bring the pods nearer to the size that was decided, after the replicas; not while the policy is paused."""
-        if findings.paused:
-            return
-        sizing = policy.decision.sizing
+        """Bring the pods nearer to the size that was decided, after the replicas.
+
+        While the policy is paused, only sizes of new pods that must not be in force any more are taken away.
+        """
+        sizing = None if findings.paused else policy.decision.sizing
         sizes = await self._sizer.apply(policy, {} if sizing is None else sizing.sizes, findings.sized_by)
         applied.sizes = sizes
         findings.limits += sizes.problems

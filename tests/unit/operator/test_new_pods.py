@@ -131,6 +131,15 @@ async def test_what_was_seen_late_is_written_over_and_not_taken_for_a_definition
     assert bench.there == {"gpu": SIZE, "cpu": other}
 
 
+@pytest.mark.parametrize("former", [{"deployment": "chat-old"}, {"container": "old"}, {"labels": ["app=chat"]}])
+async def test_the_size_of_a_target_or_container_that_is_not_named_any_more_goes_at_once(bench, former):
+    bench.seen({"gpu": SIZE | former})
+    bench.runs("1", "8")
+    bench.server.text = json.dumps(pod("chat-1", {"cpu": "2", "memory": "1Gi"}, generation=4, resourceVersion="9"))
+    await bench.sizer.apply(bench.policy, SIZES)
+    assert bench.there == {}
+
+
 async def test_a_size_is_taken_away_at_once_where_writing_it_was_refused(bench):
     bench.seen({"gpu": SIZE | {"cpu": "1000m"}})
     bench.refuse(403, "not this size")
