@@ -12,6 +12,7 @@ from functools import partial
 
 from rlscaler_core.api import PLURAL
 from rlscaler_core.api.new_pods import NewPodSize
+from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Json, Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
@@ -25,7 +26,8 @@ log = logging.getLogger("rlscaler.new_pods")
 FIRST_SECONDS = 60.0
 """The first pause after a refusal that came back."""
 
-MISSING, REFUSED = 404, (403, 422)
+REFUSED = (403, 422)
+"""HTTP statuses that the next attempt would get as well."""
 
 ABSENT: Json = {info.alias or name: None for name, info in NewPodSize.model_fields.items()}
 """What a merge patch says of the fields that a size does not have."""
@@ -54,6 +56,8 @@ class NewPodSizes:
         What was written is in `policy.observed.new_pods`. Never raises for what the API answers.
         """
         there, known = policy.observed.new_pods, policy.new_pods
+        if known.pools != wanted.keys():
+            known.pools, known.backoff = frozenset(wanted), GrowingBackoff()
         if there == wanted:
             known.problem = None
         elif not known.backoff.waits(self._clock()):
@@ -61,9 +65,8 @@ class NewPodSizes:
         return known.problem
 
     async def _write(self, lease: Lease, policy: Policy, wanted: Mapping[str, Json]) -> Problem | None:
-        there = policy.observed.new_pods
-        changed = {pool for pool in there.keys() | wanted.keys() if there.get(pool) != wanted.get(pool)}
-        sizes = {pool: ABSENT | wanted[pool] if pool in wanted else None for pool in changed}
+        # Both pools whole: what was seen last may be older than what is there.
+        sizes = {pool: ABSENT | wanted[pool] if pool in wanted else None for pool in POOLS}
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         try:
             async with self._limiter.slot(Priority.SCALE):

@@ -21,7 +21,7 @@ from rlscaler_operator.cluster.kube import Json, Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.state.findings import Problem
-from rlscaler_operator.state.new_pods import new_pod_size
+from rlscaler_operator.state.new_pods import is_of, new_pod_size
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.resizes import Failures
 
@@ -71,8 +71,8 @@ class Sizer:
         pools = {pool: found for pool, found in in_place(policy).items() if pool not in others}
         policy.resizes = {pool: policy.resizes.get(pool, Failures()) for pool in pools}
         if self._resizer is None:
-            await self.withdraw(policy)
-            return Round(problems=tuple(_not_allowed(pool) for pool in pools))
+            left = await self.withdraw(policy)
+            return Round(problems=(*(_not_allowed(pool) for pool in pools), *left))
         known = [pool for pool in pools if pool in sizes]
         done = await asyncio.gather(*(self._round(policy, pool, *pools[pool], sizes[pool]) for pool in known))
         resized = dict(zip(known, done, strict=True))
@@ -85,9 +85,10 @@ class Sizer:
         )
         return Round(patched, tuple(problems), resized)
 
-    async def withdraw(self, policy: Policy) -> None:
-        """Have new pods of a policy that does not act begin as their templates say."""
-        await self._new_pods.keep(self._shards.of(policy.key), policy, {})
+    async def withdraw(self, policy: Policy) -> list[Problem]:
+        """Have new pods of a policy that does not act begin as their templates say; return what keeps them from it."""
+        problem = await self._new_pods.keep(self._shards.of(policy.key), policy, {})
+        return [] if problem is None else [problem]
 
     async def restore(self, policy: Policy, sizes: Mapping[str, PodSize]) -> bool:
         """Bring the pods back to the size of their template; return False while there is more to be done.
@@ -135,19 +136,20 @@ class Sizer:
     ) -> list[Problem]:
         """Have new pods begin with a size once a pod runs with it; until then what was in force before stays.
 
-        A size that the API server refuses would keep pods from starting, and then there would be none to look at.
+        A size that the API server refuses would keep pods from starting, and then there would be none to look at. What
+        is of a target or a container that the spec does not name any more goes at once.
         """
         if not self._sizes_new:
-            await self.withdraw(policy)
-            return []
+            return await self.withdraw(policy)
         there, refused, wanted = policy.observed.new_pods, {}, {}
         for pool, (target, resources) in pools.items():
-            found, size = self._cache.deployments.get(target), there.get(pool)
+            found, selector = self._cache.deployments.get(target), self._cache.selector_of(target)
+            size = there[pool] if pool in there and is_of(there[pool], target, selector, resources) else None
             if found is not None and found.refused:
                 refused[pool] = _refused(target, found.refused)
                 continue
             if pool in resized:
-                new = new_pod_size(target, self._cache.selector_of(target), resources, sizes[pool])
+                new = new_pod_size(target, selector, resources, sizes[pool])
                 if new is None:
                     continue
                 if resized[pool].proven and not self._new_pods.holds(policy, pool):

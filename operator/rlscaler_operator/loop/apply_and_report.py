@@ -100,14 +100,14 @@ class Reconciler:
         with self._metrics.stage("judge"):
             findings = await self._diagnostician.diagnose(policy, outcome)
         applied = made_from = None
+        # A promotion that came during the diagnosis waits for the next one: that one looks for conflicts.
+        may = findings.acts and writes(policy.spec.mode, policy.promotion.status) and findings.other is None
         if error is not None:
             log.error("%s/%s: the tick failed", *policy.key, exc_info=error)
             findings.problems.insert(0, Problem("InternalError", f"the operator failed: {error!r}"))
         elif outcome is not None and outcome.decision is not None:
             made_from = seen
             policy.decision.state = outcome.state
-            # A promotion that came during the diagnosis waits for the next one: that one looks for conflicts.
-            may = findings.acts and writes(policy.spec.mode, policy.promotion.status) and findings.other is None
             if may and self._still_wanted(policy, outcome):
                 with self._metrics.stage("write"):
                     applied = await self._apply(policy, outcome, findings)
@@ -116,9 +116,9 @@ class Reconciler:
                 findings.warnings += applied.warnings
             else:
                 policy.traffic.pending = {}
-            if not may:
-                await self._sizer.withdraw(policy)
             policy.decision.keep_desired(outcome, acts=policy.spec.mode == "Auto", pending=policy.traffic.pending)
+        if not may:
+            findings.warnings += await self._sizer.withdraw(policy)
         in_force = applied is None or (applied.complete and applied.placement_problem is None)
         if not in_force or findings.conflict is not None:
             made_from = None
@@ -139,10 +139,11 @@ class Reconciler:
         return await self._actuator.apply(policy, decision, Need.of(outcome.entry.params, outcome.entry.samples))
 
     async def _resize(self, policy: Policy, findings: Findings, applied: Applied) -> None:
-        """Bring the pods nearer to the size that was decided, after the replicas; not while the policy is paused."""
-        if findings.paused:
-            return
-        sizing = policy.decision.sizing
+        """Bring the pods nearer to the size that was decided, after the replicas.
+
+        While the policy is paused, only sizes of new pods that must not be in force any more are taken away.
+        """
+        sizing = None if findings.paused else policy.decision.sizing
         sizes = await self._sizer.apply(policy, {} if sizing is None else sizing.sizes, findings.sized_by)
         applied.sizes = sizes
         findings.limits += sizes.problems
@@ -156,5 +157,5 @@ class Reconciler:
     async def report_idle(self, policy: Policy) -> None:
         """A policy that is switched off or invalid: say so once."""
         findings = await self._diagnostician.diagnose(policy, None)
-        await self._sizer.withdraw(policy)
+        findings.warnings += await self._sizer.withdraw(policy)
         self._reporter.report(policy, findings, None, None, {}, None)

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -29,6 +31,8 @@ class NewPods:
     """Why the status could not be written when that was last tried."""
     backoff: GrowingBackoff = field(default_factory=GrowingBackoff)
     """The pause after that."""
+    pools: frozenset[str] = frozenset()
+    """The pools that were to have a size then; where these are others it is tried at once."""
     held: dict[str, GrowingBackoff] = field(default_factory=dict)
     """By pool, the pause after the API server took no pods of the size."""
 
@@ -64,3 +68,11 @@ def new_pod_size(target: Key, selector: Selector | None, resources: PodResources
         )
     except ValidationError:
         return None
+
+
+def is_of(size: Mapping[str, Any], target: Key, selector: Selector | None, resources: PodResources) -> bool:
+    """Is a size of `status.newPods` one of this target's pods and of the container that is sized?"""
+    other = is_other(target[1])
+    labels = as_texts(selector) if other and selector is not None else None
+    found = size.get("deployment"), size.get("labels"), size.get("container")
+    return found == (None if other else target[1], labels, resources.container)

@@ -8,6 +8,7 @@ import time
 import pytest
 from kubernetes.aio.client import Configuration
 
+from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.cluster.concurrency import CROWD, Priority
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
@@ -17,6 +18,7 @@ from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.queries import Window
 from rlscaler_operator.sensing.results import NOTHING, Asked, HeldRates, Reading, group
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.schedule import Due, Schedule
 from tests.harness.waiting import stalls
 
@@ -118,6 +120,48 @@ async def test_new_pods_of_a_policy_that_was_reported_as_switched_off_are_left_a
     await until(lambda: not policy.timing.busy and not policy.outbox.writing)
     assert policy.observed.new_pods == {}
     assert "newPods" not in api_server.objects[f"{path}?fieldManager=rlscaler"]["status"]
+
+
+async def test_new_pods_of_a_policy_in_shadow_are_left_alone_where_nothing_can_be_decided(
+    engine, api_server, policy_body
+):
+    """A target does not exist, say, so there is no outcome."""
+    engine.shards.leases[0]._deadline = math.inf
+    body, path = policy_body(), "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
+    body["spec"]["mode"] = "Shadow"
+    body["status"] = {"observedGeneration": 1, "newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
+    api_server.objects[f"{path}?fieldManager=rlscaler"] = body
+    policy = engine.registry.put(body)
+    await engine._reconciler.apply_and_report(policy, None, None)
+    assert policy.observed.new_pods == {}
+    await until(lambda: not policy.outbox.writing)
+
+
+@pytest.mark.parametrize("mode", ["Shadow", "Off"])
+async def test_a_policy_that_does_not_act_says_what_keeps_sizes_of_new_pods_in_force(
+    engine, api_server, policy_body, mode
+):
+    engine.shards.leases[0]._deadline = math.inf
+    body = policy_body()
+    body["spec"]["mode"] = mode
+    body["status"] = {"newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
+    policy, api_server.status = engine.registry.put(body), 403
+    if mode == "Off":
+        await engine._reconciler.report_idle(policy)
+    else:
+        await engine._reconciler.apply_and_report(policy, None, None)
+    await until(lambda: any(method == "POST" and "NewPodsNotSized" in sent for method, sent in api_server.sent))
+    await until(lambda: not policy.outbox.writing)
+
+
+async def test_while_a_policy_is_paused_new_pods_that_it_sizes_no_more_are_left_alone(engine, api_server, policy_body):
+    engine.shards.leases[0]._deadline = math.inf
+    body, path = policy_body(), "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
+    body["status"] = {"newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
+    api_server.objects[f"{path}?fieldManager=rlscaler"] = body
+    policy = engine.registry.put(body)
+    await engine._reconciler._resize(policy, Findings(mode="Auto", paused="paused"), Applied())
+    assert policy.observed.new_pods == {}
 
 
 def with_own_query(body, promql="sum(hits)"):

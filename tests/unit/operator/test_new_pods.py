@@ -119,6 +119,40 @@ async def test_what_another_writer_changed_is_put_right(bench):
     assert (bench.written(), bench.there) == (1, {"gpu": SIZE})
 
 
+async def test_what_was_seen_late_is_written_over_and_not_taken_for_a_definition_without_the_field(bench):
+    """Somebody took all sizes away, and the watch has not shown it yet."""
+    resources = {"mode": "InPlace", "cpu": {"min": "1", "max": "4"}}
+    bench.body["spec"]["targets"]["cpu"] = {"deployment": "chat-cpu", "maxReplicas": 4, "resources": resources}
+    bench.body["metadata"]["generation"] = 2
+    other = {"deployment": "chat-cpu", "cpu": "1000m"}
+    bench.seen({"gpu": SIZE | {"cpu": "1000m"}, "cpu": other})
+    bench.server.objects[OBJECT] = {}
+    assert (await bench.sizer.apply(bench.policy, SIZES)).problems == ()
+    assert bench.there == {"gpu": SIZE, "cpu": other}
+
+
+@pytest.mark.parametrize("former", [{"deployment": "chat-old"}, {"container": "old"}, {"labels": ["app=chat"]}])
+async def test_the_size_of_a_target_or_container_that_is_not_named_any_more_goes_at_once(bench, former):
+    bench.seen({"gpu": SIZE | former})
+    bench.runs("1", "8")
+    bench.server.text = json.dumps(pod("chat-1", {"cpu": "2", "memory": "1Gi"}, generation=4, resourceVersion="9"))
+    await bench.sizer.apply(bench.policy, SIZES)
+    assert bench.there == {}
+
+
+async def test_a_size_is_taken_away_at_once_where_writing_it_was_refused(bench):
+    bench.seen({"gpu": SIZE | {"cpu": "1000m"}})
+    bench.refuse(403, "not this size")
+    for _ in range(2):
+        assert (await bench.sizer.apply(bench.policy, SIZES)).problems
+    assert (await bench.sizer.withdraw(bench.policy))[0].reason == "NewPodsNotSized", (
+        "said also of one that does not act"
+    )
+    bench.server.status = 200
+    assert await bench.sizer.withdraw(bench.policy) == []
+    assert bench.there == {}
+
+
 async def test_it_is_taken_away_once_where_the_policy_does_not_act(bench):
     await bench.sizer.withdraw(bench.policy)
     assert bench.written() == 0, "there is nothing"
