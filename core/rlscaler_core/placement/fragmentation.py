@@ -111,6 +111,7 @@ def without_cores(cpu_free: Float, gpu_free: Float, kinds: TypicalPods) -> Float
     """(...) thousandths of GPU that are free beyond what the free cores are enough for, as pods ask for both in all.
 
     Fragmentation asks whether one typical pod has its cores; this asks for how many GPUs there are cores.
+    A GPU is counted for one core at least.
     cpu_free: (...) millicores. gpu_free: (...) thousandths of all GPUs of a node.
     """
     gpus = float(kinds.weight @ (kinds.gpus * kinds.gpu_milli))

@@ -88,6 +88,14 @@ def train(folder: Path | None, out: Path, seed: int, generations: int, rule: str
     multiple=True,
     help="Only the half that no training sees (repeatable).",
 )
+@click.option(
+    "--typical",
+    "expected",
+    type=click.Choice(["trace", "default"]),
+    default="trace",
+    show_default=True,
+    help="Pods that fragmentation and cores are counted for: the trace's, as published, or those of a cluster.",
+)
 @click.option("--scheduler", "only", multiple=True, help="Of the schedulers only this one (repeatable); default: all.")
 def replay(
     folder: Path | None,
@@ -97,6 +105,7 @@ def replay(
     weight: float | None,
     models: tuple[Path, ...],
     unseen: tuple[str, ...],
+    expected: str,
     only: tuple[str, ...],
 ) -> None:
     """Replay the trace by inflation with the published schedulers, the project's rules, and networks.
@@ -104,7 +113,7 @@ def replay(
     The last column has how many points each has allocated more than FGD with best fit, over the same orders of pods.
     """
     from rlscaler_core.placement.actor import PlacementActor
-    from rlscaler_core.placement.fragmentation import typical
+    from rlscaler_core.placement.fragmentation import DEFAULT_TYPICAL, typical
     from rlscaler_core.placement.policies import Policy
     from rlscaler_core.placement.rules import BEST_FIT_WEIGHT
     from rlscaler_rl.placement import inflation
@@ -128,7 +137,8 @@ def replay(
         cluster = Cluster(
             other.nodes if "nodes" in unseen else cluster.nodes, other.pods if "pods" in unseen else cluster.pods
         )
-    nodes, pods, kinds, gpus = *cluster, typical(cluster.pods), float(cluster.nodes.gpus.sum())
+    nodes, pods, gpus = *cluster, float(cluster.nodes.gpus.sum())
+    kinds = typical(pods) if expected == "trace" else DEFAULT_TYPICAL
     rule = Ties.BY_NAME if ties == "name" else Ties.RANDOM
     best_fit = BEST_FIT_WEIGHT if weight is None else weight
 
