@@ -27,6 +27,10 @@ from tests.harness.waiting import until
 REQUIRED = "RLSCALER_KAFKA_TESTS"
 """Set to `required`: a machine that cannot have a broker fails the tests instead of leaving them out."""
 
+_ADMINS: list[AdminClient] = []
+"""None is freed before the process ends: freeing one after its broker has gone was seen to wait for ever, which no
+time limit of a test ends, since it does not come back to Python."""
+
 
 def jars_or_skip() -> Jars:
     """Kafka's jars. Where Java is missing, or the jars are not cached and cannot be fetched, the tests are left out."""
@@ -49,6 +53,7 @@ class TestBroker:
         self.broker = Broker(launcher.layout_of(cluster))
         self.servers = self.broker.bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 2})
+        _ADMINS.append(self.admin)
 
     @property
     def ca(self) -> Path:
@@ -69,8 +74,9 @@ class TestBroker:
     def described(self, group: str) -> ConsumerGroupDescription | None:
         """None while the broker has not loaded its groups, or does not answer in time."""
         try:
-            found: ConsumerGroupDescription = self.admin.describe_consumer_groups([group])[group].result(20)
-        except (KafkaException, TimeoutError):
+            asked = self.admin.describe_consumer_groups([group], request_timeout=20)
+            found: ConsumerGroupDescription = asked[group].result()
+        except KafkaException:
             return None
         return found
 
