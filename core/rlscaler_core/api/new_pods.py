@@ -18,7 +18,7 @@ class NewPodSize(Reported):
     deployment: Word | None = None
     """The Deployment whose ReplicaSets make the pods; absent for a target of another kind."""
     labels: Annotated[list[Requirement], Field(min_length=1, max_length=32)] | None = None
-    """Of a target of another kind, what its selector asks of the pods' labels: `a=b|c`, `a!=b|c`, `a` or `!a`."""
+    """What the selector of a target of another kind asks of the pods' labels: `a=b|c`, `a!=b|c`, `a` or `!a`."""
     container: Word | None = None
     """The container that is sized; absent: the pods' only one."""
     cpu: Word | None = None

@@ -34,7 +34,7 @@ class NewPods:
     pools: frozenset[str] = frozenset()
     """The pools that were to have a size then; where these are others it is tried at once."""
     held: dict[str, GrowingBackoff] = field(default_factory=dict)
-    """By pool, the pause after the API server took no pods of the size."""
+    """For each pool, the pause after the API server refused pods of the size."""
 
 
 def new_pod_size(target: Key, selector: Selector | None, resources: PodResources, size: PodSize) -> NewPodSize | None:
@@ -43,8 +43,8 @@ def new_pod_size(target: Key, selector: Selector | None, resources: PodResources
     `selector` is that of a target that is no Deployment. None where no size is known, or the pods are not, or the
     selector is longer than the status may be.
     """
-    other = is_other(target[1])
-    if other and selector is None:
+    deployment, labels = _pods(target, selector)
+    if deployment is None and labels is None:
         return None
     sizes = {
         key: text(resource, rounded(resource, amount))
@@ -60,19 +60,19 @@ def new_pod_size(target: Key, selector: Selector | None, resources: PodResources
     if not sizes:
         return None
     try:
-        return NewPodSize(
-            deployment=None if other else target[1],
-            labels=as_texts(selector) if other and selector is not None else None,
-            container=resources.container,
-            **sizes,
-        )
+        return NewPodSize(deployment=deployment, labels=labels, container=resources.container, **sizes)
     except ValidationError:
         return None
 
 
 def is_of(size: Mapping[str, Any], target: Key, selector: Selector | None, resources: PodResources) -> bool:
     """Is a size of `status.newPods` one of this target's pods and of the container that is sized?"""
-    other = is_other(target[1])
-    labels = as_texts(selector) if other and selector is not None else None
     found = size.get("deployment"), size.get("labels"), size.get("container")
-    return found == (None if other else target[1], labels, resources.container)
+    return found == (*_pods(target, selector), resources.container)
+
+
+def _pods(target: Key, selector: Selector | None) -> tuple[str | None, list[str] | None]:
+    """Return what a size says of its pods: the Deployment, or the labels; neither where the selector is not known."""
+    if not is_other(target[1]):
+        return target[1], None
+    return None, None if selector is None else as_texts(selector)

@@ -11,6 +11,7 @@ import numpy as np
 
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.options import writable
+from rlscaler_core.placement.rules import GPU_RULES
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -22,12 +23,12 @@ _REFERENCE = "fgd best fit"
 
 def paired(differences: np.ndarray) -> str:
     """Mean of differences (seeds,) and its interval of 95 % by Student's distribution, which takes two of them."""
-    from scipy import stats
+    from scipy.special import stdtrit
 
     mean, count = differences.mean(), len(differences)
     if count < 2:
         return f"{mean:+.2f}"
-    half = stats.t.ppf(0.975, count - 1) * differences.std(ddof=1) / np.sqrt(count)
+    half = stdtrit(count - 1, 0.975) * differences.std(ddof=1) / np.sqrt(count)
     return f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
 
 
@@ -56,15 +57,18 @@ def make(originals: tuple[Path, ...], folder: Path | None) -> None:
 @click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for GPU.onnx and GPU.json.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 @click.option("--generations", default=240, show_default=True, type=click.IntRange(1))
-@click.option("--rule", default="fragmentation-and-cores", show_default=True, help="Rule that the network begins as.")
+@click.option(
+    "--rule",
+    type=click.Choice(list(GPU_RULES)),
+    default="fragmentation-and-cores",
+    show_default=True,
+    help="Rule that the network begins as.",
+)
 def train(folder: Path | None, out: Path, seed: int, generations: int, rule: str) -> None:
     """Search a network on half of the nodes and pods: clusters of 60 to 200 nodes, filled until 130 %."""
-    from rlscaler_rl.placement.inflation import CORES_WEIGHT_OF
     from rlscaler_rl.placement.openb import OpenbError, load
     from rlscaler_rl.placement.search import Options, search
 
-    if rule not in CORES_WEIGHT_OF:
-        raise click.UsageError(f"--rule: {rule} is none of {', '.join(CORES_WEIGHT_OF)}")
     try:
         cluster = load(folder=folder)
     except OpenbError as error:

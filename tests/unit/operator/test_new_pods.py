@@ -120,7 +120,7 @@ async def test_what_another_writer_changed_is_put_right(bench):
 
 
 async def test_what_was_seen_late_is_written_over_and_not_taken_for_a_definition_without_the_field(bench):
-    """Somebody took all sizes away, and the watch has not shown it yet."""
+    """Another writer has removed all sizes from the status, and the watch has not reported that yet."""
     resources = {"mode": "InPlace", "cpu": {"min": "1", "max": "4"}}
     bench.body["spec"]["targets"]["cpu"] = {"deployment": "chat-cpu", "maxReplicas": 4, "resources": resources}
     bench.body["metadata"]["generation"] = 2

@@ -58,8 +58,8 @@ def test_free_gpus_beyond_what_the_free_cores_are_enough_for() -> None:
     kinds = TypicalPods(np.array([1000.0, 3000]), np.array([1.0, 0]), np.array([500.0, 0]), np.zeros(2, int), HALF)
     found = without_cores(np.array([16_000.0, 4000, 0]), np.array([2000.0, 2000, 1000]), kinds)
     assert found.tolist() == [0.0, 1500.0, 1000.0]
-    nobody = kinds._replace(gpus=np.zeros(2))
-    assert without_cores(np.zeros(1), np.ones(1), nobody).tolist() == [0.0], "nobody needs a GPU"
+    without_gpus = kinds._replace(gpus=np.zeros(2))
+    assert without_cores(np.zeros(1), np.ones(1), without_gpus).tolist() == [0.0], "no pod asks for a GPU"
 
 
 def test_cores_are_kept_for_free_gpus() -> None:
