@@ -18,7 +18,14 @@ from rlscaler_core.placement.fragmentation import TypicalPods
 from rlscaler_core.placement.policies import Policy
 from rlscaler_core.placement.rules import BEST_FIT_WEIGHT, CORES_WEIGHT, LARGEST_CPU_MILLI, UNKNOWN_LIFETIME_S
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Bool, Float, Int, Nodes, Pods
-from rlscaler_rl.placement.published import Replayed, Ties, fall_of, fragmentation_of, without_cores
+from rlscaler_rl.placement.published import (
+    Replayed,
+    Ties,
+    cores_per_gpu_of,
+    fall_of,
+    fragmentation_of,
+    growth_without_cores,
+)
 
 WIDTH = len(columns(Policy.GPU))
 
@@ -50,6 +57,8 @@ class State(NamedTuple):
     """(K, 5) typical pods."""
     cores: float
     """Points for a GPU that a placement leaves without cores."""
+    per_gpu: float
+    """Millicores that the typical pods ask for with a thousandth of a GPU."""
     fall: Float
     """(T, N) by how much fragmentation falls by a pod of each of T types."""
     device: Int
@@ -94,6 +103,7 @@ def begin(nodes: Nodes, pods: Pods, order: Int, kinds: TypicalPods, rule: str) -
         np.zeros(len(count), np.int64),
         table,
         CORES_WEIGHT_OF[rule],
+        cores_per_gpu_of(table),
         np.zeros(shape),
         np.zeros(shape, np.int64),
         np.full(shape, -1),
@@ -141,8 +151,7 @@ def look(state, arrivals, j, seen, among):  # type: ignore[no-untyped-def]
             left = 1.0 - 0.5 * (state.free[i, 0] - cpu) / _CPU - 0.5 * (free - need * share) / _ALL_GPUS
             scores[i] = 100.0 / (1.0 + np.exp(-fall / 1000.0)) + _BEST_FIT * left
             if state.cores > 0:
-                after = without_cores(state.free[i, 0] - cpu, free - need * share, state.kinds)
-                growth = after - without_cores(state.free[i, 0], free, state.kinds)
+                growth = growth_without_cores(state.free[i, 0], free, cpu, need * share, state.per_gpu)
                 scores[i] -= state.cores * growth / _WHOLE
             low, high = min(low, scores[i]), max(high, scores[i])
         used = state.pods[i] > 0

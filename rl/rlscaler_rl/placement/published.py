@@ -113,13 +113,22 @@ def fall_of(cpu, gpu, count, model, kinds, need, share, now, scratch):  # type: 
 
 
 @numba.njit(cache=True, error_model="numpy")
-def without_cores(cpu, gpu, kinds):  # type: ignore[no-untyped-def]
-    """Thousandths of GPU of one node that are free beyond what its free cores are enough for."""
+def cores_per_gpu_of(kinds):  # type: ignore[no-untyped-def]
+    """Millicores that the pods ask for with a thousandth of a GPU, one at least; 0 where none asks for a GPU."""
     cores, gpus = 0.0, 0.0
     for t in range(len(kinds)):
         cores += kinds[t, 4] * kinds[t, 0]
         gpus += kinds[t, 4] * kinds[t, 1] * kinds[t, 2]
-    return max(0.0, gpu - cpu / max(cores / gpus, 1.0)) if gpus > 0 else 0.0
+    return max(cores / gpus, 1.0) if gpus > 0 else 0.0
+
+
+@numba.njit(cache=True, error_model="numpy")
+def growth_without_cores(cpu, gpu, asked_cpu, asked_gpu, per_gpu):  # type: ignore[no-untyped-def]
+    """By how many thousandths of GPU a pod lets those grow that are free without cores on one node."""
+    if per_gpu == 0:
+        return 0.0
+    after = max(0.0, gpu - asked_gpu - (cpu - asked_cpu) / per_gpu)
+    return after - max(0.0, gpu - cpu / per_gpu)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -173,7 +182,7 @@ def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, rand
     nodes = len(cpu)
     classes = np.zeros((nodes, _CLASSES), np.int64)
     now, scratch = np.zeros(nodes), np.zeros(_GPUS)
-    whole = gpu.sum()
+    whole, per_gpu = gpu.sum(), cores_per_gpu_of(kinds)
     for i in range(nodes):
         now[i] = fragmentation_of(cpu[i], gpu[i], count[i], model[i], kinds)
     allocated, arrived = 0.0, 0.0
@@ -219,8 +228,7 @@ def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, rand
                     chosen = at
                 score = score + weight * left if scheduler >= 6 else np.floor(score)
                 if scheduler == 7:
-                    after = without_cores(cpu[i] - c, free - need * share, kinds)
-                    score -= _CORES * (after - without_cores(cpu[i], free, kinds)) / _WHOLE
+                    score -= _CORES * growth_without_cores(cpu[i], free, c, need * share, per_gpu) / _WHOLE
             if score > top:
                 best, top, device, ties = i, score, chosen, 1
             elif score == top:

@@ -105,33 +105,35 @@ async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_se
     assert "observedGeneration" in slow.outbox.status
 
 
+STATUS = "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status?fieldManager=rlscaler"
+
+
+def sizing_new_pods(engine, api_server, body: dict, mode: str):
+    """A policy of this mode, reported before, whose status says how large new GPU pods begin."""
+    engine.shards.leases[0]._deadline = math.inf
+    body["spec"]["mode"] = mode
+    body["status"] = {"observedGeneration": 1, "newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
+    api_server.objects[STATUS] = body
+    return engine.registry.put(body)
+
+
 async def test_new_pods_of_a_policy_that_was_reported_as_switched_off_are_left_alone_all_the_same(
     engine, api_server, policy_body
 ):
     """The removal may have failed when that was reported, or an operator before may have written last."""
-    engine.shards.leases[0]._deadline = math.inf
-    body, path = policy_body(), "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
-    body["spec"]["mode"] = "Off"
-    body["status"] = {"observedGeneration": 1, "newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
-    api_server.objects[f"{path}?fieldManager=rlscaler"] = body
-    policy = engine.registry.put(body)
+    policy = sizing_new_pods(engine, api_server, policy_body(), "Off")
     policy.outbox.written_at, engine._acting = time.monotonic(), {0: 1}
     engine._launch_due()
     await until(lambda: not policy.timing.busy and not policy.outbox.writing)
     assert policy.observed.new_pods == {}
-    assert "newPods" not in api_server.objects[f"{path}?fieldManager=rlscaler"]["status"]
+    assert "newPods" not in api_server.objects[STATUS]["status"]
 
 
 async def test_new_pods_of_a_policy_in_shadow_are_left_alone_where_nothing_can_be_decided(
     engine, api_server, policy_body
 ):
     """A target does not exist, say, so there is no outcome."""
-    engine.shards.leases[0]._deadline = math.inf
-    body, path = policy_body(), "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
-    body["spec"]["mode"] = "Shadow"
-    body["status"] = {"observedGeneration": 1, "newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
-    api_server.objects[f"{path}?fieldManager=rlscaler"] = body
-    policy = engine.registry.put(body)
+    policy = sizing_new_pods(engine, api_server, policy_body(), "Shadow")
     await engine._reconciler.apply_and_report(policy, None, None)
     assert policy.observed.new_pods == {}
     await until(lambda: not policy.outbox.writing)
@@ -141,11 +143,7 @@ async def test_new_pods_of_a_policy_in_shadow_are_left_alone_where_nothing_can_b
 async def test_a_policy_that_does_not_act_says_what_keeps_sizes_of_new_pods_in_force(
     engine, api_server, policy_body, mode
 ):
-    engine.shards.leases[0]._deadline = math.inf
-    body = policy_body()
-    body["spec"]["mode"] = mode
-    body["status"] = {"newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
-    policy, api_server.status = engine.registry.put(body), 403
+    policy, api_server.status = sizing_new_pods(engine, api_server, policy_body(), mode), 403
     if mode == "Off":
         await engine._reconciler.report_idle(policy)
     else:
@@ -155,11 +153,7 @@ async def test_a_policy_that_does_not_act_says_what_keeps_sizes_of_new_pods_in_f
 
 
 async def test_while_a_policy_is_paused_new_pods_that_it_sizes_no_more_are_left_alone(engine, api_server, policy_body):
-    engine.shards.leases[0]._deadline = math.inf
-    body, path = policy_body(), "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
-    body["status"] = {"newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
-    api_server.objects[f"{path}?fieldManager=rlscaler"] = body
-    policy = engine.registry.put(body)
+    policy = sizing_new_pods(engine, api_server, policy_body(), "Auto")
     await engine._reconciler._resize(policy, Findings(mode="Auto", paused="paused"), Applied())
     assert policy.observed.new_pods == {}
 
