@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import uuid
@@ -17,7 +18,8 @@ SCRAPES_PER_WINDOW = 4
 
 SCRAPES_OF_ARRIVALS = 2
 """Scrapes in the window of arrivals: replicas wait for that rate, and where a scrape was missed the longer window is
-asked."""
+asked. A shorter window would have a single sample now and then, and of one above 2.1 `rate` would believe only half of
+what it lacks after a missed scrape."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Folder that the kubelet puts a pod's own credentials and namespace into."""
@@ -224,18 +226,19 @@ class Settings(BaseSettings):
     @property
     def window_seconds(self) -> int:
         """Rate window of the service's metrics, in seconds."""
-        return round(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * self.scrape_interval_seconds))
+        return math.ceil(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * self.scrape_interval_seconds))
 
     @property
-    def arrival_window_seconds(self) -> int:
-        """Window of the rate of arrivals, in seconds, where its series have two samples in it."""
-        return round(max(self.minimum_window_seconds, SCRAPES_OF_ARRIVALS * self.scrape_interval_seconds))
+    def arrival_window_seconds(self) -> float:
+        """Window of the rate of arrivals, in whole milliseconds, where its series have two samples in it."""
+        scrapes = math.ceil(1000 * SCRAPES_OF_ARRIVALS * self.scrape_interval_seconds) / 1000
+        return max(self.minimum_window_seconds, scrapes)
 
     @property
     def resource_window_seconds(self) -> int:
         """Rate window of the containers' metrics, in seconds."""
         scrape = self.resource_scrape_interval_seconds or self.scrape_interval_seconds
-        return round(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * scrape))
+        return math.ceil(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * scrape))
 
     def may_query(self, url: str) -> bool:
         """Return True where a policy may name the Prometheus at this URL."""

@@ -51,10 +51,10 @@ DEFAULT_LABELS = Labels()
 class Window(NamedTuple):
     """The window that rates are taken over."""
 
-    seconds: int
+    seconds: float
     scrape_seconds: float
     """Time between two scrapes of the counters."""
-    prompt_seconds: int | None = None
+    prompt_seconds: float | None = None
     """The shorter window that arrivals are counted over; None = there is none."""
 
 

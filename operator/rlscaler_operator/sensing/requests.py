@@ -87,7 +87,7 @@ class Selection(NamedTuple):
             over = f"({over} + {by} ({self.sum(preset.refused, counted)} or 0 * {over}))"
         return f"clamp_min({over} + {by} {held}, 0)"
 
-    def arrivals(self, seconds: int, longer: int) -> str:
+    def arrivals(self, seconds: float, longer: float) -> str:
         """Return the query for the rate of arrivals over so many seconds.
 
         A series without two samples in them counts with its rate over the `longer` window: a scrape was missed.
@@ -96,10 +96,10 @@ class Selection(NamedTuple):
         windows = dict.fromkeys((seconds, longer))
 
         def grown(one: str) -> str:
-            return _first([f"rate({one}[{window}s])" for window in windows])
+            return _first([f"rate({one}[{duration(window)}])" for window in windows])
 
         def changed(one: str) -> str:
-            return _first([f"delta({one}[{window}s]) / {window}" for window in windows])
+            return _first([f"delta({one}[{duration(window)}]) / {window:g}" for window in windows])
 
         return self._with_copies({"v": self.arrived(grown, changed), "t": self.newest(counters)}, counters)
 
@@ -226,6 +226,11 @@ class Selection(NamedTuple):
                 part = f'label_replace({part}, "{name}", "{groups}", "{label}", "{pattern}")'
             parts.append(f'label_replace({part}, "service", "$1", "_service", "(.+)")')
         return f"{fold} by ({', '.join(('namespace', 'service', *keep))}) ({' or '.join(parts)})"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in PromQL, which has whole numbers only: `30s`, or `10250ms`."""
+    return f"{round(seconds)}s" if seconds == round(seconds) else f"{round(1000 * seconds)}ms"
 
 
 def _first(vectors: Sequence[str]) -> str:

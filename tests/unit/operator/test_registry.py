@@ -116,3 +116,8 @@ def test_settings_come_from_the_environment_and_windows_span_four_scrapes(monkey
     assert settings.namespaces == ("a", "b")
     assert settings.window_seconds == settings.resource_window_seconds == 120
     assert Settings(scrape_interval_seconds=2).window_seconds == 10
+
+
+@pytest.mark.parametrize(("scrape", "window"), [(2, 10), (5, 10), (5.125, 10.25), (5.14361, 10.288), (15, 30)])
+def test_the_window_of_arrivals_is_never_shorter_than_two_scrapes(scrape, window):
+    assert Settings(scrape_interval_seconds=scrape).arrival_window_seconds == window
