@@ -41,7 +41,7 @@ class Settings(BaseSettings):
 
     rules: dict[Policy, str] = {}
     """Rules that act in place of the default ones, by policy: `least-extension` for EE, `latency-fit` for EL,
-    `fragmentation-and-cores` for GPU; JSON in the environment."""
+    `fragmentation-and-cores` or `best-fit` for GPU; JSON in the environment."""
 
     gpu_resource: str = "nvidia.com/gpu"
     """Extended resource that counts whole GPUs."""

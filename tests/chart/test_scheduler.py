@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
+from rlscaler_core.placement.policies import RULES_OF
 from rlscaler_dev.cluster.kube import path_of
 from rlscaler_dev.generate.definition import node_scoring_manifest
 from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.settings import Settings
-from tests.chart.charts import NAMESPACE, SETS, find, kinds, template, values
+from tests.chart.charts import CHART, NAMESPACE, SETS, find, kinds, template, values
 from tests.harness.helm import HelmError
 
 ON = ("--set", "scheduler.enabled=true")
@@ -139,6 +142,14 @@ def test_rules_are_what_the_settings_read(helm, monkeypatch, tmp_path):
         named = {variable["name"]: variable["value"] for variable in container["env"]}
         monkeypatch.setenv("RLSCALER_SCHEDULER_RULES", named["RLSCALER_SCHEDULER_RULES"])
         assert Settings().rules == rules
+
+
+def test_the_chart_takes_the_rules_that_the_server_takes():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    known = schema["properties"]["scheduler"]["properties"]["rules"]["properties"]
+    assert {name: tuple(one["enum"]) for name, one in known.items()} == {
+        policy: rules for policy, rules in RULES_OF.items() if len(rules) > 1
+    }
 
 
 def test_the_network_lets_the_server_be_asked_and_ask_prometheus(helm):

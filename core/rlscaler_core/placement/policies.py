@@ -34,7 +34,7 @@ RULES_OF = {
     Policy.EE: ("pack", "least-extension"),
     Policy.LB: ("spread",),
     Policy.EL: ("latency-then-pack", "latency-fit"),
-    Policy.GPU: ("fragmentation", "fragmentation-and-cores"),
+    Policy.GPU: ("fragmentation", "fragmentation-and-cores", "best-fit"),
 }
 """The rules that may act for each policy."""
 
