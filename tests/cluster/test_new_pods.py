@@ -102,6 +102,12 @@ def test_a_new_pod_gets_the_size_and_one_of_another_target_does_not(decided, cre
     assert create(TEMPLATE, labels={"pod-template-hash": "other"}) == [TEMPLATE]
 
 
+def test_the_deployment_of_a_pod_counts_before_a_selector_that_matches_it_too(decided, create):
+    decided(labels=["app"], cpu="900m", cpu_pool={"deployment": "chat", **SIZE})
+    assert create(TEMPLATE) == [SIZED]
+    assert create(TEMPLATE, owner="other")[0]["requests"]["cpu"] == "900m"
+
+
 def test_without_sizes_nothing_is_changed(decided, create):
     decided(deployment="chat")
     assert create(TEMPLATE) == [TEMPLATE]
