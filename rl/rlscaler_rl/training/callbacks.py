@@ -49,6 +49,9 @@ class TimeLimitBootstrap(BaseCallback):
 LINE_SECONDS = 30.0
 """Time between two lines of progress where there is no terminal to draw a bar on."""
 
+PACE_SECONDS = 600.0
+"""The time left is told from the pace of so many seconds: on a busy machine one rollout takes a minute."""
+
 
 class ProgressBar(BaseCallback):
     """Steps, the last figures and the time left: a bar on a terminal, a line now and then elsewhere."""
@@ -64,6 +67,7 @@ class ProgressBar(BaseCallback):
             TextColumn("left"),
             TimeRemainingColumn(),
             refresh_per_second=2,
+            speed_estimate_period=PACE_SECONDS,
         )
 
     def _on_training_start(self) -> None:
@@ -78,9 +82,9 @@ class ProgressBar(BaseCallback):
         self.bar.update(self.task, completed=self.num_timesteps, description=text)
         if not self.bar.console.is_terminal and time.monotonic() >= self.line_due:
             self.line_due = time.monotonic() + LINE_SECONDS
-            left = (self.bar.tasks[0].time_remaining or 0) / 60
+            left = self.bar.tasks[0].time_remaining
             steps = f"{self.num_timesteps:,} of {self.model._total_timesteps:,} steps"
-            self.bar.console.print(f"{text}; {steps}, {left:.0f} min left")
+            self.bar.console.print(f"{text}; {steps}" + ("" if left is None else f", {left / 60:.0f} min left"))
 
     def _on_step(self) -> bool:
         return True

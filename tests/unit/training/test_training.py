@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from rlscaler_live.train_cli import general as command
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.randomisation import randomised
 from rlscaler_rl.simulation.ranges import RANGES
-from rlscaler_rl.training import checkpoint
+from rlscaler_rl.training import callbacks, checkpoint
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
 from rlscaler_rl.training.network import actor_from_zip
@@ -50,6 +51,21 @@ def test_a_run_leaves_what_it_promises_and_can_go_on(tmp_path, small):
     assert again[-1]["steps"] == more.agent.steps
     assert again[-1]["episodes"] > rows[-1]["episodes"]
     assert checkpoint.found(folder)[0] != before
+
+
+def test_the_time_left_is_told_once_there_is_a_pace_and_by_the_last_ten_minutes(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
+    bar = callbacks.ProgressBar(SimpleNamespace(best=np.nan, recent_j=lambda: 4.2))
+    bar.bar.get_time = lambda: now[0]
+    bar.model = SimpleNamespace(_total_timesteps=1000)
+    bar._on_training_start()
+    for seconds, steps in ((40.0, 100), (120.0, 200), (200.0, 300), (201.0, 301)):
+        now[0], bar.num_timesteps = seconds, steps
+        bar._on_rollout_end()
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.endswith("J 4.20, best validation -; 100 of 1,000 steps")
+    assert [line.rsplit(", ")[-1] for line in lines] == ["11 min left", "9 min left"]
 
 
 def test_the_exported_graph_says_what_the_network_says(model, small):
