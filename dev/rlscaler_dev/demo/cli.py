@@ -54,7 +54,7 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
     type=click.IntRange(10, 300),
     default=15,
     show_default=True,
-    help="Action interval of the policy in seconds. The product's default is 30.",
+    help="Action interval of the policy in seconds.",
 )
 @click.option(
     "--contender",

@@ -108,7 +108,4 @@ def _cold_starts(settings: Settings) -> str:
 def _introduction(settings: Settings) -> str:
     if settings.contender == "hpa":
         return "contender: HorizontalPodAutoscalers at 80 % CPU and 80 % GPU utilization, upstream's default behavior"
-    note = (
-        "" if settings.interval_seconds == 30 else " (the product's default is 30 s; shorter so that a run shows more)"
-    )
-    return f"contender: RLScalingPolicy in {settings.mode}, action interval {settings.interval_seconds} s{note}"
+    return f"contender: RLScalingPolicy in {settings.mode}, action interval {settings.interval_seconds} s"

@@ -56,7 +56,7 @@ class Settings:
     pattern: str = "spike"
     duration_seconds: int = 300
     interval_seconds: int = 15
-    """Action interval of the policy. The product's default is 30 s; the demo is shorter so that a run shows more."""
+    """Action interval of the policy."""
     mode: str = "Auto"
     policy: str = "rule"
     """The bundled policy that decides."""
