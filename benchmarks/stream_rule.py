@@ -28,6 +28,7 @@ from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_rl.baselines.hpa import KedaKafkaLag
 from rlscaler_rl.evaluation.statistics import Design, Interval, blocks_of, weights
 from rlscaler_rl.evaluation.streams.search import searched
+from rlscaler_rl.planning.consumers import hindsight
 from rlscaler_rl.simulation.streams.episode import StreamResult, least_consumer_seconds, run
 from rlscaler_rl.simulation.streams.groups import NOMINAL, Groups, groups
 from rlscaler_rl.simulation.streams.protocols import NAMES
@@ -38,7 +39,7 @@ from rlscaler_rl.workloads.trace_loads import pieces_of
 SECONDS = 600
 LOW, PEAK = 60.0, 600.0
 RECORDED = ("azure_conv", "servegen_small")
-FIGURES = ("p95_seconds", "late_percent", "consumer_seconds", "performance_cost", "rebalances_per_hour")
+FIGURES = ("p95_seconds", "late_percent", "consumer_seconds", "performance_cost", "rebalances_per_hour", "j")
 INTERVAL_SECONDS = 15.0
 NEVER_SECONDS = 300.0
 """What a lag that does not end counts as: as long as an episode is played after its load."""
@@ -125,6 +126,7 @@ def judged(protocol: str, seeds: int, cold_start: tuple[float, float]) -> dict[s
         name: table_of(run(made, one, interval_seconds=INTERVAL_SECONDS).result, found)
         for name, one in contenders.items()
     }
+    tables["hindsight"] = table_of(hindsight(made), found)
     rule, other = tables["rule"], tables["KEDA, searched"]
     seconds = 100 * (rule["consumer_seconds"] / other["consumer_seconds"] - 1)
     worth = 100 * (rule["performance_cost"] / other["performance_cost"] - 1)
@@ -156,6 +158,7 @@ def shown(rows: list[dict[str, Any]]) -> Table:
         "consumer-seconds",
         "in time a second",
         "rebalances an hour",
+        "J",
     ):
         table.add_column(heading, justify="left" if heading in ("protocol", "autoscaler") else "right")
     for row in rows:
@@ -166,7 +169,7 @@ def shown(rows: list[dict[str, Any]]) -> Table:
             )
             cells = [
                 format(means[figure], form)
-                for figure, form in zip(FIGURES, (".1f", ".1f", ",.0f", ".1f", ".0f"), strict=True)
+                for figure, form in zip(FIGURES, (".1f", ".1f", ",.0f", ".1f", ".0f", ".2f"), strict=True)
             ]
             table.add_row(row["protocol"], label, *cells)
     return table

@@ -14,11 +14,13 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.streams.loads import Load
 from rlscaler_rl.evaluation.streams.report import Consumers, Row, Simulation, Spread
 from rlscaler_rl.evaluation.streams.search import LATE_PERCENT, KedaSettings, searched
+from rlscaler_rl.planning.consumers import hindsight
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams.episode import StreamResult, least_consumer_seconds, run
 from rlscaler_rl.simulation.streams.groups import Groups, groups
 
 SHORT_LAGS = "Lags below a second are too short: single messages do not queue in the simulator."
+FORESIGHT = "Hindsight plans with every message to come known, for the least J: cost + 0.5 for each % late."
 
 
 def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None]) -> Simulation:
@@ -38,6 +40,8 @@ def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None])
     for name, label, controller in contenders:
         progress(label)
         rows.append(_row(name, label, run(made, controller).result))
+    progress("hindsight")
+    rows.append(_row("hindsight", "hindsight", hindsight(made)))
     least = Spread.of(least_consumer_seconds(made))
     return Simulation(
         load=load.name,
@@ -45,7 +49,7 @@ def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None])
         seeds=len(made),
         consumers=consumers,
         rows=[*rows, Row(contender="least", label="least possible", consumer_seconds=least)],
-        notes=[SHORT_LAGS, *_notes(load, consumers, keda)],
+        notes=[SHORT_LAGS, FORESIGHT, *_notes(load, consumers, keda)],
     )
 
 
@@ -77,6 +81,7 @@ def _row(name: str, label: str, result: StreamResult) -> Row:
         performance_cost=Spread.of(result.performance_cost),
         rebalances_per_hour=Spread.of(result.rebalances_per_hour),
         left=Spread.of(result.left),
+        j=Spread.of(result.j),
     )
 
 

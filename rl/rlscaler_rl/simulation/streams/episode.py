@@ -21,6 +21,7 @@ from rlscaler_rl.simulation.streams.groups import STEP_SECONDS, Groups
 from rlscaler_rl.simulation.streams.ledger import StreamLedger
 from rlscaler_rl.simulation.streams.level import StreamLevel
 from rlscaler_rl.simulation.streams.looks import Usage, look, samples_of_commits, samples_of_measured
+from rlscaler_rl.simulation.streams.price import j_of
 
 DRAIN_SECONDS = 300.0
 """How long after the load the consumers may take for what still waits; what waits longer was never processed."""
@@ -43,6 +44,7 @@ class StreamResult(Rows):
     rebalances_per_hour: Float  # over the time of the load
     left: Float  # messages that were not processed at the load's end: work that is not in `consumer_seconds`
     repeated: Float  # messages that were processed again
+    j: Float  # cost + 0.5 * late percent, as of a service: `price.j_of`
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +161,17 @@ def _contender_tick(level: StreamLevel, params: Params, contender: Any, seed: in
 
 def _result(groups: Groups, at_end: StreamLedger, ledger: StreamLedger, waits: Waits) -> StreamResult:
     late = waits.longer_than(groups.slo_seconds)
+    late_percent = 100 * late / np.maximum(at_end.written, 1.0)
     return StreamResult(
         p95_seconds=waits.percentile(),
         longest_seconds=waits.longest(),
-        late_percent=100 * late / np.maximum(at_end.written, 1.0),
+        late_percent=late_percent,
         consumer_seconds=at_end.consumer_seconds,
         performance_cost=(at_end.written - late) / np.maximum(at_end.consumer_seconds, STEP_SECONDS),
         rebalances_per_hour=at_end.rebalances / at_end.seconds * HOUR,
         left=at_end.waiting,
         repeated=ledger.repeated,
+        j=j_of(groups, at_end.consumer_seconds, at_end.waiting, late_percent),
     )
 
 
