@@ -194,10 +194,10 @@ _STREAM_RULES = (
         "placement.httpRoute",
     ),
     _signal_excludes(
-        "has(self.policy.configMap) || has(self.policy.path) || (has(self.policy.bundled) && "
-        "self.policy.bundled != 'rule')",
-        lambda spec: spec.policy.bundled_name != "rule",
-        "no network was trained for consumer groups: with signal.kafka remove policy, or set policy.bundled to rule",
+        "has(self.policy.bundled) && self.policy.bundled != 'rule'",
+        lambda spec: spec.policy.bundled_name not in (None, "rule"),
+        "the bundled network was trained for services: with signal.kafka remove policy, set policy.bundled to rule, or "
+        "name a model that `rlscaler streams train` made",
         "policy",
     ),
     _signal_excludes(

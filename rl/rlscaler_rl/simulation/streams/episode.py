@@ -12,7 +12,7 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.decide import Kind, decide_at
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.tables import initial_state, make_params
-from rlscaler_core.decision.types import CPU, Float, Int, Params, Rows
+from rlscaler_core.decision.types import CPU, Float, Int, Params, Rows, Samples
 from rlscaler_core.streams import initial_memory, measure
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams import ledger as ledgers
@@ -28,6 +28,9 @@ DRAIN_SECONDS = 300.0
 
 CONTENDER_SECONDS = 5.0
 """How often a contender is asked; it decides for itself when its period is over."""
+
+INTERVAL_SECONDS, SENSE_SECONDS = 15.0, 2.0
+"""How often an actor acts, and how often the operator looks, where nothing else is said."""
 
 HOUR = 3600.0
 
@@ -80,7 +83,12 @@ def params_of(groups: Groups, interval_seconds: float, sense_seconds: float) -> 
 
 
 def run(
-    groups: Groups, controller: Any, *, interval_seconds: float = 30.0, sense_seconds: float = 2.0, seed: int = 0
+    groups: Groups,
+    controller: Any,
+    *,
+    interval_seconds: float = INTERVAL_SECONDS,
+    sense_seconds: float = SENSE_SECONDS,
+    seed: int = 0,
 ) -> StreamRun:
     """Play groups from begin to end.
 
@@ -119,25 +127,39 @@ def played(level: StreamLevel, tick: Tick) -> StreamRun:
     return StreamRun(_result(groups, at_end, ledger, waits), ledger, waits)
 
 
+class Operator:
+    """What the operator senses of groups and keeps between two ticks."""
+
+    def __init__(self, level: StreamLevel, params: Params, stack_size: int) -> None:
+        self.level, self.params = level, params
+        self.state = initial_state(len(level.groups), stack_size)
+        self._usage, self._memory = Usage(), initial_memory(*level.groups.share.shape)
+
+    def sense(self) -> Samples:
+        """Look at the broker and remember what was seen."""
+        groups, level = self.level.groups, self.level
+        measured, self._memory = measure(self._memory, look(groups, level.state))
+        usage = self._usage.percent(groups, level.state)
+        samples = samples_of_measured(groups, level.state, usage, measured)
+        self.state = sense(self.params, self.state, samples)
+        return samples
+
+
 def _actor_tick(level: StreamLevel, params: Params, actor: ActorLike) -> Tick:
-    groups, usage = level.groups, Usage()
-    memory = initial_memory(*groups.share.shape)
-    state = initial_state(len(groups), actor.manifest.contract.stack_size)
+    operator = Operator(level, params, actor.manifest.contract.stack_size)
     interval, every = float(params.interval_seconds[0]), float(params.sense_seconds[0])
 
     acts_at = 0.0
 
     def tick(second: float) -> Int | None:
-        nonlocal memory, state, acts_at
+        nonlocal acts_at
         acts = second >= acts_at
         if second % every and not acts:
             return None
-        measured, memory = measure(memory, look(groups, level.state))
-        samples = samples_of_measured(groups, level.state, usage.percent(groups, level.state), measured)
-        state = sense(params, state, samples)
+        samples = operator.sense()
         kind: Kind = "action" if acts else "floor"
         acts_at += interval if acts else 0.0
-        decision, _, state = decide_at(kind, params, state, samples, actor)
+        decision, _, operator.state = decide_at(kind, params, operator.state, samples, actor)
         return decision.desired[:, CPU]
 
     return tick
