@@ -156,14 +156,14 @@ def gated(j: Sequence[Mapping[str, Float]], names: Sequence[str], seeds: int) ->
 
     whole = beside(names)
     difference = as_difference(whole, float(rule.mean()))
-    status, reason = judge([("the rule", difference)], smooth=False)
+    status, _ = judge([("the rule", difference)], smooth=False)
     return {
         "each": {name: asdict(beside([name])) for name in names},
         "all": asdict(whole),
         "hindsight": asdict(beside(["hindsight"])),
         "rule": float(rule.mean()),
         "status": status,
-        "reason": reason,
+        "percent": difference.shown(),
     }
 
 
@@ -201,7 +201,7 @@ def shown(rows: list[dict[str, Any]]) -> Table:
     "--cold-start", type=(float, float), default=(5.0, 11.0), show_default=True, help="Seconds, drawn between."
 )
 @click.option(
-    "--model", "models", multiple=True, type=click.Path(exists=True), help="A network of `rlscaler streams train`."
+    "--model", "models", multiple=True, help="`streams`, the bundled network, or one of `rlscaler streams train`."
 )
 @out_option
 def main(
@@ -229,7 +229,7 @@ def main(
         gate = report["gate"] = gated(j, list(networks), seeds)
         for name, found in [*gate["each"].items(), ("networks", gate["all"]), ("hindsight", gate["hindsight"])]:
             console.print(f"all protocols: {name} less rule: J {_text(found)} of {gate['rule']:.2f}")
-        console.print(f"gate: {gate['status']}: {gate['reason']}")
+        console.print(f"gate: {gate['status']}, {gate['percent']} of the rule's J")
     write(out, report, indent=1)
 
 

@@ -20,7 +20,7 @@ from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
-from rlscaler_core.models import BUNDLED_POLICIES, load_bundled
+from rlscaler_core.models import BUNDLED_POLICIES, STREAMS, load_bundled
 from rlscaler_rl.evaluation.errors import EvaluationError
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def load(model: str | None, folder: Path) -> Loaded:
 
 
 def load_for_streams(model: str) -> Loaded:
-    """The network for consumers of a stream that `--model` names.
+    """The network for consumers of a stream that `--model` names: a path, or `streams` for the bundled one.
 
     Raises EvaluationError naming the file and what to give instead, also for a network for services.
     """
-    loaded = _read(model, lambda: _from_path(Path(model)))
+    loaded = _read(model, lambda: _bundled(model) if model == STREAMS else _from_path(Path(model)))
     if not _for_consumers(loaded.actor):
         raise EvaluationError(
             f"--model {model}: envelope.consumers is missing: it was trained for services, and consumers of a stream "

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Consumers, Envelope, Manifest, PoolRanges, Training
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_core.decision.types import Float
-from rlscaler_core.models import load_bundled
+from rlscaler_core.models import STREAMS, load_bundled
 from rlscaler_rl.simulation.streams.episode import run
 from rlscaler_rl.simulation.streams.groups import Groups
 from rlscaler_rl.simulation.streams.vec_env import SENSE_SECONDS, Course, StreamVecEnv
@@ -27,7 +29,7 @@ from rlscaler_rl.training.train import make_model, random_observations, set_up
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
 POLICY, MANIFEST = "policy.onnx", "manifest.json"
-NAME = "streams"
+NAME = STREAMS
 
 MOST_PARTITIONS = (12, 12, 24, 48)
 """Most partitions of the groups of a course, one after the other: a course takes as long as its largest group."""
@@ -100,6 +102,15 @@ def train(options: Options, folder: Path, say: Callable[[str], None] = print) ->
     model.learn(options.steps, callback=[schedule, TimeLimitBootstrap(), looks])
     _write(folder, model, looks, options, config)
     return folder
+
+
+def install(folder: Path, models: Path | None = None) -> None:
+    """Copy what was trained into `folder` to the package's models, as the bundled `streams`."""
+    models = models or Path(str(files("rlscaler_core.models")))
+    manifest = Manifest.load(folder / MANIFEST)
+    content = (folder / POLICY).read_bytes()
+    Actor.load(content, manifest)
+    write(models, NAME, f"{NAME}.json", content, manifest)
 
 
 class Looks(BaseCallback):

@@ -30,7 +30,7 @@ from rlscaler_rl.simulation.streams.vec_env import SENSE_SECONDS, Course, Stream
 from rlscaler_rl.training.config import ConfigError
 from rlscaler_rl.training.export import bare_manifest
 from rlscaler_rl.training.stream_loads import RANGES, SHAPES, StreamRanges, draw
-from rlscaler_rl.training.streams import NAME, Options, config_of, envelope, train
+from rlscaler_rl.training.streams import NAME, Options, config_of, envelope, install, train
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
 TINY = Options(seed=3, steps=80, groups=2, courses=1, looked_at=2, look_every=1)
@@ -169,6 +169,12 @@ def test_the_simulators_refuse_a_network_of_the_other_kind(folder: Path) -> None
     done = CliRunner().invoke(main, ["streams", "simulate", "--model", str(services)])
     assert done.exit_code == 2
     assert "rlscaler streams train" in done.output
+
+
+def test_what_is_installed_is_the_bundled_network(folder: Path, tmp_path: Path) -> None:
+    install(folder, tmp_path)
+    assert (tmp_path / "streams.onnx").read_bytes() == (folder / "policy.onnx").read_bytes()
+    assert Manifest.load(tmp_path / "streams.json") == Manifest.load(folder / "manifest.json")
 
 
 def test_a_network_is_played_beside_the_rule_and_it_is_said_where_it_may_not_act(folder: Path) -> None:

@@ -65,8 +65,7 @@ def streams() -> None:
 )
 @click.option(
     "--model",
-    type=click.Path(path_type=Path, exists=True),
-    help="Network that `rlscaler streams train` made, its folder or policy.onnx, to be played too.",
+    help="Network to be played too: `streams`, the bundled one, or folder or policy.onnx of `rlscaler streams train`.",
 )
 @output_option
 @click.pass_context
@@ -84,7 +83,7 @@ def simulate(
     fewest: int,
     most: int | None,
     seeds: int,
-    model: Path | None,
+    model: str | None,
     output: str,
 ) -> None:
     """Play the consumers of a Kafka topic with the operator's forecast rule and with KEDA as it comes and tuned.
@@ -116,7 +115,7 @@ def simulate(
         fewest=fewest,
         most=highest,
     )
-    network = load_for_streams(str(model)) if model else None
+    network = load_for_streams(model) if model else None
     console = Console(highlight=False, stderr=output == "json")
     with console.status("") as status:
         found = simulated(load, group, lambda text: tell(console, status, text), network)
@@ -134,7 +133,8 @@ def simulate(
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for policy and manifest."
 )
-def train(seed: int, steps: int | None, out: Path) -> None:
+@click.option("--install", is_flag=True, help="Make the result the bundled network `streams`.")
+def train(seed: int, steps: int | None, out: Path, install: bool) -> None:
     """Train a network for the consumers of a Kafka topic, on drawn groups in the simulator.
 
     Its action is added to the forecast rule. A policy with signal.kafka uses it by spec.policy.configMap, as
@@ -146,11 +146,14 @@ def train(seed: int, steps: int | None, out: Path) -> None:
     """
     from rlscaler_rl.training.config import ConfigError
     from rlscaler_rl.training.streams import Options
+    from rlscaler_rl.training.streams import install as installed
     from rlscaler_rl.training.streams import train as trained
 
     options = Options(seed=seed) if steps is None else Options(seed=seed, steps=steps)
     try:
         click.echo(trained(options, out, click.echo))
+        if install:
+            installed(out)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
 
