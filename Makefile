@@ -197,6 +197,10 @@ scheduler-evaluate: $(STAMP) ## Evaluate it on clusters that no training can rea
 scheduler-compare: $(STAMP) ## Compare it with the strongest rules on drawn clusters (POLICY, ARGS="--lifetimes --nodes 100")
 	$(BIN)/rlscaler scheduler compare $(POLICY) --model-dir results/scheduler-$(POLICY) $(ARGS)
 
+.PHONY: streams-train
+streams-train: $(STAMP) ## Train a network for the consumers of a Kafka topic (ARGS="--seed 2 --out rl/streams_2")
+	$(BIN)/rlscaler streams train --out rl/streams $(ARGS)
+
 .PHONY: tenants-compare
 tenants-compare: $(STAMP) ## Services that share a pool of GPUs: no budget beside each arbiter (ARGS="--tenants 25 --tightness 0.8")
 	$(BIN)/rlscaler tenants compare $(ARGS)

@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     """Policies that fall due within this time of one another are sensed and decided in one batch."""
 
     model_dir: Path | None = None
-    """Folder with `ppo.onnx` and `ppo.json` in place of the bundled ones."""
+    """Folder with `ppo.onnx` and `ppo.json`, `streams.onnx` and `streams.json` in place of the bundled ones."""
 
     policy_dir: Path | None = None
     """Folder that `spec.policy.path` is relative to; default: policies may name no file."""

@@ -56,9 +56,10 @@ class ConfigMapKey(Model):
 class PolicySource(Model):
     """Where the actor comes from; `bundled: rule` where nothing is set."""
 
-    bundled: Literal["ppo", "rule"] | None = None
-    """An actor that comes with the operator: `rule`, the forecast rule without a network, or `ppo`, the trained
-    network; default where neither `configMap` nor `path` is set: `rule`."""
+    bundled: Literal["ppo", "rule", "streams"] | None = None
+    """An actor that comes with the operator: `rule`, the forecast rule without a network, `ppo`, the network that was
+    trained for services, or `streams`, the one for consumers of a stream (`signal.kafka`); default where neither
+    `configMap` nor `path` is set: `rule`."""
     config_map: ConfigMapKey | None = None
     """A model in a ConfigMap of the policy's namespace."""
     path: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^/].*$")] | None = None

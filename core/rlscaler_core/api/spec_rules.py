@@ -194,11 +194,18 @@ _STREAM_RULES = (
         "placement.httpRoute",
     ),
     _signal_excludes(
-        "has(self.policy.configMap) || has(self.policy.path) || (has(self.policy.bundled) && "
-        "self.policy.bundled != 'rule')",
-        lambda spec: spec.policy.bundled_name != "rule",
-        "no network was trained for consumer groups: with signal.kafka remove policy, or set policy.bundled to rule",
+        "has(self.policy.bundled) && self.policy.bundled == 'ppo'",
+        lambda spec: spec.policy.bundled_name == "ppo",
+        "the network ppo was trained for services: with signal.kafka remove policy, or set policy.bundled to rule or "
+        "streams",
         "policy",
+    ),
+    Rule(
+        cel="has(self.signal) || !has(self.policy.bundled) || self.policy.bundled != 'streams'",
+        holds=lambda spec: spec.signal is not None or spec.policy.bundled_name != "streams",
+        message="the network streams was trained for consumers of a stream: set policy.bundled to rule or ppo, or add "
+        "signal.kafka",
+        field="policy.bundled",
     ),
     _signal_excludes(
         "self.promotion.require != 'None'",

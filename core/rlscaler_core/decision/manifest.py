@@ -38,6 +38,15 @@ class PoolRanges(_Model):
     cpu: Range
 
 
+class Consumers(_Model):
+    """The consumer groups that an actor was trained with; the rest of the envelope is about their consumers."""
+
+    protocols: tuple[str, ...] = Field(min_length=1)
+    """How the groups shared their partitions: `range` and `cooperative-sticky`, or `consumer` for KIP-848."""
+    partitions: Range
+    """Partitions of the topic; more consumers have nothing to read."""
+
+
 class Envelope(_Model):
     """The conditions the actor was trained under; outside them it is not asked."""
 
@@ -58,6 +67,8 @@ class Envelope(_Model):
     null = any, as the actor is fed loads as shares of the capacity."""
     signals: tuple[SignalName, ...] = Field(default=("endToEnd",), min_length=1)
     """The latencies that `slo_ms` was of, as `slo.signal` names them."""
+    consumers: Consumers | None = None
+    """The actor was trained for consumers of a stream, `signal.kafka`, and for nothing else; None = for services."""
     observation: TrainingDistribution | None = None
     """The distribution of the observations in training; None = not measured, and none is out of distribution."""
 
@@ -102,12 +113,15 @@ class Envelope(_Model):
                 within = (carried >= bounds[0]) & (carried <= bounds[1])
                 here = here & (within | np.isnan(carried) | ~params.present).all(axis=1)
             trained |= here
+        trained &= params.stream == (self.consumers is not None)
         return trained & np.isin(params.slo_signal, [SIGNALS.index(name) for name in self.signals])
 
     def _untrained(self, params: Params, row: int) -> list[str]:
         """Give what a row counts or takes otherwise than in training, in words."""
         unit, signal = UNITS[params.unit[row]], SIGNALS[params.slo_signal[row]]
         said = []
+        if params.stream[row] != (self.consumers is not None):
+            said.append(OF_SERVICES if self.consumers is None else OF_CONSUMERS)
         if unit not in self.units:
             said.append(f"capacity.unit is {unit} and the model was trained for {' and '.join(self.units)}")
         elif (bounds := self.units[unit]) is not None:
@@ -138,6 +152,15 @@ class Envelope(_Model):
         ranges += [size.gpu, size.cpu]
         return values, np.array(ranges)
 
+
+OF_SERVICES = (
+    "policy: the policy has signal.kafka and the model was trained for services; remove policy, or name a model that "
+    "`rlscaler streams train` made"
+)
+OF_CONSUMERS = (
+    "policy: the model was trained for consumers of a stream and the policy has no signal.kafka; name a model that "
+    "`rlscaler train` made"
+)
 
 STRANGE = "the observation is unlike those of training"
 

@@ -1,6 +1,7 @@
-"""The policies that come with the package: `ppo.onnx` with its manifest `ppo.json`, and the forecast rule.
+"""The policies that come with the package: the networks `ppo` for services and `streams` for consumers of a stream,
+each an ONNX file with its manifest, and the forecast rule.
 
-`rlscaler train --install` writes the two files.
+`rlscaler train --install` writes the two files of `ppo`, `rlscaler streams train --install` those of `streams`.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import Rule
 
 BUNDLED_POLICIES = ("ppo", "rule")
-"""Names of the policies that come with the package."""
+"""Names of the policies for services that come with the package."""
+
+STREAMS = "streams"
+"""Name of the network for consumers of a stream."""
 
 
 @cache
 def load_bundled(name: str) -> ActorLike:
-    """Give the policy `ppo`, the trained network, or `rule`, the forecast rule, loaded once a process.
+    """Give the policy `ppo` or `streams`, a trained network, or `rule`, the forecast rule, loaded once a process.
 
     Raises ModelError for another name, and where the files are missing or damaged.
     """
     if name == "rule":
         return Rule()
-    if name not in BUNDLED_POLICIES:
-        raise ModelError(f"bundled policy {name!r}: there is none of that name; use {' or '.join(BUNDLED_POLICIES)}")
+    if name not in (*BUNDLED_POLICIES, STREAMS):
+        raise ModelError(f"bundled policy {name!r}: there is none of that name; use ppo, rule or streams")
     folder = resources.files("rlscaler_core.models")
     onnx, manifest = folder / f"{name}.onnx", folder / f"{name}.json"
     if not (onnx.is_file() and manifest.is_file()):
-        raise ModelError(f"bundled policy {name!r}: {name}.onnx or {name}.json is not in the package; make rl-train")
+        raise ModelError(f"bundled policy {name!r}: {name}.onnx or {name}.json is not in the package; install it again")
     return Actor.load(onnx.read_bytes(), Manifest.parse(manifest.read_bytes(), f"bundled policy {name!r}"))

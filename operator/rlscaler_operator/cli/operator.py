@@ -55,7 +55,7 @@ RUN = {
     "pod_deletion_cost": "Before a pool shrinks, mark the pods that are idle and empty nodes.",
     "resize": "Resize running pods for policies that ask for it.",
     "resize_new_pods": "Have new pods begin with the size that running ones got.",
-    "model_dir": "Folder of ppo.onnx and ppo.json.",
+    "model_dir": "Folder of ppo.onnx, ppo.json, streams.onnx and streams.json.",
     "policy_dir": "Folder of spec.policy.path.",
     "reload_seconds": "How often named ConfigMaps and Secrets are looked at again.",
     "verbose": "Log every tick.",

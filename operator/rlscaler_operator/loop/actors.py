@@ -23,7 +23,7 @@ NamedActor = tuple[ActorLike | None, ModelUnavailableError | None]
 
 @dataclass(slots=True)
 class _File:
-    """The bundled ONNX file and its manifest."""
+    """A bundled ONNX file and its manifest."""
 
     onnx: Path
     manifest: Path
@@ -50,6 +50,7 @@ class Actors:
     def __init__(self, settings: Settings, config_maps: References[Actor]) -> None:
         folder = settings.model_dir or _bundled_folder()
         self._ppo = _File(folder / "ppo.onnx", folder / "ppo.json")
+        self._streams = _File(folder / "streams.onnx", folder / "streams.json")
         self._rule: ActorLike = Rule()
         self._policy_dir = settings.policy_dir
         self._files: dict[str, ModelFile] = {}
@@ -85,8 +86,9 @@ class Actors:
             return self._of_file(source.path)
         if source.bundled_name == "rule":
             return self._rule, None
-        self._ppo.refresh()
-        return self._ppo.actor, self._ppo.error
+        file = self._streams if source.bundled_name == "streams" else self._ppo
+        file.refresh()
+        return file.actor, file.error
 
     def _of_file(self, path: str) -> NamedActor:
         if self._policy_dir is None:

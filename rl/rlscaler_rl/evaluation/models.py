@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
-from rlscaler_core.models import BUNDLED_POLICIES, load_bundled
+from rlscaler_core.models import BUNDLED_POLICIES, STREAMS, load_bundled
 from rlscaler_rl.evaluation.errors import EvaluationError
 
 if TYPE_CHECKING:
@@ -51,17 +51,46 @@ class Loaded:
 def load(model: str | None, folder: Path) -> Loaded:
     """The model that `--model` names; without one the newest training under `folder`, else the bundled policy.
 
-    Raises EvaluationError naming the file and what to give instead.
+    Raises EvaluationError naming the file and what to give instead, also for a network for consumers of a stream.
     """
     if model is None:
         newest = newest_training(folder)
         model = str(newest) if newest else "ppo"
+    if model in ("bundled", *BUNDLED_POLICIES):
+        return _read(model, lambda: _bundled("ppo" if model == "bundled" else model))
+    loaded = _read(model, lambda: _from_path(Path(model)))
+    if _for_consumers(loaded.actor):
+        raise EvaluationError(
+            f"--model {model}: envelope.consumers: it was trained for consumers of a stream, and services are played "
+            "here; give one that `rlscaler train` made, or play it with `rlscaler streams simulate --model`"
+        )
+    return loaded
+
+
+def load_for_streams(model: str) -> Loaded:
+    """The network for consumers of a stream that `--model` names: a path, or `streams` for the bundled one.
+
+    Raises EvaluationError naming the file and what to give instead, also for a network for services.
+    """
+    loaded = _read(model, lambda: _bundled(model) if model == STREAMS else _from_path(Path(model)))
+    if not _for_consumers(loaded.actor):
+        raise EvaluationError(
+            f"--model {model}: envelope.consumers is missing: it was trained for services, and consumers of a stream "
+            "are played here; give one that `rlscaler streams train` made"
+        )
+    return loaded
+
+
+def _read(model: str, read: Callable[[], Loaded]) -> Loaded:
     try:
-        if model in ("bundled", *BUNDLED_POLICIES):
-            return _bundled("ppo" if model == "bundled" else model)
-        return _from_path(Path(model))
+        return read()
     except ModelError as error:
         raise EvaluationError(f"--model {model}: {error}") from error
+
+
+def _for_consumers(actor: ActorLike) -> bool:
+    envelope = actor.manifest.envelope
+    return envelope is not None and envelope.consumers is not None
 
 
 def load_all(chosen: Sequence[str], folder: Path) -> list[Loaded]:

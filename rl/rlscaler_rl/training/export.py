@@ -183,13 +183,16 @@ def versions(*packages: str) -> dict[str, str]:
 def write(folder: Path, stem: str, manifest_name: str, content: bytes, manifest: Manifest) -> None:
     """The graph first, so that a manifest never names a file that is not there.
 
-    A manifest names a rule only where the action is added to it, and what the rule learned only where it learns:
-    releases that do not know these fields read the others.
+    A manifest names a rule only where the action is added to it, what the rule learned only where it learns, and
+    consumers only where it is for them: releases that do not know these fields read the others.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{stem}.onnx", content)
     unused = {"rule": not manifest.residual, "learned": manifest.learned is None}
-    body = manifest.model_dump_json(indent=1, exclude={name for name, is_unused in unused.items() if is_unused})
+    exclude: dict[str, Any] = {name: True for name, is_unused in unused.items() if is_unused}
+    if manifest.envelope is not None and manifest.envelope.consumers is None:
+        exclude["envelope"] = {"consumers"}
+    body = manifest.model_dump_json(indent=1, exclude=exclude)
     write_atomically(folder / manifest_name, body + "\n")
 
 

@@ -48,6 +48,12 @@ def test_a_model_of_ones_own_replaces_the_bundled_one(body):
     assert parse(body({"policy.path": "chat.json"})).spec.policy.bundled_name is None
 
 
+def test_consumers_of_a_stream_may_have_a_network_of_ones_own(body):
+    stream = {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["orders"], "group": "billing"}}
+    own = {"configMap": {"name": "billing-policy", "key": "manifest.json"}}
+    assert parse(body({"targets.cpu": None, "signal": stream, "policy": own})).spec.policy.bundled_name is None
+
+
 def test_views_and_tuples_are_read_like_plain_objects(body):
     view = body()
     view["spec"]["targets"] = MappingProxyType(view["spec"]["targets"])

@@ -2,11 +2,13 @@
 
 import contextlib
 import socket
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
 
+from rlscaler_core.api.spec import PolicySource
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.loop.actors import Actors
@@ -78,6 +80,16 @@ def test_the_bundled_policy_is_loaded_or_says_why_not(tmp_path):
     (tmp_path / "ppo.json").write_text("garbage")
     (tmp_path / "ppo.onnx").write_bytes(b"garbage")
     assert "ppo.json" in Actors(Settings(model_dir=tmp_path), None).bundled_trouble()
+
+
+@pytest.mark.parametrize("name", ["ppo", "streams"])
+def test_a_policy_names_the_network_for_services_or_the_one_for_streams(name):
+    source = SimpleNamespace(policy=PolicySource(bundled=name))
+    policy = SimpleNamespace(key=("ns", "chat"), spec=source, decision=SimpleNamespace(actor=None))
+    actor, error = Actors(Settings(), None).get(policy)
+    assert error is None
+    assert actor.manifest.name == name
+    assert (actor.manifest.envelope.consumers is not None) == (name == "streams")
 
 
 async def test_a_process_is_ready_once_everything_was_read_and_the_watches_have_begun():

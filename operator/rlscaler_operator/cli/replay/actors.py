@@ -11,7 +11,7 @@ import yaml
 from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.models import BUNDLED_POLICIES, load_bundled
+from rlscaler_core.models import BUNDLED_POLICIES, STREAMS, load_bundled
 from rlscaler_operator.cluster.models import from_config_map
 from rlscaler_operator.cluster.references import Name
 from rlscaler_operator.exceptions import ModelUnavailableError, RecordError
@@ -29,7 +29,7 @@ class AvailableActors:
         Raises RecordError.
         """
         self._actors: list[ActorLike] = [actor for path in models for actor in _load(path)]
-        for name in BUNDLED_POLICIES:
+        for name in (*BUNDLED_POLICIES, STREAMS):
             try:
                 self._actors.append(load_bundled(name))
             except ModelError:

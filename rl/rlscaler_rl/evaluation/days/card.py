@@ -137,7 +137,7 @@ def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
 def _envelope(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
     if manifest.envelope is None:
         return
-    yield from _bounds(manifest.envelope.model_dump(exclude={"observation", "units", "signals"}))
+    yield from _bounds(manifest.envelope.model_dump(exclude={"observation", "units", "signals", "consumers"}))
     for unit, bounds in manifest.envelope.units.items():
         low, high = ("any", "any") if bounds is None else (f"{bounds[0]:g}", f"{bounds[1]:g}")
         yield f"a replica's capacity in {LOADS[unit]}", low, high

@@ -62,6 +62,9 @@ class Row(BaseModel):
     left: Spread | None = None
     """Messages that were not processed at the load's end: work that is not in `consumer_seconds`."""
 
+    j: Spread | None = None
+    """Cost + 0.5 for each percent that was late, as of a service; what was left is paid for."""
+
 
 class Consumers(BaseModel):
     """The group that is played; what is not here is as in `rlscaler demo kafka`."""
@@ -99,7 +102,7 @@ class Simulation(BaseModel):
         title = f"{self.load}, {self.load_seconds:,} s; {group}; {seeds}"
         made = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
         made.add_column("autoscaler", no_wrap=True)
-        for heading in ("p95 lag s", "late %", "consumer-\nseconds", "in time a\nsecond", "rebalances\nan hour"):
+        for heading in ("p95 lag s", "late %", "consumer-\nseconds", "in time a\nsecond", "rebalances\nan hour", "J"):
             made.add_column(heading, justify="right", overflow="fold")
         for row in self.rows:
             figures = (
@@ -109,5 +112,6 @@ class Simulation(BaseModel):
                 (row.performance_cost, ".1f"),
                 (row.rebalances_per_hour, ".0f"),
             )
-            made.add_row(row.label, *("-" if figure is None else figure.text(form) for figure, form in figures))
+            cells = ["-" if figure is None else figure.text(form) for figure, form in figures]
+            made.add_row(row.label, *cells, "-" if row.j is None else f"{row.j.mean:.1f}")
         return made

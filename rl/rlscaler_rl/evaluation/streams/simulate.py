@@ -11,20 +11,33 @@ from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.hpa import DOWN_SECONDS, LAG_THRESHOLD, KedaKafkaLag
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.streams.loads import Load
 from rlscaler_rl.evaluation.streams.report import Consumers, Row, Simulation, Spread
 from rlscaler_rl.evaluation.streams.search import LATE_PERCENT, KedaSettings, searched
+from rlscaler_rl.planning.consumers import hindsight
 from rlscaler_rl.simulation.scenario import ScenarioError
-from rlscaler_rl.simulation.streams.episode import StreamResult, least_consumer_seconds, run
+from rlscaler_rl.simulation.streams.episode import (
+    INTERVAL_SECONDS,
+    SENSE_SECONDS,
+    StreamResult,
+    least_consumer_seconds,
+    params_of,
+    run,
+)
 from rlscaler_rl.simulation.streams.groups import Groups, groups
 
 SHORT_LAGS = "Lags below a second are too short: single messages do not queue in the simulator."
+FORESIGHT = "Hindsight plans with every message to come known, for the least J: cost + 0.5 for each % late."
 
 
-def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None]) -> Simulation:
+def simulated(
+    load: Load, consumers: Consumers, progress: Callable[[str], None], network: Loaded | None = None
+) -> Simulation:
     """Play a group for each row of the load with every contender; all meet equal messages and cold starts.
 
-    Raises EvaluationError for what cannot be simulated, with the remedy.
+    A network acts within its envelope, and the rule elsewhere. Raises EvaluationError for what cannot be simulated,
+    with the remedy.
     """
     made = _groups(load.rates, 0, consumers)
     progress("KEDA: settings are searched")
@@ -34,10 +47,14 @@ def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None])
         ("keda", "KEDA, default", KedaKafkaLag()),
         ("keda_searched", "KEDA, searched", keda.contender()),
     ]
+    if network is not None:
+        contenders.insert(1, ("network", "network", network.actor))
     rows = []
     for name, label, controller in contenders:
         progress(label)
         rows.append(_row(name, label, run(made, controller).result))
+    progress("hindsight")
+    rows.append(_row("hindsight", "hindsight", hindsight(made)))
     least = Spread.of(least_consumer_seconds(made))
     return Simulation(
         load=load.name,
@@ -45,7 +62,7 @@ def simulated(load: Load, consumers: Consumers, progress: Callable[[str], None])
         seeds=len(made),
         consumers=consumers,
         rows=[*rows, Row(contender="least", label="least possible", consumer_seconds=least)],
-        notes=[SHORT_LAGS, *_notes(load, consumers, keda)],
+        notes=[SHORT_LAGS, FORESIGHT, *_outside(network, made), *_notes(load, consumers, keda)],
     )
 
 
@@ -77,7 +94,16 @@ def _row(name: str, label: str, result: StreamResult) -> Row:
         performance_cost=Spread.of(result.performance_cost),
         rebalances_per_hour=Spread.of(result.rebalances_per_hour),
         left=Spread.of(result.left),
+        j=Spread.of(result.j),
     )
+
+
+def _outside(network: Loaded | None, made: Groups) -> list[str]:
+    if network is None:
+        return []
+    params = params_of(made, INTERVAL_SECONDS, SENSE_SECONDS)
+    reasons = {reason for reason in network.actor.manifest.outside(params)[1] if reason}
+    return [f"The network is outside its envelope, so the rule decides: {reason}." for reason in sorted(reasons)]
 
 
 def _notes(load: Load, consumers: Consumers, keda: KedaSettings) -> list[str]:

@@ -12,7 +12,7 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.decide import Kind, decide_at
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.tables import initial_state, make_params
-from rlscaler_core.decision.types import CPU, Float, Int, Params, Rows
+from rlscaler_core.decision.types import CPU, Float, Int, Params, Rows, Samples
 from rlscaler_core.streams import initial_memory, measure
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams import ledger as ledgers
@@ -21,12 +21,16 @@ from rlscaler_rl.simulation.streams.groups import STEP_SECONDS, Groups
 from rlscaler_rl.simulation.streams.ledger import StreamLedger
 from rlscaler_rl.simulation.streams.level import StreamLevel
 from rlscaler_rl.simulation.streams.looks import Usage, look, samples_of_commits, samples_of_measured
+from rlscaler_rl.simulation.streams.price import j_of
 
 DRAIN_SECONDS = 300.0
 """How long after the load the consumers may take for what still waits; what waits longer was never processed."""
 
 CONTENDER_SECONDS = 5.0
 """How often a contender is asked; it decides for itself when its period is over."""
+
+INTERVAL_SECONDS, SENSE_SECONDS = 15.0, 2.0
+"""How often an actor acts, and how often the operator looks, where nothing else is said."""
 
 HOUR = 3600.0
 
@@ -43,6 +47,7 @@ class StreamResult(Rows):
     rebalances_per_hour: Float  # over the time of the load
     left: Float  # messages that were not processed at the load's end: work that is not in `consumer_seconds`
     repeated: Float  # messages that were processed again
+    j: Float  # cost + 0.5 * late percent, as of a service: `price.j_of`
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,12 @@ def params_of(groups: Groups, interval_seconds: float, sense_seconds: float) -> 
 
 
 def run(
-    groups: Groups, controller: Any, *, interval_seconds: float = 30.0, sense_seconds: float = 2.0, seed: int = 0
+    groups: Groups,
+    controller: Any,
+    *,
+    interval_seconds: float = INTERVAL_SECONDS,
+    sense_seconds: float = SENSE_SECONDS,
+    seed: int = 0,
 ) -> StreamRun:
     """Play groups from begin to end.
 
@@ -117,25 +127,39 @@ def played(level: StreamLevel, tick: Tick) -> StreamRun:
     return StreamRun(_result(groups, at_end, ledger, waits), ledger, waits)
 
 
+class Operator:
+    """What the operator senses of groups and keeps between two ticks."""
+
+    def __init__(self, level: StreamLevel, params: Params, stack_size: int) -> None:
+        self.level, self.params = level, params
+        self.state = initial_state(len(level.groups), stack_size)
+        self._usage, self._memory = Usage(), initial_memory(*level.groups.share.shape)
+
+    def sense(self) -> Samples:
+        """Look at the broker and remember what was seen."""
+        groups, level = self.level.groups, self.level
+        measured, self._memory = measure(self._memory, look(groups, level.state))
+        usage = self._usage.percent(groups, level.state)
+        samples = samples_of_measured(groups, level.state, usage, measured)
+        self.state = sense(self.params, self.state, samples)
+        return samples
+
+
 def _actor_tick(level: StreamLevel, params: Params, actor: ActorLike) -> Tick:
-    groups, usage = level.groups, Usage()
-    memory = initial_memory(*groups.share.shape)
-    state = initial_state(len(groups), actor.manifest.contract.stack_size)
+    operator = Operator(level, params, actor.manifest.contract.stack_size)
     interval, every = float(params.interval_seconds[0]), float(params.sense_seconds[0])
 
     acts_at = 0.0
 
     def tick(second: float) -> Int | None:
-        nonlocal memory, state, acts_at
+        nonlocal acts_at
         acts = second >= acts_at
         if second % every and not acts:
             return None
-        measured, memory = measure(memory, look(groups, level.state))
-        samples = samples_of_measured(groups, level.state, usage.percent(groups, level.state), measured)
-        state = sense(params, state, samples)
+        samples = operator.sense()
         kind: Kind = "action" if acts else "floor"
         acts_at += interval if acts else 0.0
-        decision, _, state = decide_at(kind, params, state, samples, actor)
+        decision, _, operator.state = decide_at(kind, params, operator.state, samples, actor)
         return decision.desired[:, CPU]
 
     return tick
@@ -159,15 +183,17 @@ def _contender_tick(level: StreamLevel, params: Params, contender: Any, seed: in
 
 def _result(groups: Groups, at_end: StreamLedger, ledger: StreamLedger, waits: Waits) -> StreamResult:
     late = waits.longer_than(groups.slo_seconds)
+    late_percent = 100 * late / np.maximum(at_end.written, 1.0)
     return StreamResult(
         p95_seconds=waits.percentile(),
         longest_seconds=waits.longest(),
-        late_percent=100 * late / np.maximum(at_end.written, 1.0),
+        late_percent=late_percent,
         consumer_seconds=at_end.consumer_seconds,
         performance_cost=(at_end.written - late) / np.maximum(at_end.consumer_seconds, STEP_SECONDS),
         rebalances_per_hour=at_end.rebalances / at_end.seconds * HOUR,
         left=at_end.waiting,
         repeated=ledger.repeated,
+        j=j_of(groups, at_end.consumer_seconds, at_end.waiting, late_percent),
     )
 
 
