@@ -138,7 +138,7 @@ def train(seed: int, steps: int | None, out: Path, install: bool) -> None:
     """Train a network for the consumers of a Kafka topic, on drawn groups in the simulator.
 
     Its action is added to the forecast rule. A policy with signal.kafka uses it by spec.policy.configMap, as
-    `rlscaler publish` writes it. Takes about five minutes of one core.
+    `rlscaler publish --force` writes it. Takes about six minutes of one core.
 
     \b
     rlscaler streams train --seed 1 --out rl/streams_1
