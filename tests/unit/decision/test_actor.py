@@ -263,7 +263,7 @@ def test_nobody_is_told_that_an_actor_runs(tmp_path: Path) -> None:
 
 
 def test_an_unknown_bundle_is_refused() -> None:
-    with pytest.raises(ModelError, match="use ppo or rule"):
+    with pytest.raises(ModelError, match="use ppo, rule or streams"):
         load_bundled("dqn")
 
 
