@@ -102,13 +102,14 @@ class Simulation(BaseModel):
         title = f"{self.load}, {self.load_seconds:,} s; {group}; {seeds}"
         made = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
         made.add_column("autoscaler", no_wrap=True)
-        for heading in ("p95 lag s", "late %", "consumer-\nseconds", "in time a\nsecond", "rebalances\nan hour", "J"):
+        for heading in ("p95 lag s", "late %", "consumer-\nseconds", "in time a\nsecond", "rebalances\nan hour"):
             made.add_column(heading, justify="right", overflow="fold")
+        made.add_column("J", justify="right", no_wrap=True)
         for row in self.rows:
             figures = (
                 (row.p95_lag_seconds, ".1f"),
                 (row.late_percent, ".1f"),
-                (row.consumer_seconds, ",.0f"),
+                (row.consumer_seconds, ".0f"),
                 (row.performance_cost, ".1f"),
                 (row.rebalances_per_hour, ".0f"),
             )
