@@ -124,7 +124,11 @@ def cores_per_gpu_of(kinds):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, error_model="numpy")
 def growth_without_cores(cpu, gpu, asked_cpu, asked_gpu, per_gpu):  # type: ignore[no-untyped-def]
-    """By how many thousandths of GPU a pod lets those grow that are free without cores on one node."""
+    """Return how many more thousandths of GPU lack cores on a node once it has taken the pod.
+
+    Those are free GPUs for which the node has too few free cores, at `per_gpu` millicores a thousandth. Of the node are
+    free `cpu` (millicores) and `gpu` (thousandths), and the pod takes `asked_cpu` and `asked_gpu` of them.
+    """
     if per_gpu == 0:
         return 0.0
     after = max(0.0, gpu - asked_gpu - (cpu - asked_cpu) / per_gpu)

@@ -157,7 +157,24 @@ def _sizes(n: int, shares: Sequence[float]) -> list[int]:
     return [int(size) for size in np.diff(bounds)]
 
 
-class SimulatorVecEnv(VecEnv):
+class ArrayVecEnv(VecEnv):
+    """Environments that are rows of arrays: they share attributes, and none can be changed or called by itself."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        return [getattr(self, attr_name, None)] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        made = type(self).__name__
+        raise AttributeError(f"{attr_name}: the simulated environments share one setting; make another {made}")
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        raise AttributeError(f"{method_name}: the simulated environments are rows of arrays and have no methods")
+
+    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: Any = None) -> list[bool]:
+        return [False] * len(list(self._get_indices(indices)))
+
+
+class SimulatorVecEnv(ArrayVecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
     `rule`: the actions are added to that forecast rule's replicas instead of the present ones (residual mode).
@@ -292,15 +309,3 @@ class SimulatorVecEnv(VecEnv):
 
     def close(self) -> None:
         self._threads.shutdown()
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        return [getattr(self, attr_name, None)] * len(list(self._get_indices(indices)))
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        raise AttributeError(f"{attr_name}: the simulated environments share one setting; make another SimulatorVecEnv")
-
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        raise AttributeError(f"{method_name}: the simulated environments are rows of arrays and have no methods")
-
-    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: Any = None) -> list[bool]:
-        return [False] * len(list(self._get_indices(indices)))

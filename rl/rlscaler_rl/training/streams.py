@@ -29,7 +29,6 @@ from rlscaler_rl.training.train import make_model, random_observations, set_up
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
 POLICY, MANIFEST = "policy.onnx", "manifest.json"
-NAME = STREAMS
 
 MOST_PARTITIONS = (12, 12, 24, 48)
 """Most partitions of the groups of a course, one after the other: a course takes as long as its largest group."""
@@ -83,7 +82,7 @@ def train(options: Options, folder: Path, say: Callable[[str], None] = print) ->
         raise ConfigError(f"{folder}: {POLICY} is in it; choose another folder with --out")
     config = config_of(options)
     set_up(config)
-    bare = bare_manifest(config, NAME)
+    bare = bare_manifest(config, STREAMS)
     rule, contract = rule_of(bare), bare.contract
     assert rule is not None
     recorded = StretchLoads(trained_recordings(), 1.0)
@@ -110,7 +109,7 @@ def install(folder: Path, models: Path | None = None) -> None:
     manifest = Manifest.load(folder / MANIFEST)
     content = (folder / POLICY).read_bytes()
     Actor.load(content, manifest)
-    write(models, NAME, f"{NAME}.json", content, manifest)
+    write(models, STREAMS, f"{STREAMS}.json", content, manifest)
 
 
 class Looks(BaseCallback):
@@ -159,7 +158,7 @@ def _write(folder: Path, model: GuardedPPO, looks: Looks, options: Options, conf
         curve=looks.curve,
         rule_j=float(looks.rule.mean()),
     )
-    made = trained_on(looks.manifest, content, NAME, origin, envelope=envelope())
+    made = trained_on(looks.manifest, content, STREAMS, origin, envelope=envelope())
     write(folder, POLICY.removesuffix(".onnx"), MANIFEST, made.content, made.manifest)
 
 

@@ -17,7 +17,7 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Flag
-from rlscaler_core.models import load_bundled
+from rlscaler_core.models import STREAMS, load_bundled
 from rlscaler_live.cli import main
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import load, load_for_streams
@@ -30,11 +30,11 @@ from rlscaler_rl.simulation.streams.vec_env import SENSE_SECONDS, Course, Stream
 from rlscaler_rl.training.config import ConfigError
 from rlscaler_rl.training.export import bare_manifest
 from rlscaler_rl.training.stream_loads import RANGES, SHAPES, StreamRanges, draw
-from rlscaler_rl.training.streams import NAME, Options, config_of, envelope, install, train
+from rlscaler_rl.training.streams import Options, config_of, envelope, install, train
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
 TINY = Options(seed=3, steps=80, groups=2, courses=1, looked_at=2, look_every=1)
-BARE = bare_manifest(config_of(TINY), NAME)
+BARE = bare_manifest(config_of(TINY), STREAMS)
 RULE = rule_of(BARE)
 STILL = np.array([[2, 2, 0], [2, 2, 0]])
 MORE = np.array([[2, 4, 0], [2, 4, 0]])
@@ -160,7 +160,7 @@ def test_equal_seeds_train_equal_networks(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_simulators_refuse_a_network_of_the_other_kind(folder: Path) -> None:
-    assert load_for_streams(str(folder)).actor.manifest.name == NAME
+    assert load_for_streams(str(folder)).actor.manifest.name == STREAMS
     with pytest.raises(EvaluationError, match=r"envelope\.consumers: it was trained for consumers .* `rlscaler train`"):
         load(str(folder), Path())
     services = Path(models.__file__).with_name("ppo.onnx")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
-from stable_baselines3.common.vec_env import VecEnv
 
 from rlscaler_core.decision.action import HEADS, from_indices
 from rlscaler_core.decision.observation import ObservationContract, observe, stacked_input
@@ -21,7 +19,7 @@ from rlscaler_rl.simulation.streams.episode import Operator, params_of
 from rlscaler_rl.simulation.streams.groups import STEP_SECONDS, Groups
 from rlscaler_rl.simulation.streams.level import StreamLevel
 from rlscaler_rl.simulation.streams.price import consumer_price
-from rlscaler_rl.simulation.vec_env import spaces
+from rlscaler_rl.simulation.vec_env import ArrayVecEnv, spaces
 
 SENSE_SECONDS = 5.0
 """A look at the groups takes as long as the steps between two: more of them make training slower."""
@@ -99,7 +97,7 @@ class Course:
         """(K, N)"""
 
 
-class StreamVecEnv(VecEnv):
+class StreamVecEnv(ArrayVecEnv):
     """Observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32 beyond that of the rule alone.
 
     `courses` have n groups each and are played again and again, in an order that `seed` draws. Episodes end by time
@@ -138,15 +136,3 @@ class StreamVecEnv(VecEnv):
 
     def close(self) -> None:
         """There is nothing to close."""
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        return [getattr(self, attr_name, None)] * len(list(self._get_indices(indices)))
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        raise AttributeError(f"{attr_name}: the simulated groups share one setting; make another StreamVecEnv")
-
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        raise AttributeError(f"{method_name}: the simulated groups are rows of arrays and have no methods")
-
-    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: Any = None) -> list[bool]:
-        return [False] * len(list(self._get_indices(indices)))
