@@ -7,9 +7,10 @@ with Fragmentation Gradient Descent", USENIX ATC 2023.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_core.placement.gpus import whole_gpus
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Nodes, Pods
@@ -60,20 +61,9 @@ def fragmentation(cpu_free: Float, gpu_free: Float, gpu_model: Int, kinds: Typic
 
     cpu_free: (...) millicores. gpu_free: (..., G) thousandths. gpu_model: (...) bits.
     """
-    total = gpu_free.sum(-1)[..., None]
-    needs = kinds.gpu_milli
-    enough = gpu_free[..., None, :] >= needs[:, None]
-    usable = enough & ((kinds.gpus[:, None] == 1) | (gpu_free[..., None, :] == WHOLE_GPU))
-    fits = (usable & (gpu_free[..., None, :] > 0)).sum(-1) >= kinds.gpus
-    lost = np.where(enough, 0.0, gpu_free[..., None, :]).sum(-1)
-    unusable = (
-        (needs == 0)
-        | (cpu_free[..., None] < kinds.cpu_milli)
-        | ((kinds.gpu_models != 0) & ((kinds.gpu_models & gpu_model[..., None]) == 0))
-        | ~fits
-    )
-    expected: Float = np.where(unusable, total, lost) @ kinds.weight
-    return expected
+    free = _gpus_first(gpu_free)
+    serving, too_small = _serving(free, kinds).sum(1), _too_small(free, kinds).sum(1)
+    return _expected(cpu_free, free.sum(0), serving, too_small, gpu_model, kinds)
 
 
 def descent(nodes: Nodes, pods: Pods, kinds: TypicalPods) -> tuple[Float, Int]:
@@ -89,22 +79,80 @@ def descent(nodes: Nodes, pods: Pods, kinds: TypicalPods) -> tuple[Float, Int]:
     cpu = (nodes.allocatable - nodes.requested)[..., 0]
     cpu_after = cpu - pods.requests[..., None, 0]
     now = fragmentation(cpu, nodes.gpu_free, nodes.gpu_model, kinds)
-    whole = np.where(whole_gpus(nodes.gpu_free, count), 0.0, nodes.gpu_free)
-    fall = now - fragmentation(cpu_after, whole, nodes.gpu_model, kinds)
     gpu = np.full(shape, -1, np.int64)
+    fall = np.empty(shape)
+    if not shared.all():
+        whole = np.where(whole_gpus(nodes.gpu_free, count), 0.0, nodes.gpu_free)
+        fall = now - fragmentation(cpu_after, whole, nodes.gpu_model, kinds)
     if not shared.any():
         return fall, gpu
-    tried = nodes.gpu_free[..., None, :] - np.eye(MOST_GPUS) * share[..., None, None]
-    after = fragmentation(
-        np.broadcast_to(cpu_after[..., None], (*shape, MOST_GPUS)),
-        np.maximum(tried, 0.0),
-        np.broadcast_to(nodes.gpu_model[..., None], (*shape, MOST_GPUS)),
+    free = _gpus_first(nodes.gpu_free)
+    falls = np.full(free.shape, -np.inf)
+    tried = shared & (free >= share) & (free > 0)
+    at = np.nonzero(tried.reshape(MOST_GPUS, -1))[1]
+    falls[tried] = now.ravel()[at] - _after_one_gpu(
+        cpu_after.ravel()[at],
+        free.reshape(MOST_GPUS, -1)[:, at],
+        free[tried],
+        share.ravel()[at],
+        nodes.gpu_model.ravel()[at],
         kinds,
     )
-    falls = np.where((nodes.gpu_free >= share[..., None]) & (nodes.gpu_free > 0), now[..., None] - after, -np.inf)
-    best = falls.argmax(-1)
-    there = np.take_along_axis(falls, best[..., None], -1)[..., 0]
+    best = falls.argmax(0)
+    there = np.take_along_axis(falls, best[None], 0)[0]
     return np.where(shared, there, fall), np.where(shared, best, gpu)
+
+
+def _after_one_gpu(
+    cpu_free: Float, free: Float, of_one: Float, share: Float, gpu_model: Int, kinds: TypicalPods
+) -> Float:
+    """(M,) fragmentation of M nodes, free (G, M), once a share is taken of the one GPU that has `of_one` (M,) free.
+
+    The other GPUs stay as they are, so that each sum over them has one part exchanged.
+    """
+    left = of_one - share
+    serving = _serving(free, kinds).sum(1) + (_serving(left, kinds) - _serving(of_one, kinds))
+    too_small = _too_small(free, kinds).sum(1) + (_too_small(left, kinds) - _too_small(of_one, kinds))
+    return _expected(cpu_free, free.sum(0) - share, serving, too_small, gpu_model, kinds)
+
+
+# The GPUs of a node come first below, and the kinds before them: sums over a first axis are several times as fast as
+# sums over a last one that is short, and equal nodes get exactly equal numbers.
+
+
+def _gpus_first(gpu_free: Float) -> Float:
+    """(..., G) as (G, ...)."""
+    return np.ascontiguousarray(np.moveaxis(gpu_free, -1, 0))
+
+
+def _of_kinds(column: Float | Int, like: Float) -> Any:
+    """(K,) as (K, 1, ...), to be compared with an array that has the dimensions of `like`."""
+    return column.reshape(-1, *[1] * like.ndim)
+
+
+def _serving(free: Float, kinds: TypicalPods) -> NDArray[np.int8]:
+    """(K, G, ...) 1 where a GPU with so much free is one that a pod of the kind can have, else 0."""
+    several = _of_kinds(kinds.gpus, free) != 1
+    enough = (free >= _of_kinds(kinds.gpu_milli, free)) & (free > 0)
+    serving: NDArray[np.int8] = (enough & ~(several & (free != WHOLE_GPU))).view(np.int8)
+    return serving
+
+
+def _too_small(free: Float, kinds: TypicalPods) -> Float:
+    """(K, G, ...) what is free of a GPU and is less than a pod of the kind asks for of one."""
+    return np.where(free >= _of_kinds(kinds.gpu_milli, free), 0.0, free)
+
+
+def _expected(
+    cpu_free: Float, total: Float, serving: Int, too_small: Float, gpu_model: Int, kinds: TypicalPods
+) -> Float:
+    """(...) what of `total` (...) a typical pod cannot use, of sums over GPUs (K, ...) that are 0 or more."""
+    models, needs = _of_kinds(kinds.gpu_models, total), _of_kinds(kinds.gpu_milli, total)
+    useless = (needs == 0) | (cpu_free < _of_kinds(kinds.cpu_milli, total))
+    useless = useless | ((models != 0) & (models & gpu_model == 0))
+    unusable = useless | (serving < _of_kinds(kinds.gpus, total))
+    expected: Float = (np.where(unusable, total, too_small) * _of_kinds(kinds.weight, total)).sum(0)
+    return expected
 
 
 def without_cores(cpu_free: Float, gpu_free: Float, kinds: TypicalPods) -> Float:

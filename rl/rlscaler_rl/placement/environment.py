@@ -76,7 +76,8 @@ class Placement:
         A node that does not take the pod refuses it, too.
         """
         rows, index = self._rows, np.maximum(node, 0)
-        placed = self.mask()[rows, index] & (node >= 0)
+        one = self._at(rows, index)
+        placed = allowed(one, self.pods, fits(one, self.pods))[:, 0] & (node >= 0)
         longer, lost = self._place(rows, index, placed)
         outcome = self._outcome(index, placed, longer, lost)
         self._clock += 1.0 / self.setting.arrivals_per_slot
@@ -84,6 +85,10 @@ class Placement:
             self._next_slot()
         self.pods, self._slots = draw_pods(self.setting, self.setting.clusters, self.rng)
         return outcome
+
+    def _at(self, rows: Int, index: Int) -> Nodes:
+        """Copies of these nodes, each alone: (len(rows), 1)."""
+        return Nodes._make(column[rows, index][:, None] for column in self.nodes)
 
     def _place(self, rows: Int, index: Int, placed: Bool) -> tuple[Float, Float]:
         """Slots for which the node is longer in use, and the growth of its fragmentation in GPUs."""
@@ -95,8 +100,7 @@ class Placement:
         self._last[rows, index] = np.where(placed, np.maximum(now, end), self._last[rows, index])
         lost = np.zeros(len(rows))
         if self._gpu_ends is not None:
-            one = Nodes._make(column[rows, index][:, None] for column in n)
-            take = taken(one, self.pods)[:, 0] * placed[:, None]
+            take = taken(self._at(rows, index), self.pods)[:, 0] * placed[:, None]
             before = self._fragmentation(rows, index)
             n.gpu_free[rows, index] -= take
             self._gpu_ends[end % MOST_SLOTS, rows, index] += take
@@ -197,7 +201,7 @@ class Placement:
             self.pods, _ = draw_pods(self.setting, len(rows), self.rng)
             self._slots = residual_slots(len(rows), self.rng)
             self.pods = self.pods._replace(lifetime_s=said_lifetimes(self.setting, self._slots, self.rng))
-            one = Nodes._make(column[rows, index][:, None] for column in self.nodes)
+            one = self._at(rows, index)
             full = one.requested[:, 0, 0] / one.allocatable[:, 0, 0]
             if self.setting.gpus:
                 whole = np.maximum(one.gpus[:, 0] * WHOLE_GPU, 1.0)
