@@ -168,8 +168,11 @@ class Cache:
             for rank, name in enumerate(self.names()):
                 self._rank[self._row[name]] = rank
             self._ranked = self.version
+        # Positions are written to the places that the names have, which needs no sorting.
+        at = np.full(len(self._name_of), -1)
         known = np.flatnonzero(rows >= 0)
-        return known[self._rank[rows[known]].argsort()]
+        at[self._rank[rows[known]]] = known
+        return at[at >= 0]
 
     def nodes_at(self, rows: Int) -> tuple[NDArray[np.object_], Nodes]:
         """Names and a copy of the nodes of these rows. A latency that is too old counts as not measured."""

@@ -31,6 +31,11 @@ _CLUSTERS = click.option(
 )
 
 
+def _say(text: str) -> None:
+    """How far it is, beside the results."""
+    click.echo(text, err=True)
+
+
 @click.command()
 @_POLICY
 @_LIFETIMES
@@ -92,7 +97,7 @@ def evaluate(policy: str, folder: Path, out: Path, output: str, **options: Any) 
     from rlscaler_rl.placement import evaluate as evaluation
 
     try:
-        done = evaluation.evaluate(folder, Policy(policy), **options)
+        done = evaluation.evaluate(folder, Policy(policy), **options, say=_say)
     except ModelError as error:
         raise click.UsageError(f"--model-dir: {error}") from error
     evaluation.write(done, out)
@@ -133,4 +138,5 @@ def compare(
     networks: dict[str, list[Contender]] = {}
     for name, actor in actors:
         networks.setdefault(f"network {name.removesuffix(f'-{actor.manifest.seed}')}", []).append(network(actor))
-    click.echo(table(chosen, played(chosen, networks, sizes, clusters, lifetimes_known, lifetime_error)))
+    rows = played(chosen, networks, sizes, clusters, lifetimes_known, lifetime_error, say=_say)
+    click.echo(table(chosen, rows))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,13 +61,22 @@ def compare(
     clusters: int,
     lifetimes_known: bool = False,
     lifetime_error: float = 0.0,
+    *,
+    say: Callable[[str], None],
 ) -> list[Row]:
-    """Play every rule, and every network with each of its training seeds, on the same clusters of every size."""
+    """Play every rule, and every network with each of its training seeds, on the same clusters of every size.
+
+    `say` is told what was played and how long that took: a network on a thousand nodes takes minutes.
+    """
     contenders = {name: [rule(name)] for name in RIVALS[policy]} | {"random": [random_node()]} | dict(networks)
     rows = []
     for nodes in sizes:
         setting = Setting(policy, nodes, clusters, LOADS[policy], lifetimes_known, lifetime_error)
-        found = {name: [play(one, setting, TEST_SEED) for one in ones] for name, ones in contenders.items()}
+        found: dict[str, list[Played]] = {}
+        for name, ones in contenders.items():
+            began = time.monotonic()
+            found[name] = [play(one, setting, TEST_SEED) for one in ones]
+            say(f"{nodes} nodes: {name} played {clusters} clusters in {time.monotonic() - began:.0f} s")
         rows += _rows(policy, nodes, found)
     return rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -50,8 +50,10 @@ def evaluate(
     clusters: int,
     lifetimes_known: bool = False,
     lifetime_error: float = 0.0,
+    *,
+    say: Callable[[str], None],
 ) -> Evaluation:
-    """Play the network of a folder and every rule on the same clusters. Raises ModelError."""
+    """Play the network of a folder and every rule on the same clusters; `say` as in `compare`. Raises ModelError."""
     actor = PlacementActor.load(folder, policy)
     return Evaluation(
         version=version("rlscaler"),
@@ -60,7 +62,7 @@ def evaluate(
         clusters=clusters,
         lifetimes_known=lifetimes_known,
         lifetime_error=lifetime_error,
-        rows=compare(policy, {NETWORK: [network(actor)]}, sizes, clusters, lifetimes_known, lifetime_error),
+        rows=compare(policy, {NETWORK: [network(actor)]}, sizes, clusters, lifetimes_known, lifetime_error, say=say),
         curve=curve_of(folder / CURVE.format(policy)),
     )
 

@@ -69,7 +69,9 @@ def test_a_difference_has_an_interval_where_there_are_two_seeds() -> None:
 
 def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
     assert all(RIVALS[policy][0] == DEFAULT_RULE[policy] for policy in Policy)
-    rows = compare(Policy.EE, {"twin": [rule("pack")]}, (3,), clusters=2)
+    said: list[str] = []
+    rows = compare(Policy.EE, {"twin": [rule("pack")]}, (3,), clusters=2, say=said.append)
+    assert [text.split(" played")[0] for text in said] == [f"3 nodes: {row.name}" for row in rows]
     twin = next(row for row in rows if row.name == "twin")
     assert twin.ahead == Interval(0.0, 0.0, 0.0)
     worse = next(row for row in rows if row.name == "random")
@@ -80,7 +82,7 @@ def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
 
 def test_training_seeds_that_disagree_widen_the_interval() -> None:
     alike = {"alike": [rule("best-fit"), rule("best-fit")], "apart": [rule("best-fit"), rule("pack")]}
-    rows = {row.name: row for row in compare(Policy.EE, alike, (3,), clusters=3)}
+    rows = {row.name: row for row in compare(Policy.EE, alike, (3,), clusters=3, say=lambda text: None)}
     one, same, apart = rows["best-fit"], rows["alike"], rows["apart"]
     assert same.ahead == pytest.approx(one.ahead)
     assert apart.ahead.mean == pytest.approx(one.ahead.mean / 2)
