@@ -107,7 +107,7 @@ def test_an_evaluation_is_a_folder_with_every_rule_and_how_it_was_trained(tmp_pa
     done = call(*words, "--out", str(tmp_path / "found"), "-o", "json")
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "found" / "evaluation.json").read_text())
-    assert found == json.loads(done.output)
+    assert found == json.loads(done.stdout)
     assert {row["name"] for row in found["rows"]} == {*RIVALS[Policy.EE], "random", "network"}
     assert [placements for placements, _ in found["curve"]] == [0, 32, 64, 96, 128, 160, 192, 224, 256][::4]
     assert found["seed"] == TEST_SEED
