@@ -1,11 +1,13 @@
 """What suggestions cost: CPU of kube-scheduler and of the suggestion server for each pod, beside no suggestions.
 
-python -m benchmarks.scheduler --nodes 100 --nodes 1000 --pods 300 --out results/scheduler-cost.json
+python -m benchmarks.scheduler --nodes 100 --nodes 1000 --pods 300 --rounds 5 --out results/scheduler-cost.json
 
-kube-scheduler alone, with the extender, and rlscaler's build with the plugin (with and without Events on pods), on the
-same nodes in one run, every node scored. One pod is placed first, so that the starts are not counted. CPU time is
-counted beside time, since machines are shared; each row has the load average of the last minute, the run's own part
-included. Pods per second are counted from the first that is created to the last that is bound.
+kube-scheduler alone, with the extender, and rlscaler's build with the plugin (with and without Events on pods), one
+after the other in each round, on the same nodes, every node scored. One pod is placed first, so that the starts are not
+counted. CPU time is counted beside time, since machines are shared; each row has the load average of the last minute,
+the run's own part included. Pods per second are counted from the first that is created to the last that is bound. The
+summary has the median over the rounds, the least and the most in brackets; `more_than_alone_ms` is how much more CPU
+kube-scheduler needs for a pod than alone in the same round.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import statistics
 import tempfile
 import time
 from contextlib import ExitStack
@@ -44,6 +47,14 @@ def place(kube: KubeClient, indices: range) -> int:
     while (count := len(testbed.bound(kube, NAMESPACE))) < indices.stop and time.monotonic() < end:
         time.sleep(0.5)
     return count
+
+
+def settle(kube: KubeClient) -> None:
+    """Wait until no node has changed for two seconds: new ones become ready, and every scheduler hears of each."""
+    before: list[str] = []
+    while before != (now := [item["metadata"]["resourceVersion"] for item in kube.get("/api/v1/nodes")["items"]]):
+        before = now
+        time.sleep(2)
 
 
 def clear(kube: KubeClient) -> None:
@@ -99,15 +110,41 @@ def p99(text: str, bucket: str) -> float | None:
     return next((1000 * float(le) for le, n in counts if total and float(n) >= 0.99 * total), None)
 
 
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each size and way, over its rounds."""
+    alone = {(row["nodes"], row["round"]): row["scheduler_cpu_ms"] for row in rows if row["way"] == ALONE}
+    found: list[dict[str, Any]] = []
+    for nodes, way in dict.fromkeys((row["nodes"], row["way"]) for row in rows):
+        of = [row for row in rows if (row["nodes"], row["way"]) == (nodes, way)]
+        made: dict[str, Any] = {"nodes": nodes, "way": way, "rounds": len(of)}
+        for name in ("scheduler_cpu_ms", "server_cpu_ms", "pods_per_s"):
+            if name in of[0]:
+                made[name] = spread([row[name] for row in of])
+        if alone and way != ALONE:
+            more = [row["scheduler_cpu_ms"] - alone[nodes, row["round"]] for row in of]
+            made["more_than_alone_ms"] = spread(more)
+        for name in ("answer_p99_at_most_ms", "wait_p99_at_most_ms"):
+            if name in of[0]:
+                made[name] = statistics.median(row[name] for row in of)
+        found.append(made)
+    return found
+
+
+def spread(values: list[float]) -> str:
+    """The median, and the least and the most."""
+    return f"{statistics.median(values):.2f} [{min(values):.2f}, {max(values):.2f}]"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, action="append", required=True)
     parser.add_argument("--pods", type=int, default=300)
     parser.add_argument("--policy", default="EE")
     parser.add_argument("--way", action="append", choices=[ALONE, EXTENDER, PLUGIN, PLUGIN_EVENTS])
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
     with (
         api.started("scheduler-cost", prometheus=False, metrics_server=False) as cluster,
         KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
@@ -115,11 +152,16 @@ def main() -> None:
     ):
         for nodes in sorted(options.nodes):
             kube.apply_all(testbed.nodes(nodes))
-            for way in options.way or (ALONE, EXTENDER, PLUGIN, PLUGIN_EVENTS):
-                row = measure(kube, cluster.kubeconfig, options.pods, way, options.policy, Path(folder))
-                rows.append({"nodes": nodes, **row})
-                print(json.dumps(rows[-1]), flush=True)
-    write(options.out, rows, indent=1)
+            settle(kube)
+            for index in range(options.rounds):
+                for way in options.way or (ALONE, EXTENDER, PLUGIN, PLUGIN_EVENTS):
+                    row = measure(kube, cluster.kubeconfig, options.pods, way, options.policy, Path(folder))
+                    rows.append({"nodes": nodes, "round": index, **row})
+                    print(json.dumps(rows[-1]), flush=True)
+    made = summary(rows)
+    for row in made:
+        print(json.dumps(row))
+    write(options.out, {"summary": made, "rows": rows}, indent=1)
 
 
 if __name__ == "__main__":
