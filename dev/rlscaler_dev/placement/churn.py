@@ -78,6 +78,8 @@ class Testbed:
         self.latency = {node["metadata"]["name"]: float(node["metadata"]["annotations"][LATENCY]) for node in made}
         self.cores = {node["metadata"]["name"]: float(node["status"]["allocatable"]["cpu"]) for node in made}
         kube.create(objects.namespace(NAMESPACE))
+        # A run that was killed leaves its Deployments on the cluster.
+        _clear(kube)
         kube.apply_all(made)
 
     def look(self, seconds: float) -> dict[str, float]:

@@ -1,0 +1,37 @@
+"""test1 and test2 on the real kube-scheduler: each begins on an empty cluster and leaves one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rlscaler_dev.cluster import objects
+from rlscaler_dev.placement import churn
+from rlscaler_dev.placement.churn import DEFAULT, NAMESPACE, Plan, deployment, play
+from tests.harness.waiting import until
+
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+
+@pytest.fixture
+def left_over(kube, nodes) -> None:
+    """What a run that was killed leaves: a Deployment whose pod is on a node."""
+    kube.create(objects.namespace(NAMESPACE))
+    kube.create(deployment("d-000", DEFAULT, random.Random(7)))
+    until(lambda: [item for item in kube.get(PODS)["items"] if item["spec"].get("nodeName")])
+
+
+def test_a_run_does_not_count_what_a_killed_one_left(kube, cluster, nodes, left_over, tmp_path) -> None:
+    bed = churn.Testbed(kube, len(nodes), 0)
+    assert kube.get(DEPLOYMENTS)["items"] == []
+    seen: list[dict[str, float]] = []
+    plan = Plan("test2", deployments=3, every_s=0.2, wait_s=1.0, repeats=2)
+    course = play(bed, cluster.kubeconfig, DEFAULT, plan, tmp_path, seen.append)
+    assert course.rows == seen
+    assert seen[0]["pods"] + seen[0]["waiting"] <= 1
+    assert max(row["pods"] for row in seen) >= 3
+    assert seen[-1]["pods"] < 6, "the oldest goes whenever a new one comes"
+    assert kube.get(DEPLOYMENTS)["items"] == []
+    assert kube.get(PODS)["items"] == []
