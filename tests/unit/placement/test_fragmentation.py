@@ -21,7 +21,7 @@ from rlscaler_core.placement.policies import choose
 from rlscaler_core.placement.rules import Rule, fragmentation_and_cores_rule, fragmentation_rule
 from rlscaler_core.placement.types import Nodes, Pods, empty_nodes
 from rlscaler_rl.placement.openb import ALL_NODES, DIGESTS, POD_LIST, OpenbError, inflated, load, make
-from rlscaler_rl.placement.published import Scheduler, Ties, replay
+from rlscaler_rl.placement.published import Scheduler, Ties, fall_of, fragmentation_of, replay
 
 HALVES = TypicalPods(np.array([1000.0]), np.array([1.0]), np.array([500.0]), np.array([0]), np.array([1.0]))
 HALF = np.array([0.5, 0.5])
@@ -78,6 +78,34 @@ def test_descent_takes_the_gpu_that_leaves_no_rest() -> None:
     fall, gpu = descent(nodes, row(pods, 0), HALVES)
     assert gpu[0] == 0, "700 - 200 is a half that can be used"
     assert fall[0] == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_descent_is_what_trying_every_gpu_of_every_node_gives(seed: int) -> None:
+    """Several clusters at once, each with a pod of its own, beside the compiled function that looks at one node."""
+    rng = np.random.default_rng(seed)
+    clusters, count = 5, 12
+    pods = drawn_pods(rng, clusters)
+    gpus = rng.choice([0.0, 1, 2, 4, 8], (clusters, count))
+    nodes = empty_nodes(np.full((clusters, count, 2), 64_000.0), gpus=gpus)
+    nodes = nodes._replace(gpu_model=np.where(gpus > 0, 1 << rng.integers(0, 2, gpus.shape), 0))
+    nodes.gpu_free[:] *= rng.choice([0.0, 0.2, 0.5, 0.7, 1, 1, 1], nodes.gpu_free.shape)
+    nodes.requested[..., 0] = rng.integers(0, 60, gpus.shape) * 1000.0
+    kinds = typical(drawn_pods(rng, 40))
+    table = np.column_stack(kinds)
+    among = fits(nodes, pods)
+    found, chosen = descent(nodes, pods, kinds)
+    cpu = (nodes.allocatable - nodes.requested)[..., 0]
+    for at in zip(*np.nonzero(among), strict=True):
+        node = (nodes.gpu_free[at], int(gpus[at]), int(nodes.gpu_model[at]), table)
+        of = at[0]
+        now = fragmentation_of(cpu[at], *node)
+        fall, gpu = fall_of(cpu[at] - pods.requests[of, 0], *node, pods.gpus[of], pods.gpu_milli[of], now, np.zeros(8))
+        assert found[at] == pytest.approx(fall, abs=1e-9)
+        assert chosen[at] == gpu
+    assert among.sum() > 10
+    alone = [descent(Nodes._make(c[i] for c in nodes), row(pods, i), kinds)[0] for i in range(clusters)]
+    assert (np.stack(alone) == found).all(), "the same numbers for one cluster and for many"
 
 
 def test_typical_pods_are_the_most_frequent_ones() -> None:
