@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.placement.gpus import whole_gpus
-from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Nodes, Pods
+from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Bool, Float, Int, Nodes, Pods
 
 _SCALE = 1000.0
 """Thousandths of a GPU at which the sigmoid of the published score turns."""
@@ -61,9 +61,7 @@ def fragmentation(cpu_free: Float, gpu_free: Float, gpu_model: Int, kinds: Typic
 
     cpu_free: (...) millicores. gpu_free: (..., G) thousandths. gpu_model: (...) bits.
     """
-    free = _gpus_first(gpu_free)
-    serving, too_small = _serving(free, kinds).sum(1), _too_small(free, kinds).sum(1)
-    return _expected(cpu_free, free.sum(0), serving, too_small, gpu_model, kinds)
+    return _expected(cpu_free, _sums(_gpus_first(gpu_free), kinds), gpu_model, kinds)
 
 
 def descent(nodes: Nodes, pods: Pods, kinds: TypicalPods) -> tuple[Float, Int]:
@@ -78,51 +76,51 @@ def descent(nodes: Nodes, pods: Pods, kinds: TypicalPods) -> tuple[Float, Int]:
     shared = (count == 1) & (share < WHOLE_GPU)
     cpu = (nodes.allocatable - nodes.requested)[..., 0]
     cpu_after = cpu - pods.requests[..., None, 0]
-    now = fragmentation(cpu, nodes.gpu_free, nodes.gpu_model, kinds)
-    gpu = np.full(shape, -1, np.int64)
-    fall = np.empty(shape)
+    free = _gpus_first(nodes.gpu_free)
+    sums = _sums(free, kinds)
+    now = _expected(cpu, sums, nodes.gpu_model, kinds)
+    fall, gpu = np.empty(shape), np.full(shape, -1, np.int64)
     if not shared.all():
         whole = np.where(whole_gpus(nodes.gpu_free, count), 0.0, nodes.gpu_free)
         fall = now - fragmentation(cpu_after, whole, nodes.gpu_model, kinds)
     if not shared.any():
         return fall, gpu
-    free = _gpus_first(nodes.gpu_free)
-    falls = np.full(free.shape, -np.inf)
-    tried = shared & (free >= share) & (free > 0)
+    tried = shared & (free >= share) & (free > 0) & _first_of_equals(free)
     at = np.nonzero(tried.reshape(MOST_GPUS, -1))[1]
-    falls[tried] = now.ravel()[at] - _after_one_gpu(
-        cpu_after.ravel()[at],
-        free.reshape(MOST_GPUS, -1)[:, at],
-        free[tried],
-        share.ravel()[at],
-        nodes.gpu_model.ravel()[at],
-        kinds,
-    )
+    after = _without(_taken_at(sums, at), free[tried], share.ravel()[at], kinds)
+    falls = np.full(free.shape, -np.inf)
+    falls[tried] = now.ravel()[at] - _expected(cpu_after.ravel()[at], after, nodes.gpu_model.ravel()[at], kinds)
     best = falls.argmax(0)
     there = np.take_along_axis(falls, best[None], 0)[0]
     return np.where(shared, there, fall), np.where(shared, best, gpu)
-
-
-def _after_one_gpu(
-    cpu_free: Float, free: Float, of_one: Float, share: Float, gpu_model: Int, kinds: TypicalPods
-) -> Float:
-    """(M,) fragmentation of M nodes, free (G, M), once a share is taken of the one GPU that has `of_one` (M,) free.
-
-    The other GPUs stay as they are, so that each sum over them has one part exchanged.
-    """
-    left = of_one - share
-    serving = _serving(free, kinds).sum(1) + (_serving(left, kinds) - _serving(of_one, kinds))
-    too_small = _too_small(free, kinds).sum(1) + (_too_small(left, kinds) - _too_small(of_one, kinds))
-    return _expected(cpu_free, free.sum(0) - share, serving, too_small, gpu_model, kinds)
 
 
 # The GPUs of a node come first below, and the kinds before them: sums over a first axis are several times as fast as
 # sums over a last one that is short, and equal nodes get exactly equal numbers.
 
 
+class _Sums(NamedTuple):
+    """Sums over the GPUs of each node."""
+
+    total: Float
+    """(...) what is free."""
+    serving: Int
+    """(K, ...) GPUs that a pod of the kind can have."""
+    too_small: Float
+    """(K, ...) what is free of GPUs that have less than a pod of the kind asks for of one."""
+
+
 def _gpus_first(gpu_free: Float) -> Float:
     """(..., G) as (G, ...)."""
     return np.ascontiguousarray(np.moveaxis(gpu_free, -1, 0))
+
+
+def _first_of_equals(free: Float) -> Bool:
+    """(G, ...) whether no GPU before it on the node has as much free: a share fits equal ones equally well."""
+    first = np.ones(free.shape, bool)
+    for index in range(1, len(free)):
+        first[index] = (free[:index] != free[index]).all(0)
+    return first
 
 
 def _of_kinds(column: Float | Int, like: Float) -> Any:
@@ -131,7 +129,7 @@ def _of_kinds(column: Float | Int, like: Float) -> Any:
 
 
 def _serving(free: Float, kinds: TypicalPods) -> NDArray[np.int8]:
-    """(K, G, ...) 1 where a GPU with so much free is one that a pod of the kind can have, else 0."""
+    """(K, ...) 1 where a GPU with so much free is one that a pod of the kind can have, else 0."""
     several = _of_kinds(kinds.gpus, free) != 1
     enough = (free >= _of_kinds(kinds.gpu_milli, free)) & (free > 0)
     serving: NDArray[np.int8] = (enough & ~(several & (free != WHOLE_GPU))).view(np.int8)
@@ -139,19 +137,46 @@ def _serving(free: Float, kinds: TypicalPods) -> NDArray[np.int8]:
 
 
 def _too_small(free: Float, kinds: TypicalPods) -> Float:
-    """(K, G, ...) what is free of a GPU and is less than a pod of the kind asks for of one."""
+    """(K, ...) what is free of a GPU and is less than a pod of the kind asks for of one."""
     return np.where(free >= _of_kinds(kinds.gpu_milli, free), 0.0, free)
 
 
-def _expected(
-    cpu_free: Float, total: Float, serving: Int, too_small: Float, gpu_model: Int, kinds: TypicalPods
-) -> Float:
-    """(...) what of `total` (...) a typical pod cannot use, of sums over GPUs (K, ...) that are 0 or more."""
+def _sums(free: Float, kinds: TypicalPods) -> _Sums:
+    """Of what is free of each GPU (G, ...)."""
+    return _Sums(free.sum(0), _serving(free, kinds).sum(1), _too_small(free, kinds).sum(1))
+
+
+def _taken_at(sums: _Sums, at: Int) -> _Sums:
+    """Of the nodes (M,) at these places of the flattened ones."""
+    kinds = len(sums.serving)
+    return _Sums(
+        sums.total.ravel()[at],
+        sums.serving.reshape(kinds, -1)[:, at],
+        sums.too_small.reshape(kinds, -1)[:, at],
+    )
+
+
+def _without(sums: _Sums, of_one: Float, share: Float, kinds: TypicalPods) -> _Sums:
+    """The sums once a share (M,) is taken of the one GPU of each node that has `of_one` (M,) free.
+
+    The other GPUs stay as they are, so that each sum has one part exchanged.
+    """
+    left = of_one - share
+    return _Sums(
+        sums.total - share,
+        sums.serving + (_serving(left, kinds) - _serving(of_one, kinds)),
+        sums.too_small + (_too_small(left, kinds) - _too_small(of_one, kinds)),
+    )
+
+
+def _expected(cpu_free: Float, sums: _Sums, gpu_model: Int, kinds: TypicalPods) -> Float:
+    """(...) what of a node's free GPUs a typical pod cannot use, of its free millicores (...) and of its GPUs."""
+    total = sums.total
     models, needs = _of_kinds(kinds.gpu_models, total), _of_kinds(kinds.gpu_milli, total)
     useless = (needs == 0) | (cpu_free < _of_kinds(kinds.cpu_milli, total))
     useless = useless | ((models != 0) & (models & gpu_model == 0))
-    unusable = useless | (serving < _of_kinds(kinds.gpus, total))
-    expected: Float = (np.where(unusable, total, too_small) * _of_kinds(kinds.weight, total)).sum(0)
+    unusable = useless | (sums.serving < _of_kinds(kinds.gpus, total))
+    expected: Float = (np.where(unusable, total, sums.too_small) * _of_kinds(kinds.weight, total)).sum(0)
     return expected
 
 
