@@ -62,6 +62,7 @@ def measure(count: int, policy: Policy) -> dict[str, Any]:
         one["spec"]["nodeName"] = nodes[index % count]["metadata"]["name"]
     server.cache.set_pods(running)
     server.suggester.scoring_policies.set([])
+    server.suggester.set_namespaces([])
     table = np.zeros(count, ROW)
     table["number"] = np.arange(count)
     names = "\n".join(node["metadata"]["name"] for node in nodes).encode()

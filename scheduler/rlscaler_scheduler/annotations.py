@@ -20,6 +20,15 @@ OF_POD, OF_NAMESPACE, OF_SERVER = "annotation of the pod", "annotation of the na
 """Who may have asked for something, beside a NodeScoringPolicy."""
 
 
+LONGEST_QUOTED = 60
+"""Characters of a wrong annotation that are repeated; it may have 256 KiB, and an Event one."""
+
+
+def quoted(text: str) -> str:
+    """The text in quotes, or its beginning."""
+    return repr(text) if len(text) <= LONGEST_QUOTED else f"{text[:LONGEST_QUOTED]!r}…"
+
+
 class Wishes(NamedTuple):
     """What is asked for. NaN = no limit."""
 
@@ -70,7 +79,7 @@ class _Reader:
         try:
             found = Policy(text)
         except ValueError:
-            self.problems.append(f"{POLICY} {text!r} is none of {', '.join(Policy)}: {default} acts; correct it")
+            self.problems.append(f"{POLICY} {quoted(text)} is none of {', '.join(Policy)}: {default} acts; correct it")
             return default
         self.by["policy"] = who
         return found
@@ -83,7 +92,7 @@ class _Reader:
         value = number(text)
         if math.isnan(value):
             self.problems.append(
-                f"{names[0]} {text!r} is no number of milliseconds: there is no such limit; write one like 20"
+                f"{names[0]} {quoted(text)} is no number of milliseconds: there is no such limit; write one like 20"
             )
         else:
             self.by[what] = who

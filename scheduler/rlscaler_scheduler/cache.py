@@ -6,10 +6,11 @@ an extender what it has decided but not yet written.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,21 @@ from rlscaler_scheduler.objects import (
 
 MOST_MODELS = 62
 """Models of GPUs that are told apart; the others share the last bit."""
+
+log = logging.getLogger("rlscaler.scheduler")
+
+Facts = TypeVar("Facts", NodeFacts, PodFacts)
+
+
+def _readable(read: Callable[[Json, Resources], Facts], item: Json, resources: Resources) -> Facts | None:
+    """What an object says; None, and a line in the log, where it cannot be read, since the others have to be read."""
+    try:
+        return read(item, resources)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        about = item.get("metadata") or {}
+        name = "/".join(filter(None, (about.get("namespace"), about.get("name"))))
+        log.warning("%s %s is left out, since it cannot be read: %r", read.__name__.removesuffix("_facts"), name, error)
+        return None
 
 
 class _Held(NamedTuple):
@@ -64,7 +80,12 @@ class Cache:
         self._latency_until = np.zeros(0)
         """When the measured latency of each node ceases to be believed, in seconds since 1970, by row."""
         self._use = Use()
-        self._name_at: dict[str, str] = {}
+        self._uid_of: dict[str, str] = {}
+        """Node name -> uid."""
+        self._names_at: dict[str, dict[str, None]] = {}
+        """Address -> names of the nodes that have it, the last written at the end."""
+        self._addresses: dict[str, tuple[str, ...]] = {}
+        """Node name -> its addresses."""
         self._pods: dict[str, _Held] = {}
         self._assumed: dict[str, None] = {}
         """Uids of those that are not known to be where they are held, the oldest first."""
@@ -92,7 +113,9 @@ class Cache:
 
     def change_node(self, item: Json, deleted: bool) -> None:
         """One node as it is now."""
-        facts = node_facts(item, self.resources)
+        facts = _readable(node_facts, item, self.resources)
+        if facts is None:
+            return
         if deleted:
             self._forget_node(facts.name)
             return
@@ -100,6 +123,10 @@ class Cache:
         before = None if row is None else int(self._nodes.gpus[row])
         if row is None:
             row = self._new_row(facts.name)
+        elif self._uid_of.get(facts.name) != facts.uid:
+            # Another node of the same name: what was measured was measured of the one before.
+            self._use.forget(row)
+        self._uid_of[facts.name] = facts.uid
         self._write(row, facts)
         if before != facts.gpus:
             self._recount(facts.name)
@@ -117,7 +144,9 @@ class Cache:
 
     def change_pod(self, item: Json, deleted: bool) -> None:
         """One pod as it is now."""
-        facts = pod_facts(item, self.resources)
+        facts = _readable(pod_facts, item, self.resources)
+        if facts is None:
+            return
         gone = deleted or ended(item)
         self.pending.pop((facts.namespace, facts.name), None)
         if gone:
@@ -130,6 +159,10 @@ class Cache:
     def assume(self, facts: PodFacts, node: str) -> None:
         """Take the pod to be on a node from now on."""
         self._hold(facts, node, self._clock() + self._assumed_seconds)
+
+    def assumed(self, uid: str) -> bool:
+        """Whether a pod is taken to be on a node, and the API server has not said so yet."""
+        return uid in self._assumed
 
     def release(self, uid: str) -> None:
         """End the assumption about a pod, if there is one: it is being placed anew."""
@@ -144,7 +177,7 @@ class Cache:
 
     def node_at(self, address: str) -> str | None:
         """Name of the node that has this name or address; None where no node has it."""
-        return address if address in self._row else self._name_at.get(address)
+        return address if address in self._row else next(reversed(self._names_at.get(address, {})), None)
 
     def measured(self, names: Sequence[str], shares: Float, until: Float) -> None:
         """Note shares (M, 2) of CPU and memory in use, which are believed until (M,) seconds since 1970."""
@@ -209,17 +242,30 @@ class Cache:
 
     def _forget_node(self, name: str) -> None:
         row = self._row.pop(name, None)
-        self._name_at = {address: other for address, other in self._name_at.items() if other != name}
+        self._uid_of.pop(name, None)
+        self._has_addresses(name, ())
         if row is not None:
             self._free_rows.append(row)
             self.version += 1
+
+    def _has_addresses(self, name: str, addresses: tuple[str, ...]) -> None:
+        """Note the addresses of a node in place of those that it had."""
+        for address in self._addresses.pop(name, ()):
+            names = self._names_at[address]
+            names.pop(name, None)
+            if not names:
+                del self._names_at[address]
+        if addresses:
+            self._addresses[name] = tuple(dict.fromkeys(addresses))
+        for address in self._addresses.get(name, ()):
+            self._names_at.setdefault(address, {})[name] = None
 
     def _write(self, row: int, facts: NodeFacts) -> None:
         n = self._nodes
         n.allocatable[row] = facts.cpu_milli, facts.memory_mib
         n.pod_limit[row], n.gpus[row], n.latency_ms[row] = facts.pods, facts.gpus, facts.latency_ms
         self._latency_until[row] = facts.latency_until
-        self._name_at.update(dict.fromkeys(facts.addresses, facts.name))
+        self._has_addresses(facts.name, facts.addresses)
         n.gpu_model[row] = self._model(facts.gpu_model) if facts.gpus else 0
 
     def _model(self, name: str) -> int:

@@ -31,8 +31,11 @@ class Call:
         self._by_name = body.get("NodeNames") is not None
 
     def filtered(self, refused: dict[str, str]) -> dict[str, Any]:
-        """The answer to `filter`, in the form of the question."""
-        answer: dict[str, Any] = {"FailedNodes": refused, "Error": ""}
+        """The answer to `filter`, in the form of the question.
+
+        No pod that leaves a refused node makes it nearer, so none is to be evicted there.
+        """
+        answer: dict[str, Any] = {"FailedNodes": {}, "FailedAndUnresolvableNodes": refused, "Error": ""}
         if self._by_name:
             return answer | {"NodeNames": [name for name in self.names if name not in refused]}
         items = [node for node in (self._nodes or {})["items"] if node["metadata"]["name"] not in refused]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -26,22 +27,29 @@ GPU_MODEL = "nvidia.com/gpu.product"
 
 MEBI = 2.0**20
 
+LARGEST = 2.0**50
+"""No quantity is larger, a PiB. So sums of whole numbers are exact, and what a pod took is given back whole."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_INDEX = re.compile(r"\d{1,4}", re.ASCII)
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
 
 @lru_cache(maxsize=4096)
 def amount(text: str) -> float:
-    """A quantity such as 250m or 4Gi; NaN for what is none."""
+    """A quantity such as 250m or 4Gi, at most `LARGEST`; NaN for what is none."""
     try:
-        return float(parse_quantity(text))
-    except ValueError:
+        value = float(parse_quantity(text))
+    except (ValueError, ArithmeticError):
         return math.nan
+    return max(min(value, LARGEST), -LARGEST)
 
 
 def number(text: str | None) -> float:
-    """A number of an annotation; NaN where there is none, or it is not a finite one of 0 or more."""
-    try:
-        value = float(text) if text is not None else math.nan
-    except ValueError:
+    """A number of an annotation, as the score plugin reads it, too; NaN where there is no finite one of 0 or more."""
+    if text is None or not _NUMBER.fullmatch(text.strip()):
         return math.nan
+    value = float(text)
     return value if math.isfinite(value) and value >= 0 else math.nan
 
 
@@ -56,6 +64,7 @@ class NodeFacts(NamedTuple):
     """What a node has."""
 
     name: str
+    uid: str
     cpu_milli: float
     memory_mib: float
     pods: float
@@ -107,6 +116,7 @@ def node_facts(node: Json, resources: Resources) -> NodeFacts:
     milli = amount(str(has.get(resources.gpu_milli, "0")))
     return NodeFacts(
         metadata["name"],
+        str(metadata.get("uid", "")),
         _milli(_or_zero(amount(str(has.get("cpu", "0"))))),
         _or_zero(amount(str(has.get("memory", "0")))) / MEBI,
         _or_zero(amount(str(has.get("pods", "0")))),
@@ -124,7 +134,7 @@ def pod_facts(pod: Json, resources: Resources) -> PodFacts:
     annotations = metadata.get("annotations") or {}
     asked = _requests(spec)
     milli = asked.get(resources.gpu_milli, 0.0)
-    whole = int(asked.get(resources.gpu, 0.0))
+    whole = int(min(asked.get(resources.gpu, 0.0), LARGEST))
     gpus = whole or (max(int(milli // WHOLE_GPU), 1) if milli else 0)
     lifetime = number(annotations.get(LIFETIME))
     started = _time((pod.get("status") or {}).get("startTime") or metadata.get("creationTimestamp"))
@@ -135,10 +145,10 @@ def pod_facts(pod: Json, resources: Resources) -> PodFacts:
         spec.get("nodeName") or "",
         spec.get("schedulerName", ""),
         _milli(asked.get("cpu", 0.0)),
-        asked.get("memory", 0.0) / MEBI,
+        min(asked.get("memory", 0.0), LARGEST) / MEBI,
         gpus,
         0.0 if not gpus else (milli if 0 < milli < WHOLE_GPU and not whole else float(WHOLE_GPU)),
-        int(index) if (index := annotations.get(GPU_INDEX, "")).isdecimal() else -1,
+        int(index) if _INDEX.fullmatch(index := annotations.get(GPU_INDEX, "")) else -1,
         any(owner.get("kind") == "DaemonSet" for owner in metadata.get("ownerReferences") or ()),
         started + lifetime,
         lifetime,
@@ -192,11 +202,15 @@ def _requests(spec: Json) -> dict[str, float]:
         peak = {name: max(peak.get(name, 0.0), now.get(name, 0.0)) for name in {*peak, *now}}
     total = _sum(total, sidecars)
     total = {name: max(total.get(name, 0.0), peak.get(name, 0.0)) for name in {*total, *peak}}
+    # What the pod asks for as a whole takes the place of what its containers ask for.
+    of_pod = _added([spec])
+    total |= {name: value for name, value in of_pod.items() if name in ("cpu", "memory")}
     overhead = {name: _or_zero(amount(str(value))) for name, value in (spec.get("overhead") or {}).items()}
     return _sum(total, overhead)
 
 
 def _added(containers: Iterable[Json]) -> dict[str, float]:
+    """Requests of all that have `resources`: containers, or a pod that has them as a whole."""
     total: dict[str, float] = {}
     for container in containers:
         for name, value in ((container.get("resources") or {}).get("requests") or {}).items():
@@ -210,16 +224,16 @@ def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
 
 def _milli(cores: float) -> float:
     """Whole millicores, rounded up as Kubernetes does."""
-    return float(math.ceil(round(cores * 1000.0, 6)))
+    return float(math.ceil(round(min(cores * 1000.0, LARGEST), 6)))
 
 
 def _until(text: str | None) -> float:
-    """The time of an expiry: never without one, and long ago for one that cannot be read."""
+    """The time of an expiry: never without one, and long ago for one that is no time of RFC 3339 with its zone."""
     if text is None:
         return math.inf
     try:
-        return _time(text) if text else -math.inf
-    except ValueError:
+        return _time(text) if _RFC3339.fullmatch(text) else -math.inf
+    except (ValueError, OverflowError):
         return -math.inf
 
 

@@ -48,10 +48,11 @@ class Overrides:
         """Set, replace or (0 seconds) end an override. Raises ValueError where there are too many."""
         self._expire()
         key = (override.namespace, override.pod, override.node)
+        # Taken out even where it comes again, since the last one is the newest.
+        self._held.pop(key, None)
         if not override.seconds:
-            self._held.pop(key, None)
             return
-        if len(self._held) >= MOST and key not in self._held:
+        if len(self._held) >= MOST:
             raise ValueError(f"{MOST} overrides are in force: end one with seconds 0 first")
         self._held[key] = override, self._clock() + override.seconds
 

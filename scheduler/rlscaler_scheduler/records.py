@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+log = logging.getLogger("rlscaler.scheduler")
 
 KEPT = 200
 """Suggestions that `GET /suggestions` shows."""
@@ -19,10 +23,11 @@ BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 
 class Records:
     """Every suggestion passes here once."""
 
-    def __init__(self, log: Path | None) -> None:
+    def __init__(self, path: Path | None) -> None:
         """Raises OSError where the file cannot be written."""
         self.last: deque[Mapping[str, Any]] = deque(maxlen=KEPT)
-        self._file = log.open("a", encoding="utf-8") if log is not None else None
+        self._file = path.open("a", encoding="utf-8") if path is not None else None
+        self._failed = False
         self.registry = CollectorRegistry()
         self.suggestions = Counter(
             "rlscaler_scheduler_suggestions_total",
@@ -33,6 +38,11 @@ class Records:
         self.problems = Counter(
             "rlscaler_scheduler_ignored_annotations_total",
             "Annotations of pods that were ignored because they are wrong.",
+            registry=self.registry,
+        )
+        self.unwritten = Counter(
+            "rlscaler_scheduler_unwritten_decisions_total",
+            "Lines of the decision log that could not be written.",
             registry=self.registry,
         )
         self.declined = Counter(
@@ -65,14 +75,25 @@ class Records:
             registry=self.registry,
         )
 
-    def add(self, record: Mapping[str, Any], more: Mapping[str, Any]) -> None:
-        """Keep a suggestion, and write its line; `more` is in the line only."""
+    def add(self, record: Mapping[str, Any], more: Mapping[str, Any], ignored: int) -> None:
+        """Keep a suggestion, and write its line; `more` is in the line only, `ignored` are annotations that are wrong.
+
+        A line that cannot be written is counted, and the log says so once: pods are placed all the same.
+        """
         self.last.append(record)
         self.suggestions.labels(record["policy"], record["by"]).inc()
-        self.problems.inc(len(record["problems"]))
-        if self._file is not None:
+        self.problems.inc(ignored)
+        if self._file is None:
+            return
+        try:
             self._file.write(json.dumps({**record, **more}) + "\n")
             self._file.flush()
+            self._failed = False
+        except OSError as error:
+            self.unwritten.inc()
+            if not self._failed:
+                log.warning("the decision log is not written (%s); make room for it", error.strerror)
+            self._failed = True
 
     def render(self) -> bytes:
         """Metrics in Prometheus's text format."""
@@ -81,4 +102,5 @@ class Records:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()

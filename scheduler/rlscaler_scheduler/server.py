@@ -39,6 +39,13 @@ LARGEST_CALL = 64 * 2**20
 """Bytes of a call: 5,000 whole nodes are some 40 MB, their names 150 kB."""
 
 
+LONGEST_READ_SECONDS = 5.0
+"""How long a caller may take to send a call; further ones are not held up by one that never ends."""
+
+NOT_READY, OTHER_SCHEDULER = "not_ready", "other_scheduler"
+"""Reasons to have no opinion."""
+
+
 Asked = TypeVar("Asked", Call, Question)
 
 
@@ -116,6 +123,8 @@ class Server:
     def not_ready(self) -> str:
         """Why there are no suggestions yet; empty = there are."""
         missing = {"nodes", "pods"} - self.cache.listed
+        if not self.suggester.namespaces_listed:
+            missing.add("namespaces")
         if not self.suggester.scoring_policies.listed:
             missing.add("NodeScoringPolicies")
         return f"{', '.join(sorted(missing))} were not listed yet" if missing else ""
@@ -135,22 +144,28 @@ class Server:
     def _call(self, body: bytes) -> Call:
         return Call(json.loads(body), self.cache.resources)
 
-    def _filter(self, call: Call, declined: bool) -> web.Response:
-        return web.json_response(call.filtered({} if declined else self.suggester.refused(call.facts, call.names)))
+    def _filter(self, call: Call, declined: str) -> web.Response:
+        """Limits are no opinion: where they are not known, a strict extender has to wait, and another goes on."""
+        if declined == NOT_READY:
+            return web.json_response({"error": self.not_ready()}, status=503)
+        refused = {} if declined == OTHER_SCHEDULER else self.suggester.refused(call.facts, call.names)
+        return web.json_response(call.filtered(refused))
 
-    def _prioritize(self, call: Call, declined: bool) -> web.Response:
+    def _prioritize(self, call: Call, declined: str) -> web.Response:
         if declined:
             return web.json_response(call.prioritized([0] * len(call.names)))
+        self.cache.release(call.facts.uid)
         suggestion = self.suggester.suggest(call.facts, self.cache.rows_of(call.names))
         self._made(suggestion)
         return web.json_response(call.prioritized(suggestion.levels(EXTENDER_LEVELS).tolist()))
 
-    def _score(self, question: Question, declined: bool) -> web.Response:
+    def _score(self, question: Question, declined: str) -> web.Response:
         if declined:
             return web.Response(status=204)
         rows = self.rosters.rows(question, self.cache)
         if rows is None:
             return web.Response(status=409)
+        self.cache.release(question.facts.uid)
         suggestion = self.suggester.suggest(question.facts, rows, question.counted)
         if not suggestion.chosen:
             return web.Response(status=204)
@@ -164,6 +179,7 @@ class Server:
             self.records.add(
                 {"time": round(time.time(), 3), **suggestion.shown()},
                 {"inputs": inputs(suggestion)} if self.settings.decision_log_inputs else {},
+                len(suggestion.wished.problems),
             )
 
     async def _answer(
@@ -171,16 +187,20 @@ class Server:
         request: web.Request,
         verb: str,
         read: Callable[[bytes], Asked],
-        answer_to: Callable[[Asked, bool], web.Response],
+        answer_to: Callable[[Asked, str], web.Response],
     ) -> web.Response:
         began = time.perf_counter()
         self._busy += 1
         try:
-            call = read(await request.read())
+            async with asyncio.timeout(LONGEST_READ_SECONDS):
+                body = await request.read()
+            call = read(body)
             reason = self._declines(call.facts)
             if reason:
                 self.records.declined.labels(reason).inc()
-            return answer_to(call, bool(reason))
+            return answer_to(call, reason)
+        except TimeoutError:
+            return web.json_response({"error": "the call was not sent whole"}, status=408)
         except (InvalidCallError, json.JSONDecodeError, UnicodeDecodeError) as error:
             self.records.declined.labels("invalid").inc()
             return web.json_response({"error": str(error)}, status=400)
@@ -195,15 +215,15 @@ class Server:
     def _declines(self, facts: PodFacts) -> str:
         """Why a call is answered without an opinion; empty = it is not."""
         if self.not_ready():
-            return "not_ready"
-        if self._busy > self.settings.most_waiting:
-            return "busy"
+            return NOT_READY
         names = self.settings.scheduler_names
-        return "other_scheduler" if names and facts.scheduler not in names else ""
+        if names and facts.scheduler not in names:
+            return OTHER_SCHEDULER
+        return "busy" if self._busy > self.settings.most_waiting else ""
 
     async def show(self, request: web.Request) -> web.Response:
         """Overrides and the last suggestions; with ?namespace=&pod= what a pending pod would be suggested now."""
-        namespace, pod = request.query.get("namespace"), request.query.get("pod")
+        namespace, pod = request.query.get("namespace", "default"), request.query.get("pod")
         if pod is None:
             return web.json_response(
                 {
@@ -212,12 +232,13 @@ class Server:
                     "suggestions": list(self.records.last)[::-1],
                 }
             )
-        facts = self.cache.pending.get((namespace or "default", pod))
-        if facts is None:
+        facts = self.cache.pending.get((namespace, pod))
+        if facts is None or self.cache.assumed(facts.uid):
             said = [found for found in self.records.last if (found["namespace"], found["pod"]) == (namespace, pod)]
             if said:
                 return web.json_response(said[-1])
-            text = f"no pod {namespace or 'default'}/{pod} is pending, and none was suggested a node lately"
+        if facts is None:
+            text = f"no pod {namespace}/{pod} is pending, and none was suggested a node lately"
             return web.json_response({"error": text}, status=404)
         rows = self.cache.rows_of(self.cache.names())
         _, nodes = self.cache.nodes_at(rows)
@@ -228,7 +249,7 @@ class Server:
         if not self._token:
             return web.json_response({"error": "overrides are off: start the server with --token-file"}, status=403)
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), self._token.encode()):
+        if not hmac.compare_digest(given.encode(errors="surrogateescape"), self._token.encode()):
             return web.json_response({"error": "send the token as `Authorization: Bearer TOKEN`"}, status=401)
         try:
             wanted = Override.model_validate_json(await request.read())

@@ -177,7 +177,16 @@ class Suggester:
         self.node_metrics = NodeMetrics(cache, settings)
         self.breakers = {policy: Breaker(settings.budget_seconds, settings.breaker_seconds, clock) for policy in actors}
         self.namespaces: dict[str, NamespaceFacts] = {}
+        self.namespaces_listed = False
+        """Whether it is known what namespaces say; also where the server may not list them."""
         self.scoring_policies = ScoringPolicies()
+
+    def set_namespaces(self, items: Sequence[Json]) -> None:
+        """All namespaces that exist."""
+        self.namespaces.clear()
+        for item in items:
+            self.change_namespace(item, False)
+        self.namespaces_listed = True
 
     def change_namespace(self, item: Json, deleted: bool) -> None:
         """One namespace as it is now."""
@@ -210,7 +219,6 @@ class Suggester:
         counted: what kube-scheduler counts on the nodes (N,); the cache's own count acts without it.
         """
         self.cache.expire()
-        self.cache.release(facts.uid)
         wished = self.wished(facts)
         positions = self.cache.in_order(rows)
         names, nodes = self.cache.nodes_at(rows[positions])

@@ -14,7 +14,6 @@ from rlscaler_core.api.base import GROUP, VERSION
 from rlscaler_core.api.node_scoring import NODE_SCORING_PLURAL
 from rlscaler_loadgen.service.watch import Follower, Object
 from rlscaler_scheduler.cache import Cache
-from rlscaler_scheduler.scoring_policies import ScoringPolicies
 from rlscaler_scheduler.suggest import Suggester
 
 log = logging.getLogger("rlscaler.scheduler")
@@ -29,43 +28,47 @@ def followers(api: client.ApiClient, cache: Cache, suggester: Suggester) -> list
     async def everything() -> dict[str, Any]:
         return {}
 
-    def namespaces(items: list[Object]) -> None:
-        suggester.namespaces.clear()
-        for item in items:
-            suggester.change_namespace(item, False)
-
     core = client.CoreV1Api(api)
     pods = core.list_pod_for_all_namespaces_without_preload_content
+    namespaces = core.list_namespace_without_preload_content
+    scoring = partial(
+        client.CustomObjectsApi(api).list_cluster_custom_object_without_preload_content,
+        group=GROUP,
+        version=VERSION,
+        plural=NODE_SCORING_PLURAL,
+    )
+    held = suggester.scoring_policies
     return [
         Follower("nodes", core.list_node_without_preload_content, everything, cache.set_nodes, cache.change_node),
         Follower("pods", pods, everything, cache.set_pods, cache.change_pod),
         Follower(
             "namespaces",
-            core.list_namespace_without_preload_content,
-            everything,
             namespaces,
+            partial(_until_listed, "annotations and labels of namespaces", namespaces, suggester.set_namespaces),
+            suggester.set_namespaces,
             suggester.change_namespace,
         ),
-        _scoring_policies(api, suggester.scoring_policies),
+        Follower(
+            NODE_SCORING_PLURAL,
+            scoring,
+            partial(_until_listed, "NodeScoringPolicies", scoring, held.set),
+            held.set,
+            held.change,
+        ),
     ]
 
 
-def _scoring_policies(api: client.ApiClient, held: ScoringPolicies) -> Follower:
-    """Watch a kind that need not be there: without it no object acts, and pods are scored all the same."""
-    listing = client.CustomObjectsApi(api).list_cluster_custom_object_without_preload_content
-    call = partial(listing, group=GROUP, version=VERSION, plural=NODE_SCORING_PLURAL)
-    return Follower(NODE_SCORING_PLURAL, call, partial(_until_there, call, held), held.set, held.change)
-
-
-async def _until_there(call: Callable[..., Awaitable[Any]], held: ScoringPolicies) -> dict[str, Any]:
-    """Wait until the kind can be listed; until then there are none. It is said once why."""
+async def _until_listed(
+    what: str, call: Callable[..., Awaitable[Any]], take: Callable[[list[Object]], None]
+) -> dict[str, Any]:
+    """Wait until a kind can be listed that pods are scored without; until then there are none. It is said once why."""
     said = False
     while (status := await _status(call)) in (403, 404):
         if not said:
             why = "the cluster does not have them" if status == 404 else "this account may not list them"
-            log.info("no NodeScoringPolicies act: %s", why)
+            log.warning("no %s act: %s", what, why)
         said = True
-        held.set([])
+        take([])
         await asyncio.sleep(ABSENT_SECONDS)
     return {}
 

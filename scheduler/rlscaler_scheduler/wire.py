@@ -31,8 +31,8 @@ HEADER = struct.Struct("<4sIQIII")
 ROW = np.dtype([("number", "<u4"), ("pods", "<u4"), ("cpu_milli", "<i8"), ("memory", "<i8")])
 """One node: its number in the roster, and what kube-scheduler counts there, assumed pods included (memory in bytes)."""
 
-ROSTERS = 8
-"""Rosters that are kept: one for each kube-scheduler that asks, and some that are no longer used."""
+ROSTERS = 64
+"""Rosters that are kept: one for each profile of each kube-scheduler that asks, and some that are no longer used."""
 
 
 class Question:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -157,7 +158,7 @@ def test_a_cluster_without_the_kind_is_served_and_a_kind_that_comes_is_seen(monk
                 assert acting(made.scoring_policies) is None
             return answers.pop(0) if answers else Answer(200, items)
 
-        follower.prepare = type(follower.prepare)(follower.prepare.func, call, made.scoring_policies)
+        follower.prepare = partial(follower.prepare.func, "NodeScoringPolicies", call, made.scoring_policies.set)
         follower.call = call
         follower.on_list((await (await call(**await follower.prepare())).json())["items"])
         assert acting(made.scoring_policies) == "edge"

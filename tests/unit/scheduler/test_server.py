@@ -271,6 +271,7 @@ async def client(tmp_path):
     server = Server(Settings(token_file=token, scheduler_names=("rlscaler",), decision_log=tmp_path / "log"))
     server.cache.set_nodes([node("a", latency="10"), node("b", "64", latency="90"), node("c")])
     server.suggester.scoring_policies.set([])
+    server.suggester.set_namespaces([])
     async with TestClient(TestServer(server.application())) as made:
         made.owner = server
         yield made
@@ -296,7 +297,7 @@ async def test_prioritize_and_filter(client) -> None:
     assert answer[0]["Score"] < 10
     answer = await (await client.post("/filter", json=call(latencyHardConstraint="50"))).json()
     assert answer["NodeNames"] == ["a", "c"], "a node that was not measured is kept"
-    assert "90 ms is above the hard limit 50 ms" in answer["FailedNodes"]["b"]
+    assert "90 ms is above the hard limit 50 ms" in answer["FailedAndUnresolvableNodes"]["b"]
     whole = {"Pod": pod("p"), "Nodes": {"items": [node("a"), node("b")]}}
     answer = await (await client.post("/filter", json=whole)).json()
     assert [item["metadata"]["name"] for item in answer["Nodes"]["items"]] == ["a", "b"]
@@ -388,6 +389,7 @@ async def test_a_network_for_other_features_is_said_and_the_rule_acts(tmp_path) 
     server.cache.set_nodes([node("a"), node("b", "64")])
     server.cache.set_pods([])
     server.suggester.scoring_policies.set([])
+    server.suggester.set_namespaces([])
     async with TestClient(TestServer(server.application())) as made:
         answer = await (await made.post("/prioritize", json=call(names=("a", "b")))).json()
         assert {one["Host"]: one["Score"] for one in answer}["b"] == 10, "the rule opens the bigger node"

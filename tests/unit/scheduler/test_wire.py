@@ -95,6 +95,7 @@ async def client(tmp_path):
     server.cache.set_nodes([node("a"), node("b"), node("c", "64")])
     server.cache.set_pods([])
     server.suggester.scoring_policies.set([])
+    server.suggester.set_namespaces([])
     async with TestClient(TestServer(server.application())) as made:
         made.owner = server
         yield made
