@@ -36,6 +36,13 @@ def test_nothing_of_it_is_there_by_default(helm):
         assert not [body for body in template(helm, *chosen) if "scheduler" in body["metadata"]["name"]]
 
 
+@pytest.mark.parametrize("version", ["1.33.1", "v1.33.1-eks-a1b2c3d", "v1.33.1-gke.1386000", "v1.33.1+k3s1"])
+def test_the_image_of_kube_scheduler_is_of_the_release_that_the_cluster_is_made_from(helm, version):
+    made = find(template(helm, *ON, "--kube-version", version), "Deployment", f"{NAME}-kube-scheduler")
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.k8s.io/kube-scheduler:v1.33.1"
+
+
 def test_kube_scheduler_is_told_what_the_command_prints(helm):
     url = f"http://{NAME}.{NAMESPACE}.svc:8899"
     expected = configuration(url)
