@@ -32,6 +32,9 @@ from rlscaler_dev.placement import testbed
 
 NAMESPACE = "cost"
 
+SETTLED_SECONDS = 120
+"""The longest that `settle` waits."""
+
 
 def cpu_s(pid: int) -> float:
     """CPU seconds that a process has used."""
@@ -50,9 +53,15 @@ def place(kube: KubeClient, indices: range) -> int:
 
 
 def settle(kube: KubeClient) -> None:
-    """Wait until no node has changed for two seconds: new ones become ready, and every scheduler hears of each."""
+    """Wait until no node has changed for two seconds: new ones become ready, and every scheduler hears of each.
+
+    Raises TimeoutError where they still change after two minutes: what is measured then is not the scheduler alone.
+    """
     before: list[str] = []
+    end = time.monotonic() + SETTLED_SECONDS
     while before != (now := [item["metadata"]["resourceVersion"] for item in kube.get("/api/v1/nodes")["items"]]):
+        if time.monotonic() > end:
+            raise TimeoutError(f"nodes still change after {SETTLED_SECONDS} s: try fewer, or see what kwok's log says")
         before = now
         time.sleep(2)
 
@@ -124,8 +133,8 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             more = [row["scheduler_cpu_ms"] - alone[nodes, row["round"]] for row in of]
             made["more_than_alone_ms"] = spread(more)
         for name in ("answer_p99_at_most_ms", "wait_p99_at_most_ms"):
-            if name in of[0]:
-                made[name] = statistics.median(row[name] for row in of)
+            if known := [row[name] for row in of if row.get(name) is not None]:
+                made[name] = statistics.median(known)
         found.append(made)
     return found
 
@@ -158,6 +167,7 @@ def main() -> None:
                     row = measure(kube, cluster.kubeconfig, options.pods, way, options.policy, Path(folder))
                     rows.append({"nodes": nodes, "round": index, **row})
                     print(json.dumps(rows[-1]), flush=True)
+                    write(options.out, {"rows": rows}, indent=1)
     made = summary(rows)
     for row in made:
         print(json.dumps(row))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from rlscaler_core.api.base import Label, LabelName, Model, Rule
+from rlscaler_core.api.base import Model, Rule
 from rlscaler_core.api.exceptions import InvalidNodeScoringError
 from rlscaler_core.api.policy import Metadata, plain
 
@@ -17,15 +18,31 @@ NODE_SCORING_PLURAL = "nodescoringpolicies"
 Milliseconds = Annotated[float, Field(ge=0, le=1_000_000)]
 """A round trip to the users."""
 
+_WORD = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_DOMAIN_PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_KEY = f"^({_DOMAIN_PART}([.]{_DOMAIN_PART})*/)?{_WORD}$"
+_LONGEST_PREFIX = 253
+
+LabelKey = Annotated[str, Field(max_length=317, pattern=_KEY)]
+"""Name of a label as Kubernetes takes it, with its prefix."""
+
+LabelValue = Annotated[str, Field(max_length=63, pattern=f"^({_WORD})?$")]
+"""Value of a label as Kubernetes takes it."""
+
+
+def _is_key(name: str) -> bool:
+    """Say whether Kubernetes takes it as the name of a label."""
+    return re.fullmatch(_KEY, name) is not None and name.find("/") <= _LONGEST_PREFIX
+
 
 class Requirement(Model):
     """What one label has to be."""
 
-    key: LabelName
+    key: LabelKey
     """Name of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     """How the label and `values` belong together; `NotIn` holds without the label too."""
-    values: list[Label] = Field(default_factory=list, max_length=64)
+    values: list[LabelValue] = Field(default_factory=list, max_length=64)
     """Values for `In` and `NotIn`; none for the others."""
 
     rules = (
@@ -34,6 +51,12 @@ class Requirement(Model):
             holds=lambda one: (one.operator in ("In", "NotIn")) == bool(one.values),
             message="In and NotIn need values, Exists and DoesNotExist take none: add or remove them",
             field="values",
+        ),
+        Rule(
+            cel=f"self.key.indexOf('/') <= {_LONGEST_PREFIX}",
+            holds=lambda one: one.key.find("/") <= _LONGEST_PREFIX,
+            message=f"the prefix of a label has at most {_LONGEST_PREFIX} characters: shorten key",
+            field="key",
         ),
     )
 
@@ -47,10 +70,22 @@ class Requirement(Model):
 class Selector(Model):
     """Labels that an object must have; an empty selector selects every object."""
 
-    match_labels: dict[LabelName, Label] = Field(default_factory=dict, max_length=16)
+    match_labels: dict[Annotated[str, Field(max_length=317)], LabelValue] = Field(default_factory=dict, max_length=16)
     """Labels and their values, all of which must be there."""
     match_expressions: list[Requirement] = Field(default_factory=list, max_length=16)
     """Further requirements, all of which must hold."""
+
+    rules = (
+        Rule(
+            cel=(
+                "!has(self.matchLabels) || self.matchLabels.all(name, "
+                f"name.matches('{_KEY}') && name.indexOf('/') <= {_LONGEST_PREFIX})"
+            ),
+            holds=lambda selector: all(map(_is_key, selector.match_labels)),
+            message="a name in matchLabels is none that a label can have: correct it, such as tier or example.com/tier",
+            field="matchLabels",
+        ),
+    )
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Say whether an object with these labels is selected."""

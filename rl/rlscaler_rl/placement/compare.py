@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import click
 import numpy as np
 
 from rlscaler_core.decision.types import Float
@@ -45,13 +47,13 @@ class Row:
     score: float
     ahead: Interval
     """Mean difference to the policy's default rule on the same clusters, with its 95 % interval over clusters and
-    training seeds."""
+    training seeds; below two clusters that are scored the interval is NaN."""
     against_strongest: float
     """Share of the strongest rule's score by which this one is ahead of it."""
     in_use: float
     latency_met: float
     refused: float
-    """Means over clusters and training seeds, as `Played` has them."""
+    """Means over clusters that are scored and training seeds, as `Played` has them."""
 
 
 def compare(
@@ -67,6 +69,9 @@ def compare(
     """Play every rule, and every network with each of its training seeds, on the same clusters of every size.
 
     `say` is told what was played and how long that took: a network on a thousand nodes takes minutes.
+
+    Raises:
+        UsageError: nothing is scored in any cluster of a size.
     """
     contenders = {name: [rule(name)] for name in RIVALS[policy]} | {"random": [random_node()]} | dict(networks)
     rows = []
@@ -82,9 +87,19 @@ def compare(
 
 
 def _rows(policy: Policy, nodes: int, found: Mapping[str, list[Played]]) -> list[Row]:
-    """Rows of what was played, by contender and training seed. Clusters in which nothing is scored are left out."""
+    """Rows of what was played, by contender and training seed. Clusters in which nothing is scored are left out.
+
+    Raises:
+        UsageError: no cluster is left.
+    """
     scores = {name: np.array([score(policy, one) for one in played]) for name, played in found.items()}
     scored = np.isfinite(scores[RIVALS[policy][0]][0])
+    if not scored.any():
+        what = "has a GPU" if policy is Policy.GPU else "took a pod"
+        raise click.UsageError(
+            f"none of the {len(scored)} clusters of {nodes} nodes {what}, so there is nothing to compare: "
+            "name more clusters by --clusters, or more nodes by --nodes"
+        )
     scores = {name: of[:, scored] for name, of in scores.items()}
     default = scores[RIVALS[policy][0]][0]
     strongest = max(scores[name].mean() for name in RIVALS[policy])
@@ -96,16 +111,18 @@ def _rows(policy: Policy, nodes: int, found: Mapping[str, list[Played]]) -> list
             float(scores[name].mean()),
             _interval(scores[name] - default),
             float((scores[name].mean() - strongest) / abs(strongest)),
-            float(np.mean([one.in_use for one in played])),
-            float(np.mean([one.latency_met for one in played])),
-            float(np.mean([one.refused for one in played])),
+            float(np.mean([one.in_use[scored] for one in played])),
+            float(np.mean([one.latency_met[scored] for one in played])),
+            float(np.mean([one.refused[scored] for one in played])),
         )
         for name, played in found.items()
     ]
 
 
 def _interval(ahead: Float) -> Interval:
-    """The mean of differences (training seeds, clusters) with its interval over both."""
+    """The mean of differences (training seeds, clusters) with its interval over both; one cluster gives none."""
+    if ahead.shape[1] < 2:
+        return Interval(float(ahead.mean()), math.nan, math.nan)
     drawn_often = weights(Design(1, ahead.shape[1]))
     return Interval.of(float(ahead.mean()), over_seeds([drawn_often @ one for one in ahead]))
 
@@ -122,7 +139,8 @@ def table(policy: Policy, rows: Sequence[Row]) -> str:
     for row in rows:
         name = row.name if row.trained == 1 else f"{row.name}, {row.trained} training seeds"
         one = row.ahead
-        ahead = "" if row.name == default else f"{one.mean:+.4f} [{one.low:+.4f}, {one.high:+.4f}]"
+        between = "" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]"
+        ahead = "" if row.name == default else f"{one.mean:+.4f}{between}"
         lines.append(
             f"| {row.nodes} | {name} | {row.score:.4f} | {ahead} | {100 * row.against_strongest:+.1f} % | "
             f"{row.in_use:.3f} | {row.latency_met:.3f} | {row.refused:.4f} |"

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from pathlib import Path
 
 import pytest
 
+from rlscaler_dev.cluster import toolchain
 from rlscaler_dev.cluster.network import free_ports
+from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.placement.faulty import Fault, faulty_server
 from rlscaler_dev.placement.testbed import SIZES, bound, pod, second_scheduler
 from rlscaler_scheduler.objects import LATENCY, LATENCY_UNTIL
@@ -26,6 +36,56 @@ def create(kube, namespace: str, pods) -> None:
 
 def small(namespace: str, start: int, count: int):
     return [pod(f"p-{index}", namespace, "10m", "8Mi") for index in range(start, start + count)]
+
+
+@contextmanager
+def answering(answer: Callable[[int, bytes], tuple[int, bytes]]) -> Iterator[str]:
+    """The URL of a ready server with these answers: status and body for a number of nodes and the question."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.say(200, b"")
+
+        def do_POST(self) -> None:
+            question = self.rfile.read(int(self.headers["Content-Length"]))
+            self.say(*answer(int.from_bytes(question[4:8], "little"), question))
+
+        def say(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            del arguments
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def said(kube, namespace: str) -> list[str]:
+    """The texts of the Events that say why."""
+    items = kube.get(f"/api/v1/namespaces/{namespace}/events")["items"]
+    return [item["message"] for item in items if item["reason"] == "NodeSuggested"]
+
+
+def test_its_parts_by_themselves(tmp_path):
+    """What needs no cluster, in Go."""
+    folder = shutil.copytree(
+        str(resources.files("rlscaler_dev.cluster").joinpath("tools", "scheduler")), tmp_path / "go"
+    )
+    shutil.copy(Path(__file__).with_name("plugin_test.go"), folder)
+    go = toolchain.find(Reporter(), "scheduler")
+    command = [str(go.command), "test", "-vet=off", "."]
+    done = subprocess.run(command, cwd=folder, env=go.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_thousand_pods_at_once_are_packed_as_suggested(cluster, kube, server, namespace, folder):
@@ -150,22 +210,67 @@ def test_an_event_on_the_pod_says_why(cluster, kube, server, namespace, folder):
     options = {"plugin": True, "events": True, "timeout_ms": 5000}
     with second_scheduler(cluster.kubeconfig, suggestions.url, folder, **options):
         create(kube, namespace, [pod("p", namespace, annotations={"latencySoftConstraint": "near"})])
-
-        def said() -> list[str]:
-            items = kube.get(f"/api/v1/namespaces/{namespace}/events")["items"]
-            return [item["message"] for item in items if item["reason"] == "NodeSuggested"]
-
-        (text,) = until(said)
+        (text,) = until(lambda: said(kube, namespace))
     assert text.startswith(f"{bound(kube, namespace)['p']} suggested for EE by the rule pack: score ")
     assert "of 12 nodes; it had requested_cpu 0, requested_memory 0, pods 0, latency_ms " in text
     assert "'near' is no number of milliseconds" in text
 
 
+def test_an_event_is_cut_to_what_the_api_server_takes(cluster, kube, server, namespace, folder):
+    suggestions = server("--policy", "EE")
+    options = {"plugin": True, "events": True, "timeout_ms": 5000}
+    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, **options):
+        create(kube, namespace, [pod("p", namespace, annotations={"latencySoftConstraint": "far" + 5000 * "\u20ac"})])
+        (text,) = until(lambda: said(kube, namespace))
+    assert text.startswith(f"{bound(kube, namespace)['p']} suggested for EE by the rule pack: score ")
+    assert len(text.encode()) <= 1024
+
+
+def test_a_cut_event_still_says_which_node_was_taken(cluster, kube, nodes, namespace, folder):
+    options = {"plugin": True, "events": True, "timeout_ms": 5000}
+    with (
+        answering(lambda count, question: (200, bytes([100] * count) + 2000 * "\u20ac".encode())) as url,
+        second_scheduler(cluster.kubeconfig, url, folder, **options),
+    ):
+        create(kube, namespace, small(namespace, 0, 8))
+        texts = until(lambda: len(found := said(kube, namespace)) == 8 and found)
+    # Of twelve nodes with the same level kube-scheduler takes any; the last of them counts as suggested.
+    taken = [text.partition("...; kube-scheduler took ")[2] for text in texts]
+    assert any(taken)
+    assert {name for name in taken if name} <= set(bound(kube, namespace).values())
+    assert all(1020 < len(text.encode()) <= 1024 for text in texts)
+
+
+def test_a_pod_that_the_server_cannot_read_does_not_end_suggestions_for_others(cluster, kube, nodes, namespace, folder):
+    def answer(count: int, question: bytes) -> tuple[int, bytes]:
+        return (400, b'{"error": "cpu"}') if b'"name":"unread' in question else (200, bytes(count) + b"why")
+
+    with (
+        answering(answer) as url,
+        second_scheduler(cluster.kubeconfig, url, folder, plugin=True, timeout_ms=5000) as scheduler,
+    ):
+        for index in range(3):
+            create(kube, namespace, [pod(f"unread-{index}", namespace), pod(f"read-{index}", namespace)])
+        assert scheduler.asked() == {"failed": 3, "suggested": 3}
+        assert "rlscaler_plugin_breaker_open 0" in scheduler.metrics()
+
+
+def test_a_server_with_a_fault_of_its_own_is_left_alone(cluster, kube, nodes, namespace, folder):
+    with (
+        answering(lambda count, question: (500, b"")) as url,
+        second_scheduler(cluster.kubeconfig, url, folder, plugin=True, timeout_ms=5000) as scheduler,
+    ):
+        create(kube, namespace, small(namespace, 0, 10))
+        results = scheduler.asked()
+    assert results["failed"] + results.get("breaker_open", 0) == 10
+    assert results["failed"] < 5
+
+
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "complaint"),
     [({"url": "nowhere"}, "is no http address"), ({"url": "http://a", "timeout": 3}, "unknown field")],
 )
-def test_arguments_that_cannot_be_are_said_at_the_start(cluster, folder, monkeypatch, arguments, said):
+def test_arguments_that_cannot_be_are_said_at_the_start(cluster, folder, monkeypatch, arguments, complaint):
     from rlscaler_dev.placement import testbed
 
     told = testbed.configuration
@@ -178,5 +283,5 @@ def test_arguments_that_cannot_be_are_said_at_the_start(cluster, folder, monkeyp
     monkeypatch.setattr(testbed, "configuration", wrong)
     with second_scheduler(cluster.kubeconfig, "", folder, plugin=True) as scheduler:
         until(lambda: scheduler.process.poll() is not None)
-        assert said in scheduler.log.read_text()
+        assert complaint in scheduler.log.read_text()
         assert scheduler.process.returncode != 0

@@ -79,12 +79,38 @@ def of(namespace: str) -> dict:
             },
             "Exists and DoesNotExist take none",
         ),
+        (
+            {
+                "policy": "EE",
+                "podSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["a b"]}]},
+            },
+            "podSelector.matchExpressions[0].values[0]: Invalid value",
+        ),
+        (
+            {"policy": "EE", "podSelector": {"matchExpressions": [{"key": "bad key!", "operator": "Exists"}]}},
+            "podSelector.matchExpressions[0].key: Invalid value",
+        ),
+        (
+            {"policy": "EE", "podSelector": {"matchExpressions": [{"key": f"{254 * 'a'}/b", "operator": "Exists"}]}},
+            "the prefix of a label has at most 253 characters",
+        ),
+        ({"policy": "EE", "podSelector": {"matchLabels": {"a": "a b"}}}, "podSelector.matchLabels.a: Invalid value"),
+        *(
+            ({"policy": "EE", "namespaceSelector": {"matchLabels": {key: "a"}}}, "a name in matchLabels is none")
+            for key in ("bad key!", "A.b/c", f"{254 * 'a'}/b")
+        ),
     ],
 )
 def test_the_api_server_refuses_it_with_the_remedy(put, spec, said):
     with pytest.raises(ApiError) as error:
         put("wrong", **spec)
     assert said in str(error.value)
+
+
+def test_the_api_server_takes_every_label_that_kubernetes_has(put):
+    key = f"{'.'.join(4 * [62 * 'a'])}.a/A_{61 * 'b'}"
+    chosen = {"matchLabels": {key: ""}, "matchExpressions": [{"key": key, "operator": "In", "values": ["", "B_c.9"]}]}
+    put("right", policy="EE", podSelector=chosen, namespaceSelector=chosen)
 
 
 def test_an_object_decides_where_neither_pod_nor_namespace_does(

@@ -60,6 +60,37 @@ def test_refused_by_the_name_of_the_field(spec, named, by_schema):
             jsonschema.validate(spec, schema, cls=jsonschema.Draft4Validator)
 
 
+UNREADABLE = [
+    ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["a b"]}]}, "values"),
+    ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["-a"]}]}, "values"),
+    ({"matchExpressions": [{"key": "a", "operator": "In", "values": [64 * "a"]}]}, "values"),
+    *(
+        ({"matchExpressions": [{"key": key, "operator": "Exists"}]}, "key")
+        for key in ("bad key!", "", "/a", "a/", "a/b/c", "A.b/c", "a_b/c", "a..b/c", "a-", 64 * "a", f"{254 * 'a'}/b")
+    ),
+    ({"matchLabels": {"a": "a b"}}, "matchLabels"),
+    *(({"matchLabels": {key: "a"}}, "matchLabels") for key in ("bad key!", "", "A.b/c", 64 * "a", f"{254 * 'a'}/b")),
+    ({"matchLabels": {"a\n": "a"}}, "matchLabels"),
+]
+"""Selectors that kube-scheduler cannot read, and the field that is wrong."""
+
+
+@pytest.mark.parametrize(("selector", "field"), UNREADABLE)
+def test_labels_that_kubernetes_does_not_take_are_refused(selector, field):
+    for name in ("podSelector", "namespaceSelector"):
+        with pytest.raises(InvalidNodeScoringError, match=rf"spec\.{name}.*{field}"):
+            parse_node_scoring(body(policy="LB", **{name: selector}))
+
+
+@pytest.mark.parametrize(
+    "key", ["a", "A_b.c-D", "example.com/A_1", 63 * "a", f"{'.'.join(4 * [62 * 'a'])}.a/{63 * 'b'}"]
+)
+@pytest.mark.parametrize("value", ["", "a", "A_b.c-9", 63 * "a"])
+def test_labels_that_kubernetes_takes_are_taken(key, value):
+    chosen = {"matchLabels": {key: value}, "matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    assert spec_of(podSelector=chosen).selects({}, {key: value})
+
+
 def spec_of(**spec) -> NodeScoringSpec:
     return parse_node_scoring(body(policy="LB", **spec)).spec
 

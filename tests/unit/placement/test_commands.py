@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 
+import click
 import numpy as np
 import pytest
 import yaml
@@ -14,12 +16,12 @@ from rlscaler_dev.exceptions import DevClusterError
 from rlscaler_dev.placement.churn import Course, contenders, table
 from rlscaler_live.cli import main
 from rlscaler_rl.evaluation.statistics import Interval
-from rlscaler_rl.placement.compare import RIVALS, TEST_SEED, compare, strongest
+from rlscaler_rl.placement.compare import RIVALS, TEST_SEED, _rows, compare, strongest
 from rlscaler_rl.placement.compare import table as compared
 from rlscaler_rl.placement.dqn import Options
 from rlscaler_rl.placement.dqn import train as learn
 from rlscaler_rl.placement.openb_cli import paired
-from rlscaler_rl.placement.play import rule
+from rlscaler_rl.placement.play import Played, rule
 
 
 def call(*words: str):
@@ -89,6 +91,41 @@ def test_training_seeds_that_disagree_widen_the_interval() -> None:
     assert apart.ahead.high - apart.ahead.low > same.ahead.high - same.ahead.low
     assert apart.trained == 2
     assert "| 3 | apart, 2 training seeds |" in compared(Policy.EE, list(rows.values()))
+
+
+def gpus(used: list[float], other: float = 0.0) -> list[Played]:
+    """One training seed on clusters with these shares of used GPUs; NaN has none, and there all else is `other`."""
+    found = np.array(used)
+    rest = np.where(np.isnan(found), other, 0.25)
+    return [Played(rest, rest, rest, rest, rest, found)]
+
+
+def shares(used: list[float], other: float = 0.0) -> dict[str, list[Played]]:
+    return {
+        **{name: gpus(used, other) for name in RIVALS[Policy.GPU]},
+        "random": gpus([one / 2 for one in used], other),
+    }
+
+
+def test_clusters_without_a_score_count_for_no_column() -> None:
+    rows = _rows(Policy.GPU, 3, shares([0.5, math.nan, 0.75], other=0.9))
+    assert {(row.in_use, row.latency_met, row.refused) for row in rows} == {(0.25, 0.25, 0.25)}
+    assert rows[-1].ahead.low < rows[-1].ahead.mean < rows[-1].ahead.high
+
+
+def test_one_scored_cluster_has_no_interval() -> None:
+    rows = _rows(Policy.GPU, 3, shares([0.5, math.nan]))
+    assert rows[-1].ahead.mean == -0.25
+    assert math.isnan(rows[-1].ahead.low)
+    assert math.isnan(rows[-1].ahead.high)
+    assert "| 3 | random | 0.2500 | -0.2500 |" in compared(Policy.GPU, rows)
+
+
+def test_clusters_of_which_none_is_scored_are_said_with_the_remedy() -> None:
+    with pytest.raises(
+        click.UsageError, match=r"none of the 2 clusters of 3 nodes has a GPU.* --clusters, or more nodes"
+    ):
+        _rows(Policy.GPU, 3, shares([math.nan, math.nan]))
 
 
 def test_folders_that_differ_in_the_seed_are_one_row(tmp_path) -> None:

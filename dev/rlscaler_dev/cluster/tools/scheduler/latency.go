@@ -42,19 +42,20 @@ func number(text string) (float64, bool) {
 }
 
 // hard is the pod's limit, nil without one: by its annotation, that of its namespace, or the object that selects it. An
-// annotation that is no number is no limit; the suggestion server says so.
+// annotation that is no number is no limit; the suggestion server says so. A namespace that is not known yet is an error:
+// its pods wait, since it may have a limit.
 func (p *Plugin) hard(ctx context.Context, pod *v1.Pod) (*limit, error) {
 	if text, ok := first(pod.Annotations, hardLatency); ok {
 		return annotated(text, "annotation of the pod"), nil
 	}
-	var labels map[string]string
-	if namespace, err := p.namespaces.Get(pod.Namespace); err == nil {
-		if text, ok := first(namespace.Annotations, hardLatency); ok {
-			return annotated(text, "annotation of the namespace"), nil
-		}
-		labels = namespace.Labels
+	namespace, err := p.namespaces.Get(pod.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("the hard latency of the pod's namespace cannot be read yet: %w", err)
 	}
-	object, err := p.policies.of(ctx, labels, pod)
+	if text, ok := first(namespace.Annotations, hardLatency); ok {
+		return annotated(text, "annotation of the namespace"), nil
+	}
+	object, err := p.policies.of(ctx, namespace.Labels, pod)
 	if err != nil || object == nil || object.hard == nil {
 		return nil, err
 	}
@@ -78,7 +79,8 @@ func first(annotations map[string]string, names []string) (string, bool) {
 	return "", false
 }
 
-// PreFilter reads the pod's limit once, and skips Filter for pods without one.
+// PreFilter reads the pod's limit once, and skips Filter for pods without one. After an error kube-scheduler tries the
+// pod again with its backoff, whatever happens in the cluster.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	found, err := p.hard(ctx, pod)
 	if err != nil {

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +18,9 @@ import (
 
 // Name of the plugin in a KubeSchedulerConfiguration.
 const Name = "RlscalerSuggestions"
+
+// mostNoteBytes is the longest text that an Event of events.k8s.io may have; the API server refuses longer ones.
+const mostNoteBytes = 1024
 
 const suggestionKey fwk.StateKey = Name + "/suggestion"
 
@@ -108,6 +113,13 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fwk.NewStatus(fwk.Skip)
+	case errors.Is(err, errThisPod):
+		// The server works, so the pods after this one are asked about.
+		p.breaker.succeeded()
+		asked.WithLabelValues("failed").Inc()
+		klog.FromContext(ctx).Info("No suggestion: the server cannot read what it was asked about this pod",
+			"pod", klog.KObj(pod), "err", err)
+		return fwk.NewStatus(fwk.Skip)
 	case err != nil:
 		p.breaker.failed(p.lifetime)
 		asked.WithLabelValues("failed").Inc()
@@ -144,9 +156,23 @@ func (p *Plugin) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, 
 		return
 	}
 	found := data.(*suggestion)
-	text := found.why
+	end := ""
 	if node != found.chosen {
-		text = fmt.Sprintf("%s; kube-scheduler took %s", text, node)
+		end = fmt.Sprintf("; kube-scheduler took %s", node)
 	}
+	text := note(found.why, end)
 	p.handle.EventRecorder().Eventf(pod, nil, v1.EventTypeNormal, "NodeSuggested", "Scheduling", "%s", text)
+}
+
+// note is the text of an Event: why, cut between two characters where both are too long, and the whole end.
+func note(why, end string) string {
+	const cut = "..."
+	if len(why)+len(end) <= mostNoteBytes {
+		return why + end
+	}
+	room := max(mostNoteBytes-len(end)-len(cut), 0)
+	for room > 0 && !utf8.RuneStart(why[room]) {
+		room--
+	}
+	return why[:room] + cut + end
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -22,6 +23,9 @@ const magic = "RLS1"
 
 // largestAnswer bounds what is read: a byte for each of 100,000 nodes and a text.
 const largestAnswer = 1 << 17
+
+// errThisPod is that the server cannot read what it was asked about one pod, which says nothing of other pods.
+var errThisPod = errors.New("the question is not understood")
 
 // rowBytes is what is sent of a node: number, pods, CPU and memory.
 const rowBytes = 4 + 4 + 8 + 8
@@ -79,6 +83,8 @@ func (p *Plugin) ask(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo) (*s
 	switch {
 	case status == http.StatusNoContent:
 		return nil, nil
+	case status == http.StatusBadRequest:
+		return nil, fmt.Errorf("%w: %s answers %d: %s", errThisPod, p.arguments.URL, status, answer[:min(len(answer), 300)])
 	case status != http.StatusOK:
 		return nil, fmt.Errorf("%s answers %d: %s", p.arguments.URL, status, answer[:min(len(answer), 300)])
 	case len(answer) < len(nodes):
@@ -180,6 +186,10 @@ func reduced(pod *v1.Pod) *v1.Pod {
 		}
 		return kept
 	}
+	var resources *v1.ResourceRequirements
+	if pod.Spec.Resources != nil {
+		resources = &v1.ResourceRequirements{Requests: pod.Spec.Resources.Requests}
+	}
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Annotations: annotations,
@@ -191,6 +201,7 @@ func reduced(pod *v1.Pod) *v1.Pod {
 			Containers:     containers(pod.Spec.Containers),
 			InitContainers: containers(pod.Spec.InitContainers),
 			Overhead:       pod.Spec.Overhead,
+			Resources:      resources,
 		},
 	}
 }
