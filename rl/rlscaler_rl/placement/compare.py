@@ -127,6 +127,11 @@ def _interval(ahead: Float) -> Interval:
     return Interval.of(float(ahead.mean()), over_seeds([drawn_often @ one for one in ahead]))
 
 
+def with_interval(one: Interval) -> str:
+    """A mean and its interval in brackets; the mean alone where there is none."""
+    return f"{one.mean:+.4f}" + ("" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]")
+
+
 def table(policy: Policy, rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
     default = RIVALS[policy][0]
@@ -138,9 +143,7 @@ def table(policy: Policy, rows: Sequence[Row]) -> str:
     ]
     for row in rows:
         name = row.name if row.trained == 1 else f"{row.name}, {row.trained} training seeds"
-        one = row.ahead
-        between = "" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]"
-        ahead = "" if row.name == default else f"{one.mean:+.4f}{between}"
+        ahead = "" if row.name == default else with_interval(row.ahead)
         lines.append(
             f"| {row.nodes} | {name} | {row.score:.4f} | {ahead} | {100 * row.against_strongest:+.1f} % | "
             f"{row.in_use:.3f} | {row.latency_met:.3f} | {row.refused:.4f} |"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from rlscaler_core.placement.actor import PlacementActor, PlacementManifest
 from rlscaler_core.placement.policies import Policy
 from rlscaler_rl.evaluation.plots.look import COLOURS, figure, headline, save, styled
-from rlscaler_rl.placement.compare import TEST_SEED, Row, compare, table
+from rlscaler_rl.placement.compare import TEST_SEED, Row, compare, table, with_interval
 from rlscaler_rl.placement.dqn import CURVE
 from rlscaler_rl.placement.play import network
 
@@ -82,9 +82,8 @@ def verdicts(done: Evaluation) -> list[str]:
         if row.name == NETWORK:
             how = "ahead of" if row.ahead.low > 0 else "behind" if row.ahead.high < 0 else "not told apart from"
             found.append(
-                f"{row.nodes} nodes: {how} the policy's rule, {row.ahead.mean:+.4f} "
-                f"[{row.ahead.low:+.4f}, {row.ahead.high:+.4f}]; {100 * row.against_strongest:+.1f} % against the "
-                "strongest rule"
+                f"{row.nodes} nodes: {how} the policy's rule, {with_interval(row.ahead)}; "
+                f"{100 * row.against_strongest:+.1f} % against the strongest rule"
             )
     return found
 
