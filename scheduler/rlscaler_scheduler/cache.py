@@ -144,6 +144,8 @@ class Cache:
 
     def change_pod(self, item: Json, deleted: bool) -> None:
         """One pod as it is now."""
+        if not deleted and self._unchanged(item):
+            return
         facts = _readable(pod_facts, item, self.resources)
         if facts is None:
             return
@@ -155,6 +157,12 @@ class Cache:
             self._hold(facts, facts.node, math.inf)
         else:
             self.pending[facts.namespace, facts.name] = facts
+
+    def _unchanged(self, item: Json) -> bool:
+        """Whether a pod is held as it is: a list has each pod again, and most of them have not changed since."""
+        metadata = item["metadata"]
+        held, version = self._pods.get(metadata.get("uid", "")), metadata.get("resourceVersion", "")
+        return bool(version) and held is not None and held.facts.version == version and math.isinf(held.assumed_until)
 
     def assume(self, facts: PodFacts, node: str) -> None:
         """Take the pod to be on a node from now on."""

@@ -99,6 +99,8 @@ class PodFacts(NamedTuple):
     lifetime_s: float
     annotations: Json
     labels: Mapping[str, str]
+    version: str
+    """Its resourceVersion; empty where a caller does not say."""
 
 
 class NamespaceFacts(NamedTuple):
@@ -154,6 +156,7 @@ def pod_facts(pod: Json, resources: Resources) -> PodFacts:
         lifetime,
         annotations,
         metadata.get("labels") or {},
+        str(metadata.get("resourceVersion", "")),
     )
 
 

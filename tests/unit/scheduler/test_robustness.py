@@ -11,9 +11,10 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from rlscaler_core.placement.policies import Policy
+from rlscaler_scheduler import cache as cache_module
 from rlscaler_scheduler import server as server_module
 from rlscaler_scheduler.annotations import wishes
-from rlscaler_scheduler.objects import LARGEST, amount, node_facts, number, pod_facts
+from rlscaler_scheduler.objects import LARGEST, PodFacts, amount, node_facts, number, pod_facts
 from rlscaler_scheduler.overrides import Override, Overrides
 from rlscaler_scheduler.server import Server
 from rlscaler_scheduler.settings import Settings
@@ -93,6 +94,30 @@ def test_objects_that_cannot_be_read_are_left_out_alone(caplog) -> None:
         cache.set_pods([broken, pod("p", on="a", cpu="2")])
     assert look(cache, "a")[1].requested[0, 0] == 2000
     assert "pod shop/broken is left out" in caplog.text
+
+
+def test_a_list_reads_only_pods_that_have_changed(monkeypatch) -> None:
+    def seen(name: str, version: str, on: str = "a", **requests: str) -> dict:
+        body = pod(name, on=on, **requests)
+        body["metadata"]["resourceVersion"] = version
+        return body
+
+    cache = cache_of(node("a"), node("b"))
+    cache.set_pods([seen(f"p{index}", "1", cpu="1") for index in range(5)])
+    cache.assume(pod_facts(seen("new", "3", on=""), RESOURCES), "b")
+    read: list[str] = []
+
+    def counted(item: dict, resources: object) -> PodFacts:
+        read.append(item["metadata"]["name"])
+        return pod_facts(item, RESOURCES)
+
+    monkeypatch.setattr(cache_module, "pod_facts", counted)
+    cache.set_pods(
+        [*(seen(f"p{index}", "1") for index in range(4)), seen("p4", "2", cpu="4"), seen("new", "3", on="b")]
+    )
+    assert read == ["p4", "new"]
+    assert look(cache, "a", "b")[1].requested[:, 0].tolist() == [8000, 1000]
+    assert not cache.assumed("new"), "it was assumed, and is seen now"
 
 
 def test_nodes_that_share_an_address_are_told_apart_when_one_goes() -> None:
