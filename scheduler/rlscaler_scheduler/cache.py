@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rlscaler_core.placement.gpus import taken
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Nodes, empty_nodes
+from rlscaler_scheduler.addresses import Addresses
 from rlscaler_scheduler.measured import Use
 from rlscaler_scheduler.objects import (
     Json,
@@ -82,10 +83,7 @@ class Cache:
         self._use = Use()
         self._uid_of: dict[str, str] = {}
         """Node name -> uid."""
-        self._names_at: dict[str, dict[str, None]] = {}
-        """Address -> names of the nodes that have it, the last written at the end."""
-        self._addresses: dict[str, tuple[str, ...]] = {}
-        """Node name -> its addresses."""
+        self._addresses = Addresses()
         self._pods: dict[str, _Held] = {}
         self._assumed: dict[str, None] = {}
         """Uids of those that are not known to be where they are held, the oldest first."""
@@ -185,7 +183,7 @@ class Cache:
 
     def node_at(self, address: str) -> str | None:
         """Name of the node that has this name or address; None where no node has it."""
-        return address if address in self._row else next(reversed(self._names_at.get(address, {})), None)
+        return address if address in self._row else self._addresses.name_at(address)
 
     def measured(self, names: Sequence[str], shares: Float, until: Float) -> None:
         """Note shares (M, 2) of CPU and memory in use, which are believed until (M,) seconds since 1970."""
@@ -251,29 +249,17 @@ class Cache:
     def _forget_node(self, name: str) -> None:
         row = self._row.pop(name, None)
         self._uid_of.pop(name, None)
-        self._has_addresses(name, ())
+        self._addresses.put(name, ())
         if row is not None:
             self._free_rows.append(row)
             self.version += 1
-
-    def _has_addresses(self, name: str, addresses: tuple[str, ...]) -> None:
-        """Note the addresses of a node in place of those that it had."""
-        for address in self._addresses.pop(name, ()):
-            names = self._names_at[address]
-            names.pop(name, None)
-            if not names:
-                del self._names_at[address]
-        if addresses:
-            self._addresses[name] = tuple(dict.fromkeys(addresses))
-        for address in self._addresses.get(name, ()):
-            self._names_at.setdefault(address, {})[name] = None
 
     def _write(self, row: int, facts: NodeFacts) -> None:
         n = self._nodes
         n.allocatable[row] = facts.cpu_milli, facts.memory_mib
         n.pod_limit[row], n.gpus[row], n.latency_ms[row] = facts.pods, facts.gpus, facts.latency_ms
         self._latency_until[row] = facts.latency_until
-        self._has_addresses(facts.name, facts.addresses)
+        self._addresses.put(facts.name, facts.addresses)
         n.gpu_model[row] = self._model(facts.gpu_model) if facts.gpus else 0
 
     def _model(self, name: str) -> int:
