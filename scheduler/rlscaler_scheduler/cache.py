@@ -158,7 +158,7 @@ class Cache:
 
     def _unchanged(self, item: Json) -> bool:
         """Whether a pod is held as it is: a list has each pod again, and most of them have not changed since."""
-        metadata = item["metadata"]
+        metadata = item.get("metadata") or {}
         held, version = self._pods.get(metadata.get("uid", "")), metadata.get("resourceVersion", "")
         return bool(version) and held is not None and held.facts.version == version and math.isinf(held.assumed_until)
 
