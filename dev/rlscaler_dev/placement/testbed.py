@@ -72,7 +72,7 @@ def pod(
     annotations: dict[str, str] | None = None,
     **requests_of: str,
 ) -> Json:
-    """A pod for these nodes; `requests_of` are further resources, by their names with _ for . and /."""
+    """A pod for these nodes; `requests_of` are further resources, by their names."""
     asked = {"cpu": cpu, "memory": memory, **requests_of}
     return {
         "apiVersion": "v1",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 
 from rlscaler_core.placement.policies import Policy
+from rlscaler_dev.exceptions import ApiError
 from rlscaler_dev.exposition import ExpositionServer
 from rlscaler_dev.placement.testbed import bound, pod, second_scheduler
 from rlscaler_rl.placement.dqn import Options, train
@@ -44,6 +46,32 @@ def test_a_pod_that_fits_nowhere_waits_with_a_reason_and_holds_up_no_other(
 
         assert "Insufficient cpu" in until(why, 60)
         assert "huge" not in bound(kube, namespace)
+
+
+@pytest.mark.parametrize("plugin", [True, False])
+def test_absurd_pods_of_one_tenant_hold_up_no_other(cluster, kube, server, namespace, folder, plugin):
+    """The API server takes all of them, save for what it may refuse by itself."""
+    absurd = [
+        pod("index", namespace, annotations={"rlscaler.io/gpu-index": "9" * 5000}),
+        pod("cores", namespace, cpu="1e400"),
+        pod("bytes", namespace, memory="1e400"),
+        pod("shares", namespace, **{"rlscaler.io/gpu-milli": "1000000000000000000000"}),
+    ]
+    taken = []
+    for body in absurd:
+        with suppress(ApiError):
+            kube.create(body)
+            taken.append(body["metadata"]["name"])
+    assert {"index", "cores", "bytes"} <= set(taken)
+    suggestions = server("--policy", "EE")
+    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, timeout_ms=5000, plugin=plugin):
+        for index in range(5):
+            assert kube.create(pod(f"p-{index}", namespace))
+        placed = until(lambda: len(found := bound(kube, namespace)) >= 5 and found, 120)
+        assert {name for name in placed if name.startswith("p-")} == {f"p-{index}" for index in range(5)}
+        assert suggestions.ready()
+        by = {one["pod"]: one["by"] for one in suggestions.get("/suggestions")["suggestions"]}
+        assert {by.get(f"p-{index}") for index in range(5)} == {"rule"}
 
 
 def test_where_the_latency_app_is_dead_on_half_of_the_nodes_the_other_half_is_preferred(
