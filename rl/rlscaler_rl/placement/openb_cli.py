@@ -12,6 +12,7 @@ import numpy as np
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.options import writable
 from rlscaler_core.placement.rules import GPU_RULES
+from rlscaler_rl.placement.openb import POD_LISTS
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -100,6 +101,13 @@ def train(folder: Path | None, out: Path, seed: int, generations: int, rule: str
     show_default=True,
     help="Pods that fragmentation and cores are counted for: the trace's, as published, or those of a cluster.",
 )
+@click.option(
+    "--pod-list",
+    type=click.Choice(list(POD_LISTS)),
+    default="default",
+    show_default=True,
+    help="Pods: the trace's, or a published list with other shares, GPUs, wishes or pods without GPUs.",
+)
 @click.option("--scheduler", "only", multiple=True, help="Of the schedulers only this one (repeatable); default: all.")
 def replay(
     folder: Path | None,
@@ -110,6 +118,7 @@ def replay(
     models: tuple[Path, ...],
     unseen: tuple[str, ...],
     expected: str,
+    pod_list: str,
     only: tuple[str, ...],
 ) -> None:
     """Replay the trace by inflation with the published schedulers, the project's rules, and networks.
@@ -130,7 +139,7 @@ def replay(
     if wrong := set(only) - set(names):
         raise click.UsageError(f"--scheduler: {', '.join(sorted(wrong))} is none of {', '.join(names)}")
     try:
-        cluster = load(folder=folder)
+        cluster = load(POD_LISTS[pod_list], folder)
         actors = {str(model): PlacementActor.load(model, Policy.GPU) for model in models}
     except OpenbError as error:
         raise click.ClickException(str(error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 
@@ -20,6 +21,7 @@ from rlscaler_rl.placement.compare import RIVALS, TEST_SEED, _rows, compare, str
 from rlscaler_rl.placement.compare import table as compared
 from rlscaler_rl.placement.dqn import Options
 from rlscaler_rl.placement.dqn import train as learn
+from rlscaler_rl.placement.openb import DIGESTS, NODE_LIST, POD_LISTS
 from rlscaler_rl.placement.openb_cli import paired
 from rlscaler_rl.placement.play import Played, rule
 
@@ -156,6 +158,25 @@ def test_a_network_begins_as_the_strongest_rule() -> None:
     assert strongest(Policy.EE, True, 0.0) == "least-extension"
     assert strongest(Policy.EE, True, 0.3) == strongest(Policy.EE, False, 0.0) == "pack"
     assert strongest(Policy.GPU, True, 0.0) == "fragmentation"
+
+
+def test_openb_is_replayed_with_the_list_of_pods_that_is_named(tmp_path, monkeypatch) -> None:
+    asked = {"default": "2,1000", "gpushare100": "1,500"}
+    files = {NODE_LIST: "sn,cpu_milli,memory_mib,gpu,model\na,64000,100,8,V100\n"}
+    files |= {
+        POD_LISTS[name]: f"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\np,64000,1,{gpu},\n"
+        for name, gpu in asked.items()
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        monkeypatch.setitem(DIGESTS, name, hashlib.sha256(text.encode()).hexdigest())
+    words = ("openb", "replay", "--folder", str(tmp_path), "--seeds", "1", "--scheduler", "best fit")
+    # One pod takes all cores: of eight GPUs two are allocated, or half of one.
+    for name, percent in (("default", "25.00"), ("gpushare100", "6.25")):
+        done = call(*words, "--pod-list", name)
+        assert done.exit_code == 0, done.output
+        assert f"| {percent} | 0.00 |" in done.output
+    assert "openb_pod_list_cpu050.csv: is not there" in call(*words, "--pod-list", "cpu050").output
 
 
 def test_a_churn_test_begins_with_the_default_scheduler() -> None:
