@@ -104,9 +104,10 @@ def train(folder: Path | None, out: Path, seed: int, generations: int, rule: str
 @click.option(
     "--pod-list",
     type=click.Choice(list(POD_LISTS)),
+    metavar="NAME",
     default="default",
     show_default=True,
-    help="Pods: the trace's, or a published list with other shares, GPUs, wishes or pods without GPUs.",
+    help="Published list of pods: openb_pod_list_NAME.csv.",
 )
 @click.option("--scheduler", "only", multiple=True, help="Of the schedulers only this one (repeatable); default: all.")
 def replay(
