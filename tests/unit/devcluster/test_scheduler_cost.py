@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks import scheduler
-from benchmarks.scheduler import ALONE, PLUGIN, p99, settle, summary
+from benchmarks.scheduler import ALONE, PLUGIN, SETTLED_SECONDS, p99, settle, summary
 
 
 def row(way: str, index: int, **more: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def test_rows_are_written_before_they_are_summed_up(monkeypatch, tmp_path) -> No
     assert json.loads(out.read_text()) == {"rows": [{"nodes": 4, "round": 0, "way": ALONE}]}
 
 
-def test_nodes_that_never_settle_are_waited_for_two_minutes(monkeypatch) -> None:
+def test_nodes_that_never_settle_are_not_waited_for_without_end(monkeypatch) -> None:
     now = [0.0]
 
     class Changing:
@@ -61,6 +61,6 @@ def test_nodes_that_never_settle_are_waited_for_two_minutes(monkeypatch) -> None
 
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(scheduler.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    with pytest.raises(TimeoutError, match="still change after 120 s"):
+    with pytest.raises(TimeoutError, match=f"still change after {SETTLED_SECONDS} s"):
         settle(Changing())
-    assert 120 < now[0] < 130
+    assert SETTLED_SECONDS < now[0] < SETTLED_SECONDS + 10
