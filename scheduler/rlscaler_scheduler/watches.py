@@ -66,7 +66,7 @@ async def _until_listed(
     while (status := await _status(call)) in (403, 404):
         if not said:
             why = "the cluster does not have them" if status == 404 else "this account may not list them"
-            log.warning("no %s act: %s", what, why)
+            log.log(logging.INFO if status == 404 else logging.WARNING, "no %s act: %s", what, why)
         said = True
         take([])
         await asyncio.sleep(ABSENT_SECONDS)

@@ -142,12 +142,12 @@ def _too_small(free: Float, kinds: TypicalPods) -> Float:
 
 
 def _sums(free: Float, kinds: TypicalPods) -> _Sums:
-    """Of what is free of each GPU (G, ...)."""
+    """Sum over the GPUs of each node, which have `free` (G, ...) thousandths free."""
     return _Sums(free.sum(0), _serving(free, kinds).sum(1), _too_small(free, kinds).sum(1))
 
 
 def _taken_at(sums: _Sums, at: Int) -> _Sums:
-    """Of the nodes (M,) at these places of the flattened ones."""
+    """Pick the sums of M nodes; `at` (M,) are their places among all nodes in a row."""
     kinds = len(sums.serving)
     return _Sums(
         sums.total.ravel()[at],

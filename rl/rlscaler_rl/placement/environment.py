@@ -78,7 +78,7 @@ class Placement:
         rows, index = self._rows, np.maximum(node, 0)
         one = self._at(rows, index)
         placed = allowed(one, self.pods, fits(one, self.pods))[:, 0] & (node >= 0)
-        longer, lost = self._place(rows, index, placed)
+        longer, lost = self._place(one, rows, index, placed)
         outcome = self._outcome(index, placed, longer, lost)
         self._clock += 1.0 / self.setting.arrivals_per_slot
         while self._slot < int(self._clock):
@@ -90,8 +90,11 @@ class Placement:
         """Copies of these nodes, each alone: (len(rows), 1)."""
         return Nodes._make(column[rows, index][:, None] for column in self.nodes)
 
-    def _place(self, rows: Int, index: Int, placed: Bool) -> tuple[Float, Float]:
-        """Slots for which the node is longer in use, and the growth of its fragmentation in GPUs."""
+    def _place(self, one: Nodes, rows: Int, index: Int, placed: Bool) -> tuple[Float, Float]:
+        """Slots for which the node is longer in use, and the growth of its fragmentation in GPUs.
+
+        one: the nodes of these rows and indices before the pods come, as `_at` copies them.
+        """
         n = self.nodes
         share = np.concatenate([self.pods.requests, np.ones((len(rows), 1))], -1) * placed[:, None]
         end = self._slot + self._slots
@@ -100,7 +103,7 @@ class Placement:
         self._last[rows, index] = np.where(placed, np.maximum(now, end), self._last[rows, index])
         lost = np.zeros(len(rows))
         if self._gpu_ends is not None:
-            take = taken(self._at(rows, index), self.pods)[:, 0] * placed[:, None]
+            take = taken(one, self.pods)[:, 0] * placed[:, None]
             before = self._fragmentation(rows, index)
             n.gpu_free[rows, index] -= take
             self._gpu_ends[end % MOST_SLOTS, rows, index] += take
@@ -209,4 +212,4 @@ class Placement:
             wanted = full < aim[rows, index]
             if not wanted.any():
                 break
-            self._place(rows, index, wanted & fits(one, self.pods)[:, 0])
+            self._place(one, rows, index, wanted & fits(one, self.pods)[:, 0])

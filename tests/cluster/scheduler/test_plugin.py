@@ -5,10 +5,8 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from rlscaler_dev.placement.faulty import Fault, faulty_server
 from rlscaler_dev.placement.testbed import SIZES, bound, pod, second_scheduler
 from rlscaler_scheduler.objects import LATENCY, LATENCY_UNTIL
 from rlscaler_scheduler.replay import repeat
+from tests.harness.serving import Quiet, serving
 from tests.harness.waiting import until
 
 CORES = {f"place-{index:04d}": SIZES[index % len(SIZES)][0] for index in range(12)}
@@ -42,32 +41,16 @@ def small(namespace: str, start: int, count: int):
 def answering(answer: Callable[[int, bytes], tuple[int, bytes]]) -> Iterator[str]:
     """The URL of a ready server with these answers: status and body for a number of nodes and the question."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.say(200, b"")
+    class Handler(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
+            self.answer(200, b"")
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             question = self.rfile.read(int(self.headers["Content-Length"]))
-            self.say(*answer(int.from_bytes(question[4:8], "little"), question))
+            self.answer(*answer(int.from_bytes(question[4:8], "little"), question))
 
-        def say(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments: object) -> None:
-            del arguments
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url
 
 
 def said(kube, namespace: str) -> list[str]:
