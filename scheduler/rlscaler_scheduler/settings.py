@@ -40,8 +40,8 @@ class Settings(BaseSettings):
     """Folder of networks, POLICY.onnx and POLICY.json; a policy without one is decided by its rule."""
 
     rules: dict[Policy, str] = {}
-    """Rules that act in place of the default ones, by policy: `least-extension` for EE, `latency-fit` for EL,
-    `fragmentation-and-cores` or `best-fit` for GPU; JSON in the environment."""
+    """Rules that act in place of the default ones, by policy: `least-extension` or `pack-and-extension` for EE,
+    `latency-fit` for EL, `fragmentation-and-cores` or `best-fit` for GPU; JSON in the environment."""
 
     gpu_resource: str = "nvidia.com/gpu"
     """Extended resource that counts whole GPUs."""

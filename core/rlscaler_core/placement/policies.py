@@ -31,7 +31,7 @@ class Policy(StrEnum):
 
 
 RULES_OF = {
-    Policy.EE: ("pack", "least-extension"),
+    Policy.EE: ("pack", "least-extension", "pack-and-extension"),
     Policy.LB: ("spread",),
     Policy.EL: ("latency-then-pack", "latency-fit"),
     Policy.GPU: ("fragmentation", "fragmentation-and-cores", "best-fit"),

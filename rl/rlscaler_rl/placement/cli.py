@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.options import output_option, writable
 from rlscaler_core.placement.policies import RULES_OF, Policy
+
+if TYPE_CHECKING:
+    from rlscaler_rl.placement.trained import Trained
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _POLICY = click.argument("policy", type=click.Choice(list(Policy)))
@@ -41,46 +45,76 @@ def _say(text: str) -> None:
 @_LIFETIMES
 @_LIFETIME_ERROR
 @click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for POLICY.onnx and POLICY.json.")
-@click.option("--steps", default=120_000, show_default=True, type=click.IntRange(1000), help="Placements.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
-@click.option("--gamma", default=0.9, show_default=True, type=click.FloatRange(0, 0.999))
 @click.option("--rule", help="The rule that the network begins as; by default the strongest.")
-@click.option("--single", is_flag=True, help="Without double targets.")
-@click.option("--plain", is_flag=True, help="Without the dueling head.")
-@click.option("--without-rule", is_flag=True, help="Begin without the policy's rule.")
-@click.option("--thesis-reward", is_flag=True, help="The reward as the thesis states it.")
+@click.option(
+    "--method",
+    type=click.Choice(["evolution", "dqn"]),
+    default="evolution",
+    show_default=True,
+    help="Evolution strategies, which go by whole episodes, or DQN, which learns from each placement.",
+)
+@click.option("--generations", type=click.IntRange(1), help="Of evolution.  [default: 48]")
+@click.option("--steps", type=click.IntRange(1000), help="Placements of DQN.  [default: 120000]")
+@click.option("--gamma", type=click.FloatRange(0, 0.999), help="Discount of DQN.  [default: 0.9]")
+@click.option("--single", is_flag=True, help="DQN without double targets.")
+@click.option("--plain", is_flag=True, help="DQN without the dueling head.")
+@click.option("--without-rule", is_flag=True, help="DQN that begins without the policy's rule.")
+@click.option("--thesis-reward", is_flag=True, help="DQN with the reward as the thesis states it.")
 def train(
-    policy: str, out: Path, rule: str | None, single: bool, plain: bool, without_rule: bool, **options: Any
+    policy: str, out: Path, seed: int, rule: str | None, method: str, generations: int | None, **options: Any
 ) -> None:
-    """Train a network for POLICY with DQN.
+    """Train a network for POLICY.
 
-    It begins as the strongest rule: the policy's default, and for EE with --lifetimes that are not wrong
-    least-extension.
+    It begins as the strongest rule: the policy's default, and for EE with --lifetimes least-extension, or
+    pack-and-extension where these are wrong.
     """
     from rlscaler_rl.placement.compare import strongest
-    from rlscaler_rl.placement.dqn import Options
-    from rlscaler_rl.placement.dqn import train as learn
     from rlscaler_rl.placement.drawn import LOADS
 
     chosen = Policy(policy)
     if rule is not None and rule not in RULES_OF[chosen]:
         raise click.UsageError(f"--rule: {rule} is none of {chosen}: {', '.join(RULES_OF[chosen])}")
-    trained = learn(
-        Options(
-            chosen,
-            load=LOADS[chosen],
-            rule=rule or strongest(chosen, options["lifetimes_known"], options["lifetime_error"]),
-            double=not single,
-            dueling=not plain,
-            by_rule=0.0 if without_rule else 1.0,
-            **options,
-        ),
-        click.echo,
-    )
+    setting = {name: options.pop(name) for name in ("lifetimes_known", "lifetime_error")}
+    begins = rule or strongest(chosen, **setting)
+    if method == "dqn":
+        if generations is not None:
+            raise click.UsageError("--generations belongs to --method evolution: name --steps")
+        trained = _by_dqn(chosen, rule=begins, load=LOADS[chosen], seed=seed, **setting, **options)
+    else:
+        if wrong := [name for name, value in options.items() if value]:
+            named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
+            raise click.UsageError(f"{named}: only DQN has it; name --method dqn, or leave it out")
+        trained = _by_evolution(chosen, generations, rule=begins, load=LOADS[chosen], seed=seed, **setting)
     trained.save(out)
     click.echo(
         f"{out / policy}.onnx: {trained.seconds:.0f} s, {trained.steps_per_second:.0f} placements/s while learning"
     )
+
+
+def _by_evolution(policy: Policy, generations: int | None, seed: int, **setting: Any) -> Trained:
+    from rlscaler_rl.placement.drawn_search import EVOLUTION, Options, search
+
+    evolution = replace(EVOLUTION, seed=seed, generations=generations or EVOLUTION.generations)
+    return search(Options(policy, evolution, **setting), click.echo)
+
+
+def _by_dqn(
+    policy: Policy,
+    steps: int | None,
+    gamma: float | None,
+    single: bool,
+    plain: bool,
+    without_rule: bool,
+    **options: Any,
+) -> Trained:
+    from rlscaler_rl.placement.dqn import Options
+    from rlscaler_rl.placement.dqn import train as learn
+
+    named: dict[str, Any] = {name: value for name, value in (("steps", steps), ("gamma", gamma)) if value is not None}
+    begins = 0.0 if without_rule else 1.0
+    described = Options(policy, double=not single, dueling=not plain, by_rule=begins, **named, **options)
+    return learn(described, click.echo)
 
 
 @click.command()

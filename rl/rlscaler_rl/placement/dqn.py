@@ -7,28 +7,23 @@ masked in acting and in targets alike. Clusters of several sizes are played side
 from __future__ import annotations
 
 import copy
-import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rlscaler_core.placement.actor import PlacementManifest
-from rlscaler_core.placement.features import CONTRACT, Float32, columns, features
+from rlscaler_core.placement.features import Float32, columns, features
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy, choose
 from rlscaler_core.placement.types import Bool, Float, Int, Nodes, Pods
 from rlscaler_rl.placement.drawn import Setting
 from rlscaler_rl.placement.environment import Placement
-from rlscaler_rl.placement.network import DeepSets, to_onnx
-from rlscaler_rl.placement.play import Contender, Played, play
-
-CURVE = "{}.csv"
-"""File of a policy's training curve, beside its network."""
+from rlscaler_rl.placement.network import DeepSets
+from rlscaler_rl.placement.play import Contender, play, score
+from rlscaler_rl.placement.trained import Trained
 
 NEVER = -1e9
 """Value of a node that the pod may not go to."""
@@ -39,7 +34,7 @@ class Options:
     """How a network is trained."""
 
     policy: Policy
-    steps: int = 400_000
+    steps: int = 120_000
     """Placements on all clusters together."""
     seed: int = 0
     nodes: tuple[int, ...] = (6, 12, 24)
@@ -70,38 +65,6 @@ class Options:
     """How far the target network moves towards the learning one after each update."""
     looks: int = 8
     """How often the network is tried on clusters of other seeds; the best is kept."""
-
-
-@dataclass
-class Trained:
-    """The best network of a run."""
-
-    net: DeepSets
-    options: Options
-    seconds: float
-    steps_per_second: float
-    curve: list[tuple[int, float]] = field(default_factory=list)
-    """Steps, and the score on validation clusters."""
-
-    def save(self, folder: Path) -> None:
-        """Write POLICY.onnx, POLICY.json, and POLICY.csv with the looks at validation clusters."""
-        content = to_onnx(self.net)
-        policy = self.options.policy
-        manifest = PlacementManifest(
-            contract=CONTRACT,
-            policy=policy,
-            columns=columns(policy),
-            digest=hashlib.sha256(content).hexdigest(),
-            trained_nodes=(min(self.options.nodes), max(self.options.nodes)),
-            rule=self.options.rule or DEFAULT_RULE[policy],
-            steps=self.options.steps,
-            seed=self.options.seed,
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{policy}.onnx").write_bytes(content)
-        (folder / f"{policy}.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        lines = ["placements,score", *(f"{steps},{found:.6f}" for steps, found in self.curve)]
-        (folder / CURVE.format(policy)).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 class Memory:
@@ -149,13 +112,6 @@ def acting(net: DeepSets, policy: Policy, rule: str | None = None) -> Contender:
     return scores
 
 
-def score(policy: Policy, played: Played) -> Float:
-    """What checkpoints are chosen and contenders are compared by, (clusters,): higher is better."""
-    if policy is Policy.GPU:
-        return played.gpus_used
-    return played.thesis
-
-
 def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
     """Train a network; the checkpoint is the best on clusters whose seeds training never plays."""
     torch.manual_seed(options.seed)
@@ -190,7 +146,17 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trai
             if memory.count >= 16:
                 _learn(net, target, adam, memory.draw(options.batch, rng), options)
     took = time.perf_counter() - begin
-    return Trained(best, options, took, options.steps / max(took - looking, 1e-9), curve)
+    return Trained(
+        best,
+        options.policy,
+        options.rule or DEFAULT_RULE[options.policy],
+        (min(options.nodes), max(options.nodes)),
+        options.seed,
+        options.steps,
+        took,
+        options.steps / max(took - looking, 1e-9),
+        curve,
+    )
 
 
 def _act(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_core.placement.policies import Policy
 from rlscaler_core.placement.types import WHOLE_GPU, Float, Int, Nodes, Pods, empty_nodes
@@ -38,6 +40,7 @@ class Setting:
     policy: Policy
     nodes: int
     clusters: int
+    """Clusters that differ."""
     load: float = 0.6
     """Share of the CPU (of the GPUs for the policy GPU) that the arriving pods ask for, if all are placed."""
     lifetimes_known: bool = False
@@ -48,6 +51,9 @@ class Setting:
     """How often a node fails; it is back ten slots later, without its pods."""
     drift: float = 0.02
     """Standard deviation of the logarithm of latency, a slot."""
+    copies: int = 1
+    """How often each cluster is there. Copies get the same pods, failures and drift, so that what is placed on them
+    differs by the placements alone. The first of each come first, then the second of each."""
 
     @property
     def gpus(self) -> bool:
@@ -59,6 +65,11 @@ class Setting:
         """Pods that arrive on each cluster in a slot."""
         room, asked = (self.nodes * 3.5, MEAN_GPU) if self.gpus else (self.nodes * SIZES[:, 0].mean(), MEAN_CPU_MILLI)
         return float(self.load * room / asked / MEAN_SLOTS)
+
+
+def copied(drawn: NDArray[Any], copies: int) -> NDArray[Any]:
+    """What was drawn, once for each copy: the whole of it again and again."""
+    return np.concatenate([drawn] * copies) if copies > 1 else drawn
 
 
 def draw_nodes(setting: Setting, rng: np.random.Generator) -> Nodes:

@@ -5,6 +5,7 @@ Nodes fail and come back, latencies drift. What a policy sees and may do is what
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +15,13 @@ from rlscaler_core.placement.gpus import taken
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import Policy, allowed
 from rlscaler_core.placement.rules import used_share
-from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Bool, Float, Int, Nodes
+from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Bool, Float, Int, Nodes, Pods
 from rlscaler_rl.placement.drawn import (
     MEAN_SLOTS,
     MOST_SLOTS,
     SLOT_S,
     Setting,
+    copied,
     draw_nodes,
     draw_pods,
     residual_slots,
@@ -49,7 +51,7 @@ class Placement:
 
     def __init__(self, setting: Setting, seed: int) -> None:
         self.setting, self.rng = setting, np.random.default_rng(seed)
-        self.nodes = draw_nodes(setting, self.rng)
+        self.nodes = Nodes._make(copied(column, setting.copies) for column in draw_nodes(setting, self.rng))
         shape = self.nodes.pods.shape
         self._size = self.nodes.allocatable.copy()
         self._back = np.zeros(shape, np.int64)
@@ -62,9 +64,9 @@ class Placement:
         self._said = np.zeros(shape)
         """The last end that any pod of a node says."""
         self._clock, self._slot = 0.0, 0
-        self._rows = np.arange(setting.clusters)
+        self._rows = np.arange(len(self._last))
         self._prefill()
-        self.pods, self._slots = draw_pods(setting, setting.clusters, self.rng)
+        self.pods, self._slots = self._draw_pods(setting.clusters)
 
     def mask(self) -> Bool:
         """(clusters, nodes): where the pod may go."""
@@ -83,8 +85,18 @@ class Placement:
         self._clock += 1.0 / self.setting.arrivals_per_slot
         while self._slot < int(self._clock):
             self._next_slot()
-        self.pods, self._slots = draw_pods(self.setting, self.setting.clusters, self.rng)
+        self.pods, self._slots = self._draw_pods(self.setting.clusters)
         return outcome
+
+    def _draw_pods(self, count: int) -> tuple[Pods, Int]:
+        """`count` pods and their slots, and as many again for each further copy of the clusters."""
+        pods, slots = draw_pods(self.setting, count, self.rng)
+        copies = self.setting.copies
+        return Pods._make(copied(column, copies) for column in pods), copied(slots, copies)
+
+    def _drawn(self, draw: Callable[[tuple[int, int]], Float]) -> Float:
+        """A number for each node, the same for copies of it."""
+        return copied(draw((self.setting.clusters, self.setting.nodes)), self.setting.copies)
 
     def _at(self, rows: Int, index: Int) -> Nodes:
         """Copies of these nodes, each alone: (len(rows), 1)."""
@@ -168,7 +180,7 @@ class Placement:
             self._gpu_ends[at] = 0.0
         self._fail()
         if self.setting.drift:
-            moved = n.latency_ms * np.exp(self.setting.drift * self.rng.standard_normal(n.latency_ms.shape))
+            moved = n.latency_ms * np.exp(self.setting.drift * self._drawn(self.rng.standard_normal))
             n.latency_ms[:] = np.clip(moved, 1.0, 500.0)
         self._tell(slice(None), slice(None))
 
@@ -177,7 +189,7 @@ class Placement:
         back = (self._back == self._slot) & (self._back > 0)
         n.allocatable[back] = self._size[back]
         chance = self.setting.failures_per_day * SLOT_S / 86_400.0
-        down = (self.rng.random(n.pods.shape) < chance) & (n.allocatable[..., 0] > 0)
+        down = (self._drawn(self.rng.random) < chance) & (n.allocatable[..., 0] > 0)
         if not down.any():
             return
         self._back[down] = self._slot + FAILED_SLOTS
@@ -199,11 +211,14 @@ class Placement:
         """Fill every node to a random share around the load, with pods that are somewhere in their lives."""
         clusters, count = self.nodes.pods.shape
         rows, index = np.divmod(np.arange(clusters * count), count)
-        aim = self.setting.load * self.rng.uniform(0.5, 1.3, (clusters, count))
+        aim = self.setting.load * self._drawn(lambda shape: self.rng.uniform(0.5, 1.3, shape))
+        differing, copies = self.setting.clusters * count, self.setting.copies
         for _ in range(PREFILL_ROUNDS):
-            self.pods, _ = draw_pods(self.setting, len(rows), self.rng)
-            self._slots = residual_slots(len(rows), self.rng)
-            self.pods = self.pods._replace(lifetime_s=said_lifetimes(self.setting, self._slots, self.rng))
+            self.pods, _ = self._draw_pods(differing)
+            slots = residual_slots(differing, self.rng)
+            self._slots = copied(slots, copies)
+            said = copied(said_lifetimes(self.setting, slots, self.rng), copies)
+            self.pods = self.pods._replace(lifetime_s=said)
             one = self._at(rows, index)
             full = one.requested[:, 0, 0] / one.allocatable[:, 0, 0]
             if self.setting.gpus:

@@ -13,8 +13,8 @@ from rlscaler_core.placement.actor import PlacementActor, PlacementManifest
 from rlscaler_core.placement.policies import Policy
 from rlscaler_rl.evaluation.plots.look import COLOURS, figure, headline, save, styled
 from rlscaler_rl.placement.compare import TEST_SEED, Row, compare, table, with_interval
-from rlscaler_rl.placement.dqn import CURVE
 from rlscaler_rl.placement.play import network
+from rlscaler_rl.placement.trained import CURVE
 
 NETWORK = "network"
 """The contender that was trained."""
@@ -83,7 +83,8 @@ def verdicts(done: Evaluation) -> list[str]:
             how = "ahead of" if row.ahead.low > 0 else "behind" if row.ahead.high < 0 else "not told apart from"
             found.append(
                 f"{row.nodes} nodes: {how} the policy's rule, {with_interval(row.ahead)}; "
-                f"{100 * row.against_strongest:+.1f} % against the strongest rule"
+                f"ahead of the strongest rule by {with_interval(row.ahead_of_strongest)}, "
+                f"{100 * row.against_strongest:+.1f} %"
             )
     return found
 

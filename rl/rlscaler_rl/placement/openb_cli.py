@@ -67,15 +67,16 @@ def make(originals: tuple[Path, ...], folder: Path | None) -> None:
 )
 def train(folder: Path | None, out: Path, seed: int, generations: int, rule: str) -> None:
     """Search a network on half of the nodes and pods: clusters of 60 to 200 nodes, filled until 130 %."""
+    from rlscaler_rl.placement.evolution import Evolution
     from rlscaler_rl.placement.openb import OpenbError, load
-    from rlscaler_rl.placement.search import Options, search
+    from rlscaler_rl.placement.openb_search import Options, search
 
     try:
         cluster = load(folder=folder)
     except OpenbError as error:
         raise click.ClickException(str(error)) from error
     began = time.process_time()
-    trained = search(cluster, Options(seed=seed, generations=generations, rule=rule), click.echo)
+    trained = search(cluster, Options(Evolution(seed, generations), rule), click.echo)
     trained.save(out)
     click.echo(f"{out / 'GPU.onnx'}: {trained.seconds:.0f} s, {time.process_time() - began:.0f} s of CPU")
 
@@ -132,9 +133,9 @@ def replay(
     from rlscaler_core.placement.rules import BEST_FIT_WEIGHT
     from rlscaler_rl.placement import inflation
     from rlscaler_rl.placement.openb import Cluster, OpenbError, inflated, load
+    from rlscaler_rl.placement.openb_search import halves
     from rlscaler_rl.placement.published import Replayed, Scheduler, Ties
     from rlscaler_rl.placement.published import replay as play
-    from rlscaler_rl.placement.search import halves
 
     names = {scheduler.name.replace("_", " ").lower(): scheduler for scheduler in Scheduler}
     if wrong := set(only) - set(names):

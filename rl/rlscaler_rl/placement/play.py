@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.placement.actor import PlacementActor
-from rlscaler_core.placement.policies import choose
+from rlscaler_core.placement.policies import Policy, choose
 from rlscaler_core.placement.rules import RULES
 from rlscaler_core.placement.types import WHOLE_GPU, Bool, Float, Nodes, Pods
 from rlscaler_rl.placement.drawn import LONG_SLOTS, Setting
@@ -34,6 +34,13 @@ class Played:
     """Share of the pods that no node took."""
     gpus_used: Float
     """Share of the GPUs that is allocated; NaN without GPUs."""
+
+
+def score(policy: Policy, played: Played) -> Float:
+    """What checkpoints are chosen and contenders are compared by, (clusters,): higher is better."""
+    if policy is Policy.GPU:
+        return played.gpus_used
+    return played.thesis
 
 
 def rule(name: str) -> Contender:

@@ -52,7 +52,9 @@ def test_config_is_yaml_for_kube_scheduler() -> None:
         (("openb", "make", "/nowhere/openb_pod_list_default.csv"), "No such file"),
         (("compare", "EE", "--model-dir", "/nowhere"), "name a folder with a network"),
         (("train", "XX", "--out", "x"), "Invalid value"),
-        (("train", "EE", "--out", "x", "--rule", "spread"), "none of EE: pack, least-extension"),
+        (("train", "EE", "--out", "x", "--rule", "spread"), "none of EE: pack, least-extension, pack-and-extension"),
+        (("train", "EE", "--out", "x", "--gamma", "0.5", "--thesis-reward"), "--gamma, --thesis-reward: only DQN has"),
+        (("train", "EE", "--out", "x", "--method", "dqn", "--generations", "3"), "belongs to --method evolution"),
         (("evaluate", "EE", "--model-dir", "/nowhere", "--out", "x"), "name a folder with a network"),
         (("run", "--policy", "XX"), "Invalid value"),
         (("run", "--port", "70000"), "port: "),
@@ -80,7 +82,10 @@ def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
     assert twin.ahead == Interval(0.0, 0.0, 0.0)
     worse = next(row for row in rows if row.name == "random")
     assert worse.ahead.mean < -0.1
-    assert worse.against_strongest < 0 <= max(row.against_strongest for row in rows)
+    assert worse.against_strongest < 0 == max(row.against_strongest for row in rows if row.name != "twin")
+    best = next(row for row in rows if row.against_strongest == 0 and row.name in RIVALS[Policy.EE])
+    assert best.ahead_of_strongest == Interval(0.0, 0.0, 0.0)
+    assert worse.ahead_of_strongest.mean == pytest.approx(worse.ahead.mean - best.ahead.mean)
     assert "| 3 | twin |" in compared(Policy.EE, rows)
 
 
@@ -140,6 +145,20 @@ def test_folders_that_differ_in_the_seed_are_one_row(tmp_path) -> None:
     assert "| 2 | network EE-short, 2 training seeds |" in done.output
 
 
+@pytest.mark.parametrize(
+    ("words", "placements"),
+    [(("--method", "dqn", "--steps", "1000"), 1000), (("--generations", "1"), 32 * 2 * 32 * 376)],
+)
+def test_each_method_trains_a_network_that_compare_plays(words: tuple[str, ...], placements: int, tmp_path) -> None:
+    done = call("train", "EE", "--lifetimes", "--seed", "3", "--out", str(tmp_path / "EE-3"), *words)
+    assert done.exit_code == 0, done.output
+    manifest = json.loads((tmp_path / "EE-3" / "EE.json").read_text())
+    assert (manifest["rule"], manifest["seed"], manifest["trained_nodes"]) == ("least-extension", 3, [6, 24])
+    assert manifest["steps"] == placements
+    done = call("compare", "EE", "--nodes", "2", "--clusters", "2", "--model-dir", str(tmp_path / "EE-3"))
+    assert "| 2 | network EE |" in done.output
+
+
 def test_an_evaluation_is_a_folder_with_every_rule_and_how_it_was_trained(tmp_path) -> None:
     learn(Options(Policy.EE, steps=256, nodes=(3,), clusters=16, looks=2, lifetimes_known=True)).save(tmp_path / "EE")
     words = ("evaluate", "EE", "--lifetimes", "--nodes", "2", "--clusters", "2", "--model-dir", str(tmp_path / "EE"))
@@ -156,7 +175,8 @@ def test_an_evaluation_is_a_folder_with_every_rule_and_how_it_was_trained(tmp_pa
 
 def test_a_network_begins_as_the_strongest_rule() -> None:
     assert strongest(Policy.EE, True, 0.0) == "least-extension"
-    assert strongest(Policy.EE, True, 0.3) == strongest(Policy.EE, False, 0.0) == "pack"
+    assert strongest(Policy.EE, True, 0.3) == "pack-and-extension"
+    assert strongest(Policy.EE, False, 0.0) == "pack"
     assert strongest(Policy.GPU, True, 0.0) == "fragmentation"
 
 

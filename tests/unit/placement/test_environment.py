@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rlscaler_core.placement.policies import Policy, choose
-from rlscaler_core.placement.types import WHOLE_GPU
+from rlscaler_core.placement.rules import RULES
+from rlscaler_core.placement.types import WHOLE_GPU, Nodes, Pods
 from rlscaler_rl.placement.drawn import MEAN_SLOTS, SLOT_S, Setting
 from rlscaler_rl.placement.environment import Placement
 from rlscaler_rl.placement.play import play, random_node, rule
@@ -39,6 +40,22 @@ def test_nothing_is_overbooked_and_nothing_is_lost(policy: Policy) -> None:
         np.testing.assert_allclose(env._ends.sum(0)[..., 2], nodes.pods)
         np.testing.assert_allclose(env._ends.sum(0)[..., :2], nodes.requested, atol=1e-6)
     assert refused > 0, "more is asked for than there is"
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_copies_differ_by_what_is_placed_alone(policy: Policy) -> None:
+    setting = Setting(policy, 5, 3, 0.7, lifetimes_known=True, lifetime_error=0.3, failures_per_day=20.0)
+    names = ("pack", "spread")
+
+    def mixed(nodes: Nodes, pods: Pods, among: np.ndarray) -> np.ndarray:
+        first, second = (RULES[name](nodes, pods) for name in names)
+        return np.concatenate([first[:3], second[3:]])
+
+    both = play(mixed, dataclasses.replace(setting, copies=2), 9, steps=150)
+    for part, name in zip((slice(3), slice(3, None)), names, strict=True):
+        alone = play(rule(name), setting, 9, steps=150)
+        for one, other in zip(dataclasses.astuple(both), dataclasses.astuple(alone), strict=True):
+            np.testing.assert_array_equal(one[part], other)
 
 
 def test_a_node_that_the_mask_forbids_refuses_the_pod() -> None:

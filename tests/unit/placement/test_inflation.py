@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -15,11 +13,12 @@ from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import Policy
 from rlscaler_core.placement.types import Nodes, Pods, empty_nodes
 from rlscaler_rl.placement import published
+from rlscaler_rl.placement.evolution import Evolution
 from rlscaler_rl.placement.inflation import CORES_WEIGHT_OF, WIDTH, begin, forward, look, put, replay, terminal
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.openb import Cluster
+from rlscaler_rl.placement.openb_search import Options, draw, halves, search, weights
 from rlscaler_rl.placement.published import Scheduler, Ties
-from rlscaler_rl.placement.search import Options, draw, halves, search, weights
 
 RULE = "fragmentation-and-cores"
 
@@ -142,8 +141,8 @@ def test_an_untrained_network_makes_the_same_placements_as_the_rule(seed: int) -
 
 def test_a_search_begins_as_the_rule_and_keeps_the_best(tmp_path) -> None:
     cluster = drawn(3, 40, 400)
-    wide = Options(rule="fragmentation", width=1.0, learning_rate=1.0)
-    options = replace(wide, generations=6, pairs=4, nodes=(8, 10), hidden=4, look_every=2, looked_at=4)
+    wide = Evolution(0, 6, pairs=4, hidden=4, width=1.0, learning_rate=1.0, look_every=2)
+    options = Options(wide, rule="fragmentation", nodes=(8, 10), looked_at=4)
     found = search(cluster, options)
     found.save(tmp_path)
     actor = PlacementActor.load(tmp_path, Policy.GPU)

@@ -13,11 +13,11 @@ from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.features import COMMON, scaled
 from rlscaler_core.placement.policies import Policy
 from rlscaler_core.placement.rules import RULES
-from rlscaler_rl.placement.dqn import Memory, Options, acting, score, train
+from rlscaler_rl.placement.dqn import Memory, Options, acting, train
 from rlscaler_rl.placement.drawn import Setting
 from rlscaler_rl.placement.environment import Placement
 from rlscaler_rl.placement.network import DeepSets
-from rlscaler_rl.placement.play import network, play, random_node
+from rlscaler_rl.placement.play import network, play, random_node, score
 
 SMALL = Options(Policy.EE, steps=2000, nodes=(4, 6), clusters=8, batch=32, looks=2)
 
@@ -102,7 +102,9 @@ def test_a_network_is_given_the_rule_that_it_began_as(tmp_path) -> None:
         assert np.array_equal(actor.seen(env.nodes, env.pods, among)[..., 0], column) == same
     manifest = json.loads((tmp_path / "EE.json").read_text())
     (tmp_path / "EE.json").write_text(json.dumps(manifest | {"rule": "spread"}))
-    with pytest.raises(ContractMismatchError, match=r"spread, which is none of EE \(pack, least-extension\)"):
+    with pytest.raises(
+        ContractMismatchError, match=r"spread, which is none of EE \(pack, least-extension, pack-and-extension\)"
+    ):
         PlacementActor.load(tmp_path, Policy.EE)
 
 

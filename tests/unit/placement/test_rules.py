@@ -98,12 +98,29 @@ def test_least_extension_prefers_a_node_that_outlives_the_pod_and_of_these_the_o
     assert (-scores).argsort().tolist() == [2, 1, 3, 0, 4]
 
 
+@pytest.mark.parametrize("rule", ["least-extension", "pack-and-extension"])
 @given(st.integers(0, 10_000), st.integers(1, 30))
-def test_without_lifetimes_least_extension_is_pack(seed: int, count: int) -> None:
+def test_without_lifetimes_rules_that_go_by_them_are_pack(rule: str, seed: int, count: int) -> None:
     nodes = cluster(seed, count)
     nodes = nodes._replace(empty_in_s=np.where(nodes.pods > 0, np.nan, 0.0))
-    order = [(-RULES[name](nodes, pod(1, 1))).argsort(kind="stable") for name in ("pack", "least-extension")]
+    order = [(-RULES[name](nodes, pod(1, 1))).argsort(kind="stable") for name in ("pack", rule)]
     np.testing.assert_array_equal(*order)
+
+
+def test_pack_and_extension_prefers_a_node_that_outlives_the_pod_and_opens_none() -> None:
+    nodes = empty_nodes(np.full((4, 2), 64_000.0))._replace(pods=np.array([1.0, 1, 1, 0]))
+    nodes = nodes._replace(empty_in_s=np.array([60.0, 700.0, 86_400.0, 0.0]))
+    scores = RULES["pack-and-extension"](nodes, pod(1, 1, lifetime_s=600))
+    assert scores[1] == scores[2] > scores[0] > scores[3]
+    nodes.requested[0] = 32_000.0  # half full is worth a quarter of a point, nine minutes a little less
+    assert RULES["pack-and-extension"](nodes, pod(1, 1, lifetime_s=600)).argmax() == 0
+
+
+@given(st.integers(0, 10_000), st.integers(1, 30), st.floats(1, 1e6))
+def test_pack_and_extension_opens_a_node_only_where_pack_does(seed: int, count: int, lifetime_s: float) -> None:
+    nodes, one = cluster(seed, count), pod(1, 1, lifetime_s=lifetime_s)
+    chosen = [RULES[name](nodes, one).argmax() for name in ("pack", "pack-and-extension")]
+    assert (nodes.pods[chosen] > 0).tolist() == [bool((nodes.pods > 0).any())] * 2
 
 
 def test_latency_fit_leaves_near_nodes_to_pods_that_need_them() -> None:

@@ -171,7 +171,9 @@ def test_a_rule_that_is_named_acts_in_place_of_the_default_one() -> None:
     for rules, rule in (({}, "pack"), ({Policy.EE: "least-extension"}, "least-extension")):
         suggester = Suggester(cache_of(node("a"), node("b")), Overrides(), Settings(rules=rules), {})
         assert suggest(suggester, pod_facts(pod("p"), RESOURCES), "a", "b").rule == rule
-    with pytest.raises(ValidationError, match="'spread' is no rule of EE: name one of pack, least-extension"):
+    with pytest.raises(
+        ValidationError, match="'spread' is no rule of EE: name one of pack, least-extension, pack-and-extension"
+    ):
         Settings(rules={Policy.EE: "spread"})
 
 

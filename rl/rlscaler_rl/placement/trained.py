@@ -1,0 +1,54 @@
+"""What a training leaves, whatever its method: a network, how it came about, and the folder that `compare` reads."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlscaler_core.placement.actor import PlacementManifest
+from rlscaler_core.placement.features import CONTRACT, columns
+from rlscaler_core.placement.policies import Policy
+from rlscaler_rl.placement.network import DeepSets, to_onnx
+
+CURVE = "{}.csv"
+"""File of a policy's training curve, beside its network."""
+
+
+@dataclass
+class Trained:
+    """The best network of a run."""
+
+    net: DeepSets
+    policy: Policy
+    rule: str
+    """The rule of its first column."""
+    nodes: tuple[int, int]
+    """Fewest and most nodes of the clusters that it was trained on."""
+    seed: int
+    steps: int
+    """Placements."""
+    seconds: float
+    steps_per_second: float
+    """Without the looks at validation clusters."""
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    """Placements, and the score on validation clusters."""
+
+    def save(self, folder: Path) -> None:
+        """Write POLICY.onnx, POLICY.json, and POLICY.csv with the looks at validation clusters."""
+        content = to_onnx(self.net)
+        manifest = PlacementManifest(
+            contract=CONTRACT,
+            policy=self.policy,
+            columns=columns(self.policy),
+            digest=hashlib.sha256(content).hexdigest(),
+            trained_nodes=self.nodes,
+            rule=self.rule,
+            steps=self.steps,
+            seed=self.seed,
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.policy}.onnx").write_bytes(content)
+        (folder / f"{self.policy}.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        lines = ["placements,score", *(f"{steps},{found:.6f}" for steps, found in self.curve)]
+        (folder / CURVE.format(self.policy)).write_text("\n".join(lines) + "\n", encoding="utf-8")
