@@ -54,7 +54,7 @@ def _say(text: str) -> None:
     show_default=True,
     help="Evolution strategies, which go by whole episodes, or DQN, which learns from each placement.",
 )
-@click.option("--generations", type=click.IntRange(1), help="Of evolution.  [default: 48]")
+@click.option("--generations", type=click.IntRange(1), help="Of evolution.  [default: 64]")
 @click.option("--steps", type=click.IntRange(1000), help="Placements of DQN.  [default: 120000]")
 @click.option("--gamma", type=click.FloatRange(0, 0.999), help="Discount of DQN.  [default: 0.9]")
 @click.option("--single", is_flag=True, help="DQN without double targets.")
@@ -66,8 +66,8 @@ def train(
 ) -> None:
     """Train a network for POLICY.
 
-    It begins as the strongest rule: the policy's default, and for EE with --lifetimes least-extension, or
-    pack-and-extension where these are wrong.
+    It begins as the strongest rule on a dozen nodes and more: spread for LB, latency-fit for EL, best-fit for GPU, and
+    for EE pack, with --lifetimes least-extension, or pack-and-extension where these are wrong.
     """
     from rlscaler_rl.placement.compare import strongest
     from rlscaler_rl.placement.drawn import LOADS

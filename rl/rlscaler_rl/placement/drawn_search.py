@@ -20,7 +20,7 @@ from rlscaler_rl.placement.trained import Trained
 VALIDATION_SEED = 777
 """Draws the clusters that checkpoints are chosen by."""
 
-EVOLUTION = Evolution(seed=0, generations=48, width=0.05, learning_rate=0.03, last_rate=0.1, look_every=8)
+EVOLUTION = Evolution(seed=0, generations=64, width=0.02, learning_rate=0.008, last_rate=0.1, look_every=16)
 """How long and in what steps the drawn clusters are searched."""
 
 

@@ -97,7 +97,8 @@ def evolve(
     adam = torch.optim.Adam([centre], options.learning_rate)
     rate = torch.optim.lr_scheduler.LinearLR(adam, 1.0, options.last_rate, options.generations)
     for generation in range(options.generations + 1):
-        if generation % options.look_every == 0:
+        last = generation == options.generations
+        if last or generation % options.look_every == 0:
             looked = time.perf_counter()
             score = episodes.validate(net, centre.numpy())
             found.looking += time.perf_counter() - looked
@@ -105,7 +106,7 @@ def evolve(
             if score > highest:
                 best, highest = centre.clone(), score
             say(f"generation {generation:>4}, {found.placements:>11,} placements", score)
-        if generation == options.generations:
+        if last:
             break
         directions = rng.standard_normal((options.pairs, len(centre))).astype(np.float32)
         moved = np.float32(options.width) * directions

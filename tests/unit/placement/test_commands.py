@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import replace
 
 import click
 import numpy as np
@@ -12,11 +13,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
+from rlscaler_core.placement.policies import DEFAULT_RULE, RULES_OF, Policy
 from rlscaler_dev.exceptions import DevClusterError
 from rlscaler_dev.placement.churn import Course, contenders, table
 from rlscaler_live.cli import main
 from rlscaler_rl.evaluation.statistics import Interval
+from rlscaler_rl.placement import dqn, drawn_search
 from rlscaler_rl.placement.compare import RIVALS, TEST_SEED, _rows, compare, strongest
 from rlscaler_rl.placement.compare import table as compared
 from rlscaler_rl.placement.dqn import Options
@@ -145,16 +147,19 @@ def test_folders_that_differ_in_the_seed_are_one_row(tmp_path) -> None:
     assert "| 2 | network EE-short, 2 training seeds |" in done.output
 
 
-@pytest.mark.parametrize(
-    ("words", "placements"),
-    [(("--method", "dqn", "--steps", "1000"), 1000), (("--generations", "1"), 32 * 2 * 32 * 376)],
-)
-def test_each_method_trains_a_network_that_compare_plays(words: tuple[str, ...], placements: int, tmp_path) -> None:
+@pytest.mark.parametrize("words", [("--method", "dqn", "--steps", "1000"), ("--generations", "2")])
+def test_each_method_trains_a_network_that_compare_plays(words: tuple[str, ...], tmp_path, monkeypatch) -> None:
+    def smaller(options: drawn_search.Options, say):
+        assert options.evolution == replace(drawn_search.EVOLUTION, seed=3, generations=2)
+        return search(replace(options, nodes_at_once=24, looked_at=24), say)
+
+    search = drawn_search.search
+    monkeypatch.setattr(drawn_search, "search", smaller)
+    monkeypatch.setattr(dqn, "train", lambda options, say: learn(replace(options, looks=1), say))
     done = call("train", "EE", "--lifetimes", "--seed", "3", "--out", str(tmp_path / "EE-3"), *words)
     assert done.exit_code == 0, done.output
     manifest = json.loads((tmp_path / "EE-3" / "EE.json").read_text())
-    assert (manifest["rule"], manifest["seed"], manifest["trained_nodes"]) == ("least-extension", 3, [6, 24])
-    assert manifest["steps"] == placements
+    assert (manifest["rule"], manifest["seed"], manifest["trained_nodes"][1]) == ("least-extension", 3, 24)
     done = call("compare", "EE", "--nodes", "2", "--clusters", "2", "--model-dir", str(tmp_path / "EE-3"))
     assert "| 2 | network EE |" in done.output
 
@@ -177,7 +182,10 @@ def test_a_network_begins_as_the_strongest_rule() -> None:
     assert strongest(Policy.EE, True, 0.0) == "least-extension"
     assert strongest(Policy.EE, True, 0.3) == "pack-and-extension"
     assert strongest(Policy.EE, False, 0.0) == "pack"
-    assert strongest(Policy.GPU, True, 0.0) == "fragmentation"
+    assert strongest(Policy.GPU, True, 0.0) == "best-fit"
+    assert all(
+        strongest(policy, *setting) in RULES_OF[policy] for policy in Policy for setting in ((False, 0.0), (True, 0.3))
+    )
 
 
 def test_openb_is_replayed_with_the_list_of_pods_that_is_named(tmp_path, monkeypatch) -> None:
