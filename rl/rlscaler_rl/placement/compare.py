@@ -13,7 +13,7 @@ import numpy as np
 from rlscaler_core.decision.types import Float
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
 from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
-from rlscaler_rl.placement.drawn import LOADS, Setting
+from rlscaler_rl.placement.drawn import LOADS, TEST_SEED, Setting
 from rlscaler_rl.placement.play import Contender, Played, play, random_node, rule, score
 
 RIVALS: Mapping[Policy, tuple[str, ...]] = {
@@ -30,10 +30,6 @@ def strongest(policy: Policy, lifetimes_known: bool, lifetime_error: float) -> s
     if policy is Policy.EE and lifetimes_known:
         return "pack-and-extension" if lifetime_error else "least-extension"
     return {Policy.EL: "latency-fit", Policy.GPU: "best-fit"}.get(policy, DEFAULT_RULE[policy])
-
-
-TEST_SEED = 10**12
-"""Draws the clusters that are played; training and validation use seeds far below, whatever `--seed` is named."""
 
 
 @dataclass(frozen=True)

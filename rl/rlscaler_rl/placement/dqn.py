@@ -19,7 +19,7 @@ from torch.nn import functional
 from rlscaler_core.placement.features import Float32, columns, features
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy, choose
 from rlscaler_core.placement.types import Bool, Float, Int, Nodes, Pods
-from rlscaler_rl.placement.drawn import Setting
+from rlscaler_rl.placement.drawn import VALIDATION_SEED, Setting
 from rlscaler_rl.placement.environment import Placement
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.play import Contender, play, score
@@ -195,4 +195,4 @@ def _learn(
 def _validate(net: DeepSets, options: Options) -> float:
     setting = Setting(options.policy, 12, 24, options.load, options.lifetimes_known, options.lifetime_error)
     contender = acting(net, options.policy, options.rule)
-    return float(score(options.policy, play(contender, setting, seed=777, steps=200)).mean())
+    return float(score(options.policy, play(contender, setting, VALIDATION_SEED, steps=200)).mean())

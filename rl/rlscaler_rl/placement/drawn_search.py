@@ -11,14 +11,11 @@ import torch
 from rlscaler_core.placement.features import Float32, columns, features
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
 from rlscaler_core.placement.types import Bool, Float, Nodes, Pods
-from rlscaler_rl.placement.drawn import Setting
+from rlscaler_rl.placement.drawn import TEST_SEED, VALIDATION_SEED, Setting
 from rlscaler_rl.placement.evolution import Evolution, begin, evolve
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.play import Contender, play, score, warm_up
 from rlscaler_rl.placement.trained import Trained
-
-VALIDATION_SEED = 777
-"""Draws the clusters that checkpoints are chosen by."""
 
 EVOLUTION = Evolution(seed=0, generations=64, width=0.02, learning_rate=0.008, last_rate=0.1, look_every=16)
 """How long and in what steps the drawn clusters are searched."""
@@ -71,7 +68,8 @@ class DrawnEpisodes:
         self._generation += 1
         candidates = np.concatenate([there, back])
         setting = self._setting(size, options.nodes_at_once)
-        found = self._play(net, candidates, setting, int(rng.integers(VALIDATION_SEED + 1, 2**40)))
+        seed = int(rng.integers(VALIDATION_SEED + 1, 2**40))
+        found = self._play(net, candidates, setting, seed + (seed == TEST_SEED))
         return found[: len(there)] - found[len(there) :], 2 * warm_up(setting) * len(candidates) * setting.clusters
 
     def validate(self, net: DeepSets, parameters: Float32) -> float:

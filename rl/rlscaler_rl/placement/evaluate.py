@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from rlscaler_core.placement.actor import PlacementActor, PlacementManifest
 from rlscaler_core.placement.policies import Policy
 from rlscaler_rl.evaluation.plots.look import COLOURS, figure, headline, save, styled
-from rlscaler_rl.placement.compare import TEST_SEED, Row, compare, table, with_interval
+from rlscaler_rl.placement.compare import Row, compare, table, with_interval
+from rlscaler_rl.placement.drawn import TEST_SEED
 from rlscaler_rl.placement.play import network
 from rlscaler_rl.placement.trained import CURVE
 

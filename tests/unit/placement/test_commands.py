@@ -19,10 +19,11 @@ from rlscaler_dev.placement.churn import Course, contenders, table
 from rlscaler_live.cli import main
 from rlscaler_rl.evaluation.statistics import Interval
 from rlscaler_rl.placement import dqn, drawn_search
-from rlscaler_rl.placement.compare import RIVALS, TEST_SEED, _rows, compare, strongest
+from rlscaler_rl.placement.compare import RIVALS, _rows, compare, strongest
 from rlscaler_rl.placement.compare import table as compared
 from rlscaler_rl.placement.dqn import Options
 from rlscaler_rl.placement.dqn import train as learn
+from rlscaler_rl.placement.drawn import TEST_SEED
 from rlscaler_rl.placement.openb import DIGESTS, NODE_LIST, POD_LISTS
 from rlscaler_rl.placement.openb_cli import paired
 from rlscaler_rl.placement.play import Played, rule

@@ -13,8 +13,8 @@ from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.features import columns
 from rlscaler_core.placement.policies import Policy
 from rlscaler_rl.placement.dqn import acting
-from rlscaler_rl.placement.drawn import Setting
-from rlscaler_rl.placement.drawn_search import VALIDATION_SEED, DrawnEpisodes, Options, search, side_by_side
+from rlscaler_rl.placement.drawn import TEST_SEED, VALIDATION_SEED, Setting
+from rlscaler_rl.placement.drawn_search import DrawnEpisodes, Options, search, side_by_side
 from rlscaler_rl.placement.environment import Placement
 from rlscaler_rl.placement.evolution import Evolution, begin, searched
 from rlscaler_rl.placement.play import network, play, random_node, rule, score
@@ -64,6 +64,20 @@ def test_what_is_kept_is_the_best_look_and_plays_as_it_did(tmp_path) -> None:
     ruled = play(rule("pack"), setting, VALIDATION_SEED).thesis.mean()
     assert kept == pytest.approx(max(scores), abs=2e-3)
     assert ruled == pytest.approx(scores[0], abs=1e-9)
+
+
+def test_no_candidate_is_played_on_the_clusters_of_a_comparison(monkeypatch) -> None:
+    class Drawn:
+        def integers(self, low: int, high: int) -> int:
+            assert low > VALIDATION_SEED
+            return TEST_SEED
+
+    played: list[int] = []
+    plays = DrawnEpisodes._play
+    monkeypatch.setattr(DrawnEpisodes, "_play", lambda *given: played.append(given[-1]) or plays(*given))
+    none = np.zeros((1, 9), np.float32)
+    DrawnEpisodes(small(Policy.EE)).ahead(begin(len(columns(Policy.EE)), SHORT), none, none, Drawn())
+    assert played == [TEST_SEED + 1]
 
 
 def test_clusters_without_gpus_are_no_evidence() -> None:
