@@ -45,7 +45,7 @@ def _say(text: str) -> None:
 @_LIFETIMES
 @_LIFETIME_ERROR
 @click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for POLICY.onnx and POLICY.json.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 10**8))
 @click.option("--rule", help="The rule that the network begins as; by default the strongest.")
 @click.option(
     "--method",
@@ -66,8 +66,8 @@ def train(
 ) -> None:
     """Train a network for POLICY.
 
-    It begins as the strongest rule on a dozen nodes and more: spread for LB, latency-fit for EL, best-fit for GPU, and
-    for EE pack, with --lifetimes least-extension, or pack-and-extension where these are wrong.
+    It begins as the strongest rule on two dozen nodes and more: spread for LB, latency-fit for EL, best-fit for GPU,
+    and for EE pack, with --lifetimes least-extension, or pack-and-extension where these are wrong by up to a half.
     """
     from rlscaler_rl.placement.compare import strongest
     from rlscaler_rl.placement.drawn import LOADS
@@ -82,7 +82,7 @@ def train(
             raise click.UsageError("--generations belongs to --method evolution: name --steps")
         trained = _by_dqn(chosen, rule=begins, load=LOADS[chosen], seed=seed, **setting, **options)
     else:
-        if wrong := [name for name, value in options.items() if value]:
+        if wrong := [name for name, value in options.items() if value is not None and value is not False]:
             named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise click.UsageError(f"{named}: only DQN has it; name --method dqn, or leave it out")
         trained = _by_evolution(chosen, generations, rule=begins, load=LOADS[chosen], seed=seed, **setting)

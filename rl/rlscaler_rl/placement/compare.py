@@ -25,9 +25,13 @@ RIVALS: Mapping[Policy, tuple[str, ...]] = {
 """Rules that each policy is compared with; the first is its default."""
 
 
+TRUSTED_ERROR = 0.5
+"""Error of lifetimes above which no rule that goes by them is ahead of `pack`."""
+
+
 def strongest(policy: Policy, lifetimes_known: bool, lifetime_error: float) -> str:
-    """The rule that a network begins as: the one that scores highest on a dozen nodes and more."""
-    if policy is Policy.EE and lifetimes_known:
+    """The rule that a network begins as: the one that scores highest on two dozen nodes and more."""
+    if policy is Policy.EE and lifetimes_known and lifetime_error <= TRUSTED_ERROR:
         return "pack-and-extension" if lifetime_error else "least-extension"
     return {Policy.EL: "latency-fit", Policy.GPU: "best-fit"}.get(policy, DEFAULT_RULE[policy])
 
@@ -47,7 +51,7 @@ class Row:
     ahead_of_strongest: Interval
     """The same beside the rule with the highest mean."""
     against_strongest: float
-    """Its mean as a share of the strongest rule's score."""
+    """The mean of `ahead_of_strongest` as a share of the strongest rule's score."""
     in_use: float
     latency_met: float
     refused: float

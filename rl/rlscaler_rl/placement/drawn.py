@@ -33,7 +33,7 @@ VALIDATION_SEED = 777
 """Draws the clusters that checkpoints are chosen by. No training learns from them."""
 
 TEST_SEED = 10**12
-"""Draws the clusters that are compared on. No training learns from them, whatever `--seed` is named."""
+"""Draws the clusters that are compared on. No training learns from them."""
 
 LOADS: Mapping[Policy, float] = {Policy.EE: 0.6, Policy.LB: 0.6, Policy.EL: 0.4, Policy.GPU: 0.9}
 """Share of the CPU (GPU: of the GPUs) that is asked for, where networks are trained and compared."""

@@ -57,6 +57,7 @@ def test_config_is_yaml_for_kube_scheduler() -> None:
         (("train", "XX", "--out", "x"), "Invalid value"),
         (("train", "EE", "--out", "x", "--rule", "spread"), "none of EE: pack, least-extension, pack-and-extension"),
         (("train", "EE", "--out", "x", "--gamma", "0.5", "--thesis-reward"), "--gamma, --thesis-reward: only DQN has"),
+        (("train", "EE", "--out", "x", "--gamma", "0"), "--gamma: only DQN has"),
         (("train", "EE", "--out", "x", "--method", "dqn", "--generations", "3"), "belongs to --method evolution"),
         (("evaluate", "EE", "--model-dir", "/nowhere", "--out", "x"), "name a folder with a network"),
         (("run", "--policy", "XX"), "Invalid value"),
@@ -182,7 +183,7 @@ def test_an_evaluation_is_a_folder_with_every_rule_and_how_it_was_trained(tmp_pa
 def test_a_network_begins_as_the_strongest_rule() -> None:
     assert strongest(Policy.EE, True, 0.0) == "least-extension"
     assert strongest(Policy.EE, True, 0.3) == "pack-and-extension"
-    assert strongest(Policy.EE, False, 0.0) == "pack"
+    assert strongest(Policy.EE, False, 0.0) == strongest(Policy.EE, True, 1.0) == "pack"
     assert strongest(Policy.GPU, True, 0.0) == "best-fit"
     assert all(
         strongest(policy, *setting) in RULES_OF[policy] for policy in Policy for setting in ((False, 0.0), (True, 0.3))
