@@ -149,8 +149,8 @@ def least_extension(nodes: Nodes, pods: Pods) -> Float:
 def pack_and_extension(nodes: Nodes, pods: Pods) -> Float:
     """`pack`, with up to a point less for the time by which the pod keeps the node in use beyond its last pod.
 
-    Half an hour weighs as much as a node of twice the size. What pods say of their lifetimes may be wrong: unlike in
-    `least_extension`, a node in use always comes before one that is not.
+    Half an hour weighs as much as the largest node does over one of half its size. What pods say of their lifetimes may
+    be wrong: unlike in `least_extension`, a node in use always comes before one that is not.
     """
     extension = np.minimum(_outlasts(nodes, pods), 0.0)
     return pack(nodes, pods) + EXTENSION_WEIGHT * extension

@@ -87,9 +87,8 @@ def train(
             raise click.UsageError(f"{named}: only DQN has it; name --method dqn, or leave it out")
         trained = _by_evolution(chosen, generations, rule=begins, load=LOADS[chosen], seed=seed, **setting)
     trained.save(out)
-    click.echo(
-        f"{out / policy}.onnx: {trained.seconds:.0f} s, {trained.steps_per_second:.0f} placements/s while learning"
-    )
+    run = trained.run
+    click.echo(f"{out / policy}.onnx: {run.seconds:.0f} s, {run.placements_per_second:.0f} placements/s while learning")
 
 
 def _by_evolution(policy: Policy, generations: int | None, seed: int, **setting: Any) -> Trained:

@@ -147,8 +147,8 @@ def table(policy: Policy, rows: Sequence[Row]) -> str:
     for row in rows:
         name = row.name if row.trained == 1 else f"{row.name}, {row.trained} training seeds"
         ahead = "" if row.name == default else with_interval(row.ahead)
-        of_best = "the strongest" if row.against_strongest == 0 and row.name in RIVALS[policy] else ""
-        of_best = of_best or with_interval(row.ahead_of_strongest)
+        is_strongest = row.against_strongest == 0 and row.name in RIVALS[policy]
+        of_best = "the strongest" if is_strongest else with_interval(row.ahead_of_strongest)
         lines.append(
             f"| {row.nodes} | {name} | {row.score:.4f} | {ahead} | {of_best} | {100 * row.against_strongest:+.1f} % | "
             f"{row.in_use:.3f} | {row.latency_met:.3f} | {row.refused:.4f} |"

@@ -23,7 +23,7 @@ from rlscaler_rl.placement.drawn import VALIDATION_SEED, Setting
 from rlscaler_rl.placement.environment import Placement
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.play import Contender, play, score
-from rlscaler_rl.placement.trained import Trained
+from rlscaler_rl.placement.trained import Run, Trained
 
 NEVER = -1e9
 """Value of a node that the pod may not go to."""
@@ -152,10 +152,7 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trai
         options.rule or DEFAULT_RULE[options.policy],
         (min(options.nodes), max(options.nodes)),
         options.seed,
-        options.steps,
-        took,
-        options.steps / max(took - looking, 1e-9),
-        curve,
+        Run(options.steps, took, looking, curve),
     )
 
 

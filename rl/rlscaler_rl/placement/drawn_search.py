@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import cycle
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from rlscaler_core.placement.features import Float32, columns, features
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
 from rlscaler_core.placement.types import Bool, Float, Nodes, Pods
 from rlscaler_rl.placement.drawn import TEST_SEED, VALIDATION_SEED, Setting
-from rlscaler_rl.placement.evolution import Evolution, begin, evolve
+from rlscaler_rl.placement.evolution import Evolution, evolve, starting_network
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.play import Contender, play, score, warm_up
 from rlscaler_rl.placement.trained import Trained
@@ -59,15 +60,13 @@ class DrawnEpisodes:
     """Drawn clusters of one size in each generation. All candidates get the same clusters and pods."""
 
     def __init__(self, options: Options) -> None:
-        self._options, self._generation = options, 0
+        self._options, self._sizes = options, cycle(options.nodes)
 
     def ahead(self, net: DeepSets, there: Float32, back: Float32, rng: np.random.Generator) -> tuple[Float, int]:
-        """By how much each of `there` (pairs, n) scores above its opposite, and the placements that it took."""
+        """Play all pairs on the same clusters; the score is the mean over those that are scored."""
         options = self._options
-        size = options.nodes[self._generation % len(options.nodes)]
-        self._generation += 1
         candidates = np.concatenate([there, back])
-        setting = self._setting(size, options.nodes_at_once)
+        setting = self._setting(next(self._sizes), options.nodes_at_once)
         seed = int(rng.integers(VALIDATION_SEED + 1, 2**40))
         found = self._play(net, candidates, setting, seed + (seed == TEST_SEED))
         return found[: len(there)] - found[len(there) :], 2 * warm_up(setting) * len(candidates) * setting.clusters
@@ -96,8 +95,8 @@ class DrawnEpisodes:
 
 def search(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
     """Search a network for a policy; what is kept is the best on validation clusters, whose seed is not played."""
-    net = begin(len(columns(options.policy)), options.evolution)
-    found = evolve(
+    net = starting_network(len(columns(options.policy)), options.evolution)
+    run = evolve(
         net,
         DrawnEpisodes(options),
         options.evolution,
@@ -109,8 +108,5 @@ def search(options: Options, say: Callable[[str], None] = lambda _: None) -> Tra
         options.rule or DEFAULT_RULE[options.policy],
         (min(options.nodes), max(options.nodes)),
         options.evolution.seed,
-        found.placements,
-        found.seconds,
-        found.placements / (found.seconds - found.looking),
-        found.curve,
+        run,
     )

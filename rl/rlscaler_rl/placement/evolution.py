@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from rlscaler_core.placement.features import Float32
 from rlscaler_core.placement.types import Float
 from rlscaler_rl.placement.network import DeepSets
+from rlscaler_rl.placement.trained import Run
 
 
 @dataclass(frozen=True)
@@ -50,25 +51,16 @@ class Episodes(Protocol):
     """What parameters of the last layer are tried on."""
 
     def ahead(self, net: DeepSets, there: Float32, back: Float32, rng: np.random.Generator) -> tuple[Float, int]:
-        """By how much each row of `there` (pairs, n) does better than that of `back`, and how many pods were placed."""
+        """Play each row of `there` and the same row of `back`, (pairs, n) both, on the same episodes.
+
+        Returns the scores of `there` less those of `back`, (pairs,), and how many pods were placed.
+        """
 
     def validate(self, net: DeepSets, parameters: Float32) -> float:
         """The score of parameters (n,) on episodes that are not searched on."""
 
 
-@dataclass
-class Found:
-    """What a search came to."""
-
-    placements: int = 0
-    seconds: float = 0.0
-    looking: float = 0.0
-    """Seconds of looks at the validation episodes, which `seconds` includes."""
-    curve: list[tuple[int, float]] = field(default_factory=list)
-    """Placements, and the score on the validation episodes."""
-
-
-def begin(columns: int, options: Evolution) -> DeepSets:
+def starting_network(columns: int, options: Evolution) -> DeepSets:
     """A network that ranks nodes as its rule does, with hidden layers that are drawn by the seed."""
     torch.manual_seed(options.seed)
     net = DeepSets(columns, options.hidden, dueling=False)
@@ -85,13 +77,13 @@ def searched(net: DeepSets) -> list[torch.nn.Parameter]:
 
 def evolve(
     net: DeepSets, episodes: Episodes, options: Evolution, say: Callable[[str, float], None] = lambda *_: None
-) -> Found:
+) -> Run:
     """Search the last layer of `net`; what is left in it is the best of the looks at the validation episodes.
 
     `say` is told of each look: generation and placements as a text, and the score.
     """
     torch.set_num_threads(1)
-    rng, found, began = np.random.default_rng(options.seed), Found(), time.perf_counter()
+    rng, run, began = np.random.default_rng(options.seed), Run(), time.perf_counter()
     best, highest = parameters_to_vector(searched(net)).detach().clone(), -np.inf
     centre = best.clone()
     adam = torch.optim.Adam([centre], options.learning_rate)
@@ -101,23 +93,23 @@ def evolve(
         if last or generation % options.look_every == 0:
             looked = time.perf_counter()
             score = episodes.validate(net, centre.numpy())
-            found.looking += time.perf_counter() - looked
-            found.curve.append((found.placements, score))
+            run.looking += time.perf_counter() - looked
+            run.curve.append((run.placements, score))
             if score > highest:
                 best, highest = centre.clone(), score
-            say(f"generation {generation:>4}, {found.placements:>11,} placements", score)
+            say(f"generation {generation:>4}, {run.placements:>11,} placements", score)
         if last:
             break
         directions = rng.standard_normal((options.pairs, len(centre))).astype(np.float32)
         moved = np.float32(options.width) * directions
         ahead, placements = episodes.ahead(net, centre.numpy() + moved, centre.numpy() - moved, rng)
-        found.placements += placements
+        run.placements += placements
         centre.grad = -torch.from_numpy(_slope(ahead, directions))
         adam.step()
         rate.step()
     vector_to_parameters(best, searched(net))
-    found.seconds = time.perf_counter() - began
-    return found
+    run.seconds = time.perf_counter() - began
+    return run
 
 
 def _slope(ahead: Float, directions: Float32) -> Float32:

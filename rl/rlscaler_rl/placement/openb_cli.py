@@ -78,7 +78,7 @@ def train(folder: Path | None, out: Path, seed: int, generations: int, rule: str
     began = time.process_time()
     trained = search(cluster, Options(Evolution(seed, generations), rule), click.echo)
     trained.save(out)
-    click.echo(f"{out / 'GPU.onnx'}: {trained.seconds:.0f} s, {time.process_time() - began:.0f} s of CPU")
+    click.echo(f"{out / 'GPU.onnx'}: {trained.run.seconds:.0f} s, {time.process_time() - began:.0f} s of CPU")
 
 
 @openb.command()

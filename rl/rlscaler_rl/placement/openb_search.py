@@ -17,8 +17,7 @@ from rlscaler_core.placement.features import Float32
 from rlscaler_core.placement.fragmentation import TypicalPods, typical
 from rlscaler_core.placement.policies import Policy
 from rlscaler_core.placement.types import WHOLE_GPU, Float, Int, Nodes, Pods
-from rlscaler_rl.placement.evolution import Evolution, evolve, searched
-from rlscaler_rl.placement.evolution import begin as drawn_network
+from rlscaler_rl.placement.evolution import Evolution, evolve, searched, starting_network
 from rlscaler_rl.placement.inflation import WIDTH, Weights, begin, terminal
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.openb import Cluster
@@ -100,7 +99,7 @@ class Inflations:
         self._validation = [draw(ours, largest, options.ratio, drawing) for _ in range(options.looked_at)]
 
     def ahead(self, net: DeepSets, there: Float32, back: Float32, rng: np.random.Generator) -> tuple[Float, int]:
-        """By how much more of the GPUs each of `there` (pairs, n) allocates than its opposite, and the placements."""
+        """Fill one cluster for each pair; the score is the share of its GPUs that is allocated in the end."""
         found, placements = np.zeros(len(there)), 0
         for i, both in enumerate(zip(there, back, strict=True)):
             episode = draw(self._ours, self._options.nodes, self._options.ratio, rng)
@@ -121,8 +120,8 @@ class Inflations:
 
 def search(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
     """Search on the half for training; what is kept is the best on validation clusters, whose seeds are not played."""
-    net = drawn_network(WIDTH, options.evolution)
-    found = evolve(
+    net = starting_network(WIDTH, options.evolution)
+    run = evolve(
         net,
         Inflations(halves(cluster)[0], options),
         options.evolution,
@@ -134,8 +133,5 @@ def search(cluster: Cluster, options: Options, say: Callable[[str], None] = lamb
         options.rule,
         options.nodes,
         options.evolution.seed,
-        found.placements,
-        found.seconds,
-        found.placements / (found.seconds - found.looking),
-        found.curve,
+        run,
     )

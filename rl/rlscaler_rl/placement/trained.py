@@ -16,6 +16,24 @@ CURVE = "{}.csv"
 
 
 @dataclass
+class Run:
+    """What a training took, and how it went."""
+
+    placements: int = 0
+    seconds: float = 0.0
+    """With the looks at validation clusters."""
+    looking: float = 0.0
+    """Seconds of these looks."""
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    """Placements, and the score on validation clusters."""
+
+    @property
+    def placements_per_second(self) -> float:
+        """Without the looks at validation clusters."""
+        return self.placements / max(self.seconds - self.looking, 1e-9)
+
+
+@dataclass
 class Trained:
     """The best network of a run."""
 
@@ -26,13 +44,7 @@ class Trained:
     nodes: tuple[int, int]
     """Fewest and most nodes of the clusters that it was trained on."""
     seed: int
-    steps: int
-    """Placements."""
-    seconds: float
-    steps_per_second: float
-    """Without the looks at validation clusters."""
-    curve: list[tuple[int, float]] = field(default_factory=list)
-    """Placements, and the score on validation clusters."""
+    run: Run
 
     def save(self, folder: Path) -> None:
         """Write POLICY.onnx, POLICY.json, and POLICY.csv with the looks at validation clusters."""
@@ -44,11 +56,11 @@ class Trained:
             digest=hashlib.sha256(content).hexdigest(),
             trained_nodes=self.nodes,
             rule=self.rule,
-            steps=self.steps,
+            steps=self.run.placements,
             seed=self.seed,
         )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.policy}.onnx").write_bytes(content)
         (folder / f"{self.policy}.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        lines = ["placements,score", *(f"{steps},{found:.6f}" for steps, found in self.curve)]
+        lines = ["placements,score", *(f"{steps},{found:.6f}" for steps, found in self.run.curve)]
         (folder / CURVE.format(self.policy)).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -166,6 +166,12 @@ def test_each_method_trains_a_network_that_compare_plays(words: tuple[str, ...],
     assert "| 2 | network EE |" in done.output
 
 
+def test_the_help_says_the_defaults_of_each_method() -> None:
+    said = " ".join(call("train", "--help").output.split())
+    for default in (drawn_search.EVOLUTION.generations, Options(Policy.EE).steps, Options(Policy.EE).gamma):
+        assert f"[default: {default}" in said
+
+
 def test_an_evaluation_is_a_folder_with_every_rule_and_how_it_was_trained(tmp_path) -> None:
     learn(Options(Policy.EE, steps=256, nodes=(3,), clusters=16, looks=2, lifetimes_known=True)).save(tmp_path / "EE")
     words = ("evaluate", "EE", "--lifetimes", "--nodes", "2", "--clusters", "2", "--model-dir", str(tmp_path / "EE"))

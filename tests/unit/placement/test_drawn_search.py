@@ -16,7 +16,7 @@ from rlscaler_rl.placement.dqn import acting
 from rlscaler_rl.placement.drawn import TEST_SEED, VALIDATION_SEED, Setting
 from rlscaler_rl.placement.drawn_search import DrawnEpisodes, Options, search, side_by_side
 from rlscaler_rl.placement.environment import Placement
-from rlscaler_rl.placement.evolution import Evolution, begin, searched
+from rlscaler_rl.placement.evolution import Evolution, searched, starting_network
 from rlscaler_rl.placement.play import network, play, random_node, rule, score
 
 SHORT = Evolution(seed=0, generations=4, pairs=4, hidden=8, width=0.3, learning_rate=0.3, look_every=2)
@@ -29,7 +29,7 @@ def small(policy: Policy, evolution: Evolution = SHORT, **changes) -> Options:
 
 @pytest.mark.parametrize("policy", [Policy.EE, Policy.GPU])
 def test_candidates_side_by_side_are_scored_as_each_alone(policy: Policy) -> None:
-    net = begin(len(columns(policy)), SHORT)
+    net = starting_network(len(columns(policy)), SHORT)
     candidates = np.random.default_rng(0).standard_normal((3, 9)).astype(np.float32)
     env = Placement(Setting(policy, 5, 2, copies=3), 4)
     among = env.mask()
@@ -41,7 +41,7 @@ def test_candidates_side_by_side_are_scored_as_each_alone(policy: Policy) -> Non
 
 
 def test_a_direction_that_is_nowhere_is_not_ahead() -> None:
-    net = begin(len(columns(Policy.EE)), SHORT)
+    net = starting_network(len(columns(Policy.EE)), SHORT)
     episodes = DrawnEpisodes(small(Policy.EE))
     same = np.random.default_rng(1).standard_normal((3, 9)).astype(np.float32)
     ahead, placements = episodes.ahead(net, same, same, np.random.default_rng(2))
@@ -54,10 +54,10 @@ def test_what_is_kept_is_the_best_look_and_plays_as_it_did(tmp_path) -> None:
     options = small(Policy.EE, replace(SHORT, width=0.05, learning_rate=0.05), nodes=(4,))
     found = search(options)
     found.save(tmp_path)
-    scores = [one for _, one in found.curve]
+    scores = [one for _, one in found.run.curve]
     assert len(scores) == 3
     assert scores[0] < max(scores), "or it kept the rule, and the test shows nothing"
-    assert search(options).curve == found.curve, "the same seed, the same search"
+    assert search(options).run.curve == found.run.curve, "the same seed, the same search"
     contender = network(PlacementActor.load(tmp_path, Policy.EE))
     setting = Setting(Policy.EE, 4, 6, 0.6, True)
     kept = score(Policy.EE, play(contender, setting, VALIDATION_SEED)).mean()
@@ -76,12 +76,12 @@ def test_no_candidate_is_played_on_the_clusters_of_a_comparison(monkeypatch) -> 
     plays = DrawnEpisodes._play
     monkeypatch.setattr(DrawnEpisodes, "_play", lambda *given: played.append(given[-1]) or plays(*given))
     none = np.zeros((1, 9), np.float32)
-    DrawnEpisodes(small(Policy.EE)).ahead(begin(len(columns(Policy.EE)), SHORT), none, none, Drawn())
+    DrawnEpisodes(small(Policy.EE)).ahead(starting_network(len(columns(Policy.EE)), SHORT), none, none, Drawn())
     assert played == [TEST_SEED + 1]
 
 
 def test_clusters_without_gpus_are_no_evidence() -> None:
-    net = begin(len(columns(Policy.GPU)), SHORT)
+    net = starting_network(len(columns(Policy.GPU)), SHORT)
     options = small(Policy.GPU, nodes=(2,), nodes_at_once=2, looked_at=2)
     candidates = np.random.default_rng(0).standard_normal((2, 9)).astype(np.float32)
     rng = np.random.default_rng(3)

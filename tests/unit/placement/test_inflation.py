@@ -147,7 +147,7 @@ def test_a_search_begins_as_the_rule_and_keeps_the_best(tmp_path) -> None:
     found.save(tmp_path)
     actor = PlacementActor.load(tmp_path, Policy.GPU)
     assert (actor.manifest.rule, actor.manifest.trained_nodes) == ("fragmentation", (8, 10))
-    scores = [score for _, score in found.curve]
+    scores = [score for _, score in found.run.curve]
     assert len(scores) == 4
     assert max(scores) > max(scores[0], scores[-1]) > min(scores), "the best is not the first, the last or the worst"
     ours = halves(cluster)[0]
@@ -165,4 +165,4 @@ def test_a_search_begins_as_the_rule_and_keeps_the_best(tmp_path) -> None:
 
     assert mean(ruled) == pytest.approx(scores[0], abs=1e-9)
     assert mean(kept) == pytest.approx(max(scores), abs=1e-9)
-    assert search(cluster, options).curve == found.curve, "the same seed, the same search"
+    assert search(cluster, options).run.curve == found.run.curve, "the same seed, the same search"

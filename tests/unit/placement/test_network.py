@@ -114,7 +114,7 @@ def test_it_learns_without_the_rule() -> None:
     setting = Setting(Policy.LB, 12, 24)
     learned = play(acting(found.net, Policy.LB), setting, 50, 200).uneven.mean()
     assert learned < 0.8 * play(random_node(), setting, 50, 200).uneven.mean()
-    assert len(found.curve) >= 3
+    assert len(found.run.curve) >= 3
 
 
 def test_memory_gives_what_follows() -> None:
