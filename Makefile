@@ -309,8 +309,8 @@ test-long: $(STAMP) ## Tests of minutes that `make test` leaves out: days, train
 	$(BIN)/pytest -m long $(PARALLEL) tests/unit tests/property
 	$(BIN)/pytest -m long $(ON_CLUSTERS) tests/cluster
 
-BENCHMARKS = cluster_start decision fit_waiting forecast levels operator_memory rl_speed service_calibration simulator tick
-# The others need an audit log, a cluster or a number: their first lines say how they are called.
+BENCHMARKS = arbiter decision fit_waiting operator_memory rl_speed simulator tick
+# The others need a cluster of minutes: their first lines say how they are called.
 
 .PHONY: bench
 bench: $(STAMP) ## Run the benchmarks; each writes JSON to results/benchmarks/

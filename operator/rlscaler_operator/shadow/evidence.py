@@ -10,8 +10,8 @@ from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, Regret, Regret
 from rlscaler_operator.shadow.statistics import ConfidenceInterval, interval
 
 ALPHA = 0.01
-"""Chance that one of the two confidence sequences is ever wrong, on normal days; `benchmarks/repeated_looks.py` has
-what it is on others."""
+"""Chance that one of the two confidence sequences is ever wrong, on normal days. How often they
+are wrong on other days was measured at commit 5c41c3e."""
 
 WHOLE_DAY_HOURS = 18.0
 """A day of fewer compared hours does not count: half a day is no day."""

@@ -4,7 +4,7 @@ A day is one value: within it everything depends on everything. Both functions r
 with a standard normal prior on the effect size, which is a test martingale under normal days of unknown variance (Wang
 and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance", 2023): by Ville's
 inequality it ever exceeds 1 / alpha with a probability of alpha at most, so looking every day costs nothing.
-`benchmarks/repeated_looks.py` shows what is left of that with days that are not normal, next to a bootstrap of days.
+What is left of that with days that are not normal was measured at commit 5c41c3e.
 """
 
 from __future__ import annotations
