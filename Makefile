@@ -48,16 +48,16 @@ $(BIN)/uv:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
 UV_INSTALL = VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install
-EDITABLE = $(UV_INSTALL) --quiet --no-deps -e . -e dev -e research
+EDITABLE = $(UV_INSTALL) --quiet --no-deps -e . -e dev
 
 # Sizes: measured on Linux x86-64, with nothing in uv's cache.
-$(DEMO_STAMP): requirements/demo.txt pyproject.toml dev/pyproject.toml research/pyproject.toml | $(BIN)/uv
+$(DEMO_STAMP): requirements/demo.txt pyproject.toml dev/pyproject.toml | $(BIN)/uv
 	@echo "installing requirements/demo.txt into $(VENV), without torch: 0.17 GB to download, 0.5 GB on disk"
 	$(UV_INSTALL) --require-hashes -r requirements/demo.txt
 	$(EDITABLE)
 	touch $@
 
-$(STAMP): requirements/lock.txt pyproject.toml dev/pyproject.toml research/pyproject.toml | $(BIN)/uv
+$(STAMP): requirements/lock.txt pyproject.toml dev/pyproject.toml | $(BIN)/uv
 ifeq ($(TORCH),cpu)
 	@echo "installing requirements/lock.txt into $(VENV), torch without CUDA from $(TORCH_INDEX): 0.5 GB to download beside torch"
 	awk '/^[a-z]/ {keep = !/^(torch==|triton==|nvidia-|cuda-)/} keep' requirements/lock.txt | \
@@ -146,7 +146,7 @@ install-rl-deps: install ## The same environment: one lock file serves training 
 
 .PHONY: rl-test
 rl-test: $(STAMP) ## Tests of everything that learning is made of, the simulator's included
-	$(BIN)/pytest $(addprefix tests/unit/,decision simulation workloads baselines tuning training ablation evaluation \
+	$(BIN)/pytest $(addprefix tests/unit/,decision simulation workloads baselines tuning training evaluation \
 	  service_tuning live) tests/simulator tests/property
 
 .PHONY: rl-tune

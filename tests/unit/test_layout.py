@@ -78,7 +78,7 @@ def test_readme_has_no_gap() -> None:
     assert not re.findall(r"^[A-Z]+_[A-Z_]+$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
-ROOMS = ("core", "operator", "rl", "live", "loadgen", "scheduler", "dev", "research")
+ROOMS = ("core", "operator", "rl", "live", "loadgen", "scheduler", "dev")
 GENERATED = "external_scaler_pb2_grpc.py"
 """Its only private import, of grpc, expects that the module may be missing."""
 

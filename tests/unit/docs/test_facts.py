@@ -18,14 +18,12 @@ RULES = ROOT / "helm/rlscaler/rules/rlscaler.yaml"
 REASONS = ROOT / "docs/operations/conditions.md"
 RECORDS = ROOT / "docs/decisions"
 RUNBOOKS = ROOT / "docs/operations/runbooks"
-PACKAGES = tuple(
-    f"rlscaler_{name}" for name in ("core", "operator", "rl", "live", "loadgen", "scheduler", "dev", "research")
-)
+PACKAGES = tuple(f"rlscaler_{name}" for name in ("core", "operator", "rl", "live", "loadgen", "scheduler", "dev"))
 KIND = "RLScalingPolicy"
 VALUES_PAGES = ("docs/operations/install.md",)
 
 FILE = re.compile(
-    r"(?<![\w./*-])((?:core|operator|rl/rlscaler_rl|live|loadgen|dev|research|tests|benchmarks|image|requirements|admission"
+    r"(?<![\w./*-])((?:core|operator|rl/rlscaler_rl|live|loadgen|dev|tests|benchmarks|image|requirements|admission"
     r"|crds|helm|examples)/[\w./-]*\w)(?!\w*\*)"
 )
 """The path of a file or folder of the source tree."""
