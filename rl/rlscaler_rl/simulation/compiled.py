@@ -20,7 +20,7 @@ KERNELS = ("cluster", "compiled", "fluid", "pods", "queues", "requests", "sensin
 inlined = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
 """Compiles a function that only kernels call and that makes no arrays: it borrows its arguments, and its body is put
 where it is called. Every call would otherwise count and uncount the references to each array of the named tuples that
-it passes on, atomically, which took more than half of the time (docs/decisions/0034)."""
+it passes on, atomically, which took more than half of the time."""
 
 
 def use_cache_of_these_sources() -> None:
