@@ -1,4 +1,4 @@
-"""What happens beside learning: schedules, bootstrapping, the progress bar."""
+"""Callbacks of a training: schedules, bootstrapping at time limits, the critic's head start, the progress bar."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from stable_baselines3.common.callbacks import BaseCallback
 
+from rlscaler_rl.training.policy import actor_parts
 from rlscaler_rl.training.recorder import Recorder
 
 
@@ -22,6 +23,25 @@ class EntropySchedule(BaseCallback):
     def _on_rollout_start(self) -> None:
         remaining = max(1.0 - self.num_timesteps / self.model._total_timesteps, 0.0)
         self.model.ent_coef = self.last + (self.first - self.last) * remaining
+
+    def _on_step(self) -> bool:
+        return True
+
+
+class CriticFirst(BaseCallback):
+    """Freezes the actor during the first `rollouts`, in which only the critic learns.
+
+    A fine-tuned actor is good already; the advantages of an untrained critic would spoil it.
+    """
+
+    def __init__(self, rollouts: int) -> None:
+        super().__init__()
+        self.rollouts, self.done = rollouts, 0
+
+    def _on_rollout_start(self) -> None:
+        for part in actor_parts(self.model.policy):
+            part.requires_grad_(self.done >= self.rollouts)
+        self.done += 1
 
     def _on_step(self) -> bool:
         return True

@@ -18,6 +18,10 @@ ROLLOUT_STEPS = 1_000_000
 """The most steps between two updates: more would leave a training of millions with a handful of updates."""
 
 
+REMOVED = ("imitation_rounds", "critic_rollouts")
+"""Fields of `agent` in files of older releases, which imitated a planner before the first update."""
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be used; the message names the field and the remedy."""
 
@@ -139,10 +143,14 @@ class AgentConfig(_Part):
     final_entropy: float = Field(default=0.0005, ge=0)
     """Reached linearly at the end."""
     max_grad_norm: float = Field(default=5.0, gt=0)
-    imitation_rounds: int = Field(default=6, ge=0)
-    """Rounds of imitating the planner before the first update; 0 begins from an actor that changes nothing."""
-    critic_rollouts: int = Field(default=6, ge=0)
-    """Rollouts after imitation from which only the critic learns."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_removed_fields(cls, body: Any) -> Any:
+        removed = [name for name in REMOVED if name in body] if isinstance(body, dict) else []
+        if removed:
+            raise ValueError(f"{' and '.join(removed)}: removed with the imitation of a planner; leave it out")
+        return body
 
 
 class TrainingConfig(_Part):

@@ -17,10 +17,9 @@ from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.objectives import Objective
 from rlscaler_rl.simulation.scenario_buffer import ScenarioSource
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
-from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
+from rlscaler_rl.training.callbacks import CriticFirst, EntropySchedule, TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, to_onnx
-from rlscaler_rl.training.imitation import CriticFirst
 from rlscaler_rl.training.train import make_model, random_observations
 
 Progress = Callable[[str], None]

@@ -22,8 +22,7 @@ from rlscaler_rl.simulation.streams.vec_env import SENSE_SECONDS, Course, Stream
 from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
 from rlscaler_rl.training.config import AgentConfig, ConfigError, EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, actor_layers, bare_manifest, to_onnx, trained_on, versions, write
-from rlscaler_rl.training.imitation import begin_with_no_change
-from rlscaler_rl.training.policy import GuardedPPO
+from rlscaler_rl.training.policy import GuardedPPO, begin_with_no_change
 from rlscaler_rl.training.stream_loads import RANGES, draw
 from rlscaler_rl.training.train import make_model, random_observations, set_up
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
@@ -68,7 +67,6 @@ def config_of(options: Options) -> TrainingConfig:
         learning_rate=3e-3,
         final_learning_rate=1e-4,
         entropy=0.003,
-        imitation_rounds=0,
     )
     return TrainingConfig(environment=environment, agent=agent)
 

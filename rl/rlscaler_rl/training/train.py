@@ -23,7 +23,6 @@ from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_core.decision.types import OBSERVATIONS
-from rlscaler_rl.simulation.scenario_buffer import sources_of
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training import device as devices
@@ -31,17 +30,8 @@ from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, TimeLim
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
 from rlscaler_rl.training.export import FAMILIAR_EPISODES, bare_manifest, with_familiar, write
 from rlscaler_rl.training.files import write_atomically
-from rlscaler_rl.training.imitation import (
-    PLANNED_ENVS,
-    CriticFirst,
-    PlannedEnv,
-    PlannedEpisodes,
-    begin_with_no_change,
-    imitate,
-    small,
-)
 from rlscaler_rl.training.objective import objective_of
-from rlscaler_rl.training.policy import GuardedPPO, ScalingPolicy
+from rlscaler_rl.training.policy import GuardedPPO, ScalingPolicy, begin_with_no_change
 from rlscaler_rl.training.recorder import Recorder
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
@@ -113,37 +103,13 @@ def make_model(
 
 
 def prepare(model: PPO, config: TrainingConfig) -> None:
-    """Before the first update: standardise the inputs by what random actions get to see, and imitate.
+    """Before the first update, standardise the inputs by the observations of random actions.
 
-    In the residual mode an actor without imitation begins with the rule's own replicas.
+    In the residual mode the actor begins with the rule's own replicas.
     """
-    env, agent = model.get_env(), config.agent
-    model.policy.mlp_extractor.calibrate(random_observations(env, agent.seed))
+    model.policy.mlp_extractor.calibrate(random_observations(model.get_env(), config.agent.seed))
     if config.environment.residual:
         begin_with_no_change(model.policy)
-    if agent.imitation_rounds:
-        imitate(model, planned_env(config), rounds=agent.imitation_rounds, seed=agent.seed)
-
-
-def planned_env(config: TrainingConfig) -> PlannedEnv:
-    """The environments in which the actor imitates the planner: as `make_env`, with planned episodes."""
-    environment, ranges = config.environment, config.environment.ranges()
-    loads = StretchLoads(trained_recordings(), environment.trace_share)
-    n, planned = min(PLANNED_ENVS, environment.envs), list[PlannedEpisodes]()
-    rngs = np.random.default_rng([config.agent.seed, 5]).spawn(len(ranges.intervals))
-    for source in sources_of(rngs, small(ranges), loads, environment.past_hours(), n):
-        first = sum(len(one.scenarios) for one in planned)
-        planned.append(PlannedEpisodes(source.take(max(n // len(rngs), 1)), source.rng, first))
-    env = SimulatorVecEnv(
-        n,
-        config.agent.seed,
-        contract=bare_manifest(config).contract,
-        rule=rule_of(bare_manifest(config)),
-        sources=[one.take for one in planned],
-        asymmetric=environment.asymmetric,
-        stagger=True,
-    )
-    return PlannedEnv(env, [one.plan for one in planned])
 
 
 def random_observations(env: VecEnv, seed: int, steps: int = CALIBRATION_STEPS) -> NDArray[np.float32]:
@@ -218,8 +184,6 @@ def _learn(model: PPO, config: TrainingConfig, recorder: Recorder, bar: Progress
         TimeLimitBootstrap(),
         recorder,
     ]
-    if agent.imitation_rounds:
-        callbacks.append(CriticFirst(agent.critic_rollouts, done // (model.n_steps * model.n_envs)))
     try:
         model.learn(
             max(agent.steps - done, 0),

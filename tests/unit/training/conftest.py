@@ -26,8 +26,6 @@ SMALL = {
         "critic_hidden_size": 16,
         "checkpoint_episodes": 4,
         "evaluation_episodes": 8,
-        "imitation_rounds": 1,
-        "critic_rollouts": 1,
     },
 }
 

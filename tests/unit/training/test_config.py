@@ -40,6 +40,8 @@ def test_the_file_that_evaluation_reads_is_accepted(tmp_path):
     ("body", "named"),
     [
         ({"agent": {"gama": 0.9}}, "agent.gama"),
+        ({"agent": {"imitation_rounds": 0}}, "agent: imitation_rounds: removed .*; leave it out"),
+        ({"agent": {"imitation_rounds": 6, "critic_rollouts": 6}}, "imitation_rounds and critic_rollouts: removed"),
         ({"agent": {"gamma": 1.5}}, "agent.gamma"),
         ({"environment": {"objective": "speed"}}, "environment.objective"),
         ({"environment": {"action_interval": 17}}, "environment.action_interval"),

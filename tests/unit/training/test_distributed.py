@@ -188,7 +188,7 @@ def test_a_seed_that_diverges_is_reported_and_the_others_count(tmp_path, small):
     good = seeds.SeedResult(1, steps=10, j=5.0, cost=4.0, late_percent=2.0)
     bad = seeds.train_seed(
         seeds.SeedTask(
-            config=seeds._seeded(changed(small, learning_rate=1e30, critic_rollouts=0), 2),
+            config=seeds._seeded(changed(small, learning_rate=1e30), 2),
             folder=str(tmp_path / "seed_2"),
             token="",
         )

@@ -53,7 +53,7 @@ COMMAND = "from rlscaler_live.train_cli import general; general()"
 def config(small) -> TrainingConfig:
     """Twelve updates on environments of several intervals, with recorded loads and services with a past among them."""
     body = small.model_dump()
-    body["agent"] |= {"steps": 12 * 8 * 12, "critic_rollouts": 3}
+    body["agent"] |= {"steps": 12 * 8 * 12}
     body["environment"] |= {"action_interval": None, "trace_share": 0.3, "history_hours": 0.5}
     return TrainingConfig.model_validate(body)
 
@@ -183,7 +183,7 @@ def test_divergence_stops_the_run_and_saves_the_batch(run, config):
 
 def test_a_run_without_a_folder_saves_the_batch_all_the_same(config, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    wild = changed(config, learning_rate=1e30, critic_rollouts=0)
+    wild = changed(config, learning_rate=1e30)
     model = make_model(wild, make_env(wild), None)
     with pytest.raises(DivergedError, match="the batch is in") as raised:
         model.learn(wild.agent.steps)
@@ -193,7 +193,7 @@ def test_a_run_without_a_folder_saves_the_batch_all_the_same(config, tmp_path, m
 
 def test_divergence_is_a_failure_of_the_command(tmp_path, config):
     path = tmp_path / "wild.json"
-    path.write_text(changed(config, learning_rate=1e30, critic_rollouts=0).model_dump_json())
+    path.write_text(changed(config, learning_rate=1e30).model_dump_json())
     done = CliRunner().invoke(command, ["--config", str(path), "--out", str(tmp_path / "out"), "--quiet"])
     assert done.exit_code == 1
     assert "is not finite" in done.output

@@ -24,6 +24,7 @@ from rlscaler_rl.training import callbacks, checkpoint
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
 from rlscaler_rl.training.network import actor_from_zip
+from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.train import install, make_env, make_model, summary, train
 
 
@@ -171,3 +172,10 @@ class Frozen:
         probabilities = np.zeros((len(stacked), 13), np.float32)
         probabilities[:, [2, 7, 11]] = 1
         return probabilities
+
+
+def test_an_actor_on_the_rule_begins_with_no_change(model):
+    begin_with_no_change(model.policy)
+    observations = np.random.default_rng(0).normal(size=(400, model.observation_space.shape[0])).astype(np.float32)
+    actions = model.predict(observations, deterministic=True)[0]
+    assert (actions == [2, 2, 1]).all()
