@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
-from importlib.metadata import entry_points, requires, version
+from importlib.metadata import EntryPoint, entry_points, requires, version
 from typing import Any, ClassVar, NamedTuple
 
 import click
@@ -34,187 +34,66 @@ GROUP = "rlscaler.commands"
 
 
 class Lazy(NamedTuple):
-    """A command that is not imported yet."""
+    """A command that is imported only when it is called."""
+
+    target: str
+    """`module:attribute`, as in an entry point."""
 
     summary: str
-    """One line for `--help`, which must not import the command itself."""
-    load: Callable[[], click.Command]
-
-
-def _operator() -> click.Command:
-    from rlscaler_operator.cli.operator import operator
-
-    return operator
-
-
-def _status() -> click.Command:
-    from rlscaler_operator.cli.policies import status
-
-    return status
-
-
-def _explain() -> click.Command:
-    from rlscaler_operator.cli.explain.command import explain
-
-    return explain
-
-
-def _init() -> click.Command:
-    from rlscaler_operator.cli.init.command import init
-
-    return init
-
-
-def _preflight() -> click.Command:
-    from rlscaler_operator.cli.preflight.command import preflight
-
-    return preflight
-
-
-def _simulate() -> click.Command:
-    from rlscaler_rl.evaluation.days.history_cli import simulate
-
-    return simulate
-
-
-def _pause() -> click.Command:
-    from rlscaler_operator.cli.policies import pause
-
-    return pause
-
-
-def _resume() -> click.Command:
-    from rlscaler_operator.cli.policies import resume
-
-    return resume
-
-
-def _promote() -> click.Command:
-    from rlscaler_operator.cli.policies import promote
-
-    return promote
-
-
-def _replay() -> click.Command:
-    from rlscaler_operator.cli.replay.command import replay
-
-    return replay
-
-
-def _completion() -> click.Command:
-    return completion
-
-
-def _scheduler() -> click.Command:
-    from rlscaler_live.scheduler_cli import scheduler
-
-    return scheduler
-
-
-def _service() -> click.Command:
-    from rlscaler_loadgen.cli import service
-
-    return service
-
-
-def _load() -> click.Command:
-    from rlscaler_loadgen.cli import load
-
-    return load
-
-
-def _train() -> click.Command:
-    from rlscaler_live.train_cli import train
-
-    return train
-
-
-def _publish() -> click.Command:
-    from rlscaler_rl.evaluation.service_tuning.publish import publish
-
-    return publish
-
-
-def _trace() -> click.Command:
-    from rlscaler_rl.workloads.cli import trace
-
-    return trace
-
-
-def _evaluate() -> click.Command:
-    from rlscaler_live.compare_cli import evaluate
-
-    return evaluate
-
-
-def _compare() -> click.Command:
-    from rlscaler_live.compare_cli import compare
-
-    return compare
-
-
-def _card() -> click.Command:
-    from rlscaler_live.compare_cli import card
-
-    return card
-
-
-def _days() -> click.Command:
-    from rlscaler_rl.evaluation.days.cli import days
-
-    return days
-
-
-def _estimate() -> click.Command:
-    from rlscaler_rl.evaluation.days.history_cli import estimate
-
-    return estimate
-
-
-def _streams() -> click.Command:
-    from rlscaler_rl.evaluation.streams.cli import streams
-
-    return streams
-
-
-def _tenants() -> click.Command:
-    from rlscaler_rl.tenants.cli import tenants
-
-    return tenants
-
-
-def _tune() -> click.Command:
-    from rlscaler_rl.evaluation.tuning.cli import tune
-
-    return tune
+    """One line for `--help`, which must not import the command."""
 
 
 COMMANDS = {
-    "card": Lazy("Write the model card of a network that was played on days.", _card),
-    "compare": Lazy("Compare the policy with the other autoscalers on the same load.", _compare),
-    "completion": Lazy("Print the completion script of a shell.", _completion),
-    "days": Lazy("Compare policies and autoscalers on whole days of real load.", _days),
-    "estimate": Lazy("Say what each autoscaler would have cost on a recorded load.", _estimate),
-    "evaluate": Lazy("Evaluate a trained policy in simulation.", _evaluate),
-    "explain": Lazy("Show why a decision came out as it did.", _explain),
-    "init": Lazy("Write a policy in Shadow from what runs in the cluster.", _init),
-    "load": Lazy("Generate load with Locust.", _load),
-    "operator": Lazy("Run the operator.", _operator),
-    "pause": Lazy("Hold the replicas of a policy.", _pause),
-    "preflight": Lazy("Ask cluster and Prometheus for all that a policy needs.", _preflight),
-    "promote": Lazy("Switch a policy from Shadow to Auto.", _promote),
-    "publish": Lazy("Put a policy that was trained for one service into a ConfigMap.", _publish),
-    "replay": Lazy("Take the recorded decisions again and compare.", _replay),
-    "resume": Lazy("Let a paused policy scale again.", _resume),
-    "scheduler": Lazy("Suggest nodes to kube-scheduler; train, compare and replay what suggests them.", _scheduler),
-    "service": Lazy("Run the emulated inference service.", _service),
-    "simulate": Lazy("Play a policy on a recorded load beside the HPA as it is.", _simulate),
-    "status": Lazy("Show what the policies see and do.", _status),
-    "streams": Lazy("Simulate the consumers of a Kafka topic under the forecast rule and KEDA.", _streams),
-    "tenants": Lazy("Play services that share a pool of GPUs, compare arbiters, and train one.", _tenants),
-    "trace": Lazy("List, import and cut recorded loads.", _trace),
-    "train": Lazy("Train a policy with PPO, for all services or (--for) for one.", _train),
-    "tune": Lazy("Find the best settings of the autoscalers that policies are compared with.", _tune),
+    "card": Lazy("rlscaler_live.compare_cli:card", "Write the model card of a network that was played on days."),
+    "compare": Lazy(
+        "rlscaler_live.compare_cli:compare", "Compare the policy with the other autoscalers on the same load."
+    ),
+    "completion": Lazy("rlscaler_live.cli:completion", "Print the completion script of a shell."),
+    "days": Lazy(
+        "rlscaler_rl.evaluation.days.cli:days", "Compare policies and autoscalers on whole days of real load."
+    ),
+    "estimate": Lazy(
+        "rlscaler_rl.evaluation.days.history_cli:estimate",
+        "Say what each autoscaler would have cost on a recorded load.",
+    ),
+    "evaluate": Lazy("rlscaler_live.compare_cli:evaluate", "Evaluate a trained policy in simulation."),
+    "explain": Lazy("rlscaler_operator.cli.explain.command:explain", "Show why a decision came out as it did."),
+    "init": Lazy("rlscaler_operator.cli.init.command:init", "Write a policy in Shadow from what runs in the cluster."),
+    "load": Lazy("rlscaler_loadgen.cli:load", "Generate load with Locust."),
+    "operator": Lazy("rlscaler_operator.cli.operator:operator", "Run the operator."),
+    "pause": Lazy("rlscaler_operator.cli.policies:pause", "Hold the replicas of a policy."),
+    "preflight": Lazy(
+        "rlscaler_operator.cli.preflight.command:preflight", "Ask cluster and Prometheus for all that a policy needs."
+    ),
+    "promote": Lazy("rlscaler_operator.cli.policies:promote", "Switch a policy from Shadow to Auto."),
+    "publish": Lazy(
+        "rlscaler_rl.evaluation.service_tuning.publish:publish",
+        "Put a policy that was trained for one service into a ConfigMap.",
+    ),
+    "replay": Lazy("rlscaler_operator.cli.replay.command:replay", "Take the recorded decisions again and compare."),
+    "resume": Lazy("rlscaler_operator.cli.policies:resume", "Let a paused policy scale again."),
+    "scheduler": Lazy(
+        "rlscaler_live.scheduler_cli:scheduler",
+        "Suggest nodes to kube-scheduler; train, compare and replay what suggests them.",
+    ),
+    "service": Lazy("rlscaler_loadgen.cli:service", "Run the emulated inference service."),
+    "simulate": Lazy(
+        "rlscaler_rl.evaluation.days.history_cli:simulate", "Play a policy on a recorded load beside the HPA as it is."
+    ),
+    "status": Lazy("rlscaler_operator.cli.policies:status", "Show what the policies see and do."),
+    "streams": Lazy(
+        "rlscaler_rl.evaluation.streams.cli:streams",
+        "Simulate the consumers of a Kafka topic under the forecast rule and KEDA.",
+    ),
+    "tenants": Lazy(
+        "rlscaler_rl.tenants.cli:tenants", "Play services that share a pool of GPUs, compare arbiters, and train one."
+    ),
+    "trace": Lazy("rlscaler_rl.workloads.cli:trace", "List, import and cut recorded loads."),
+    "train": Lazy("rlscaler_live.train_cli:train", "Train a policy with PPO, for all services or (--for) for one."),
+    "tune": Lazy(
+        "rlscaler_rl.evaluation.tuning.cli:tune",
+        "Find the best settings of the autoscalers that policies are compared with.",
+    ),
 }
 
 
@@ -260,10 +139,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if lazy := COMMANDS.get(cmd_name):
-            return lazy.load()
-        found = list(entry_points(group=GROUP, name=cmd_name))
-        command: click.Command | None = found[0].load() if found else None
-        return command
+            return EntryPoint(cmd_name, lazy.target, GROUP).load()
+        return next((point.load() for point in entry_points(group=GROUP, name=cmd_name)), None)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Names of commands with their summaries, also of those whose packages are not installed."""
@@ -332,10 +209,10 @@ def completion(shell: str) -> None:
     rlscaler completion zsh > "${fpath[1]}/_rlscaler"
     rlscaler completion fish > ~/.config/fish/completions/rlscaler.fish
     """
-    found = get_completion_class(shell)
-    if found is None:
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
         raise click.ClickException(f"this release of click knows no completion for {shell}")
-    click.echo(found(main, {}, "rlscaler", "_RLSCALER_COMPLETE").source())
+    click.echo(completion_class(main, {}, "rlscaler", "_RLSCALER_COMPLETE").source())
 
 
 if __name__ == "__main__":
