@@ -1,37 +1,39 @@
 """Recorded loads: the only reader and writer of trace files, for Locust, training and evaluation alike.
 
 A trace is a CSV file, gzip or not, with the two columns `time_s,requests_per_s` in bins of one width: the rate at
-`time_s` holds until the next line. Lines that begin with `#` are comments and name source and licence. Nothing is
-guessed or repaired: a file with gaps, doubled or unsorted times, negative rates or other columns is refused.
+`time_s` holds until the next line. Lines that begin with `#` are comments and name source and licence. The exports that
+`load_file` understands are read as well. Nothing is repaired unasked: a file with gaps, doubled or unsorted times or
+negative rates is refused.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rlscaler_loadgen.errors import TraceError
+from rlscaler_loadgen.load_file import GZIP, HEADER, Float, Samples, read_samples, refuse
 
-Float = NDArray[np.float64]
-Refuse = Callable[[int, str], NoReturn]
+__all__ = ["GZIP", "HEADER", "Fill", "Float", "Trace", "read_trace", "write_trace"]
 
-HEADER = "time_s,requests_per_s"
-GZIP = b"\x1f\x8b"
+Fill = Literal["hold", "zero"]
+CUT = "there (`rlscaler trace import FILE OUT.csv --fill hold` fills)"
+"""How a remedy for missing samples ends."""
+
 SMOOTH_FROM_SECONDS = 10.0
 """Bins at least this wide are joined by straight lines between their middles: a rate that stands still for a minute
 and then jumps is an artefact of counting by minutes."""
 
-WIDTH_TOLERANCE = 1e-3
-"""How far, as a part of a bin, a time may be off the regular grid: times are often written with few digits."""
+WIDTH_TOLERANCE = 0.1
+"""How far, as a part of a bin, a time may be off the regular grid: scrapes come a little late, and times are often
+written with few digits."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class Trace:
     width_s: float
     comments: tuple[str, ...] = ()
     """Comment lines of the file without their `#`: source and licence."""
+
+    begin: float | None = None
+    """Unix seconds at which the first bin begins; None where the file does not say."""
 
     @property
     def length_s(self) -> float:
@@ -82,104 +87,78 @@ class Trace:
         return hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
-def read_trace(path: str | Path) -> Trace:
-    """Read and check a trace file; TraceError names the file, the line and what to do."""
-    path = Path(path)
-    numbers, lines, comments = _lines(path)
-    if not lines or lines[0].replace(" ", "") != HEADER:
-        _refuse_header(path, numbers[0] if numbers else 1, lines[0] if lines else None)
-    numbers, lines = numbers[1:], lines[1:]
-    if not lines:
-        _refuse(f"{path}", "no bins below the header; export the series again over a longer time")
-    return _checked(*_columns(path, numbers, lines), comments, lambda at, what: _refuse(f"{path}:{numbers[at]}", what))
+def read_trace(path: str | Path, series: str | None = None, fill: Fill | None = None) -> Trace:
+    """Read and check a recorded load in any form that `load_file` understands.
+
+    :param series: which series of a file that holds several.
+    :param fill: what stands in for missing samples: the rate before, or none; without it they are refused.
+    :raises TraceError: naming the file, the line and the remedy.
+    """
+    return _checked(read_samples(Path(path), series), fill)
 
 
 def write_trace(path: str | Path, trace: Trace, digits: int = 6) -> None:
     """Write what `read_trace` reads; gzip where the name ends with .gz. Equal traces give equal bytes."""
     path = Path(path)
     head = "".join(f"# {comment}\n" for comment in trace.comments)
-    rows = "".join(f"{i * trace.width_s:.12g},{rate:.{digits}g}\n" for i, rate in enumerate(trace.rate.tolist()))
+    begin, width = trace.begin or 0.0, trace.width_s
+    rows = "".join(f"{begin + i * width:.12g},{rate:.{digits}g}\n" for i, rate in enumerate(trace.rate.tolist()))
     content = f"{head}{HEADER}\n{rows}".encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(content, 9, mtime=0) if path.suffix == ".gz" else content)
 
 
-def _lines(path: Path) -> tuple[list[int], list[str], tuple[str, ...]]:
-    """Line numbers and text of the lines that are neither empty nor comments, and the comments."""
-    try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if content[:2] == GZIP else content).decode("utf-8-sig")
-    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceError(f"trace {path}: neither gzip nor UTF-8 text ({error}); copy the file again") from error
-    except OSError as error:
-        raise TraceError(f"trace {path}: {error.strerror or error}; name a readable CSV file") from error
-    kept = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    comments = tuple(line[1:].strip() for _, line in kept if line.startswith("#"))
-    rows = [(number, line) for number, line in kept if not line.startswith("#")]
-    return [number for number, _ in rows], [line for _, line in rows], comments
+def _checked(samples: Samples, fill: Fill | None) -> Trace:
+    """The trace, or TraceError with the first sample that is wrong."""
+    time, rate = samples.time, samples.rate
+    places = np.arange(len(time))
 
-
-def _columns(path: Path, numbers: list[int], lines: list[str]) -> tuple[Float, Float]:
-    """Times and rates; the slow walk happens only for a file in which a line is wrong."""
-    try:
-        table = np.loadtxt(lines, delimiter=",", usecols=(0, 1), ndmin=2, comments=None)
-        if all(line.count(",") == 1 for line in lines):
-            return table[:, 0], table[:, 1]
-        raise ValueError("more than two columns")
-    except ValueError:
-        for number, line in zip(numbers, lines, strict=True):
-            cells = line.split(",")
-            if len(cells) != 2 or not all(map(_is_number, cells)):
-                _refuse(f"{path}:{number}", f"`{line.strip()}` is not two numbers; every line must be `{HEADER}`")
-        raise
-
-
-def _checked(time: Float, rate: Float, comments: tuple[str, ...], refuse: Refuse) -> Trace:
-    """The trace, or `refuse(bin, what is wrong and what to do)`."""
-    if len(time) != len(rate):
-        refuse(0, f"{len(time)} times and {len(rate)} rates; give as many of the one as of the other")
-    if len(time) < 2:
-        refuse(0, "at least two bins are needed; export the series again over a longer time")
-    for wrong, what in (
-        (~np.isfinite(time), "the time is not a finite number; remove the line and fill the bin"),
-        (~np.isfinite(rate), "the rate is not a finite number; fill the bin or cut the trace there"),
-        (rate < 0, "the rate is negative; a counter's raw value? export `rate(...)` of it"),
-    ):
+    def check(wrong: NDArray[np.bool_], message: str, after: int = 0) -> None:
         if wrong.any():
-            refuse(int(np.argmax(wrong)), what)
+            refuse(samples.place(int(places[int(np.argmax(wrong)) + after])), message)
+
+    check(~np.isfinite(time), "the time is not a finite number; remove the line and fill the bin")
+    check(np.isinf(rate) if fill else ~np.isfinite(rate), f"the rate is not a finite number; fill the bin or cut {CUT}")
+    check(rate < 0, "the rate is negative; a counter's raw value? export `rate(...)` of it")
+    if fill:
+        known = np.isfinite(rate)
+        time, rate, places = time[known], rate[known], places[known]
+    if len(time) < 2:
+        refuse(samples.place(0), "at least two bins are needed; export the series again over a longer time")
     step = np.diff(time)
     width = float(np.median(step))
-    if (repeated := step == 0).any():
-        refuse(int(np.argmax(repeated)) + 1, "this time is there twice; keep one rate for it (sum the series first)")
-    if (backwards := step < 0).any():
-        refuse(int(np.argmax(backwards)) + 1, "the time is before that of the line above; sort the lines by time")
-    if (uneven := np.abs(step - width) > width * WIDTH_TOLERANCE).any():
+    clocks = "; were clocks changed? Write the times in UTC or with their offset" if samples.local else ""
+    check(step == 0, f"this time is there twice; keep one rate for it (sum the series first){clocks}", 1)
+    check(step < 0, f"the time is before that of the line above; sort the lines by time{clocks}", 1)
+    tolerance = width * WIDTH_TOLERANCE
+    uneven = np.abs(step - (np.rint(step / width) * width if fill else width)) > tolerance
+    if uneven.any():
         at = int(np.argmax(uneven))
-        found, kind = float(step[at]), "gap" if step[at] > width else "uneven bin"
-        refuse(at + 1, f"{kind}: {found:g} s after the line above, bins are {width:g} s wide; fill it or cut there")
+        kind = "gap" if step[at] > width else "uneven bin"
+        remedy = f"bins are {width:g} s wide; fill it or cut {CUT}{clocks}"
+        check(uneven, f"{kind}: {step[at]:g} s after the line above, {remedy}", 1)
+    bins = round(float(time[-1] - time[0]) / width)
+    width = _even(float(time[-1] - time[0]), bins)
+    if fill:
+        rate = _filled(np.rint((time - time[0]) / width).astype(np.int64), rate, fill)
     if not rate.any():
-        refuse(0, "every rate is 0; nothing to replay, choose a time with traffic")
-    return Trace(rate, round(float(time[-1] - time[0]) / (len(time) - 1), 6), comments)
+        refuse(samples.place(0), "every rate is 0; nothing to replay, choose a time with traffic")
+    return Trace(rate, width, samples.comments, float(time[0]) if samples.clock else None)
 
 
-def _refuse_header(path: Path, number: int, line: str | None) -> NoReturn:
-    if line is None:
-        _refuse(f"{path}", f"the file is empty; the first line must be `{HEADER}`")
-    names = [name.strip() for name in line.split(",")]
-    if all(map(_is_number, names)):
-        _refuse(f"{path}:{number}", f"the header is missing; put `{HEADER}` above the first line")
-    unknown = [name for name in names if name not in HEADER.split(",")]
-    reason = f"unknown column {', '.join(map(repr, unknown))}" if unknown else f"columns {', '.join(names)}"
-    _refuse(f"{path}:{number}", f"{reason}; the columns must be `{HEADER}`, rename or remove the others")
+def _even(length: float, bins: int) -> float:
+    """Width of `bins` over `length` seconds: in whole seconds where the last one is off their grid by chance alone."""
+    exact = length / bins
+    whole = round(exact)
+    if whole and abs(length - whole * bins) <= WIDTH_TOLERANCE * whole:
+        return float(whole)
+    return round(exact, 6)
 
 
-def _refuse(where: str, what: str) -> NoReturn:
-    raise TraceError(f"trace {where}: {what}")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _filled(at: NDArray[np.int64], rate: Float, fill: Fill) -> Float:
+    """Rates of all bins, from those at the indexes `at`."""
+    if fill == "zero":
+        whole = np.zeros(int(at[-1]) + 1)
+        whole[at] = rate
+        return whole
+    return np.asarray(rate[np.searchsorted(at, np.arange(int(at[-1]) + 1), side="right") - 1])

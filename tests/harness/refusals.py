@@ -74,7 +74,7 @@ TEXTS = {
     "nan.csv": history("0,5", "60,nan", "120,5"),
     "below.csv": history("0,5", "60,-4", "120,5"),
     "letters.csv": history("0,5", "60,five", "120,5"),
-    "columns.csv": "time,rate\n0,5\n60,5\n",
+    "columns.csv": "time,rate,errors\n0,5,0\n60,5,0\n",
     "bare.csv": "0,5\n60,5\n",
     "header.csv": HEADER + "\n",
     "seconds.csv": history("0,5", "10,5", "20,5"),

@@ -70,30 +70,36 @@ def likeness(traces: Path | None, stretches: int, seed: int) -> None:
 
 
 @trace.command(name="import")
-@click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="[FILE.csv] [OUT.csv]")
+@click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="[FILE] [OUT.csv]")
 @click.option("--prometheus", "url", help="Address of a Prometheus; then only OUT.csv is named.")
 @click.option("--query", help="PromQL that gives one series in requests/s, such as sum(rate(http_requests_total[1m])).")
 @click.option("--from", "begin", default="now-7d", show_default=True, help="ISO 8601, Unix seconds, now or now-7d.")
 @click.option("--to", "end", default="now", show_default=True, help="The same.")
 @click.option("--step", default="15s", show_default=True, help="Width of a bin: whole seconds or like 15s, 1m.")
 @click.option("--bearer-token-file", type=_FILE, help="File with the token that Prometheus asks for.")
-@click.option("--fill", type=click.Choice(["hold", "zero"]), help="What stands in for missing samples; else an error.")
+@click.option("--fill", type=click.Choice(["hold", "zero"]), help="Replace missing samples by the last rate or by 0.")
+@click.option("--series", help="Name of one series of a FILE that holds several.")
 @click.option("--force", is_flag=True, help="Overwrite OUT.csv.")
-def import_(paths: tuple[Path, ...], url: str | None, force: bool, **options: Any) -> None:
-    """Check a trace FILE.csv (and write it to OUT.csv), or make OUT.csv of a service's history in Prometheus.
+def import_(
+    paths: tuple[Path, ...], url: str | None, force: bool, series: str | None, fill: Any, **options: Any
+) -> None:
+    """Check a load in FILE (and write it to OUT.csv), or make OUT.csv of a service's history in Prometheus.
 
-    A trace has the columns time_s,requests_per_s in bins of one width; an OUT that ends with .gz is compressed.
+    FILE is a CSV export (Grafana, Excel, Locust) or JSON of Prometheus or Grafana. OUT.csv has the columns
+    time_s,requests_per_s in bins of one width; an OUT that ends with .gz is compressed.
     """
     from rlscaler_loadgen.traces import write_trace
 
     if len(paths) > (2 if url is None else 1):
-        raise click.UsageError("name FILE.csv and perhaps OUT.csv; with --prometheus only OUT.csv")
+        raise click.UsageError("name FILE and perhaps OUT.csv; with --prometheus only OUT.csv")
     if url is None:
         refuse_of_prometheus()
+    elif series is not None:
+        raise click.UsageError("--series: only for a FILE; --query names the series of Prometheus")
     out = paths[-1] if url is not None or len(paths) == 2 else None
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"{out}: exists; name another file or add --force")
-    found = _read(paths[0]) if url is None else _ask(url, **options)
+    found = _read(paths[0], series, fill) if url is None else _ask(url, fill=fill, **options)
     if out is not None:
         _write(write_trace, out, found)
     from rlscaler_rl.workloads.facts import own
@@ -107,7 +113,6 @@ _OF_PROMETHEUS = {
     "end": "--to",
     "step": "--step",
     "bearer_token_file": "--bearer-token-file",
-    "fill": "--fill",
 }
 
 
@@ -157,12 +162,12 @@ def _ask(
     return read_history(url, query, asked, token=token, fill=fill)
 
 
-def _read(path: Path) -> Trace:
+def _read(path: Path, series: str | None = None, fill: Any = None) -> Trace:
     from rlscaler_loadgen.errors import TraceError
     from rlscaler_loadgen.traces import read_trace
 
     try:
-        return read_trace(path)
+        return read_trace(path, series, fill)
     except TraceError as error:
         raise WorkloadError(str(error)) from error
 

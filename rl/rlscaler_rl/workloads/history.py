@@ -82,7 +82,7 @@ def read_history(url: str, query: str, asked: TimeRange, *, token: str | None = 
         f"From {_text(asked.begin)} to {_text(asked.end)} every {asked.step} s"
         + (f"; {filled} missing samples filled ({fill})" if filled else ""),
     )
-    return Trace(rate, float(asked.step), comments)
+    return Trace(rate, float(asked.step), comments, float(asked.begin))
 
 
 def parse_time(text: str, now: datetime) -> datetime:

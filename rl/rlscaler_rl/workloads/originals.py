@@ -12,7 +12,6 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
-import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from rlscaler_loadgen.load_file import seconds_of
 from rlscaler_loadgen.traces import GZIP, Trace
 from rlscaler_rl.workloads.names import WorkloadError
 
@@ -221,18 +221,6 @@ def _time(path: Path, number: int, row: dict[str, str], recipe: Recipe) -> float
         return seconds_of(text)
     except ValueError as error:
         raise WorkloadError(f"{path}:{number}: {text!r} is no time; write ISO 8601 or Unix seconds") from error
-
-
-def seconds_of(text: str) -> float:
-    """A number of seconds, or the Unix seconds of ISO 8601 text; UTC where it names no zone. Raises ValueError."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    if not math.isfinite(seconds):
-        raise ValueError(f"{text} is no time")
-    return seconds
 
 
 def _counted(path: Path, times: Float, recipe: Recipe) -> tuple[float, Float]:

@@ -16,7 +16,7 @@ SIM = "simulate --out out --history {load_csv} "
 FOR = "train --out out --for {good_yaml} --history "
 TRACE = [
     Wrong("trace import {none} out.csv", 2, ("none: No such file", "name a readable CSV file")),
-    Wrong("trace import {columns_csv} out.csv", 2, ("columns.csv:1: unknown column 'time'", "rename or remove")),
+    Wrong("trace import {columns_csv} out.csv", 2, ("columns.csv:1: 2 series ('rate', 'errors')", "--series")),
     Wrong("trace import {load_csv} {gap_csv}", 2, ("gap.csv: exists", "name another file or add --force")),
     Wrong("trace import {load_csv} {blocked}", 2, ("good.yaml/out", "name a file that can be written")),
     Wrong("trace import {load_csv} out.csv --query up", 2, ("--query: only with --prometheus",)),
@@ -55,7 +55,7 @@ HISTORY = [
     Wrong(EST + "{binary}", 2, ("binary: neither gzip nor UTF-8 text", "copy the file again")),
     Wrong(EST + "{bare_csv}", 2, ("bare.csv:1: the header is missing", "put `time_s,requests_per_s` above")),
     Wrong(EST + "{header_csv}", 2, ("header.csv: no bins below the header", "over a longer time")),
-    Wrong(EST + "{letters_csv}", 2, ("letters.csv:3", "`60,five` is not two numbers")),
+    Wrong(EST + "{letters_csv}", 2, ("letters.csv:3: column 'requests_per_s': 'five' is no number", "export plain")),
     Wrong(EST + "{gap_csv}", 2, ("gap.csv:4: gap: 120 s", "fill it or cut there")),
     Wrong(EST + "{twice_csv}", 2, ("twice.csv:4: this time is there twice", "keep one rate")),
     Wrong(EST + "{backwards_csv}", 2, ("backwards.csv:4", "before that of the line above", "sort the lines")),

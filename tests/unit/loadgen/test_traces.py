@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlscaler_loadgen.errors import TraceError
 from rlscaler_loadgen.runner import LoadRun
-from rlscaler_loadgen.traces import HEADER, Trace, read_trace, write_trace
+from rlscaler_loadgen.traces import HEADER, Fill, Trace, read_trace, write_trace
 
 
 def test_a_file_may_be_compressed_and_commented(tmp_path: Path) -> None:
@@ -34,14 +34,14 @@ def test_a_file_may_be_compressed_and_commented(tmp_path: Path) -> None:
         ("# only this\n", None, "empty"),
         (f"{HEADER}\n", None, "no bins"),
         ("0,1\n1,2\n", 1, "header is missing"),
-        ("time_s,requests_per_s,errors\n0,1,0\n1,2,0\n", 1, "unknown column 'errors'.*remove"),
-        ("time,rps\n0,1\n1,2\n", 1, "unknown column 'time', 'rps'"),
-        ("requests_per_s,time_s\n0,1\n1,2\n", 1, "the columns must be"),
+        ("time,rps,errors\n0,1,0\n1,2,0\n", 1, r"2 series \('rps', 'errors'\); name one with --series"),
+        ("time\n0\n1\n", 1, "one column"),
         (f"{HEADER}\n0,1\n", 2, "at least two bins"),
-        (f"{HEADER}\n0,1\nx,2\n", 3, "not two numbers"),
-        (f"{HEADER}\n0,1\n1,2,3\n", 3, "not two numbers"),
-        (f"{HEADER}\n0,1\n1,\n", 3, "not two numbers"),
-        (f"{HEADER}\n0,1\n1\n", 3, "not two numbers"),
+        (f"{HEADER}\n0,1\nx,2\n", 3, "column 'time_s': 'x' is no time; write ISO 8601"),
+        (f"{HEADER}\n0,1\n1,2,3\n", 3, "`1,2,3` has 3 cells where the header has 2.*thousands"),
+        (f"{HEADER}\n0,1\n1,\n", 3, "the rate is not a finite number; fill"),
+        (f"{HEADER}\n0,1\n1,two\n", 3, "column 'requests_per_s': 'two' is no number of requests/s; export plain"),
+        (f"{HEADER}\n0,1\n1\n", 3, "`1` has 1 cells where the header has 2"),
         (f"# a\n\n{HEADER}\n0,1\n1,2\n1,3\n2,4\n", 6, "there twice"),
         (f"{HEADER}\n0,1\n2,2\n1,3\n3,4\n", 4, "sort the lines"),
         (f"{HEADER}\n0,1\n1,2\n2,3\n5,4\n6,4\n", 5, "gap: 3 s after the line above, bins are 1 s wide; fill"),
@@ -61,6 +61,25 @@ def test_a_bad_file_is_refused_with_its_line_and_a_remedy(
     with pytest.raises(TraceError, match=complaint) as caught:
         read_trace(path)
     assert f"{path}:" + (f"{line}: " if line else " ") in str(caught.value)
+
+
+@pytest.mark.parametrize(("fill", "rate"), [("hold", [1, 1, 1, 4]), ("zero", [1, 0, 0, 4])])
+def test_missing_samples_are_filled_where_that_is_asked_for(tmp_path: Path, fill: Fill, rate: list[float]) -> None:
+    (tmp_path / "a.csv").write_text(f"{HEADER}\n0,1\n15,\n45,4\n60,5\n75,6\n")
+    assert read_trace(tmp_path / "a.csv", fill=fill).rate.tolist() == [*rate, 5, 6]
+
+
+def test_a_time_that_comes_twice_is_refused_where_gaps_are_filled_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"{HEADER}\n0,1\n15,2\n15,3\n30,4\n60,4\n")
+    with pytest.raises(TraceError, match=r"a\.csv:4: this time is there twice"):
+        read_trace(tmp_path / "a.csv", fill="hold")
+
+
+def test_the_calendar_is_kept_when_a_trace_is_written_and_read(tmp_path: Path) -> None:
+    write_trace(tmp_path / "a.csv", Trace(np.array([1.0, 2.0, 3.0]), 15.0, begin=1_772_409_615.0))
+    assert read_trace(tmp_path / "a.csv").begin == 1_772_409_615.0
+    write_trace(tmp_path / "a.csv", Trace(np.array([1.0, 2.0, 3.0]), 15.0))
+    assert read_trace(tmp_path / "a.csv").begin is None
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from rlscaler_rl.workloads import WorkloadError
-from rlscaler_rl.workloads.originals import Recipe, read_original, seconds_of
+from rlscaler_rl.workloads.originals import Recipe, read_original
 
 LOG = """\
 in24.inetnebr.com - - [01/Aug/1995:00:00:01 -0400] "GET /a.html HTTP/1.0" 200 1839
@@ -169,5 +169,8 @@ def test_a_recipe_refuses_what_it_does_not_know():
             Recipe(**wrong)
 
 
-def test_times_without_a_zone_are_utc():
-    assert seconds_of("1970-01-01T01:00:00") == seconds_of("1970-01-01T02:00:00+01:00") == seconds_of("3600") == 3600
+def test_milliseconds_of_unix_are_understood(tmp_path):
+    path = tmp_path / "bins.csv"
+    path.write_text("timestamp,value\n1772409600000,30\n1772409615000,60\n1772409630000,15\n")
+    trace, _ = read_original([path], Recipe(reader="bins", width_s=15))
+    assert trace.rate.tolist() == [2, 4, 1]

@@ -53,13 +53,22 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path):
     path.write_text("time_s,requests_per_s\n0,1\n1,1\n4,1\n5,1\n")
     for command in ("list", "import", "split"):
         assert call(command, path, code=2) == (
-            f"Error: trace {path}:4: gap: 3 s after the line above, bins are 1 s wide; fill it or cut there\n"
+            f"Error: trace {path}:4: gap: 3 s after the line above, bins are 1 s wide; fill it or cut there "
+            "(`rlscaler trace import FILE OUT.csv --fill hold` fills)\n"
         )
-    assert "name FILE.csv" in call("import", path, path, path, code=2)
+    assert "name FILE and" in call("import", path, path, path, code=2)
     assert "--query: only with --prometheus" in call("import", path, "--query", "up", code=2)
     assert "--from, --step: only with --prometheus" in call(
         "import", path, "--from", "2026-01-01", "--step", "15s", code=2
     )
+
+
+def test_import_fills_a_gap_and_chooses_a_series_where_it_is_told_to(tmp_path):
+    path, out = tmp_path / "bad.csv", tmp_path / "good.csv"
+    path.write_text("time,a,b\n1772409600000,9,1\n1772409601000,9,1\n1772409604000,9,4\n1772409605000,9,1\n")
+    call("import", path, out, "--fill", "hold", "--series", "b")
+    assert read_trace(out).rate.tolist() == [1, 1, 1, 1, 4, 1]
+    assert read_trace(out).begin == 1_772_409_600
 
 
 def test_import_from_prometheus(api, tmp_path):
