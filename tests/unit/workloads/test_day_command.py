@@ -28,6 +28,10 @@ def test_days_lists_every_load_with_its_licence_and_what_is_there(tmp_path):
         assert f"| {name} | {load.what} | {load.days} |" in text
     assert text.count("| ships |") == 3
     assert text.count("| to be made |") == len(day_loads()) - 3
+    rows = {row["name"]: row for row in json.loads(call("days", "-o", "json", "--days", tmp_path))}
+    for name, load in day_loads().items():
+        for field in ("group", "fold", "days", "width_s", "seconds", "licence", "source"):
+            assert rows[name][field] == getattr(load, field), (name, field)
     (found,) = json.loads(call("days", "balancer", "-o", "json", "--days", tmp_path))
     assert found["licence"] == "MIT"
     assert not found["there"]

@@ -37,13 +37,6 @@ def test_every_row_states_source_licence_and_how_its_file_is_made(name):
         assert load.first_midnight_s == 0
 
 
-def test_the_page_names_every_load_with_its_source_and_licence():
-    page = Path(__file__).parents[3].joinpath("docs/learning/days.md").read_text(encoding="utf-8")
-    for name, load in day_loads().items():
-        assert f"| {name} | {load.group} | {load.fold} | {load.days} | {load.width_s:g} | {load.seconds} |" in page
-        assert f"| {load.licence} | {load.source} |" in page
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_ships_is_the_series_of_the_index(name):
     load, trace = day_load(name), day_trace(name)
