@@ -231,12 +231,8 @@ release-dry: $(STAMP) ## A release as far as it goes here: wheel into an empty e
 	dev/release/dry.sh results/release $(BIN)
 
 .PHONY: generate
-generate: $(STAMP) ## Regenerate crds/, reference pages and the charts' files from the code, and what reads KEDA's protocol and ONNX
+generate: $(STAMP) ## Regenerate crds/ and the charts' files from the code, and the readers of KEDA's protocol and ONNX
 	$(BIN)/rlscaler crd generate
-	$(BIN)/rlscaler crd generate --budgets
-	$(BIN)/rlscaler crd generate --node-scoring
-	$(BIN)/rlscaler crd docs
-	$(BIN)/rlscaler docs generate
 	$(BIN)/rlscaler chart generate
 	cd operator && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
 	  rlscaler_operator/keda/external_scaler.proto
@@ -255,11 +251,11 @@ lint: $(STAMP) ## Lint, types, layers, drift of generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/rlscaler crd check
-	$(BIN)/rlscaler docs check
 	$(BIN)/rlscaler chart check
 
 .PHONY: docs
-docs: $(STAMP) ## Build the documentation into site/; a link that leads nowhere fails it (ARGS="-d FOLDER")
+docs: $(STAMP) ## Build the documentation, reference pages first, into site/; a dead link fails it (ARGS="-d FOLDER")
+	$(BIN)/rlscaler docs generate
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 # What needs no cluster uses every core. What has one mostly waits for it, so that several clusters run side by side; a

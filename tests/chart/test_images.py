@@ -23,7 +23,7 @@ LIMIT = 250e6
 """Uncompressed bytes that the operator's image may add to its base."""
 
 COMMANDS = {
-    "rlscaler": [["operator", "run"], ["explain"], ["replay"], ["crd", "generate"]],
+    "rlscaler": [["operator", "run"], ["explain"], ["replay"], ["status"]],
     "rlscaler-service": [
         ["service", "pod"],
         ["service", "fleet"],

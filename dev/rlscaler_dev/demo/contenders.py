@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -10,8 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-
-import yaml
 
 from rlscaler_dev.cluster import kubeconfig
 from rlscaler_dev.cluster.api import ClusterInfo
@@ -24,7 +21,7 @@ from rlscaler_dev.demo.processes import Supervisor
 from rlscaler_dev.demo.recorder import Recorder
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import NAMESPACE, Settings
-from rlscaler_dev.exceptions import DemoError
+from rlscaler_dev.generate.definition import budget_manifest, manifest
 
 RLSCALER = (sys.executable, "-m", "rlscaler_live.cli")
 """The command line in a process of its own: the demo uses the operator as its users do."""
@@ -102,11 +99,11 @@ class Operator:
     def install(self) -> None:
         """Install its CustomResourceDefinitions and grant it its roles."""
         kube = self._kube
-        for definition in (crd(), crd("--budgets")) if self._budgets else (crd(),):
+        for definition in (manifest(), *([budget_manifest()] if self._budgets else [])):
             kube.apply(definition)
             wait_until(partial(_established, kube, definition), "the CRD's acceptance", READY_SECONDS)
-        for manifest in manifests.access(self._namespaces, self._budgets):
-            kube.apply(manifest)
+        for access in manifests.access(self._namespaces, self._budgets):
+            kube.apply(access)
         token = kube.token(manifests.OPERATOR_NAMESPACE, manifests.OPERATOR)
         kubeconfig.write(self._kubeconfig, kubeconfig.bearer(kube.server, kube.authority, token))
 
@@ -189,16 +186,6 @@ def autoscalers_lack(recorder: Recorder, settings: Settings) -> str:
 
 def _established(kube: KubeClient, definition: Json) -> bool:
     return has_condition(kube.get(path_of(definition)), "Established")
-
-
-def crd(*options: str) -> Json:
-    """The CustomResourceDefinition as the installed operator generates it; with `--budgets` that of budgets."""
-    command = [*RLSCALER, "crd", "generate", "--output", "-", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise DemoError(f"the CustomResourceDefinition was not generated: {done.stderr.strip()}")
-    definition: Json = yaml.safe_load(done.stdout)
-    return definition
 
 
 def answers(url: str, timeout_seconds: float = 2.0) -> bool:

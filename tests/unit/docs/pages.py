@@ -1,16 +1,19 @@
-"""The pages of the documentation, and what is code in them."""
+"""The pages of the documentation, and the code in them."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from rlscaler_dev.generate import cli as generate
+
 ROOT = Path(__file__).parents[3]
-TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")]
-PAGES = sorted([*TOP, *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").glob("*/README.md")])
+TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 
 FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
@@ -26,34 +29,37 @@ class Block(NamedTuple):
     text: str
 
 
-def name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+@cache
+def texts() -> dict[str, str]:
+    """Return the text of every page by its path below the root; generated pages are rendered, not read."""
+    with contextlib.chdir(ROOT):
+        generated = {str(path): render() for path, render in generate.pages()}
+    files = [*(ROOT / name for name in TOP), *(ROOT / "docs").rglob("*.md"), *(ROOT / "helm").glob("*/README.md")]
+    committed = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in files}
+    return dict(sorted((committed | generated).items()))
 
 
 def blocks() -> Iterator[Block]:
-    """Every fenced block."""
-    for page in PAGES:
-        for match in FENCE.finditer(page.read_text(encoding="utf-8")):
-            yield Block(name(page), match["language"], match["text"])
+    """Yield every fenced block of every page."""
+    for page, text in texts().items():
+        for match in FENCE.finditer(text):
+            yield Block(page, match["language"], match["text"])
 
 
 def command_lines(program: str) -> list[tuple[str, str]]:
-    """(page, line) of every command line of the program: in blocks, and in sentences as inline code."""
-    found = set()
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
+    """Return (page, line) of every command line of the program: in blocks, and in sentences as inline code."""
+    lines = set()
+    for page, text in texts().items():
         prose = FENCE.sub("", text)
         code = [match["text"] for match in FENCE.finditer(text) if match["language"] != "yaml"]
-        lines = "\n".join([*code, *INDENTED.findall(prose)]).replace("\\\n", " ").splitlines()
-        lines += [" ".join(inline.split()) for inline in INLINE.findall(prose)]
-        for line in lines:
-            line = line.strip().removeprefix(PROMPT)
-            if line.startswith(f"{program} "):
-                found.add((name(page), line))
-    return sorted(found)
+        candidates = "\n".join([*code, *INDENTED.findall(prose)]).replace("\\\n", " ").splitlines()
+        candidates += [" ".join(inline.split()) for inline in INLINE.findall(prose)]
+        stripped = (candidate.strip().removeprefix(PROMPT) for candidate in candidates)
+        lines |= {(page, line) for line in stripped if line.startswith(f"{program} ")}
+    return sorted(lines)
 
 
 def words(line: str) -> list[str]:
-    """The words of one command line, up to a pipe, a redirection, the next command or an ellipsis."""
+    """Return the words of one command line, up to a pipe, a redirection, the next command or an ellipsis."""
     line = re.split(r"\s(?:\||>|&&|;|…|\.\.\.|<)", line)[0]
     return shlex.split(line, comments=True)

@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from rlscaler_dev.generate.pages import commands
 from rlscaler_live import train_cli
 from rlscaler_live.cli import EXIT_CODES, LazyGroup, main
 
@@ -101,7 +102,7 @@ def test_what_ctrl_c_ends_says_so_by_its_exit_code() -> None:
 
 
 def test_the_exit_codes_are_documented_in_one_table() -> None:
-    page = Path(__file__).parents[3].joinpath("docs/reference/cli.md").read_text(encoding="utf-8")
+    page = commands()
     for code, meaning in EXIT_CODES.items():
         assert f"| {code} | {meaning} |" in page
 
