@@ -22,7 +22,7 @@ and waits, as a mean over the rate window. `spec.slo.signal` says which of the l
 *Derived* arrivals are the requests that are over plus the growth of those in flight and waiting, over the same
 window, at least 0. Where a counter has several names, the first that is there counts. Labels that a scrape has
 renamed to `exported_*` are understood, and replicas of Prometheus count once
-([how it is scraped](../metrics.md#how-it-is-scraped)).
+([how it is scraped](../metrics.md#how-prometheus-is-read)).
 """
 
 FULL = "; a replica of which a tenth of the requests wait counts as full"
