@@ -19,7 +19,6 @@ from rlscaler_rl.evaluation.days import cli as command
 from rlscaler_rl.evaluation.days import compare as comparison
 from rlscaler_rl.evaluation.days.compare import Request, compare
 from rlscaler_rl.evaluation.days.play import covered, played, prepared
-from rlscaler_rl.evaluation.days.regret import regret_markdown
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad, from_library, own
 from rlscaler_rl.evaluation.days.shift import Shifted, compare_shifts, shift_markdown, shifted_columns
 from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score, difference, markdown
@@ -189,16 +188,6 @@ def test_a_comparison_on_the_past_of_loads_has_every_contender_on_every_load(mon
     assert set(found.settings["hpa_tuned"]) == {"a", "b"}
     assert told
     assert comparison.DayTable.model_validate_json(found.model_dump_json()) == found
-
-
-def test_the_causal_plan_plays_where_it_is_asked_for_and_the_report_has_its_regret():
-    found = compare(Request("transfer", [load("a")], days=1, causal_plan=True), lambda text: None)
-    plan, rule = found.of("a", "causal"), found.of("a", "rule")
-    assert plan is not None
-    assert rule is not None
-    assert plan.role == "reference"
-    lines = "\n".join(regret_markdown(found))
-    assert f"| Forecast rule | {100 * (rule.mean('j') / plan.mean('j') - 1):+.1f} |" in lines
 
 
 @pytest.mark.long

@@ -66,13 +66,6 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.IntRange(1),
     help="Settings that are tried of each contender that is tuned.",
 )
-@click.option("--plan/--no-plan", default=False, help="Also plan with perfect foresight (two minutes a day).")
-@click.option(
-    "--causal-plan/--no-causal-plan",
-    "causal_plan",
-    default=False,
-    help="Also plan with futures drawn from the past alone (some minutes a day), and say the regret of all.",
-)
 @click.option(
     "--equal-lateness/--no-equal-lateness",
     "lateness",
@@ -104,10 +97,9 @@ def days(
     from rlscaler_rl.evaluation.days.telling import tell
     from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE, SHIFTS
 
-    if kind == "shift" and any(options[name] for name in ("plan", "causal_plan", "lateness", "hours")):
+    if kind == "shift" and any(options[name] for name in ("lateness", "hours")):
         raise click.UsageError(
-            "--kind shift: whole days, and nothing is planned or tuned on other services; leave out --hours, --plan, "
-            "--causal-plan and --equal-lateness"
+            "--kind shift: whole days, and nothing is tuned on other services; leave out --hours and --equal-lateness"
         )
     names = [shift.name for shift in SHIFTS]
     if unknown := [one for one in respects if kind != "shift" or one not in names]:
@@ -192,7 +184,6 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
     """Play and write the comparison: the table, and the lines of the report."""
     from rlscaler_rl.evaluation.days import compare as comparison
     from rlscaler_rl.evaluation.days.lateness import lateness_markdown
-    from rlscaler_rl.evaluation.days.regret import regret_markdown
     from rlscaler_rl.evaluation.days.seeds import seeds_markdown
     from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
 
@@ -200,8 +191,6 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
     lines = [f"## Days of {len(table.loads)} loads, {request.kind}", "", *markdown(table)]
     if together := list(seeds_markdown(table)):
         lines += ["", "### Seeds", "", *together]
-    if request.plan or request.causal_plan:
-        lines += ["", "### Regret", "", *regret_markdown(table)]
     if coverage:
         lines += ["", *coverage_markdown(table)]
     if table.lateness:

@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_rl.evaluation.days import contenders as who
-from rlscaler_rl.evaluation.days.causal import causal, known_services, played_causally
-from rlscaler_rl.evaluation.days.contenders import PLANNER, Contender, Policy
+from rlscaler_rl.evaluation.days.contenders import Contender, Policy
 from rlscaler_rl.evaluation.days.lateness import at_equal_lateness, days_before
 from rlscaler_rl.evaluation.days.past import TRIALS, Chosen, cheapest_static, tuned
-from rlscaler_rl.evaluation.days.play import Days, Job, played, played_side_by_side, prepared
+from rlscaler_rl.evaluation.days.play import Days, Job, played_side_by_side, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
 from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score
 from rlscaler_rl.evaluation.episodes import digest
-from rlscaler_rl.planning.planner import PlanSettings, best_plan
 from rlscaler_rl.simulation.episode import Result
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.workloads import Part
@@ -30,9 +28,6 @@ from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 
 Kind = Literal["transfer", "own", "shift"]
 Progress = Callable[[str], None]
-
-PLANS = (PlanSettings(1), PlanSettings(3))
-"""Variants of the plan that are played for the reference with perfect foresight."""
 
 RULE = "rule"
 
@@ -57,12 +52,6 @@ class Request:
 
     tune_days: int = 2
     trials: int = TRIALS
-    plan: bool = False
-    """Whether the planner plays too, which takes some two minutes a day."""
-
-    causal_plan: bool = False
-    """Whether the causal planner plays too, which takes some minutes a day."""
-
     lateness: bool = False
     """Whether the GPU-hours at equal lateness are measured too."""
 
@@ -89,16 +78,6 @@ def compare(request: Request, progress: Progress) -> DayTable:
         scores += score_rows(contender, days, figures.result)
         if contender.name == RULE:
             coverage = _coverage(days, figures.coverage)
-    if request.plan:
-        progress("plan with perfect foresight")
-        planner, _ = best_plan(days.scenarios, PLANS)
-        label = "Plan with perfect foresight"
-        known = Contender(PLANNER, label, "reference", lambda rate: planner)
-        scores += score_rows(known, days, played(days, known.make, level=request.level).result)
-    if request.causal_plan:
-        progress("causal plan")
-        services = known_services(days, request.loads)
-        scores += score_rows(causal(services), days, played_causally(days, services, request.level))
     settings: dict[str, dict[str, dict[str, Any]]] = {}
     for chosen in _chosen(request, tune, progress):
         settings[chosen.name] = {

@@ -13,9 +13,6 @@ from rlscaler_rl.baselines.hindsight import Hindsight
 from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 
-PLANNER, CAUSAL = "planner", "causal"
-"""Names of the plans: with the whole future known, and with nothing of it."""
-
 Role = Literal["policy", "untuned", "tuned", "reference"]
 
 

@@ -82,7 +82,7 @@ def compare_shifts(
 ) -> list[tuple[str, DayTable]]:
     """Give a table for each of the shifts. A load needs the same share of each service's capacity.
 
-    The loads are those that `request` names; no contender is tuned and nothing is planned.
+    The loads are those that `request` names; no contender is tuned.
     """
     began = time.monotonic()
     names = [load.name for load in request.loads]

@@ -135,13 +135,6 @@ class DayTable(_Strict):
             found.setdefault(row.contender, row)
         return found
 
-    def best(self, role: str) -> str:
-        """Give the contender of a role with the least J in the mean over loads: one for all loads."""
-        names = [name for name, row in self.contenders().items() if row.role == role]
-        return min(
-            names, key=lambda name: float(np.mean([row.mean("j") for row in self.scores if row.contender == name]))
-        )
-
 
 FILE = "days.json"
 """Name of the table in the folder of a comparison."""
