@@ -66,12 +66,6 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.IntRange(1),
     help="Settings that are tried of each contender that is tuned.",
 )
-@click.option(
-    "--equal-lateness/--no-equal-lateness",
-    "lateness",
-    default=False,
-    help="Also compare the GPU-hours that each contender needs for at most 1 % and 0.1 % late.",
-)
 @click.option("--coverage", is_flag=True, help="Also print how often the forecaster's quantiles held on each load.")
 @click.option("--picture", help="Load whose last day is drawn.")
 @click.option("--folder", type=_FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
@@ -97,10 +91,8 @@ def days(
     from rlscaler_rl.evaluation.days.telling import tell
     from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE, SHIFTS
 
-    if kind == "shift" and any(options[name] for name in ("lateness", "hours")):
-        raise click.UsageError(
-            "--kind shift: whole days, and nothing is tuned on other services; leave out --hours and --equal-lateness"
-        )
+    if kind == "shift" and options["hours"]:
+        raise click.UsageError("--kind shift: plays whole days; leave out --hours")
     names = [shift.name for shift in SHIFTS]
     if unknown := [one for one in respects if kind != "shift" or one not in names]:
         raise click.UsageError(f"--respect {unknown[0]}: takes one of {', '.join(names)}, and needs --kind shift")
@@ -183,7 +175,6 @@ def _request(
 def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tuple[DayTable, list[str]]:
     """Play and write the comparison: the table, and the lines of the report."""
     from rlscaler_rl.evaluation.days import compare as comparison
-    from rlscaler_rl.evaluation.days.lateness import lateness_markdown
     from rlscaler_rl.evaluation.days.seeds import seeds_markdown
     from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
 
@@ -193,8 +184,6 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
         lines += ["", "### Seeds", "", *together]
     if coverage:
         lines += ["", *coverage_markdown(table)]
-    if table.lateness:
-        lines += ["", "### At equal lateness", "", *lateness_markdown(table.lateness)]
     comparison.write(table, out, lines)
     return table, lines
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from rlscaler_rl.evaluation.days import contenders as who
 from rlscaler_rl.evaluation.days.contenders import Contender, Policy
-from rlscaler_rl.evaluation.days.lateness import at_equal_lateness, days_before
 from rlscaler_rl.evaluation.days.past import TRIALS, Chosen, cheapest_static, tuned
 from rlscaler_rl.evaluation.days.play import Days, Job, played_side_by_side, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
@@ -52,9 +51,6 @@ class Request:
 
     tune_days: int = 2
     trials: int = TRIALS
-    lateness: bool = False
-    """Whether the GPU-hours at equal lateness are measured too."""
-
     level: LevelName = "fluid"
     share: float = NOMINAL_SHARE
     """As in `DayTable.share`."""
@@ -65,7 +61,7 @@ class Request:
 def compare(request: Request, progress: Progress) -> DayTable:
     """Play everything that was asked for. Raises WorkloadError for a load that is not there."""
     began = time.monotonic()
-    days, tune, before = _prepared(request, progress)
+    days, tune = _prepared(request, progress)
     days = days if request.hours is None else days.first(3600 * request.hours)
     scores: list[Score] = []
     coverage: dict[str, list[list[float | None]]] = {}
@@ -93,7 +89,6 @@ def compare(request: Request, progress: Progress) -> DayTable:
         scores=_by_load(scores, request.loads),
         settings=settings,
         networks=_networks(request.policies),
-        lateness=at_equal_lateness(days, before, tune, progress) if request.lateness else [],
         coverage=coverage,
         seconds=round(time.monotonic() - began, 1),
         peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
@@ -106,20 +101,18 @@ def _networks(policies: Sequence[Policy]) -> dict[str, str]:
     return {name: digest for name, digest in digests.items() if digest}
 
 
-def _prepared(request: Request, progress: Progress) -> tuple[Days, Days, Days]:
-    """Prepare the days that are judged, those to tune on and those before; what is not asked for has no rows.
+def _prepared(request: Request, progress: Progress) -> tuple[Days, Days]:
+    """Prepare the judged days and the days to tune on, which are none where no contender is tuned.
 
     All pasts are learned side by side, which takes hardly longer than one.
     """
     judged = [(load, day) for load in request.loads for day in load.parts[Part.TEST][-request.days :]]
     tune = [(load, day) for load in request.loads for day in load.parts[Part.TUNE][-request.tune_days :]]
-    parts = [judged, tune if request.tuned or request.lateness else [], days_before(judged) if request.lateness else []]
-    chosen = [one for part in parts for one in part]
+    chosen = [*judged, *(tune if request.tuned else [])]
     progress(f"the past of {len(chosen)} days of {len(request.loads)} loads")
     everything = prepared(chosen, **request.service)
-    ends = np.cumsum([len(part) for part in parts])
-    days, tuning, before = (everything.take(rows) for rows in np.split(np.arange(len(chosen)), ends[:-1]))
-    return days, tuning, before
+    days, tuning = (everything.take(rows) for rows in np.split(np.arange(len(chosen)), [len(judged)]))
+    return days, tuning
 
 
 def _chosen(request: Request, tune: Days, progress: Progress) -> Iterator[Chosen]:

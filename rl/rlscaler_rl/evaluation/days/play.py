@@ -17,7 +17,7 @@ from rlscaler_core.decision.forecaster.memory import LEVELS, is_kept, recent_of
 from rlscaler_core.decision.forecaster.rises import coverage
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.contender import cheapest_mix
-from rlscaler_rl.evaluation.days.learned import BUDGET, HISTORY_DAYS, past_of, seed_of
+from rlscaler_rl.evaluation.days.learned import HISTORY_DAYS, past_of, seed_of
 from rlscaler_rl.evaluation.days.processes import side_by_side
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
 from rlscaler_rl.simulation.batch import Past
@@ -45,10 +45,6 @@ class Days:
 
     numbers: tuple[int, ...]
     """(N,) which day of it."""
-
-    def tiled(self, times: int) -> Days:
-        """The same days `times` over, for as many settings side by side."""
-        return self.take(np.tile(np.arange(len(self.loads)), times))
 
     def first(self, seconds: int) -> Days:
         """The first `seconds` of each day."""
@@ -126,11 +122,6 @@ def played_side_by_side(
 def _figures(days: Days, job: Job, level: LevelName) -> Figures:
     done = played(days if job.rows is None else days.take(job.rows), job.make, level=level)
     return Figures(done.result, covered(done))
-
-
-def after(days: Days, before: Run) -> Days:
-    """Give the same days for services whose error budget is as it was at the end of other days."""
-    return replace(days, past=days.past._replace(**{name: getattr(before.state, name).copy() for name in BUDGET}))
 
 
 def covered(run: Run) -> Float:

@@ -55,30 +55,6 @@ class PlayedLoad(_Strict):
     """Of the arrivals that were played, SHA-256."""
 
 
-class Lateness(_Strict):
-    """What one contender needs to keep the share of late requests of a load's days within a limit."""
-
-    load: str
-    contender: str
-    label: str
-    limit: float
-    """The most % of a day's requests that may be late."""
-
-    setting: float
-    """What makes it keep the limit: the target utilization or the price of lateness chosen on the load's past, or
-    the objective that is given to it, as a share."""
-
-    gpu_hours: list[float]
-    """For each day; a CPU replica's hours count by their price."""
-
-    late_percent: list[float]
-
-    @property
-    def kept(self) -> bool:
-        """On every day that was played."""
-        return max(self.late_percent) <= self.limit
-
-
 class Difference(_Strict):
     """J of a policy over that of a rival, minus 1, in percent: below 0 the policy is better."""
 
@@ -117,7 +93,6 @@ class DayTable(_Strict):
     networks: dict[str, str] = {}
     """Contender -> SHA-256 of its network, for contenders that have one."""
 
-    lateness: list[Lateness] = []
     coverage: dict[str, list[list[float | None]]] = {}
     """Load -> pool -> share of the forecast rule's forecasts that held, for each of the forecaster's `LEVELS`."""
 
