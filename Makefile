@@ -173,7 +173,7 @@ rl-compare: $(STAMP) ## Compare a policy with the other autoscalers (MODEL=)
 KIND ?= transfer
 
 .PHONY: days
-days: $(STAMP) ## Whole days of real load for policies and autoscalers (KIND=transfer|own|shift, ARGS="--days 2")
+days: $(STAMP) ## Whole days of real load for policies and autoscalers (KIND=transfer|own, ARGS="--days 2")
 	$(BIN)/rlscaler days --kind $(KIND) $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 .PHONY: rl-full-pipeline

@@ -53,28 +53,6 @@ class Transfer:
     test: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Shift:
-    """One respect in which a service differs, with the values it takes. `column`: of the simulator's scenarios."""
-
-    name: str
-    column: str
-    unit: str
-    values: tuple[float | tuple[float, float] | tuple[int, int], ...]
-    """A number, or a pair for the pools (GPU, CPU)."""
-
-
-SHIFTS = (
-    Shift("cold start", "cold_start_high", "s", ((20.0, 5.0), (180.0, 30.0), (600.0, 60.0), (900.0, 120.0))),
-    Shift("price", "price_ratio", "price of a CPU replica over that of a GPU replica", (0.05, 0.125, 0.5, 1.0)),
-    Shift("SLO", "slo_ms", "ms", (100.0, 300.0, 5000.0, 30_000.0)),
-    Shift("capacity", "rps", "requests/s of a replica", ((2.0, 0.4), (60.0, 12.0), (200.0, 40.0))),
-    Shift("size", "max_replicas", "replicas", ((3, 3), (30, 30), (60, 60))),
-    Shift("scrape", "scrape", "s between two scrapes", (5.0, 15.0, 30.0)),
-)
-"""None of the values is that of the nominal service, which policies are trained around."""
-
-
 def own_service(load: DayLoad) -> Mapping[Part, Days]:
     """Train, tune and test days, one after the other: about `FRACTIONS` of the whole days, at least one of each.
 

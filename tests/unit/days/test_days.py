@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +19,10 @@ from rlscaler_rl.evaluation.days import compare as comparison
 from rlscaler_rl.evaluation.days.compare import Request, compare
 from rlscaler_rl.evaluation.days.play import covered, played, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad, from_library, own
-from rlscaler_rl.evaluation.days.shift import Shifted, compare_shifts, shift_markdown, shifted_columns
 from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score, difference, markdown
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.statistics import Verdict
 from rlscaler_rl.workloads import Part
-from rlscaler_rl.workloads.day_splits import SHIFTS
 from tests.unit.days.made_up import HOUR, load
 
 
@@ -120,12 +117,6 @@ def test_a_history_of_hours_is_judged_on_its_last_part_and_one_of_days_on_whole_
     assert days.offset + 5 * days.length == (5 * 1440 + 30) * 60
 
 
-@pytest.mark.parametrize(("shift", "value"), [(shift, value) for shift in SHIFTS for value in shift.values])
-def test_every_shift_can_be_played(shift, value):
-    columns = shifted_columns(shift, value)
-    assert played(prepared([(load("a"), 0)], **columns), lambda rate: Hpa()).result.requests[0] > 0
-
-
 def table(**j: tuple[float, ...]) -> DayTable:
     """A table of three loads of two days; j[name] has the mean J of each load."""
     loads = [PlayedLoad(name=n, group=n, drawn=False, days=[0, 1], requests=1.0, digest="") for n in "abc"]
@@ -190,38 +181,12 @@ def test_a_comparison_on_the_past_of_loads_has_every_contender_on_every_load(mon
     assert comparison.DayTable.model_validate_json(found.model_dump_json()) == found
 
 
-@pytest.mark.long
-def test_services_that_are_played_side_by_side_are_those_that_are_played_alone():
-    def scaled(name: str, capacity: float) -> ServiceLoad:
-        return load(name, 0.2 * capacity)
-
-    request = Request("shift", [load("a"), load("b")], days=1)
-    shifts = [
-        Shifted("price 1", {"price_ratio": 1.0}),
-        Shifted("size 30, 30", {"max_replicas": (30, 30), "schedulable": (30, 30)}),
-    ]
-    together = compare_shifts(request, scaled, shifts, lambda text: None)
-    alone = [compare_shifts(request, scaled, [one], lambda text: None)[0] for one in shifts]
-    assert [table.scores for _, table in together] == [table.scores for _, table in alone]
-    assert shifts[1].capacity_rps == 720
-    requests = [table.loads[0].requests for _, table in together]
-    assert requests[1] == pytest.approx(3 * requests[0], rel=0.01)
-    assert "| size 30, 30 |" in "\n".join(shift_markdown(together))
-
-
-@pytest.mark.parametrize("kind", ["transfer", "shift"])
-def test_as_json_standard_output_has_the_tables_alone(kind, tmp_path, monkeypatch):
+def test_as_json_standard_output_has_the_table_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_load", lambda name, capacity, share, folder: load(name, 0.2 * capacity))
-    shifts = [Shifted("price 1", {"price_ratio": 1.0}), Shifted("price 9", {"price_ratio": 9.0})]
-    monkeypatch.setattr("rlscaler_rl.evaluation.days.shift.all_shifts", lambda respects: shifts)
-    words = ["--kind", kind, "--loads", "a, b", "--days", "1", "--out", str(tmp_path / "out"), "-o", "json"]
+    words = ["--loads", "a, b", "--days", "1", "--out", str(tmp_path / "out"), "-o", "json"]
     done = CliRunner().invoke(command.days, words)
     assert done.exit_code == 0, done.output
     assert "the past of" in done.stderr
-    found = json.loads(done.stdout)
-    tables = found if kind == "shift" else {"": found}
-    assert list(tables) == ([one.name for one in shifts] if kind == "shift" else [""])
-    for name, made in tables.items():
-        written = tmp_path / "out" / name.replace(" ", "_") / FILE
-        assert DayTable.model_validate(made) == DayTable.model_validate_json(written.read_text())
-        assert [one["name"] for one in made["loads"]] == ["a", "b"]
+    found = DayTable.model_validate_json(done.stdout)
+    assert found == DayTable.model_validate_json((tmp_path / "out" / FILE).read_text())
+    assert [load.name for load in found.loads] == ["a", "b"]

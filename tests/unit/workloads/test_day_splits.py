@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from rlscaler_loadgen.traces import Trace
-from rlscaler_rl.simulation.scenario import NOMINAL
 from rlscaler_rl.workloads import Part, WorkloadError
 from rlscaler_rl.workloads.day_splits import (
     SHARES,
-    SHIFTS,
     before_test_s,
     drawn_share,
     own_service,
@@ -73,14 +71,6 @@ def test_a_group_that_is_torn_apart_would_be_seen():
         for split in transfer(loads)
     ]
     assert any(torn)
-
-
-def test_shifts_are_at_least_three_values_of_columns_that_exist_and_none_is_nominal():
-    assert [shift.name for shift in SHIFTS] == ["cold start", "price", "SLO", "capacity", "size", "scrape"]
-    for shift in SHIFTS:
-        assert len(set(shift.values)) >= 3
-        assert shift.column in NOMINAL
-        assert NOMINAL[shift.column] not in shift.values
 
 
 def test_the_reference_is_of_the_train_days_only(monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +22,10 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.command()
 @click.option(
     "--kind",
-    type=click.Choice(["transfer", "own", "shift"]),
+    type=click.Choice(["transfer", "own"]),
     default="transfer",
     show_default=True,
-    help="transfer: all contenders at their defaults; own: some also tuned on each load's past; shift: other services.",
+    help="transfer: all contenders at their defaults; own: some also tuned on each load's past.",
 )
 @click.option(
     "--loads",
@@ -52,12 +51,6 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.Choice(["10", "15", "20", "30", "60"]),
     help="Seconds between two actions of a policy.  [default: as where a policy leaves it out]",
 )
-@click.option(
-    "--respect",
-    "respects",
-    multiple=True,
-    help="With --kind shift, play only the services that differ in this, as in scrape; --respect again for others.",
-)
 @click.option("--level", type=click.Choice(["fluid", "request"]), default="fluid", show_default=True)
 @click.option(
     "--trials",
@@ -78,7 +71,6 @@ def days(
     share: float | None,
     coverage: bool,
     interval: str | None,
-    respects: tuple[str, ...],
     picture: str | None,
     folder: Path | None,
     out: Path,
@@ -89,13 +81,8 @@ def days(
     from rich.console import Console
 
     from rlscaler_rl.evaluation.days.telling import tell
-    from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE, SHIFTS
+    from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 
-    if kind == "shift" and options["hours"]:
-        raise click.UsageError("--kind shift: plays whole days; leave out --hours")
-    names = [shift.name for shift in SHIFTS]
-    if unknown := [one for one in respects if kind != "shift" or one not in names]:
-        raise click.UsageError(f"--respect {unknown[0]}: takes one of {', '.join(names)}, and needs --kind shift")
     share = NOMINAL_SHARE if share is None else share
     chosen, policies = chosen_loads(loads, share, folder), _policies(model)
     if picture is not None and picture not in (played := [load.name for load in chosen]):
@@ -108,30 +95,22 @@ def days(
         def progress(text: str) -> None:
             tell(console, status, text)
 
-        found, lines = (
-            _shifted(request, respects or names, folder, out, progress)
-            if kind == "shift"
-            else _compared(request, coverage, out, progress)
-        )
+        found, lines = _compared(request, coverage, out, progress)
     if picture:
         _draw(request, picture, out)
     _show(found, lines, out, output)
 
 
-def _show(found: DayTable | dict[str, DayTable], lines: list[str], out: Path, output: str) -> None:
-    """Print the table, or the one of each other service, as the report or as JSON."""
-    from pydantic import TypeAdapter
+def _show(table: DayTable, lines: list[str], out: Path, output: str) -> None:
+    """Print the table as the report or as JSON."""
     from rich.console import Console
 
-    from rlscaler_rl.evaluation.days.table import DayTable
-
     if output == "json":
-        click.echo(TypeAdapter(DayTable | dict[str, DayTable]).dump_json(found, indent=1).decode())
+        click.echo(table.model_dump_json(indent=1))
         return
-    last = list(found.values())[-1] if isinstance(found, dict) else found
     console = Console(highlight=False)
     console.print("\n".join(lines), soft_wrap=True)
-    console.print(f"{last.seconds:.0f} s, {last.peak_mib} MiB", style="dim")
+    console.print(f"{table.seconds:.0f} s, {table.peak_mib} MiB", style="dim")
     console.print(f"{out}/", style="bold")
 
 
@@ -186,24 +165,6 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
         lines += ["", *coverage_markdown(table)]
     comparison.write(table, out, lines)
     return table, lines
-
-
-def _shifted(
-    request: Request, respects: Sequence[str], folder: Path | None, out: Path, tell: Progress
-) -> tuple[dict[str, DayTable], list[str]]:
-    """Play and write the comparison of shifts: the table of each, and the lines for all."""
-    from rlscaler_rl.evaluation.days import compare as comparison
-    from rlscaler_rl.evaluation.days.shift import all_shifts, compare_shifts, shift_markdown
-    from rlscaler_rl.evaluation.days.table import markdown
-
-    tables = compare_shifts(
-        request, lambda name, capacity: _load(name, capacity, request.share, folder), all_shifts(respects), tell
-    )
-    for name, table in tables:
-        comparison.write(table, out / name.replace(", ", "_").replace(" ", "_"), [f"## {name}", "", *markdown(table)])
-    lines = [f"## Days of {len(request.loads)} loads, shift", "", *shift_markdown(tables)]
-    (out / "days.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return dict(tables), lines
 
 
 def _load(name: str, capacity_rps: float, share: float, folder: Path | None) -> ServiceLoad:

@@ -25,7 +25,7 @@ from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 
-Kind = Literal["transfer", "own", "shift"]
+Kind = Literal["transfer", "own"]
 Progress = Callable[[str], None]
 
 RULE = "rule"

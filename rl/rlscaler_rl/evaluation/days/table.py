@@ -78,7 +78,7 @@ class DayTable(_Strict):
     """The result file of a comparison on days."""
 
     kind: str
-    """`transfer`, `own` or `shift`."""
+    """`transfer` or `own`."""
 
     level: str
     share: float
