@@ -44,7 +44,6 @@ class Lazy(NamedTuple):
 
 
 COMMANDS = {
-    "card": Lazy("rlscaler_live.compare_cli:card", "Write the model card of a network that was played on days."),
     "compare": Lazy(
         "rlscaler_live.compare_cli:compare", "Compare the policy with the other autoscalers on the same load."
     ),
@@ -111,7 +110,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "status",
         "streams",
     ),
-    "Train": ("card", "compare", "days", "evaluate", "publish", "tenants", "trace", "train", "tune"),
+    "Train": ("compare", "days", "evaluate", "publish", "tenants", "trace", "train", "tune"),
     "Operate": ("operator", "replay", "scheduler"),
 }
 """Headings of `--help` and their commands."""

@@ -133,30 +133,3 @@ def _live(kind: str, folder: Path, console: Console, **options: Any) -> ResultFi
     from rlscaler_live.command import execute
 
     return execute(kind, options.pop("model"), options.pop("config"), folder, console, **options)
-
-
-@click.command()
-@click.argument("comparison", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--manifest", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="[default: the bundled]")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), callback=writable, help="[default: standard output]"
-)
-def card(comparison: Path, manifest: Path | None, out: Path | None) -> None:
-    """Write the model card of the network that `rlscaler days` played; its results are in the folder COMPARISON."""
-    from rlscaler_core.decision.exceptions import ModelError
-    from rlscaler_core.decision.manifest import Manifest
-    from rlscaler_core.models import load_bundled
-    from rlscaler_rl.evaluation.days.card import card as written
-    from rlscaler_rl.evaluation.days.table import read_table
-
-    table = read_table(comparison)
-    try:
-        of = Manifest.load(manifest) if manifest else load_bundled("ppo").manifest
-    except ModelError as error:
-        raise click.UsageError(f"--manifest {manifest or 'of the bundled network'}: {error}") from error
-    text = written(table, of)
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")

@@ -7,7 +7,6 @@ import pytest
 from rlscaler_core.decision.manifest import Envelope, Manifest, Training
 from rlscaler_rl.evaluation.days.card import card
 from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score
-from rlscaler_rl.evaluation.errors import EvaluationError
 
 ENVELOPE = {
     "slo_ms": [200, 2000],
@@ -60,7 +59,7 @@ def table(**j: tuple[float, float, float]) -> DayTable:
 
 
 def test_losses_come_before_scores_and_hyperparameters(manifest):
-    text = card(table(network_1=(1.0, 2.2, 3.0), rule=(1.0, 2.0, 3.0), hpa=(2.0, 3.0, 4.0)), manifest)
+    text = card(table(network_1=(1.0, 2.2, 3.0), rule=(1.0, 2.0, 3.0), hpa=(2.0, 3.0, 4.0)), "network_1", manifest)
     assert text.splitlines()[2].startswith("This is a small neural network"), "first what it is, for everybody"
     lost, scores, origin = (text.index(f"## {part}") for part in ("Where it loses", "Scores", "Data, objective"))
     assert lost < scores < origin
@@ -76,15 +75,8 @@ def test_losses_come_before_scores_and_hyperparameters(manifest):
 
 
 def test_a_network_that_wins_everywhere_says_so_and_knowing_the_future_is_no_rival(manifest):
-    text = card(table(network_1=(0.9, 1.8, 2.8), rule=(1.0, 2.0, 3.0), hindsight=(0.1, 0.1, 0.1)), manifest)
+    text = card(
+        table(network_1=(0.9, 1.8, 2.8), rule=(1.0, 2.0, 3.0), hindsight=(0.1, 0.1, 0.1)), "network_1", manifest
+    )
     assert "It is ahead of the forecast rule" in text
     assert "On no load is it more than 3 % above" in text
-
-
-def test_figures_of_another_network_are_refused(manifest):
-    made = table(network_1=(1.0, 2.0, 3.0), rule=(1.0, 2.0, 3.0))
-    other = manifest.model_copy(update={"digest": "b" * 64})
-    with pytest.raises(EvaluationError, match=r"sha256 a{12}, and the manifest is of b{12}; play it first"):
-        card(made, other)
-    with pytest.raises(EvaluationError, match="played no network"):
-        card(made.model_copy(update={"networks": {}}), manifest)

@@ -183,10 +183,11 @@ def test_a_comparison_on_the_past_of_loads_has_every_contender_on_every_load(mon
 
 def test_as_json_standard_output_has_the_table_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_load", lambda name, capacity, share, folder: load(name, 0.2 * capacity))
-    words = ["--loads", "a, b", "--days", "1", "--out", str(tmp_path / "out"), "-o", "json"]
+    words = ["--loads", "a, b", "--days", "1", "--model", "bundled", "--out", str(tmp_path / "out"), "-o", "json"]
     done = CliRunner().invoke(command.days, words)
     assert done.exit_code == 0, done.output
     assert "the past of" in done.stderr
     found = DayTable.model_validate_json(done.stdout)
     assert found == DayTable.model_validate_json((tmp_path / "out" / FILE).read_text())
     assert [load.name for load in found.loads] == ["a", "b"]
+    assert (tmp_path / "out" / "model-card-network_1.md").read_text().startswith("# Model card: ppo")

@@ -70,9 +70,6 @@ OTHERS = [
     Wrong("publish {none}", 2, ("FOLDER", "none' does not exist")),
     Wrong("publish {folder}", 2, ("policy.onnx: No such file", "that `rlscaler train --for` wrote")),
     Wrong("publish {folder} --kubeconfig {near}", 2, ("--kubeconfig: only with --apply",)),
-    Wrong("card {folder}", 2, ("days.json: No such file", "that `rlscaler days --model` wrote")),
-    Wrong("card {none}", 2, ("COMPARISON", "none' does not exist")),
-    Wrong("card {folder} --out {blocked}", 2, ("--out", "good.yaml is a file", "name another place")),
     Wrong("replay {none}", 3, ("none does not exist", "name an audit log")),
     Wrong("replay {log_jsonl} --policy chat", 2, ("--policy chat", "NAMESPACE/NAME")),
     Wrong(

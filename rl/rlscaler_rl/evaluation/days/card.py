@@ -11,7 +11,6 @@ from typing import Any
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.units import LOADS
 from rlscaler_rl.evaluation.days.table import DayTable, Difference, difference
-from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.statistics import Verdict
 
 RULE = "rule"
@@ -27,16 +26,9 @@ LAYMAN = (
 """What a model is, for a reader who has never seen one."""
 
 
-def card(table: DayTable, manifest: Manifest) -> str:
-    """The model card as Markdown. Raises EvaluationError where the network with this manifest was not played."""
-    played = [name for name, digest in table.networks.items() if digest == manifest.digest]
-    if not played:
-        others = ", ".join(digest[:12] for digest in table.networks.values())
-        said = f"the comparison on days played {f'networks with sha256 {others}' if others else 'no network'}"
-        raise EvaluationError(
-            f"{said}, and the manifest is of {manifest.digest[:12]}; play it first with `rlscaler days --model`"
-        )
-    return "\n".join(_lines(table, played[0], manifest)) + "\n"
+def card(table: DayTable, policy: str, manifest: Manifest) -> str:
+    """Return the model card of one network of the table as Markdown."""
+    return "\n".join(_lines(table, policy, manifest)) + "\n"
 
 
 def _lines(table: DayTable, policy: str, manifest: Manifest) -> Iterator[str]:

@@ -77,7 +77,10 @@ def days(
     output: str,
     **options: Any,
 ) -> None:
-    """Play whole days of real loads with the policies and the autoscalers that users have; losses first."""
+    """Play whole days of real loads with the policies and the autoscalers that users have; losses first.
+
+    The folder --out gets days.json, days.md and for each network of --model its model card.
+    """
     from rich.console import Console
 
     from rlscaler_rl.evaluation.days.telling import tell
@@ -154,6 +157,7 @@ def _request(
 def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tuple[DayTable, list[str]]:
     """Play and write the comparison: the table, and the lines of the report."""
     from rlscaler_rl.evaluation.days import compare as comparison
+    from rlscaler_rl.evaluation.days.card import card
     from rlscaler_rl.evaluation.days.seeds import seeds_markdown
     from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
 
@@ -164,6 +168,10 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
     if coverage:
         lines += ["", *coverage_markdown(table)]
     comparison.write(table, out, lines)
+    for policy in request.policies:
+        if policy.name in table.networks:
+            text = card(table, policy.name, policy.load().manifest)
+            (out / f"model-card-{policy.name}.md").write_text(text, encoding="utf-8")
     return table, lines
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from rlscaler_core.decision.forecaster.memory import LEVELS
-from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.statistics import FEWEST_UNITS, Design, Interval, Verdict, weights
 
 
@@ -113,18 +111,6 @@ class DayTable(_Strict):
 
 FILE = "days.json"
 """Name of the table in the folder of a comparison."""
-
-
-def read_table(folder: Path) -> DayTable:
-    """Read the table that a comparison on days left in a folder. Raises EvaluationError naming file and remedy."""
-    path, remedy = folder / FILE, "name a folder that `rlscaler days --model` wrote"
-    try:
-        return DayTable.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise EvaluationError(f"{path}: {error.strerror}; {remedy}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise EvaluationError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}; {remedy}") from error
 
 
 def by_origin(
