@@ -258,17 +258,42 @@ docs: $(STAMP) ## Build the documentation, reference pages first, into site/; a 
 	$(BIN)/rlscaler docs generate
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
-# What needs no cluster uses every core. What has one mostly waits for it, so that several clusters run side by side; a
-# load test needs the machine to itself. A worker that crashes ends the run, which would wait for its tests for ever. A
-# test that hangs fails after ten minutes with the stacks of its threads; the slowest takes three on two busy cores.
+# Two tiers. `make test` runs what a change needs to know at once: it is the tests that take less than two seconds of CPU, and
+# a few on the real API server. `make test-full` runs everything. Tests without a cluster use every core. Tests with one
+# mostly wait for it, so that several clusters run side by side; a load test needs the machine to itself. A worker that
+# crashes ends the run, since xdist would wait for its tests for ever. A test that hangs fails after ten minutes with the
+# stacks of its threads.
 NO_HANGING := --timeout 600
-PARALLEL := -n logical --dist loadfile --max-worker-restart 0 $(NO_HANGING)
+PARALLEL := -n logical --dist worksteal --max-worker-restart 0 $(NO_HANGING)
 CLUSTERS ?= 3
 ON_CLUSTERS = -n $(CLUSTERS) --dist loadfile --max-worker-restart 0 $(NO_HANGING)
+WITHOUT_CLUSTER := tests/unit tests/property tests/simulator
+
+.PHONY: test
+test: lint ## Lint, types, the fast tests, and a first policy on the real API server: minutes (README's second command)
+	$(BIN)/rlscaler cluster build
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not long and not chaos and not e2e" $(WITHOUT_CLUSTER)
+	$(BIN)/pytest $(NO_HANGING) -m smoke tests/cluster
+
+.PHONY: test-slow
+test-slow: $(STAMP) docs ## What `make test` leaves out: slow tests, links of the documentation, load, clusters, faults, charts
+	$(BIN)/rlscaler cluster build
+	$(BIN)/pytest $(PARALLEL) -m "slow and not long and not chaos and not e2e" $(WITHOUT_CLUSTER)
+	$(BIN)/pytest $(NO_HANGING) tests/load
+	$(BIN)/pytest $(ON_CLUSTERS) tests/cluster tests/chaos tests/chart
+
+.PHONY: test-full
+test-full: test test-slow ## Everything that CI runs
+
+.PHONY: test-long
+test-long: $(STAMP) ## Tests of minutes whose promise a quicker one tests as well: days, trainings and migrations at full length
+	$(BIN)/rlscaler cluster build
+	$(BIN)/pytest -m long $(PARALLEL) tests/unit tests/property
+	$(BIN)/pytest -m long $(ON_CLUSTERS) tests/cluster
 
 .PHONY: test-unit
-test-unit: $(STAMP) ## Unit, property and simulator tests: no cluster
-	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/simulator
+test-unit: $(STAMP) ## Unit, property and simulator tests of both tiers: no cluster
+	$(BIN)/pytest $(PARALLEL) $(WITHOUT_CLUSTER)
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## Tests on a real API server, CLUSTERS=3 at a time
@@ -291,19 +316,6 @@ chaos: $(STAMP) ## Every fault on a real control plane: survived, time to recove
 chart-test: $(STAMP) ## The Helm charts: lint, rendering, schema, and everything on a real API server
 	$(BIN)/rlscaler cluster build helm kubectl
 	$(BIN)/pytest tests/chart $(ARGS)
-
-.PHONY: test
-test: lint docs ## Everything CI runs: lint, links of the documentation, unit, property, load and cluster tests
-	$(BIN)/rlscaler cluster build
-	$(BIN)/pytest $(PARALLEL) tests/unit tests/property tests/simulator
-	$(BIN)/pytest $(NO_HANGING) tests/load
-	$(BIN)/pytest $(ON_CLUSTERS) tests/cluster tests/chaos tests/chart
-
-.PHONY: test-long
-test-long: $(STAMP) ## Tests of minutes that `make test` leaves out: days, trainings and migrations at full length
-	$(BIN)/rlscaler cluster build
-	$(BIN)/pytest -m long $(PARALLEL) tests/unit tests/property
-	$(BIN)/pytest -m long $(ON_CLUSTERS) tests/cluster
 
 BENCHMARKS = arbiter decision fit_waiting operator_memory rl_speed simulator tick
 # The others need a cluster of minutes: their first lines say how they are called.

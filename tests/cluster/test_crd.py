@@ -93,6 +93,7 @@ def refusal(objects: client.CustomObjectsApi, body: dict[str, Any]) -> dict[str,
     return {cause["field"]: cause["message"] for cause in causes}
 
 
+@pytest.mark.smoke
 def test_shortest_policy_is_stored_with_the_models_defaults(objects: client.CustomObjectsApi) -> None:
     stored = objects.create_namespaced_custom_object(**POLICIES, body=policy())
     assert stored["spec"]["mode"] == "Shadow"

@@ -81,6 +81,7 @@ def write(path, **spec):
     return path
 
 
+@pytest.mark.smoke
 def test_a_policy_is_written_checked_applied_and_decides(rlscaler, chat, world, wait, tmp_path):
     path = tmp_path / "chat.yaml"
     rlscaler("init", "--deployment", "chat-gpu", "--cpu", "chat-cpu", "--out", str(path))

@@ -23,6 +23,7 @@ def route(name):
     return kind | {"metadata": {"name": name}, "spec": {"rules": [{"backendRefs": refs}]}}
 
 
+@pytest.mark.smoke
 def test_replicas_follow_the_load_and_weights_the_readiness(operator, world, wait):
     load = world.service("chat", rate=5)
     world.deployments("chat", gpu=1, cpu=1)
