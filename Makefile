@@ -245,13 +245,14 @@ format: $(STAMP) ## Format and fix what ruff can
 	$(BIN)/ruff check --fix
 
 .PHONY: lint
-lint: $(STAMP) ## Lint, types, layers, drift of generated files
+lint: $(STAMP) ## Lint, types, layers, drift of generated files, size of the source tree
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/rlscaler crd check
 	$(BIN)/rlscaler chart check
+	$(BIN)/rlscaler structure check
 
 .PHONY: docs
 docs: $(STAMP) ## Build the documentation, reference pages first, into site/; a dead link fails it (ARGS="-d FOLDER")
