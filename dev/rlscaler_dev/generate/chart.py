@@ -15,7 +15,8 @@ import yaml
 from rlscaler_dev.generate import recording
 from rlscaler_dev.generate.definition import render as render_crd
 from rlscaler_dev.generate.definition import render_budget, render_node_scoring
-from rlscaler_dev.generate.pages import code, plain, table
+from rlscaler_dev.generate.pages import code, plain
+from rlscaler_dev.markdown import table
 from rlscaler_operator.exceptions import OperatorError
 
 MARK = "# -- "

@@ -6,7 +6,7 @@ import html
 import inspect
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -17,19 +17,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from rlscaler_core.decision.guards import GUARDS
+from rlscaler_dev.markdown import table
 from rlscaler_live.cli import EXIT_CODES, main
 from rlscaler_operator.cli.operator import run
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.series import LABELS, PerPolicy
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.status import flag_names
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose cells are Markdown already."""
-    return "\n".join(
-        [_row(head), "|" + "---|" * len(head), *(_row([cell.replace("|", "\\|") for cell in row]) for row in rows)]
-    )
 
 
 def code(value: str) -> str:
@@ -47,10 +41,6 @@ def plain(text: str) -> str:
     parts = text.split("`")
     parts[::2] = [part.replace("*", "\\*").replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |"
 
 
 ALERTS_INTRODUCTION = """\

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlscaler_dev.generate.pages import code, table
+from rlscaler_dev.generate.pages import code
+from rlscaler_dev.markdown import table
 from rlscaler_operator.sensing.presets import PRESETS, Histogram, Preset
 
 INTRODUCTION = """\

@@ -12,6 +12,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from rlscaler_core.placement.policies import Policy
+from rlscaler_dev import markdown
 from rlscaler_dev.cluster import objects
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.exceptions import DevClusterError
@@ -193,13 +194,10 @@ def contenders(names: Sequence[str]) -> list[str]:
 
 
 def table(courses: Sequence[Course]) -> str:
-    """Means as Markdown."""
+    """Return the means as Markdown."""
     columns = ("nodes_in_use", "pods_per_node", "latency_ms", "latency_met", "above_hard", "uneven", "waiting")
-    lines = ["| scheduler | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for course in courses:
-        means = course.means()
-        lines.append(f"| {course.contender} | " + " | ".join(f"{means.get(name, 0):.2f}" for name in columns) + " |")
-    return "\n".join(lines)
+    rows = [[course.contender, *(f"{course.means().get(name, 0):.2f}" for name in columns)] for course in courses]
+    return markdown.table(("scheduler", *columns), rows)
 
 
 def plain(plan: Plan, courses: Sequence[Course]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +62,10 @@ def kafka(
     one real consumer for each ready pod. Writes summary.json, table.md and kafka.png of all contenders that have
     records in --out, so that one can be played alone.
     """
+    from rlscaler_dev.demo.kafka import results
+    from rlscaler_dev.demo.kafka.draw import draw
     from rlscaler_dev.demo.kafka.play import play
-    from rlscaler_dev.demo.processes import Interrupted
+    from rlscaler_dev.demo.stage import Comparison, exit_on_signal
 
     if trace is not None and options["pattern"] != "trace":
         raise click.UsageError(f"--trace is for --pattern trace, not for --pattern {options['pattern']}")
@@ -76,24 +77,9 @@ def kafka(
         **options,
     )
     this.out.mkdir(parents=True, exist_ok=True)
-    try:
+    with exit_on_signal():
         for name in () if only_report else dict.fromkeys(names):
             play(this, CONTENDERS[name], lambda text: click.echo(f"• {text}"))
-    except Interrupted as interrupt:
-        click.echo(f"{interrupt}: everything is stopped", err=True)
-        sys.exit(interrupt.exit_code)
-    _report(this.out)
-
-
-def _report(out: Path) -> None:
-    """Write the table and the picture of all contenders that have records, and show the table."""
-    from rlscaler_dev.demo.kafka import results
-    from rlscaler_dev.demo.kafka.draw import draw
-
-    played = [results.read(out / name) for name in CONTENDERS if (out / name / "data" / "run.json").exists()]
-    if not played:
-        raise click.ClickException(f"{out} has no records of a demo of Kafka: leave --report out")
-    found = [results.figures(one) for one in played]
-    click.echo(results.write(found, out))
-    draw(played, found, out / "kafka.png")
-    click.echo(f"  {out / 'kafka.png'}")
+    Comparison("Kafka", list(CONTENDERS), results.read, results.figures, results.table, "kafka.png", draw).report(
+        this.out
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlscaler_dev import markdown
 from rlscaler_dev.demo.kafka import rebalances
 from rlscaler_dev.demo.kafka.plan import MESSAGES_PER_SECOND
 from rlscaler_dev.demo.records import REPLICA_COLUMNS, Float, Steps, read_columns
@@ -16,6 +17,12 @@ from rlscaler_dev.exceptions import RecordError
 from rlscaler_loadgen.streams.journal import PROCESSED, PRODUCED
 
 SPEC, EXISTING, READY, STARTING = (REPLICA_COLUMNS.index(name) for name in ("spec", "existing", "ready", "starting"))
+
+
+HEAD = (
+    *("", "p95 time lag (s)", "longest (s)", "messages late", "consumer-seconds", "left at the load's end"),
+    *("rebalances", "lost", "processed again"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,36 +168,28 @@ def _rebalances(played: Played) -> int | None:
     return int(last - first) if np.isfinite(last - first) else None
 
 
-def write(found: list[Figures], out: Path) -> str:
-    """Write `summary.json` and `table.md`; gives the table.
+def table(contenders: list[Figures]) -> str:
+    """Return the table of all contenders.
 
-    Its last line has the fewest consumer-seconds that the messages take: the work on them, with every consumer full.
+    Its last row has the fewest consumer-seconds that the messages take: the work on them, with every consumer full.
     """
-    (out / "summary.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
-    lines = [
-        "| | p95 time lag (s) | longest (s) | messages late | consumer-seconds | left at the load's end | rebalances "
-        "| lost | processed again |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for one in found:
-        cells = [
-            one.title,
-            _cell(one.p95_lag_seconds, ".1f"),
-            _cell(one.worst_lag_seconds, ".1f"),
-            f"{one.late:,d} of {one.messages:,d} ({one.late_percent:.1f} %)",
-            f"{one.consumer_seconds:,.0f}",
-            f"{one.left:,d}",
-            _cell(one.rebalances, "d"),
-            f"{one.lost}",
-            f"{one.duplicates}",
+    rows = [
+        [
+            row.title,
+            _cell(row.p95_lag_seconds, ".1f"),
+            _cell(row.worst_lag_seconds, ".1f"),
+            f"{row.late:,d} of {row.messages:,d} ({row.late_percent:.1f} %)",
+            f"{row.consumer_seconds:,.0f}",
+            f"{row.left:,d}",
+            _cell(row.rebalances, "d"),
+            f"{row.lost}",
+            f"{row.duplicates}",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        for row in contenders
+    ]
     # All contenders of a demo get the same messages, so the work on them is the same.
-    least = max((one.messages for one in found), default=0) / MESSAGES_PER_SECOND
-    lines.append(f"| least possible | - | - | - | {least:,.0f} | - | - | - | - |")
-    table = "\n".join(lines)
-    (out / "table.md").write_text(table + "\n")
-    return table
+    least = max((row.messages for row in contenders), default=0) / MESSAGES_PER_SECOND
+    return markdown.table(HEAD, [*rows, ["least possible", "-", "-", "-", f"{least:,.0f}", *"----"]])
 
 
 def _cell(value: float | None, form: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -58,30 +57,17 @@ def tenants(
     tenant. Writes summary.json, table.md and tenants.png of all contenders that have records in --out, so that one can
     be played alone.
     """
-    from rlscaler_dev.demo.processes import Interrupted
+    from rlscaler_dev.demo.stage import Comparison, exit_on_signal
+    from rlscaler_dev.demo.tenants import results
+    from rlscaler_dev.demo.tenants.draw import draw
     from rlscaler_dev.demo.tenants.play import Play, play
 
     this = Play(out.absolute(), duration, speed, interval, seed, cluster_name=cluster_name)
     if not only_report:
         this.out.mkdir(parents=True, exist_ok=True)
-    try:
+    with exit_on_signal():
         for name in () if only_report else dict.fromkeys(names):
             play(this, CONTENDERS[name], lambda text: click.echo(f"• {text}"))
-    except Interrupted as interrupt:
-        click.echo(f"{interrupt}: everything is stopped", err=True)
-        sys.exit(interrupt.exit_code)
-    _report(this.out)
-
-
-def _report(out: Path) -> None:
-    """Write the table and the picture of all contenders that have records, and show the table."""
-    from rlscaler_dev.demo.tenants import results
-    from rlscaler_dev.demo.tenants.draw import draw
-
-    played = [results.read(out / name) for name in CONTENDERS if (out / name / "data" / "run.json").exists()]
-    if not played:
-        raise click.ClickException(f"{out} has no records of a demo of tenants: leave --report out")
-    found = [results.figures(one) for one in played]
-    click.echo(results.write(found, out))
-    draw(played, found, out / "tenants.png")
-    click.echo(f"  {out / 'tenants.png'}")
+    Comparison("tenants", list(CONTENDERS), results.read, results.figures, results.table, "tenants.png", draw).report(
+        this.out
+    )

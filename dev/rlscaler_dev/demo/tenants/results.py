@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rlscaler_dev import markdown
 from rlscaler_dev.demo.records import Float, Requests, Steps, read_columns, read_requests
 from rlscaler_dev.demo.tenants.plan import GPUS, REQUESTS_PER_SECOND, TENANTS
 from rlscaler_dev.demo.tenants.recorder import COLUMNS
@@ -17,6 +18,11 @@ from rlscaler_dev.exceptions import RecordError
 SPEC, HELD, READY, PENDING = (COLUMNS.index(name) for name in ("spec", "held", "ready", "pending"))
 LATE_WEIGHT = 0.5
 """GPUs that one percent of late requests of a tenant counts for in J, as on the page of tenants."""
+
+HEAD = (
+    *("", "J in total", "GPUs held (%)", "of these busy (%)", "late, all requests (%)", "late, worst tenant (%)"),
+    *("below guarantee, worst tenant (% of time)", "pods that wait", "replayed"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,55 +138,37 @@ def _of_tenant(played: Played, name: str, guaranteed: int) -> TenantFigures:
     )
 
 
-def write(found: list[Figures], out: Path) -> str:
-    """Write `summary.json` and `table.md`; gives the table."""
-    (out / "summary.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
-    table = "\n".join([*_totals(found), "", *_by_tenant(found)])
-    (out / "table.md").write_text(table + "\n")
-    return table
-
-
-def _totals(found: list[Figures]) -> list[str]:
-    lines = [
-        "| | J in total | GPUs held (%) | of these busy (%) | late, all requests (%) | late, worst tenant (%) "
-        "| below guarantee, worst tenant (% of time) | pods that wait | replayed |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for one in found:
-        tenants = one.tenants.values()
-        cells = [
-            one.title,
-            f"{one.cost:.1f}",
-            f"{one.held_percent:.0f}",
-            f"{one.busy_percent:.0f}",
-            f"{one.late_percent:.1f}",
-            f"{max(tenant.late_percent for tenant in tenants):.1f}",
-            f"{max(tenant.below_guarantee_percent for tenant in tenants):.1f}",
-            f"{sum(tenant.waiting for tenant in tenants):.1f}",
-            _replayed(one),
+def table(contenders: list[Figures]) -> str:
+    """Return two tables: totals of each contender, and late requests and GPUs of each tenant."""
+    totals = [
+        [
+            row.title,
+            f"{row.cost:.1f}",
+            f"{row.held_percent:.0f}",
+            f"{row.busy_percent:.0f}",
+            f"{row.late_percent:.1f}",
+            f"{max(tenant.late_percent for tenant in row.tenants.values()):.1f}",
+            f"{max(tenant.below_guarantee_percent for tenant in row.tenants.values()):.1f}",
+            f"{sum(tenant.waiting for tenant in row.tenants.values()):.1f}",
+            _replayed(row),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        for row in contenders
+    ]
+    tenants = [
+        [f"{tenant.namespace}/{tenant.name} ({tenant.guaranteed})"]
+        + [
+            f"{row.tenants[tenant.name].late_percent:.1f} % late, {row.tenants[tenant.name].held:.1f} GPUs"
+            for row in contenders
+        ]
+        for tenant in TENANTS
+    ]
+    head = ["tenant (guaranteed)", *(row.title for row in contenders)]
+    return markdown.table(HEAD, totals) + "\n\n" + markdown.table(head, tenants)
 
 
-def _replayed(one: Figures) -> str:
-    if one.replay is None:
+def _replayed(figures: Figures) -> str:
+    if figures.replay is None:
         return "-"
-    text = f"{one.replay['same']} of {one.replay['decisions']} decisions"
-    shared = one.replay["sharings"]
-    return text if not shared else f"{text}, {one.replay['sharingsSame']} of {shared} sharings"
-
-
-def _by_tenant(found: list[Figures]) -> list[str]:
-    titles = " | ".join(one.title for one in found)
-    lines = [
-        f"| tenant (guaranteed) | {titles} |",
-        "|---|" + "---|" * len(found),
-    ]
-    for tenant in TENANTS:
-        cells = [
-            f"{mine.late_percent:.1f} % late, {mine.held:.1f} GPUs"
-            for mine in (one.tenants[tenant.name] for one in found)
-        ]
-        lines.append(f"| {tenant.namespace}/{tenant.name} ({tenant.guaranteed}) | {' | '.join(cells)} |")
-    return lines
+    text = f"{figures.replay['same']} of {figures.replay['decisions']} decisions"
+    shared = figures.replay["sharings"]
+    return text if not shared else f"{text}, {figures.replay['sharingsSame']} of {shared} sharings"

@@ -25,6 +25,7 @@ from rlscaler_dev.demo.kafka.rebalances import write_rebalances
 from rlscaler_dev.demo.kafka.recorder import Recorder
 from rlscaler_dev.demo.kafka.results import Played
 from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.demo.stage import write_figures
 from rlscaler_dev.e2e.cluster import Cluster
 from rlscaler_dev.e2e.consumers import plan
 from rlscaler_dev.e2e.consumers.observe import Collected, Group, most_agreed
@@ -136,19 +137,19 @@ class Consumers:
         }
 
     def _figures(self, this: Play) -> dict[str, Any]:
-        """Give the figures of the records. Raises DemoError where a message was lost, or the lag did not come back."""
+        """Return the figures of the records. Raises DemoError where a message was lost or the lag stayed."""
         played = results.read(this.out)
-        found = results.figures(played)
-        results.write([found], this.out)
-        draw([played], [found], this.out / "kafka.png")
+        figures = results.figures(played)
+        write_figures([figures], results.table([figures]), this.out)
+        draw([played], [figures], this.out / "kafka.png")
         most = json.loads((this.out / "data" / "run.json").read_text())["most_agreed"]
-        summary = {**asdict(found), "most_members_that_were_ready_pods": most, **lag_summary(played)}
+        summary = {**asdict(figures), "most_members_that_were_ready_pods": most, **lag_summary(played)}
         self.say(
-            f"consumers: {found.messages} messages, {found.lost} lost, up to {most} members, p95 lag "
-            f"{found.p95_lag_seconds} s, above the objective for {summary['seconds_above_objective']} s"
+            f"consumers: {figures.messages} messages, {figures.lost} lost, up to {most} members, p95 lag "
+            f"{figures.p95_lag_seconds} s, above the objective for {summary['seconds_above_objective']} s"
         )
-        if found.lost:
-            raise DemoError(f"{found.lost} of {found.messages} messages were not processed: {this.out / 'data'}")
+        if figures.lost:
+            raise DemoError(f"{figures.lost} of {figures.messages} messages were not processed: {this.out / 'data'}")
         if not summary["under_objective_at_end"]:
             raise DemoError(f"the lag was above the objective to the end: {this.out / 'kafka.png'}")
         return summary

@@ -1,0 +1,173 @@
+"""Skeleton of the demos of several contenders: each is played on a control plane of its own, then all are compared."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import click
+
+from rlscaler_dev.cluster.kube import Json, has_condition, path_of
+from rlscaler_dev.cluster.watch import Watches
+from rlscaler_dev.demo.contenders import Operator
+from rlscaler_dev.demo.processes import REFRESH_SECONDS, Interrupted, Supervisor, interruptible
+from rlscaler_dev.demo.records import versions
+from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.demo.settings import Settings
+from rlscaler_dev.demo.testbed import Cluster, session
+
+LINE_SECONDS = 20.0
+"""Time between two lines of progress."""
+READY_SECONDS = 180.0
+
+Say = Callable[[str], None]
+Recorder = TypeVar("Recorder", bound=Watches)
+
+
+class Stage(ABC, Generic[Recorder]):
+    """One contender on a cluster of its own. A demo derives from it: its service, its load and its records."""
+
+    condition = "Ready"
+    """Condition of the scaling objects that the load waits for."""
+
+    def __init__(self, cluster: Cluster, supervisor: Supervisor, results: ResultFolder, say: Say) -> None:
+        self.info, self.kube = cluster.info, cluster.kube
+        self.supervisor, self.results, self.say = supervisor, results, say
+
+    @classmethod
+    def play(cls, settings: Settings, say: Say, *arguments: Any) -> ResultFolder:
+        """Play a contender from an empty machine to its raw records, which are returned.
+
+        `arguments` are those of the demo's own class after the four of this one. Raises DemoError, or Interrupted when
+        a signal ended it.
+        """
+        results = ResultFolder(settings.out)
+        with (
+            interruptible(lambda: say("still stopping; one moment")),
+            session(settings, results.logs, results.prepare, say) as (cluster, supervisor),
+        ):
+            cls(cluster, supervisor, results, say, *arguments).run()
+        return results
+
+    def run(self) -> None:
+        """Start the service and its scalers in the order in which they need each other, and send the load."""
+        operator = self.operator()
+        self.start_service()
+        if operator is not None:
+            operator.install()
+        self.wait_for_service()
+        self.say(self.introduction())
+        with self.recorder() as recorder:
+            self.supervisor.wait_while(lambda: self.replicas_missing(recorder), READY_SECONDS)
+            self.kube.apply_all(self.scalers())
+            if operator is not None:
+                operator.start()
+            self.supervisor.wait_while(self._scalers_missing, READY_SECONDS)
+            self.drive(recorder)
+            if operator is not None:
+                operator.stop()
+
+    def operator(self) -> Operator | None:
+        """Return the operator where the contender needs one."""
+        return None
+
+    @abstractmethod
+    def start_service(self) -> None:
+        """Create the workload and start the processes that answer for its pods."""
+
+    def wait_for_service(self) -> None:
+        """Wait until the service answers."""
+
+    @abstractmethod
+    def introduction(self) -> str:
+        """Return one line about the contender and the service."""
+
+    @abstractmethod
+    def recorder(self) -> Recorder:
+        """Return the recorder of replicas."""
+
+    @abstractmethod
+    def replicas_missing(self, recorder: Recorder) -> str:
+        """Return the first replicas that are not ready yet; empty where all are."""
+
+    @abstractmethod
+    def scalers(self) -> Sequence[Json]:
+        """Return the objects that scale the service."""
+
+    @abstractmethod
+    def drive(self, recorder: Recorder) -> None:
+        """Send the load, and return when it is over."""
+
+    def _scalers_missing(self) -> str:
+        for scaler in self.scalers():
+            if not has_condition(self.kube.get(path_of(scaler)), self.condition):
+                return f"{scaler['kind']} {scaler['metadata']['name']} to be {self.condition}"
+        return ""
+
+    def progress(self, begun: float) -> Iterator[tuple[float, bool]]:
+        """Yield the seconds since `begun` (Unix) twice a second, and whether a line of progress is due."""
+        line = 0.0
+        while True:
+            seconds = time.time() - begun
+            due = seconds >= line
+            if due:
+                line = (seconds // LINE_SECONDS + 1) * LINE_SECONDS
+            yield seconds, due
+            time.sleep(REFRESH_SECONDS)
+
+    def write_run(self, **fields: Any) -> None:
+        """Write `run.json`: the fields of the demo, and the versions that figures depend on."""
+        run = {**fields, "server_version": self.info.server_version, "versions": versions()}
+        (self.results.data / "run.json").write_text(json.dumps(run, indent=1) + "\n")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of all contenders that have records in one folder: `summary.json`, `table.md` and a picture."""
+
+    title: str
+    """What the demo is of, for messages."""
+    contenders: Sequence[str]
+    """Names of the folders, in the order of the table."""
+    read: Callable[[Path], Any]
+    """Reads the records of one contender."""
+    figures: Callable[[Any], Any]
+    """Computes the figures, a dataclass, from the records of one contender."""
+    table: Callable[[list[Any]], str]
+    picture: str
+    """Name of the picture's file."""
+    draw: Callable[[list[Any], list[Any], Path], None]
+
+    def report(self, out: Path) -> None:
+        """Write the results, and print the table. Raises ClickException where no contender has records."""
+        records = [self.read(out / name) for name in self.contenders if (out / name / "data" / "run.json").exists()]
+        if not records:
+            raise click.ClickException(f"{out} has no records of a demo of {self.title}: leave --report out")
+        figures = [self.figures(record) for record in records]
+        click.echo(write_figures(figures, self.table(figures), out))
+        self.draw(records, figures, out / self.picture)
+        click.echo(f"  {out / self.picture}")
+
+
+def write_figures(figures: Sequence[Any], table: str, out: Path) -> str:
+    """Write `summary.json` from dataclasses, and `table.md`; return the table."""
+    (out / "summary.json").write_text(json.dumps([asdict(row) for row in figures], indent=1) + "\n")
+    (out / "table.md").write_text(table + "\n")
+    return table
+
+
+@contextmanager
+def exit_on_signal() -> Iterator[None]:
+    """End the command with the signal's exit code when a signal ended the demo."""
+    try:
+        yield
+    except Interrupted as interrupt:
+        click.echo(f"{interrupt}: everything is stopped", err=True)
+        sys.exit(interrupt.exit_code)
