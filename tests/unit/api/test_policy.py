@@ -60,15 +60,17 @@ def test_views_and_tuples_are_read_like_plain_objects(body):
     assert parse(MappingProxyType(view)) == parse(body())
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused_with_field_and_remedy(body, case):
-    wrong = REFUSED[case]
-    with pytest.raises(InvalidPolicy) as caught:
-        parse(body(wrong["set"]))
-    problems = {problem.field: problem.message for problem in caught.value.problems}
-    assert any(field.startswith(wrong["field"]) for field in problems), problems
-    assert wrong["message"].lower() in " ".join(problems.values()).lower()
-    assert "workloads/chat" in str(caught.value)
+def test_refused_with_field_and_remedy(body):
+    failures = []
+    for case, wrong in REFUSED.items():
+        with pytest.raises(InvalidPolicy) as caught:
+            parse(body(wrong["set"]))
+        problems = {problem.field: problem.message for problem in caught.value.problems}
+        named = any(field.startswith(wrong["field"]) for field in problems)
+        told = wrong["message"].lower() in " ".join(problems.values()).lower()
+        if not (named and told and "workloads/chat" in str(caught.value)):
+            failures.append((case, problems))
+    assert not failures
 
 
 def test_every_wrong_field_is_named_at_once(body):

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from rlscaler_dev.generate.pages import page_name
@@ -31,14 +30,13 @@ def test_rules_ask_only_for_metrics_that_exist() -> None:
     assert recorded <= asked
 
 
-@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
-    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-    notes = rule["annotations"]
-    assert set(notes) == {"summary", "description", "runbook"}
-    page = page_name(rule["alert"]).removesuffix(".md")
-    assert notes["runbook"] == f"{RUNBOOKS}/{page}.md"
-    assert (REPOSITORY / notes["runbook"]).is_file()
+def test_an_alert_says_how_bad_it_is_and_what_to_do() -> None:
+    for rule in ALERTS:
+        notes, page = rule["annotations"], page_name(rule["alert"]).removesuffix(".md")
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}, rule["alert"]
+        assert set(notes) == {"summary", "description", "runbook"}, rule["alert"]
+        assert notes["runbook"] == f"{RUNBOOKS}/{page}.md", rule["alert"]
+        assert (REPOSITORY / notes["runbook"]).is_file(), rule["alert"]
 
 
 def test_for_each_alert_it_is_tested_that_it_fires() -> None:
