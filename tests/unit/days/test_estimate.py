@@ -10,15 +10,16 @@ from click.testing import CliRunner
 
 from rlscaler_live.cli import main
 from rlscaler_loadgen.traces import Trace, write_trace
-from rlscaler_rl.evaluation.days import estimate as module
-from rlscaler_rl.evaluation.days.report import remarks
+from rlscaler_rl.evaluation.days import answer
+from rlscaler_rl.evaluation.days.judged import remarks
 from rlscaler_rl.evaluation.days.service_load import own
+from rlscaler_rl.workloads import Part
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Few settings are tried: what is tested here is not how well the search does."""
-    monkeypatch.setattr(module, "TRIALS", 3)
+    monkeypatch.setattr(answer, "TRIALS", 3)
 
 
 def history(folder, rate, width: float = 60.0):
@@ -27,21 +28,35 @@ def history(folder, rate, width: float = 60.0):
 
 
 def test_rows_are_ordered_by_cost_within_the_objective_and_the_picture_is_there(tmp_path, quick):
-    rate = 30 + 20 * np.sin(np.arange(200) / 15)
+    rate = 30 + 20 * np.sin(np.arange(121) / 15)
     called = ["estimate", "--history", history(tmp_path, rate), "--out", str(tmp_path / "out"), "-o", "json"]
     answer = CliRunner().invoke(main, called)
     assert answer.exit_code == 0, answer.output
     found = json.loads(answer.stdout)
     assert found == json.loads((tmp_path / "out" / "estimate.json").read_text())
     assert (tmp_path / "out" / "day.png").stat().st_size > 10_000
-    within = [row for row in found["rows"] if row["late_percent"] <= found["objective_percent"]]
-    assert found["rows"][: len(within)] == sorted(within, key=lambda row: row["cost_per_month"])
-    assert {"rule", "ppo", "hpa", "keda", "kpa", "static", "hpa_tuned"} == {row["contender"] for row in found["rows"]}
-    for row in found["rows"]:
+    *rows, hindsight = found["rows"]
+    within = [row for row in rows if row["late_percent"] <= found["objective_percent"]]
+    assert rows[: len(within)] == sorted(within, key=lambda row: row["cost_per_month"])
+    assert {"rule", "ppo", "hpa", "keda", "kpa", "static", "hpa_tuned"} == {row["contender"] for row in rows}
+    assert (hindsight["contender"], hindsight["above_hindsight_percent"]) == ("hindsight", None)
+    for row in rows:
+        assert row["above_hindsight_percent"] == pytest.approx(100 * (row["j"] / hindsight["j"] - 1))
         paid = row["gpu_hours_per_day"] + 0.25 * row["cpu_hours_per_day"]
         assert row["cost_per_month"] == pytest.approx(paid / 24 * 2.5 * 730, rel=1e-6)
     assert any("no policy: the example service" in note for note in found["notes"])
     assert any("bins of 60 s" in note for note in found["notes"])
+    assert any("the times have no date" in note for note in found["notes"])
+
+
+def test_the_calendar_of_the_history_is_that_of_the_play(tmp_path):
+    """Four days and six hours from a Thursday, 18:00, on: days are cut from the end, and begin at midnight here."""
+    thursday = 1_772_733_600.0
+    trace = Trace(np.full(102 * 60, 5.0), 60.0, begin=thursday)
+    load = own(trace, "load")
+    assert load.epoch(0) == thursday + 6 * 3600
+    assert load.parts[Part.TEST] == (2, 3)
+    assert "the load begins on Thursday, 2026-03-05 18:00 UTC" in remarks(trace, load)
 
 
 @pytest.mark.parametrize(

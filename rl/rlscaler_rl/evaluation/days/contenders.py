@@ -49,6 +49,13 @@ def untuned(policies: Sequence[Policy] = ()) -> list[Contender]:
     return [
         *(Contender(policy.name, policy.label, "policy", policy) for policy in policies),
         Contender("rule", "Forecast rule", "policy", _rule),
+        *autoscalers(),
+    ]
+
+
+def autoscalers() -> list[Contender]:
+    """Return the autoscalers that users have, at their defaults; the HPA first."""
+    return [
         Contender("hpa", "HPA 80 %", "untuned", _hpa),
         Contender("keda", "KEDA request rate", "untuned", _keda),
         Contender("kpa", "Knative KPA", "untuned", _kpa),

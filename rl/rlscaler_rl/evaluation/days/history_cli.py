@@ -1,10 +1,11 @@
-"""`rlscaler estimate` and `rlscaler simulate`. Heavy imports wait until one runs."""
+"""Commands `rlscaler estimate` and `rlscaler simulate`. Heavy imports wait until one runs."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,81 +16,87 @@ if TYPE_CHECKING:
     from rlscaler_rl.evaluation.days.report import Report
 
 MISSED = 3
-"""Exit code: it is done, and the answer is no."""
+"""Exit code of a policy that misses its objective."""
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
-_HISTORY = click.option(
-    "--history", type=_FILE, required=True, help="CSV of requests/s, as `rlscaler trace import` writes it."
-)
-_SCRAPE = click.option(
-    "--scrape-seconds", default=15, show_default=True, help="How often Prometheus scrapes the service."
-)
+
+def _of_history(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which load is played, and how much of it."""
+    options = (
+        click.option(
+            "--history", "path", type=_FILE, required=True, help="Recorded load: CSV or JSON of Grafana or Prometheus."
+        ),
+        click.option("--series", help="Name of one series of a file that holds several."),
+        click.option(
+            "--days", type=click.IntRange(1), help="Judge at most so many days, the last ones.  [default: all]"
+        ),
+        click.option(
+            "--scrape-seconds", default=15, show_default=True, help="How often Prometheus scrapes the service."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @click.command()
-@_HISTORY
+@_of_history
 @click.option("--policy", type=_FILE, help="Manifest of the RLScalingPolicy; without it the README's example service.")
-@_SCRAPE
 @click.option("--out", type=_FOLDER, callback=writable, default=Path("results/estimate"), show_default=True)
 @output_option
-def estimate(history: Path, policy: Path | None, scrape_seconds: int, out: Path, output: str) -> None:
+def estimate(policy: Path | None, out: Path, output: str, **history: Any) -> None:
     """Say what each autoscaler would have cost on a recorded load: GPU-hours, money and late requests, with a picture.
 
-    Nothing is trained. What is tuned is tuned on the first part of the history; all figures are of the rest.
+    Nothing is trained. What is tuned is tuned on the first 60 % of the history; all figures are of the rest.
     """
-    from rich.console import Console
+    from rlscaler_rl.evaluation.days import answer, judged
 
-    from rlscaler_rl.evaluation.days.estimate import estimated
-
-    console = Console(highlight=False, stderr=output == "json")
-    with console.status("") as status:
-        found = estimated(history, policy, scrape_seconds, out, lambda text: tell(console, status, text))
-    _show(found, output, [])
+    _show(lambda progress: answer.estimated(judged.History(**history), policy, out, progress), output)
 
 
 @click.command()
 @click.argument("policy", type=_FILE)
-@_HISTORY
+@_of_history
 @click.option("--hpa", type=_FILE, help="YAML of the HPAs that scale the targets now; default: an HPA at 80 %.")
 @click.option(
     "--model", type=click.Path(path_type=Path, exists=True), help="Network of a policy that names no bundled one."
 )
-@_SCRAPE
 @click.option("--out", type=_FOLDER, callback=writable, default=Path("results/simulate"), show_default=True)
 @output_option
-def simulate(
-    policy: Path, history: Path, hpa: Path | None, model: Path | None, scrape_seconds: int, out: Path, output: str
-) -> None:
+def simulate(policy: Path, hpa: Path | None, model: Path | None, out: Path, output: str, **history: Any) -> None:
     """Play the RLScalingPolicy in the file POLICY on a recorded load, as it is written, beside the HPA as it is.
 
-    Says GPU-hours, money, late requests and which guards acted. Nothing is trained or tuned; `rlscaler estimate` asks
-    who else would do. Exit code 3: the policy misses its objective on that load.
+    Prints GPU-hours, money, late requests and which guards acted. Nothing is trained or tuned; `rlscaler estimate` adds
+    tuned autoscalers. Exit code 3: the policy misses its objective on that load.
 
     \b
     rlscaler simulate chat.yaml --history load.csv
     kubectl get hpa -n workloads -o yaml > hpa.yaml && rlscaler simulate chat.yaml --history load.csv --hpa hpa.yaml
     """
-    from rich.console import Console
+    from rlscaler_rl.evaluation.days import answer, judged
 
-    from rlscaler_rl.evaluation.days.simulate import simulated
-
-    console = Console(highlight=False, stderr=output == "json")
-    with console.status("") as status:
-        found = simulated(history, policy, model, hpa, scrape_seconds, out, lambda text: tell(console, status, text))
-    _show(found, output, found.sentences())
-    if not found.in_time:
+    report = _show(
+        lambda progress: answer.simulated(judged.History(**history), policy, model, hpa, out, progress), output
+    )
+    if not report.in_time:
         sys.exit(MISSED)
 
 
-def _show(found: Report, output: str, sentences: list[str]) -> None:
+def _show(play: Callable[[Callable[[str], None]], Report], output: str) -> Report:
+    """Play with a spinner, and print the report."""
     from rich.console import Console
 
+    waiting = Console(highlight=False, stderr=output == "json")
+    with waiting.status("") as status:
+        report = play(lambda text: tell(waiting, status, text))
     if output == "json":
-        click.echo(found.model_dump_json(indent=1))
-        return
+        click.echo(report.model_dump_json(indent=1))
+        return report
     console = Console(highlight=False)
-    console.print(found.table())
-    for line in (*sentences, *found.notes, f"{found.picture} and {found.file} say more; {found.seconds:.0f} s"):
+    console.print(report.table())
+    last = f"{report.picture} and {report.file} say more; {report.seconds:.0f} s"
+    for line in (*report.sentences(), *report.notes, last):
         console.print(line, soft_wrap=True, markup=False)
+    return report

@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscalers of a service as they are, from a YAML file, for the simulator."""
+"""HorizontalPodAutoscalers of a service, read from a YAML file for the simulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlscaler_core.api.spec import Spec
 from rlscaler_core.api.targets import reference
 from rlscaler_core.decision.types import CPU, GPU, POOLS
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, DISABLED, MAX, MIN, HpaPolicy, HpaRules
-from rlscaler_rl.baselines.hpa import DEFAULT_UTILIZATION, HpaSettings
+from rlscaler_rl.baselines.hpa import DEFAULT_UTILIZATION, TOLERANCE, HpaSettings
 from rlscaler_rl.evaluation.errors import EvaluationError
 
 KIND = "HorizontalPodAutoscaler"
@@ -35,31 +35,35 @@ def read_hpas(path: Path, spec: Spec) -> HpaSettings:
 
 def _read(path: Path, spec: Spec) -> HpaSettings:
     names = {target.reference: i for i, pool in enumerate(POOLS) if (target := spec.targets.pool(pool)) is not None}
-    found: dict[int, Mapping[str, Any]] = {}
+    hpas: dict[int, Mapping[str, Any]] = {}
     for body in _objects(path):
-        scaled_by = (body.get("spec") or {}).get("scaleTargetRef") or {}
-        found_by = reference(
-            scaled_by.get("apiVersion") or "apps/v1", scaled_by.get("kind") or "Deployment", scaled_by.get("name", "")
+        target_ref = (body.get("spec") or {}).get("scaleTargetRef") or {}
+        target_of = reference(
+            target_ref.get("apiVersion") or "apps/v1",
+            target_ref.get("kind") or "Deployment",
+            target_ref.get("name", ""),
         )
-        if (pool := names.get(found_by)) is not None:
-            found[pool] = body
-    if not found:
+        if (pool := names.get(target_of)) is not None:
+            hpas[pool] = body
+    if not hpas:
         raise EvaluationError(
             f"--hpa {path}: no {KIND} in it scales {' or '.join(names)} (spec.scaleTargetRef.name): name the file of "
             "`kubectl get hpa -o yaml`"
         )
     aims, scaled, lowest = [DEFAULT_UTILIZATION] * 2, [False, False], [0, 0]
-    for pool, body in found.items():
+    for pool, body in hpas.items():
         scaled[pool], aims[pool] = True, _target(body, path)
         lowest[pool] = int(body["spec"].get("minReplicas") or 1)
         _check_limit(body, path, spec, pool)
-    rules = [_rules(body["spec"].get("behavior") or {}, path) for body in found.values()]
-    if any(rule != rules[0] for rule in rules):
+    rules = [_rules(body["spec"].get("behavior") or {}, path) for body in hpas.values()]
+    tolerances = [_tolerance(body, path) for body in hpas.values()]
+    if any(rule != rules[0] for rule in rules) or len(set(tolerances)) > 1:
         raise EvaluationError(
             f"--hpa {path}: its two HPAs differ in spec.behavior, and one for both is simulated: leave one of them out"
         )
     return HpaSettings(
         target=(aims[GPU], aims[CPU]),
+        tolerance=tolerances[0],
         min_replicas=(lowest[GPU], lowest[CPU]),
         scaled=(scaled[GPU], scaled[CPU]),
         up=rules[0][0],
@@ -82,18 +86,42 @@ def _called(body: Mapping[str, Any], path: Path) -> str:
 
 
 def _target(body: Mapping[str, Any], path: Path) -> float:
-    """The utilization that it aims at, 0 to 1: the only kind of target that is simulated."""
-    metrics = body["spec"].get("metrics")
-    if metrics is None:
+    """Utilization that an HPA aims at, 0 to 1: the only kind of target that is simulated.
+
+    Of several metrics the first one of the processor counts; memory follows the load of no request, and is left out.
+    """
+    spec = body["spec"]
+    if (percent := spec.get("targetCPUUtilizationPercentage")) is not None:  # autoscaling/v1
+        return float(percent) / 100
+    if (metrics := spec.get("metrics")) is None:
         return DEFAULT_UTILIZATION
     for metric in metrics:
         resource = metric.get("resource") or metric.get("containerResource") or {}
-        if (value := (resource.get("target") or {}).get("averageUtilization")) is not None:
-            return float(value) / 100
+        target = resource.get("target") or {"averageUtilization": resource.get("targetAverageUtilization")}  # v2beta1
+        if (percent := target.get("averageUtilization")) is not None and resource.get("name") != "memory":
+            return float(percent) / 100
     raise EvaluationError(
-        f"{_called(body, path)}: spec.metrics has no averageUtilization, the only target that is simulated: leave "
-        "--hpa out for an HPA at 80 %"
+        f"{_called(body, path)}: spec.metrics has no averageUtilization of a processor, the only target that is "
+        "simulated: leave --hpa out for an HPA at 80 %"
     )
+
+
+def _tolerance(body: Mapping[str, Any], path: Path) -> float:
+    """Tolerance of both directions, 0 to 1; one that differs by direction is not simulated."""
+    behavior = body["spec"].get("behavior") or {}
+    found = {_quantity((behavior.get(way) or {}).get("tolerance", TOLERANCE)) for way in ("scaleUp", "scaleDown")}
+    if len(found) > 1:
+        raise EvaluationError(
+            f"{_called(body, path)}: spec.behavior has tolerances {' and '.join(f'{one:g}' for one in sorted(found))}, "
+            "and one for both directions is simulated: make them equal"
+        )
+    return found.pop()
+
+
+def _quantity(value: Any) -> float:
+    """A Kubernetes quantity of thousandths (`5m`) or plain."""
+    text = str(value)
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
 
 
 def _check_limit(body: Mapping[str, Any], path: Path, spec: Spec, pool: int) -> None:

@@ -129,5 +129,5 @@ def _play(days: Days, rows: NDArray[np.intp], many: Sequence[Found], make: Make,
         alike = np.array([index for index, other in enumerate(intervals) if other == interval])
         order += np.split(alike, range(at_once, len(alike), at_once))
     jobs = [Job(partial(make, [many[i] for i in some]), rows[some]) for some in order]
-    parts = [result for result, _ in played_side_by_side(days, jobs, level)]
+    parts = [figures.result for figures in played_side_by_side(days, jobs, level)]
     return Result.concat(parts).take(np.argsort(np.concatenate(order)))

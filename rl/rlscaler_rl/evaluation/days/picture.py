@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import GPU
 from rlscaler_rl.evaluation.days.contenders import Contender
-from rlscaler_rl.evaluation.days.play import Days
+from rlscaler_rl.evaluation.days.play import Days, Figures
 from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.simulation.episode import Result, Run
@@ -24,7 +24,7 @@ BIN_SECONDS = 60
 BIN_POINTS = BIN_SECONDS // SENSE_SECONDS
 
 
-def draw_day(days: Days, title: str, shown: Sequence[tuple[Contender, Run]], path: Path) -> None:
+def draw_day(days: Days, title: str, shown: Sequence[tuple[Contender, Run | Figures]], path: Path) -> None:
     """Draw load, capacity and lateness of the last of `days` above one another, for each contender that played them.
 
     The runs have a timeline of sensing ticks.

@@ -91,11 +91,17 @@ def played(
 
 
 class Figures(NamedTuple):
-    """What a comparison keeps of a run."""
+    """The part of a run that a comparison keeps."""
 
     result: Result
     coverage: Float
-    """(N, 2, LEVELS) as `covered` gives it."""
+    """(N, 2, LEVELS) as `covered` returns it."""
+
+    acted: dict[str, Float]
+    """As in `Run.acted`."""
+
+    timeline: dict[str, NDArray[Any]]
+    """Points of the last day alone (1, T) or (1, T, 2), as in `Run.timeline`; empty unless asked for."""
 
 
 class Job(NamedTuple):
@@ -106,6 +112,9 @@ class Job(NamedTuple):
 
     rows: NDArray[np.integer[Any]] | None = None
     """Which days are played; the same one may be there several times. None: all of them."""
+
+    timeline: int = 0
+    """As `played` takes it."""
 
 
 def played_side_by_side(
@@ -120,8 +129,9 @@ def played_side_by_side(
 
 
 def _figures(days: Days, job: Job, level: LevelName) -> Figures:
-    done = played(days if job.rows is None else days.take(job.rows), job.make, level=level)
-    return Figures(done.result, covered(done))
+    done = played(days if job.rows is None else days.take(job.rows), job.make, level=level, timeline=job.timeline)
+    last = {name: points[-1:] for name, points in done.timeline.items()}
+    return Figures(done.result, covered(done), done.acted, last)
 
 
 def covered(run: Run) -> Float:

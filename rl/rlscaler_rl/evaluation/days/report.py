@@ -1,46 +1,34 @@
-"""What `estimate` and `simulate` have in common: a recorded load, its service, and what each autoscaler costs there."""
+"""Cost and lateness of each autoscaler on the judged days of a load: the rows, the table and the file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 from rich.table import Table
 
-from rlscaler_core.api.offline import OfflinePolicy
-from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.evaluation.days.contenders import Contender
-from rlscaler_rl.evaluation.days.play import Bind, Days, prepared
-from rlscaler_rl.evaluation.days.service_load import LEAST_SECONDS, ServiceLoad, own
-from rlscaler_rl.evaluation.service_tuning.history import check_counter, check_unit, duration, read_history
-from rlscaler_rl.evaluation.service_tuning.service import check_scrape, service_of
+from rlscaler_rl.evaluation.days.judged import Judged
 from rlscaler_rl.simulation.episode import Result
-from rlscaler_rl.simulation.scenario import GPU_COST_PER_HOUR, NOMINAL
-from rlscaler_rl.workloads import Part
-
-DAYS = 3
-"""Most days that are judged, the last ones: more would take longer than two minutes."""
 
 HOURS_PER_MONTH = 730.0
 
-ABSURD = 100.0
-"""A bin this many times above what all but one in a thousand stay below is named: it may be no load."""
-
-BUSY_SHARE = 0.45
-"""Part of the example service's capacity that the busy hours of a history need where no policy is given."""
-
 
 class Row(BaseModel):
-    """What one autoscaler costs on the judged days."""
+    """Figures of one autoscaler on the judged days."""
 
     model_config = ConfigDict(frozen=True)
 
     contender: str
     label: str
+    role: str
+    j: float
+    """Mean of cost plus half a GPU replica for each percent of late requests; lower is better."""
+
+    above_hindsight_percent: float | None
+    """J over that of the hindsight rule, minus 1, in %; None for that rule itself."""
+
     gpu_hours_per_day: float
     cpu_hours_per_day: float
     cost_per_month: float
@@ -51,7 +39,7 @@ class Row(BaseModel):
 
 
 class Report(BaseModel):
-    """What autoscalers cost on the judged days of a load."""
+    """Figures of all autoscalers on the judged days of a load."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,19 +55,36 @@ class Report(BaseModel):
     picture: Path
     file: Path
     seconds: float
+    guards: dict[str, float] | None = None
+    """Share of the sensing ticks, in %, at which each guard of the policy acted that acted at all; None without one."""
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the autoscaler in the first row keeps the objective."""
+        return self.rows[0].late_percent <= self.objective_percent
 
     def save(self) -> None:
         self.file.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
     def table(self) -> Table:
-        """The rows for a terminal."""
-        made = Table(title=f"{self.service}: {self.judged_days:.3g} days judged", title_justify="left", box=None)
-        made.add_column("autoscaler", no_wrap=True)
-        for heading in ("GPU-hours a day", "CPU-hours a day", "cost a month", "late %", "worst day %"):
-            made.add_column(heading, justify="right")
+        """Return the rows for a terminal."""
+        table = Table(title=f"{self.service}: {self.judged_days:.3g} days judged", title_justify="left", box=None)
+        table.add_column("autoscaler", no_wrap=True)
+        for heading in (
+            "J",
+            "% above hindsight",
+            "GPU h a day",
+            "CPU h a day",
+            "cost a month",
+            "late %",
+            "worst day %",
+        ):
+            table.add_column(heading, justify="right")
         for row in self.rows:
-            made.add_row(
+            table.add_row(
                 row.label,
+                f"{row.j:.2f}",
+                "-" if row.above_hindsight_percent is None else f"{row.above_hindsight_percent:+.1f}",
                 f"{row.gpu_hours_per_day:.1f}",
                 f"{row.cpu_hours_per_day:.1f}",
                 f"{row.cost_per_month:,.0f}",
@@ -87,135 +92,51 @@ class Report(BaseModel):
                 f"{row.worst_day_late_percent:.2f}",
                 style="bold" if row is self.rows[0] else None,
             )
-        return made
+        return table
+
+    def sentences(self) -> list[str]:
+        """Return the comparison of a policy with the HPA, and its guards, in words."""
+        if self.guards is None:
+            return []
+        policy, hpa = self.rows[0], next(row for row in self.rows if row.contender == "hpa")
+        saved = 100 * (1 - policy.cost_per_month / hpa.cost_per_month) if hpa.cost_per_month else float("nan")
+        acted = ", ".join(f"{name} {percent:.2g} %" for name, percent in self.guards.items())
+        return [
+            f"The policy {'keeps' if self.in_time else 'misses'} its objective ({self.objective_percent:.3g} % may be "
+            f"late) at {abs(saved):.0f} % {'less' if saved >= 0 else 'more'} cost than the HPA.",
+            f"Guards that acted, in % of the sensing ticks: {acted or 'none'}.",
+        ]
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedService:
-    """What the load is played on."""
-
-    name: str
-    columns: dict[str, Any]
-    bind: Bind | None
-    gpu_cost_per_hour: float
-    late_allowed: float
-    capacity: float
-    notes: tuple[str, ...]
+def rows_of(played: Sequence[tuple[Contender, Result]], judged: Judged) -> list[Row]:
+    """Return a row for each contender; the only one in the role `reference` is what J is compared with."""
+    known = next(float(result.j.mean()) for entry, result in played if entry.role == "reference")
+    return [_row(entry, result, judged, None if entry.role == "reference" else known) for entry, result in played]
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The days of a history that are judged, on the service that they are played on."""
+def by_cost(rows: Sequence[Row], late_allowed: float) -> list[Row]:
+    """Return the cheapest within the objective first, then the others by lateness, references last."""
 
-    service: PlayedService
-    load: ServiceLoad
-    days: Days
-    trace: Trace
+    def key(row: Row) -> tuple[bool, bool, float]:
+        late = row.late_percent > late_allowed
+        return row.role == "reference", late, row.late_percent if late else row.cost_per_month
 
-    @property
-    def length_days(self) -> float:
-        return len(self.days.loads) * self.load.length / 86_400
-
-    def past(self) -> Days:
-        """The days before, on which contenders may be tuned."""
-        chosen = [(self.load, number) for number in self.load.parts[Part.TUNE]]
-        return prepared(chosen, bind=self.service.bind, **self.service.columns)
-
-    def title(self, history: Path) -> str:
-        """What the picture of the last day is called."""
-        return f"{history.name}, the last {duration(self.load.length)}: requests/s, and what stood ready for them"
-
-    def notes(self) -> list[str]:
-        """What holds for every figure."""
-        return [*self.service.notes, *remarks(self.trace, self.load)]
+    return sorted(rows, key=key)
 
 
-def judged(
-    history: Path,
-    policy: OfflinePolicy | None,
-    scrape_seconds: int,
-    progress: Callable[[str], None],
-    tuned: bool = True,
-) -> Judged:
-    """Read a history and make its judged days ready to be played, with what went before.
-
-    `progress` is told once all is read. Where nothing is `tuned` on what went before, a shorter history will do. Raises
-    EvaluationError naming the file or the object, the field and the remedy.
-    """
-    check_scrape(scrape_seconds)
-    trace = read_history(history)
-    if policy is None:  # The service is as large as the load asks for, so that no unit looks wrong.
-        check_counter(trace, str(history))
-    service = _service(policy, scrape_seconds, trace)
-    check_unit(trace, str(history), service.name, service.capacity)
-    load = own(trace, history.stem, tuned)
-    progress("the past of the judged days")
-    chosen = [(load, number) for number in load.parts[Part.TEST][-DAYS:]]
-    return Judged(service, load, prepared(chosen, bind=service.bind, **service.columns), trace)
-
-
-def _service(policy: OfflinePolicy | None, scrape_seconds: int, trace: Trace) -> PlayedService:
-    if policy is not None:
-        offline = service_of(policy, scrape_seconds)
-        assumed = tuple(f"assumed: {text}; set it or let the operator learn it" for text in offline.assumed)
-        return PlayedService(
-            f"{offline.namespace}/{offline.name}",
-            offline.columns(),
-            offline.bind,
-            offline.gpu_cost_per_hour,
-            100 - offline.objective,
-            offline.capacity,
-            assumed,
-        )
-    rps = np.array(NOMINAL["rps"])
-    most = np.array(NOMINAL["max_replicas"])
-    factor = float(trace.percentile(99)) / (BUSY_SHARE * float((rps * most).sum()))
-    note = (
-        f"no policy: the example service with replicas of the size that the load asks for ({rps[0] * factor:.3g} "
-        f"requests/s a GPU replica, {rps[1] * factor:.3g} a CPU replica, at most {most[0]}+{most[1]}); "
-        "name your own by --policy"
-    )
-    columns = {"rps": tuple(rps * factor), "slo_ms": NOMINAL["slo_ms"] / min(factor, 1.0)}
-    return PlayedService(
-        "example service", columns, None, GPU_COST_PER_HOUR, 1.0, factor * float((rps * most).sum()), (note,)
-    )
-
-
-def row_of(entry: Contender, result: Result, judged: Judged) -> Row:
-    """What one autoscaler cost on the judged days."""
+def _row(entry: Contender, result: Result, judged: Judged, known: float | None) -> Row:
     gpu, cpu = (float(values.mean() / 3600) for values in (result.gpu_replica_seconds, result.cpu_replica_seconds))
     a_day = 86_400 / judged.load.length
-    missed, all_of_them = result.requests - result.in_time, result.requests.sum()
+    missed, requests, j = result.requests - result.in_time, result.requests.sum(), float(result.j.mean())
     return Row(
         contender=entry.name,
         label=entry.label,
+        role=entry.role,
+        j=j,
+        above_hindsight_percent=100 * (j / known - 1) if known else None,
         gpu_hours_per_day=gpu * a_day,
         cpu_hours_per_day=cpu * a_day,
         cost_per_month=float(result.cost.mean()) * judged.service.gpu_cost_per_hour * HOURS_PER_MONTH,
-        late_percent=float(100 * missed.sum() / max(all_of_them, 1.0)),
+        late_percent=float(100 * missed.sum() / max(requests, 1.0)),
         worst_day_late_percent=float(result.late_percent.max()),
     )
-
-
-def remarks(trace: Trace, load: ServiceLoad) -> list[str]:
-    """Say what a history lacks, and what of it may be no load."""
-    notes = [
-        f"judged: the last {duration(len(load.parts[Part.TEST][-DAYS:]) * load.length)} of {duration(trace.length_s)}"
-    ]
-    if load.drawn:
-        notes.append(f"bins of {trace.width_s:g} s: the seconds within are drawn, so short jumps are not the real ones")
-    usual, highest = trace.percentile(99.9), float(trace.rate.max())
-    if highest > ABSURD * usual > 0:
-        at = duration(int(trace.width_s * int(trace.rate.argmax())))
-        notes.append(
-            f"{highest:,.0f} requests/s {at} after the begin are {highest / usual:,.0f} times what all but one bin in "
-            "a thousand stay below, and may make most of the late requests; correct that bin if it was no load"
-        )
-    if not load.parts[Part.TUNE]:
-        notes.append(
-            f"a first look: {duration(trace.length_s)} are no past that the rule could have learned from, and the cost "
-            f"of a month takes every hour for one of these; from {LEAST_SECONDS // 3600} h on the last 40 % are judged"
-        )
-    if load.length < 86_400:
-        notes.append("less than three days of history: what other hours bring was not seen")
-    return notes

@@ -21,7 +21,7 @@ from rlscaler_rl.workloads.days import DAY, Seconds, SecondsOf, day_load
 Float32 = NDArray[np.float32]
 
 MONDAY = 1_767_571_200.0
-"""Monday, 5 January 2026, 00:00 UTC: when a load begins whose clock is not known."""
+"""Monday, 5 January 2026, 00:00 UTC: begin of day 0 of a load whose clock is not known."""
 
 PAST_SHARE = 0.6
 """Part of a history of one's own that is past; the rest is judged."""
@@ -93,11 +93,15 @@ def from_library(
     )
 
 
-def own(trace: Trace, name: str, tuned: bool = True) -> ServiceLoad:
-    """A recorded load of one's own service, as it is: the first 60 % is past, the rest is judged.
+def own(trace: Trace, name: str, tuned: bool = True, factor: float = 1.0) -> ServiceLoad:
+    """Return a recorded load of one's own service: the first 60 % is past, the rest is judged.
 
-    Of less than three days one stretch is judged instead of days, and of less than two hours all, unless something is
-    `tuned` on the past. Raises EvaluationError for a history that is too short.
+    Of less than three days one stretch is judged instead of days, and of less than two hours all of it. Days are cut
+    from the end of the history, and keep its calendar.
+
+    :param tuned: whether contenders are tuned on the past, which takes two hours.
+    :param factor: on the rates.
+    :raises EvaluationError: for a history that is too short.
     """
     seconds = int(trace.length_s)
     least = LEAST_SECONDS if tuned else LEAST_PLAYED_SECONDS
@@ -121,8 +125,8 @@ def own(trace: Trace, name: str, tuned: bool = True) -> ServiceLoad:
         name=name,
         group=name,
         drawn=source.drawn,
-        seconds=source.rate,
-        begin=MONDAY,
+        seconds=lambda first, last: factor * source.rate(first, last),
+        begin=MONDAY if trace.begin is None else trace.begin + offset,
         offset=offset,
         parts={
             Part.TRAIN: tuple(range(past - 1)),

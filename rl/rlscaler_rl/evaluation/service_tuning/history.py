@@ -62,10 +62,10 @@ class History:
         return self.recording.count(part, service.episode_seconds)
 
 
-def read_history(path: Path) -> Trace:
-    """A CSV file of requests/s. Raises EvaluationError."""
+def read_history(path: Path, series: str | None = None) -> Trace:
+    """Read a recorded load (`traces.read_trace`). Raises EvaluationError naming file, line, column and remedy."""
     try:
-        return read_trace(path)
+        return read_trace(path, series)
     except TraceError as error:
         raise EvaluationError(str(error)) from error
 
