@@ -27,6 +27,7 @@ def history(folder, rate, width: float = 60.0):
     return str(folder / "load.csv")
 
 
+@pytest.mark.slow
 def test_rows_are_ordered_by_cost_within_the_objective_and_the_picture_is_there(tmp_path, quick):
     rate = 30 + 20 * np.sin(np.arange(121) / 15)
     called = ["estimate", "--history", history(tmp_path, rate), "--out", str(tmp_path / "out"), "-o", "json"]

@@ -38,47 +38,48 @@ def hpa(deployment="chat-gpu", high=10, **spec):
     return {"kind": "HorizontalPodAutoscaler", "metadata": {"name": deployment}, "spec": body}
 
 
-def called(tmp_path, policy, *more, code=0):
-    rate = 40 + 30 * np.sin(np.arange(121) / 15)
-    words = ["simulate", policy, "--history", history(tmp_path, rate), "--out", str(tmp_path / "out"), *more]
+def export(folder):
+    """A Grafana export of two series, 20 minutes from a Thursday at 18:00 on."""
+    rows = [f"2026-03-05 18:{i:02}:00,{40 + 30 * np.sin(i / 3):.3f},{i % 3}" for i in range(20)]
+    (folder / "export.csv").write_text("\n".join(['"Time","chat","search"', *rows]) + "\n")
+    return folder / "export.csv"
+
+
+def called(folder, policy, *more, code=0):
+    words = ["simulate", policy, "--history", str(export(folder)), "--out", str(folder / "out"), *more]
     answer = CliRunner().invoke(main, [*words, "-o", "json"])
     assert answer.exit_code == code, answer.output
-    return json.loads(answer.stdout)
+    return answer
 
 
-def test_policy_and_hpa_are_played_and_the_guards_counted(tmp_path):
-    found = called(tmp_path, write(tmp_path / "policy.yaml"))
-    assert [row["contender"] for row in found["rows"]] == ["policy", "hpa", "keda", "kpa", "hindsight"]
+@pytest.mark.slow
+def test_policy_and_autoscalers_are_played_and_the_guards_counted(tmp_path):
+    policy = write(tmp_path / "policy.yaml")
+    found = json.loads(called(tmp_path, policy, "--series", "chat").stdout)
     assert found == json.loads((tmp_path / "out" / "simulate.json").read_text())
-    assert found["rows"][0]["label"] == "this policy (rule)"
     assert (tmp_path / "out" / "day.png").stat().st_size > 10_000
+    assert [row["contender"] for row in found["rows"]] == ["policy", "hpa", "keda", "kpa", "hindsight"]
+    assert found["rows"][0]["label"] == "this policy (rule)"
+    assert all(row["gpu_hours_per_day"] > 0 for row in found["rows"])
     assert all(0 < percent <= 100 for percent in found["guards"].values())
     assert "budget" not in found["guards"]
+    assert found["judged_days"] == pytest.approx(20 / 1440), "all of it"
+    assert any(note.startswith("a first look: 20 min are no past") for note in found["notes"])
+    assert "the load begins on Thursday, 2026-03-05 18:00 UTC" in found["notes"]
 
 
-def test_half_an_hour_of_history_gets_an_answer_that_says_what_it_lacks(tmp_path):
-    rate = 40 + 30 * np.sin(np.arange(30) / 5)
-    words = ["simulate", write(tmp_path / "policy.yaml"), "--history", history(tmp_path, rate)]
-    words += ["--out", str(tmp_path / "out"), "-o", "json"]
-    found = json.loads(CliRunner().invoke(main, words).stdout)
-    assert found["judged_days"] == pytest.approx(30 / 1440), "all of it"
-    assert any(note.startswith("a first look: 30 min are no past") for note in found["notes"])
-    assert all(row["gpu_hours_per_day"] > 0 for row in found["rows"])
+@pytest.mark.slow
+def test_a_budget_for_a_third_of_the_load_stands_in_the_way_and_the_exit_code_says_so(tmp_path):
+    policy = write(tmp_path / "policy.yaml", guards={"budgetPerHour": 5.0})
+    found = json.loads(called(tmp_path, policy, "--series", "chat", code=3).stdout)
+    assert found["guards"]["budget"] > 10
+    assert found["rows"][0]["late_percent"] > found["objective_percent"]
+    assert found["rows"][0]["cost_per_month"] <= 1.05 * 5 * 730
 
 
-def test_a_series_of_a_grafana_export_is_played_and_its_last_days_alone_are_judged(tmp_path):
-    times = [f"2026-03-05 {18 + i // 60}:{i % 60:02}:00,{40 + i % 7},{i % 3}" for i in range(30)]
-    (tmp_path / "export.csv").write_text("\n".join(['"Time","chat","search"', *times]) + "\n")
-    words = ["simulate", write(tmp_path / "policy.yaml"), "--history", str(tmp_path / "export.csv"), "--days", "1"]
-    words += ["--out", str(tmp_path / "out")]
-    refused = CliRunner().invoke(main, words)
-    assert refused.exit_code == 2
-    assert "export.csv:1: 2 series ('chat', 'search'); name one with --series" in refused.stderr
-    answer = CliRunner().invoke(main, [*words, "--series", "chat"])
-    assert answer.exit_code in (0, 3), answer.output
-    assert "the load begins on Thursday, 2026-03-05 18:00 UTC" in answer.stdout
-    assert "this policy (rule)" in answer.stdout
-    assert "Hindsight rule" in answer.stdout
+def test_a_file_of_several_series_is_refused_with_their_names(tmp_path):
+    answer = called(tmp_path, write(tmp_path / "policy.yaml"), code=2)
+    assert "export.csv:1: 2 series ('chat', 'search'); name one with --series" in answer.stderr
 
 
 def test_a_few_minutes_are_refused_with_what_is_needed(tmp_path):
@@ -86,15 +87,6 @@ def test_a_few_minutes_are_refused_with_what_is_needed(tmp_path):
     answer = CliRunner().invoke(main, [*words, "--out", str(tmp_path / "out")])
     assert answer.exit_code == 2
     assert "14 min of history; at least 15 min are needed" in answer.stderr
-
-
-def test_what_the_policy_says_is_what_is_played(tmp_path):
-    """A budget for a third of the load: it stands in the way, the objective is missed, and the exit code says so."""
-    policy = write(tmp_path / "policy.yaml", guards={"budgetPerHour": 5.0})
-    found = called(tmp_path, policy, code=3)
-    assert found["guards"]["budget"] > 10
-    assert found["rows"][0]["late_percent"] > found["objective_percent"]
-    assert found["rows"][0]["cost_per_month"] <= 1.05 * 5 * 730
 
 
 def read(tmp_path, *bodies):
