@@ -56,20 +56,20 @@ COMMANDS = {
         "Say what each autoscaler would have cost on a recorded load.",
     ),
     "evaluate": Lazy("rlscaler_live.compare_cli:evaluate", "Evaluate a trained policy in simulation."),
-    "explain": Lazy("rlscaler_operator.cli.explain.command:explain", "Show why a decision came out as it did."),
-    "init": Lazy("rlscaler_operator.cli.init.command:init", "Write a policy in Shadow from what runs in the cluster."),
+    "explain": Lazy("rlscaler_operator.cli.explain.explain:explain", "Show why a decision came out as it did."),
+    "init": Lazy("rlscaler_operator.cli.init.init:init", "Write a policy in Shadow from what runs in the cluster."),
     "load": Lazy("rlscaler_loadgen.cli:load", "Generate load with Locust."),
     "operator": Lazy("rlscaler_operator.cli.operator:operator", "Run the operator."),
     "pause": Lazy("rlscaler_operator.cli.policies:pause", "Hold the replicas of a policy."),
     "preflight": Lazy(
-        "rlscaler_operator.cli.preflight.command:preflight", "Ask cluster and Prometheus for all that a policy needs."
+        "rlscaler_operator.cli.preflight.preflight:preflight", "Ask cluster and Prometheus for all that a policy needs."
     ),
     "promote": Lazy("rlscaler_operator.cli.policies:promote", "Switch a policy from Shadow to Auto."),
     "publish": Lazy(
         "rlscaler_rl.evaluation.service_tuning.publish:publish",
         "Put a policy that was trained for one service into a ConfigMap.",
     ),
-    "replay": Lazy("rlscaler_operator.cli.replay.command:replay", "Take the recorded decisions again and compare."),
+    "replay": Lazy("rlscaler_operator.cli.replay.replay:replay", "Take the recorded decisions again and compare."),
     "resume": Lazy("rlscaler_operator.cli.policies:resume", "Let a paused policy scale again."),
     "scheduler": Lazy(
         "rlscaler_live.scheduler_cli:scheduler",

@@ -15,34 +15,31 @@ class OperatorError(Exception):
 
 
 class MetricsError(OperatorError):
-    """Prometheus gave no answer that can be used."""
+    """Raised where Prometheus or Kafka gives no usable answer."""
 
     reason = "PrometheusUnreachable"
 
 
 class CredentialError(OperatorError):
-    """A Secret that a policy names cannot be read or lacks the key."""
+    """Raised where a Secret that a policy names cannot be read or lacks the key."""
 
     reason = "SecretUnavailable"
 
 
 class ModelUnavailableError(OperatorError):
-    """The policy's model cannot be loaded."""
+    """Raised where the policy's model cannot be loaded."""
 
     reason = "ModelInvalid"
 
 
 class SpecInvalidError(OperatorError):
-    """The policy's spec cannot be used, perhaps since a moment ago."""
+    """Raised where the policy's spec is invalid, or became invalid a moment ago."""
 
     reason = "InvalidSpec"
 
 
 class KubeError(OperatorError):
-    """The API server refused a request or did not answer.
-
-    `status` is the HTTP status, 0 when there was no answer.
-    """
+    """Raised where the API server refused a request or did not answer; `status` is the HTTP status, 0 = no answer."""
 
     reason = "ApiServerError"
 
@@ -52,12 +49,12 @@ class KubeError(OperatorError):
 
 
 class LeaseLostError(OperatorError):
-    """The lease is not held, or runs out before a write could finish."""
+    """Raised where the lease is not held, or ends before a write could finish."""
 
     reason = "LeaseLost"
 
 
 class RecordError(OperatorError):
-    """A line of the audit log is not a decision that this release can read."""
+    """Raised for a line of the audit log that this release cannot read."""
 
     reason = "RecordInvalid"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import click
 
 from rlscaler_core.options import output_option
-from rlscaler_operator.cli.cluster import settings_errors
+from rlscaler_operator.cli.connection import connected, settings_errors
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.settings import Settings
 
@@ -27,68 +28,55 @@ FLAGS = {
     "allowed_kafka_servers": "--allow-kafka-server",
     "scrape_interval_seconds": "--scrape-interval",
 }
-"""Flags that are not called as their field of `Settings` is."""
+"""Flags that differ from the name of their field of `Settings`."""
 
 MUST_EXIST = ("external_scaler_tls_dir",)
 """Paths that must exist when the command begins."""
 
-RUN = {
-    "kubeconfig": "Kubeconfig of the cluster.",
-    "namespaces": "Serve only this namespace (repeatable); default: all.",
-    "prometheus_url": "Prometheus of policies that name none.",
-    "allowed_prometheus_urls": "URL that policies may name.",
-    "allowed_kafka_servers": "Broker, host:port, that policies may name (repeatable).",
-    "scrape_interval_seconds": "Seconds between two scrapes.",
-    "metrics_port": "Serve /metrics, /healthz and /readyz on this port.",
-    "metrics_host": "Address of that port.",
-    "external_scaler_port": "Serve KEDA's external scaler protocol on this port.",
-    "external_scaler_host": "Address of the external scaler.",
-    "external_scaler_tls_dir": "Folder of its tls.crt and tls.key, and of the ca.crt of its clients' certificates.",
-    "external_scaler_anonymous": "Answer clients of other machines that show no certificate.",
-    "audit_log": "Write a JSON line per decision.",
-    "lease_namespace": "Namespace of the Lease.",
-    "lease_name": "Name of the Lease.",
-    "lease_seconds": "How long a silent holder keeps the Lease.",
-    "shards": "Parts that the policies are split into, one operator each.",
-    "budgets": "Let RLScalingBudgets bound the policies that they select.",
-    "target_kinds": "Kind that may be scaled besides Deployments: apiVersion/plural/Kind (repeatable).",
-    "pod_deletion_cost": "Before a pool shrinks, mark the pods that are idle and empty nodes.",
-    "resize": "Resize running pods for policies that ask for it.",
-    "resize_new_pods": "Have new pods begin with the size that running ones got.",
-    "model_dir": "Folder of ppo.onnx, ppo.json, streams.onnx and streams.json.",
-    "policy_dir": "Folder of spec.policy.path.",
-    "reload_seconds": "How often named ConfigMaps and Secrets are looked at again.",
-    "verbose": "Log every tick.",
-}
-"""Settings that are options of `run`, with their help."""
+RUN = (
+    *("kubeconfig", "namespaces", "prometheus_url", "allowed_prometheus_urls", "allowed_kafka_servers"),
+    *("scrape_interval_seconds", "metrics_port", "metrics_host", "external_scaler_port", "external_scaler_host"),
+    *("external_scaler_tls_dir", "external_scaler_anonymous", "audit_log", "lease_namespace", "lease_name"),
+    *("lease_seconds", "shards", "budgets", "target_kinds", "pod_deletion_cost", "resize", "resize_new_pods"),
+    *("model_dir", "policy_dir", "reload_seconds", "verbose"),
+)
+"""Settings that are options of `run`; the others come from the environment only."""
 
-INSTALLATION = {
-    "kubeconfig": "Kubeconfig of the cluster.",
-    "namespaces": "A namespace that is served (repeatable).",
-    "lease_namespace": "Namespace of the operators' Lease.",
-    "lease_name": "Name of the operators' Lease.",
-    "shards": "Shards of the operators.",
-}
-"""Settings that say which installation `verify` and `release` are about, with their help."""
+INSTALLATION = ("kubeconfig", "namespaces", "lease_namespace", "lease_name", "shards")
+"""Settings that tell `verify` and `release` which installation is meant."""
+
+TIMEOUT_SECONDS = 5.0
+"""Longest wait of `verify` and `release` for one answer of the API server: as long as the operator itself waits."""
 
 
-def settings_options(helps: dict[str, str]) -> Callable[[F], F]:
-    """Give a command an option for each of these fields of `Settings`, in this order; flag and type are the field's."""
+def settings_options(names: tuple[str, ...]) -> Callable[[F], F]:
+    """Add an option for each of these fields of `Settings`, in this order."""
 
     def decorate(command: F) -> F:
-        for name, text in reversed(helps.items()):
+        for name in reversed(names):  # the decorator that is applied last comes first in --help
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-            command = click.option(flag, name, help=text, **_option_type(name))(command)
+            command = click.option(flag, name, help=_help(name), **_option_type(name))(command)
         return command
 
     return decorate
 
 
+def _help(name: str) -> str:
+    """Return the first sentence of a field's docstring."""
+    text = " ".join((Settings.model_fields[name].description or "").replace("`", "").split())
+    sentence = re.split(r"(?<=\.)\s", text)[0]
+    return f"{sentence.removesuffix('.')} (repeatable)." if _is_tuple(name) else sentence
+
+
+def _is_tuple(name: str) -> bool:
+    return get_origin(Settings.model_fields[name].annotation) is tuple
+
+
 def _option_type(name: str) -> dict[str, Any]:
     """Return the arguments of `click.option` that follow from a field's type."""
-    annotation = Settings.model_fields[name].annotation
-    if get_origin(annotation) is tuple:
+    if _is_tuple(name):
         return {"multiple": True}
+    annotation = Settings.model_fields[name].annotation
     kind = next((part for part in get_args(annotation) if part is not type(None)), annotation)
     if kind is bool:
         return {"is_flag": True, "default": None}
@@ -99,9 +87,8 @@ def _option_type(name: str) -> dict[str, Any]:
 
 
 def _settings(options: Mapping[str, Any]) -> Settings:
-    """Make settings of the options that were given; the others come from the environment. Raises UsageError."""
-    with settings_errors():
-        return Settings(**{name: value for name, value in options.items() if value not in (None, ())})
+    """Return settings with the given options; the others come from the environment. Raises ValidationError."""
+    return Settings(**{name: value for name, value in options.items() if value not in (None, ())})
 
 
 @click.group()
@@ -118,7 +105,8 @@ def run(**options: Any) -> None:
     """
     from rlscaler_operator.run.main import run as run_operator
 
-    settings = _settings(options)
+    with settings_errors():
+        settings = _settings(options)
     _log(settings.verbose)
     try:
         asyncio.run(run_operator(settings))
@@ -139,36 +127,32 @@ def _log(verbose: bool) -> None:
 
 
 @operator.command()
-@settings_options(INSTALLATION | {"prometheus_url": RUN["prometheus_url"]})
+@settings_options((*INSTALLATION, "prometheus_url"))
 @click.option("--url", help="Address of the operator's metrics port; its readiness is asked for there.")
 @click.option(
     "--patience-seconds",
     type=click.FloatRange(min=0),
     default=0.0,
     show_default=True,
-    help="How long to ask again for what comes up by itself: API, Lease, Prometheus, operator.",
+    help="How long to repeat the checks of API, Lease, Prometheus and operator, which may still be starting.",
 )
 @output_option
 def verify(url: str | None, patience_seconds: float, output: str, **options: Any) -> None:
-    """Check an installation: API, permissions, Lease, Prometheus, readiness. Exit code 1 where something is wrong.
+    """Check an installation: API, permissions, Lease, Prometheus, readiness. Exit code 1 where a check fails.
 
-    Run it under the operator's account: what that may not do, or may do beyond its needs, is found so.
+    Run it under the operator's account: it then finds permissions that are missing, and those that are too wide.
     """
-    from rlscaler_operator.cli.findings import Finding, as_json, show
-    from rlscaler_operator.cli.verify import verify as findings
+    from rlscaler_operator.cli.checks import CheckList
+    from rlscaler_operator.cli.verify import verify as checks_of
 
-    async def work(kube: Kube, settings: Settings) -> list[Finding]:
-        found = []
-        async for finding in findings(kube, settings, url, patience_seconds):
-            found.append(finding)
-            if output != "json":
-                show(finding)
-        return found
+    checks = CheckList(output)
 
-    found = _connected(work, options)
-    if output == "json":
-        click.echo(as_json(found))
-    sys.exit(1 if any(finding.failed for finding in found) else 0)
+    async def work(kube: Kube, settings: Settings) -> None:
+        async for check in checks_of(kube, settings, url, patience_seconds):
+            checks.add(check)
+
+    connected(lambda: _settings(options), work, timeout_seconds=TIMEOUT_SECONDS)
+    checks.end()
 
 
 @operator.command()
@@ -182,23 +166,5 @@ def release(**options: Any) -> None:
     from rlscaler_operator.run.release import release as release_policies
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    released = _connected(release_policies, options)
+    released = connected(lambda: _settings(options), release_policies, timeout_seconds=TIMEOUT_SECONDS)
     click.echo(f"released {', '.join(released)}" if released else "no policy has a finalizer: nothing to release")
-
-
-def _connected(work: Callable[[Kube, Settings], Awaitable[Any]], options: Mapping[str, Any]) -> Any:
-    """Return the result of `work` with a connection to the cluster. Raises ClickException."""
-    from rlscaler_operator.cluster.kube import Kube, load_configuration
-
-    async def connected() -> Any:
-        settings = _settings(options)
-        kube = Kube(await load_configuration(settings))
-        try:
-            return await work(kube, settings)
-        finally:
-            await kube.close()
-
-    try:
-        return asyncio.run(connected())
-    except OperatorError as error:
-        raise click.ClickException(str(error)) from error

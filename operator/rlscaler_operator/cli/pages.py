@@ -1,4 +1,4 @@
-"""Policies on the terminal: a table of many, a page of one, made of the objects as the API server gives them.
+"""Policies on the terminal, from their JSON objects: a table of many, a page of one.
 
 A policy whose spec is wrong has to be shown as well, so nothing here parses the spec.
 """
@@ -14,36 +14,36 @@ from rich.table import Table
 from rich.text import Text
 
 from rlscaler_core.decision.units import LOADS
+from rlscaler_operator.cli.terminal import UNKNOWN
 
 POOLS = ("gpu", "cpu")
-UNKNOWN = "-"
 BAD_WHEN_TRUE = ("Fallback", "Paused", "Conflicted", "CapacityUnknown", "ModelOutdated")
 
 Body = Mapping[str, Any]
 
 
 def table(bodies: Sequence[Body], everywhere: bool) -> RenderableType:
-    """Make a table with one line for each policy, and below it what is wrong with them."""
-    shown = Table(box=None, pad_edge=False, header_style="")
+    """Return a table with one line for each policy, and below it the conditions that need attention."""
+    rows = Table(box=None, pad_edge=False, header_style="")
     columns = ("POLICY", "MODE", "STATE", "GPU", "CPU", "PLACEMENT", "LATENCY", "COST/H", "READY", "AGE")
     for column in ("NAMESPACE", *columns) if everywhere else columns:
-        shown.add_column(column, no_wrap=True)
+        rows.add_column(column, no_wrap=True)
     for body in bodies:
         metadata = body["metadata"]
         row = [metadata["name"], mode_of(body), state_of(body), *(pool_of(body, pool) for pool in POOLS)]
         row += [_placement(body), _latency(body), _number(body, "costPerHour"), _colored(condition(body, "Ready"))]
         row.append(age(metadata.get("creationTimestamp")))
-        shown.add_row(*([metadata["namespace"], *row] if everywhere else row))
+        rows.add_row(*([metadata["namespace"], *row] if everywhere else row))
     notes = [
         Text(f"{body['metadata']['name']}: {type_} ({reason}): {message}", style="yellow")
         for body in bodies
         for type_, reason, message in troubles(body)
     ]
-    return Group(shown, *([Text("")] if notes else []), *notes)
+    return Group(rows, *([Text("")] if notes else []), *notes)
 
 
 def detail(body: Body) -> RenderableType:
-    """Make the page of one policy: its facts and its conditions."""
+    """Return the page of one policy: its facts and its conditions."""
     metadata, status = body["metadata"], body.get("status") or {}
     facts = Table(box=None, pad_edge=False, show_header=False)
     facts.add_row("Policy", f"{metadata['namespace']}/{metadata['name']}, {age(metadata.get('creationTimestamp'))} old")
@@ -66,16 +66,16 @@ def detail(body: Body) -> RenderableType:
     conditions = Table(box=None, pad_edge=False, header_style="")
     for column in ("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"):
         conditions.add_column(column, no_wrap=column != "MESSAGE")
-    for found in status.get("conditions") or ():
-        since = age(found.get("lastTransitionTime"))
-        conditions.add_row(found["type"], _colored(found), found.get("reason", ""), since, found.get("message", ""))
+    for row in status.get("conditions") or ():
+        since = age(row.get("lastTransitionTime"))
+        conditions.add_row(row["type"], _colored(row), row.get("reason", ""), since, row.get("message", ""))
     return Group(facts, Text(""), conditions)
 
 
 def condition(body: Body, type_: str) -> Mapping[str, str]:
     """Return a condition of the policy; empty where the operator has not reported it yet."""
-    found = (body.get("status") or {}).get("conditions") or ()
-    return next((one for one in found if one["type"] == type_), {})
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition["type"] == type_), {})
 
 
 def mode_of(body: Body) -> str:
@@ -83,7 +83,7 @@ def mode_of(body: Body) -> str:
 
 
 def state_of(body: Body) -> str:
-    """Return the word that says why replicas follow the decisions, or why not."""
+    """Return the reason of the condition Active: why replicas follow the decisions, or why not."""
     return condition(body, "Active").get("reason") or "NotSeenYet"
 
 
@@ -94,7 +94,7 @@ def pool_of(body: Body, pool: str) -> str:
 
 
 def pod_sizes(body: Body) -> dict[str, str]:
-    """Return what the pods of each pool should ask for, as text; without pools for which nothing is recommended."""
+    """Return by pool the recommended requests of its pods, as text; pools without a recommendation are left out."""
     sizes = (body.get("status") or {}).get("podSizes") or {}
     shown = {pool: sizes.get(pool) or {} for pool in POOLS}
     return {
@@ -108,14 +108,14 @@ def troubles(body: Body) -> Iterator[tuple[str, str, str]]:
     """Yield the conditions that need attention as (type, reason, message)."""
     if not (body.get("status") or {}).get("conditions"):
         yield "Unseen", "NoReport", "no operator has said anything about it: is one running for this namespace?"
-    for found in (body.get("status") or {}).get("conditions") or ():
-        bad = found["status"] != "True" if found["type"] == "Ready" else found["status"] == "True"
-        if bad and found["type"] in ("Ready", *BAD_WHEN_TRUE):
-            yield found["type"], found.get("reason", ""), found.get("message", "")
+    for row in (body.get("status") or {}).get("conditions") or ():
+        bad = row["status"] != "True" if row["type"] == "Ready" else row["status"] == "True"
+        if bad and row["type"] in ("Ready", *BAD_WHEN_TRUE):
+            yield row["type"], row.get("reason", ""), row.get("message", "")
 
 
 def evidence(promotion: Mapping[str, Any]) -> str:
-    """Say in one line how the policy compares with what runs without it."""
+    """Return one line that compares the policy with the scaler that it would replace."""
     parts = [str(promotion.get("state"))]
     if promotion.get("days") is not None:
         parts.append(f"{promotion['days']} days of evidence")
@@ -178,10 +178,10 @@ def _latency(body: Body) -> str:
 
 
 def _capacity(body: Body) -> str:
-    """Return what a replica carries as `gpu 20, cpu 4 requests/s a replica`; unknown where it is."""
-    found = (body.get("status") or {}).get("capacity") or {}
-    unit = found.get("unit") or ((body.get("spec") or {}).get("capacity") or {}).get("unit", "requests")
-    pools = {pool: f"{found[pool]:g}" for pool in POOLS if found.get(pool) is not None}
+    """Return the load that a replica carries, as `gpu 20, cpu 4 requests/s a replica`."""
+    capacity = (body.get("status") or {}).get("capacity") or {}
+    unit = capacity.get("unit") or ((body.get("spec") or {}).get("capacity") or {}).get("unit", "requests")
+    pools = {pool: f"{capacity[pool]:g}" for pool in POOLS if capacity.get(pool) is not None}
     return f"{counts(pools) or UNKNOWN} {LOADS.get(unit, unit)} a replica"
 
 
@@ -193,11 +193,11 @@ def _number(body: Body, name: str) -> str:
 def _decided(last: Mapping[str, Any]) -> str:
     reasons = f" ({', '.join(last['reasons'])})" if last.get("reasons") else ""
     result = "" if last.get("applied") else ", not written"
-    what = f"{counts(last.get('base'))} -> {counts(last.get('desired'))}"
-    return f"{age(last.get('time'))} ago: {what}{result}{reasons}, ID {last.get('id')}"
+    change = f"{counts(last.get('base'))} -> {counts(last.get('desired'))}"
+    return f"{age(last.get('time'))} ago: {change}{result}{reasons}, ID {last.get('id')}"
 
 
-def _colored(found: Mapping[str, str]) -> Text:
-    status = found.get("status", "Unknown")
-    good = {"Ready": "True", "Active": "True"}.get(found.get("type", ""), "False")
+def _colored(condition: Mapping[str, str]) -> Text:
+    status = condition.get("status", "Unknown")
+    good = {"Ready": "True", "Active": "True"}.get(condition.get("type", ""), "False")
     return Text(status, style="green" if status == good else "yellow")

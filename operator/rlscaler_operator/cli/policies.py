@@ -1,16 +1,14 @@
-"""`rlscaler status`, `pause`, `resume` and `promote`: what people ask about policies and change."""
+"""`rlscaler status`, `pause`, `resume` and `promote`: show policies and change them."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from rlscaler_core.options import output_option
-from rlscaler_operator.cli.cluster import (
+from rlscaler_operator.cli.connection import (
     Policies,
     Target,
     cluster_options,
@@ -18,6 +16,7 @@ from rlscaler_operator.cli.cluster import (
     policy_argument,
     within,
 )
+from rlscaler_operator.cli.terminal import print_json, print_page
 
 if TYPE_CHECKING:
     from rlscaler_operator.cluster.kube import Json
@@ -31,35 +30,25 @@ MOST_REPLICAS = 10_000
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
 @output_option
-def status(
-    name: str | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    all_namespaces: bool,
-    output: str,
-) -> None:
-    """Show what the policies see and do; with NAME one of them in detail.
+def status(name: str | None, target: Target, all_namespaces: bool, output: str) -> None:
+    """Show state, replicas, latency and cost of all policies, or of policy NAME in detail.
 
     \b
     rlscaler status -A
     rlscaler status chat -n workloads
     """
-    from rich.console import Console
-
     from rlscaler_operator.cli.pages import detail, table
 
-    target = Target(kubeconfig, context, namespace)
     if name is not None and all_namespaces:
         raise click.UsageError("NAME and --all-namespaces exclude each other: a name is of one namespace")
-    bodies = within(target, lambda policies: policies.all(all_namespaces)) if name is None else []
-    one = None if name is None else within(target, lambda policies: policies.get(name))
+    body = None if name is None else within(target, lambda policies: policies.get(name))
+    bodies = within(target, lambda policies: policies.all(all_namespaces)) if body is None else []
     if output == "json":
-        click.echo(json.dumps(one if name is not None else {"items": bodies}, indent=2))
-    elif one is not None:
-        Console(highlight=False, soft_wrap=True).print(detail(one))
+        print_json({"items": bodies} if body is None else body)
+    elif body is not None:
+        print_page(detail(body), wrap=False)
     elif bodies:
-        Console(highlight=False, soft_wrap=True).print(table(bodies, all_namespaces))
+        print_page(table(bodies, all_namespaces), wrap=False)
     else:
         click.echo("no RLScalingPolicy is here: another namespace is named with -n, all of them with -A", err=True)
 
@@ -67,23 +56,14 @@ def status(
 @click.command()
 @policy_argument
 @cluster_options
-@click.option("--scale-down", is_flag=True, help="Forbid scaling down only; it goes on growing.")
+@click.option("--scale-down", is_flag=True, help="Forbid scaling down only; scaling up goes on.")
 @click.option("--gpu", type=click.IntRange(0, MOST_REPLICAS), help="Set the GPU replicas to this number and keep them.")
 @click.option("--cpu", type=click.IntRange(0, MOST_REPLICAS), help="Set the CPU replicas to this number and keep them.")
 @output_option
-def pause(
-    name: str,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
-    scale_down: bool,
-    gpu: int | None,
-    cpu: int | None,
-    output: str,
-) -> None:
-    """Hold the replicas of policy NAME as they are, or at a number. It goes on deciding and recording.
+def pause(name: str, target: Target, scale_down: bool, gpu: int | None, cpu: int | None, output: str) -> None:
+    """Hold the replicas of policy NAME as they are, or at a number. Decisions and records go on.
 
-    The traffic split goes on as well. `rlscaler resume NAME` ends it.
+    The traffic split goes on as well. `rlscaler resume NAME` ends the pause.
     """
     from rlscaler_operator.sensing.measure import PAUSED, PAUSED_REPLICAS, PAUSED_SCALE_DOWN, PAUSES
 
@@ -98,32 +78,33 @@ def pause(
             raise click.ClickException(f"{name} has no spec.targets.{absent[0]}: leave --{absent[0]} out")
         wanted = {f"{PAUSED_REPLICAS}{pool}": str(number) for pool, number in numbers.items()}
         wanted |= {} if wanted else {PAUSED_SCALE_DOWN if scale_down else PAUSED: "true"}
+        # One pause replaces another: annotations that are not wanted are removed.
         await policies.annotate(name, dict.fromkeys(PAUSES) | wanted)
         held = "is not scaled down" if scale_down else "keeps its replicas"
         if numbers:
             held = f"is held at {', '.join(f'{pool} {number}' for pool, number in numbers.items())}"
         return [f"{policies.namespace}/{name} {held} until `rlscaler resume {name} -n {policies.namespace}`"]
 
-    _change(Target(kubeconfig, context, namespace), name, work, output)
+    _change(target, name, work, output)
 
 
 @click.command()
 @policy_argument
 @cluster_options
 @output_option
-def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: str | None, output: str) -> None:
-    """Let policy NAME scale again: takes every pause annotation away."""
+def resume(name: str, target: Target, output: str) -> None:
+    """Let policy NAME scale again: remove every pause annotation."""
     from rlscaler_operator.sensing.measure import PAUSES
 
     async def work(policies: Policies) -> list[str]:
         body = await policies.get(name)
-        found = [key for key in PAUSES if key in (body["metadata"].get("annotations") or {})]
-        if not found:
+        pauses = [key for key in PAUSES if key in (body["metadata"].get("annotations") or {})]
+        if not pauses:
             return [f"{policies.namespace}/{name} is not paused"]
-        await policies.annotate(name, dict.fromkeys(found))
-        return [f"{policies.namespace}/{name} scales again ({', '.join(found)} removed)"]
+        await policies.annotate(name, dict.fromkeys(pauses))
+        return [f"{policies.namespace}/{name} scales again ({', '.join(pauses)} removed)"]
 
-    _change(Target(kubeconfig, context, namespace), name, work, output)
+    _change(target, name, work, output)
 
 
 @click.command()
@@ -133,45 +114,43 @@ def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: s
     "--force", is_flag=True, help="Although it is not Ready, or another autoscaler or person scales its targets."
 )
 @output_option
-def promote(
-    name: str, kubeconfig: Path | None, context: str | None, namespace: str | None, force: bool, output: str
-) -> None:
-    """Switch policy NAME from Shadow to Auto, and say what the evidence says.
+def promote(name: str, target: Target, force: bool, output: str) -> None:
+    """Switch policy NAME from Shadow to Auto, and print its evidence.
 
     Refused while the policy is not Ready, and while another autoscaler or person scales its targets. With
-    `promotion.require: Evidence` it acts in Auto once it was measurably better than what ran before, not earlier.
+    `promotion.require: Evidence` the policy acts once it was measurably better than the former autoscaler, not earlier.
     """
     from rlscaler_operator.cli.pages import evidence, mode_of
 
     async def work(policies: Policies) -> list[str]:
         body = await policies.get(name)
-        called, promotion = f"{policies.namespace}/{name}", (body.get("status") or {}).get("promotion") or {}
-        said = [f"evidence: {evidence(promotion)}"] if promotion else []
+        title, promotion = f"{policies.namespace}/{name}", (body.get("status") or {}).get("promotion") or {}
+        lines = [f"evidence: {evidence(promotion)}"] if promotion else []
         if mode_of(body) == "Auto":
-            return [f"{called} is in mode Auto already", *said]
-        if (why := _obstacle(body)) and not force:
-            raise click.ClickException(f"{called} would not act: {why} (--force switches it all the same)")
+            return [f"{title} is in mode Auto already", *lines]
+        if (obstacle := _obstacle(body)) and not force:
+            raise click.ClickException(f"{title} would not act: {obstacle} (--force switches it all the same)")
         await policies.switch(body, "Auto")
-        return [f"{called} is in mode Auto: {_what_follows(body, promotion)}", *said]
+        return [f"{title} is in mode Auto: {_what_follows(body, promotion)}", *lines]
 
-    _change(Target(kubeconfig, context, namespace), name, work, output)
+    _change(target, name, work, output)
 
 
-def _change(target: Target, name: str, work: Callable[[Policies], Coroutine[Any, Any, list[str]]], output: str) -> None:
-    """Change a policy and print the sentences of `work`; as JSON the policy as it is then, and they go to stderr."""
+def _change(target: Target, name: str, work: Callable[[Policies], Awaitable[list[str]]], output: str) -> None:
+    """Change a policy and print the lines of `work`. As JSON print the policy after it, and the lines to stderr."""
 
     async def changed(policies: Policies) -> tuple[list[str], Json]:
         return await work(policies), await policies.get(name)
 
-    said, body = within(target, changed)
-    for line in said:
+    lines, body = within(target, changed)
+    for line in lines:
         click.echo(line, err=output == "json")
     if output == "json":
-        click.echo(json.dumps(body, indent=2))
+        print_json(body)
 
 
 def _obstacle(body: Json) -> str:
-    """Say why the policy would not act in mode Auto now; empty = it would."""
+    """Return the reason why the policy would not act in mode Auto now; empty = it would."""
     from rlscaler_operator.cli.pages import condition
 
     conflicted, ready = condition(body, "Conflicted"), condition(body, "Ready")

@@ -1,4 +1,4 @@
-"""The replicas that a policy recommends, or why they are not known. Pure."""
+"""Recommended replicas of a policy, or the reason why they are unknown. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
 LIVE_SECONDS = 30.0
-"""A decision that this process takes part in is at most so old, or three sensing ticks where those are longer."""
+"""Longest age of a decision by this process, or three sensing ticks where those are longer."""
 
 UNREFRESHED_STATUSES = 2.0
-"""Intervals of the operator's status writes after which a status says nothing about the present."""
+"""Age at which a status is outdated, in intervals of the operator's status writes."""
 
 
 class NoSuchPolicyError(Exception):
-    """There is no such policy, or the trigger's metadata do not name one."""
+    """Raised where the policy does not exist, or the trigger's metadata do not name one."""
 
 
 class NothingKnownError(Exception):
-    """There is such a policy, but no recommendation: KEDA and the HPA then leave the replicas as they are."""
+    """Raised where a policy has no recommendation: KEDA and the HPA then leave the replicas as they are."""
 
 
 class TriggerTarget(NamedTuple):
-    """What a trigger asks for."""
+    """Pool of a policy whose replicas a trigger asks for."""
 
     namespace: str
     policy: str
@@ -35,7 +35,7 @@ class TriggerTarget(NamedTuple):
 
 
 def target_of(namespace: str, metadata: Mapping[str, str]) -> TriggerTarget:
-    """What the trigger's metadata `policy` and `pool` name. Raises NoSuchPolicyError."""
+    """Return the pool named by the trigger's metadata `policy` and `pool`. Raises NoSuchPolicyError."""
     policy, pool = metadata.get("policy", ""), metadata.get("pool", "")
     if not policy:
         raise NoSuchPolicyError("the trigger's metadata have no 'policy': name an RLScalingPolicy of this namespace")
@@ -45,9 +45,9 @@ def target_of(namespace: str, metadata: Mapping[str, str]) -> TriggerTarget:
 
 
 def recommended(registry: Registry, target: TriggerTarget, now: float, status_interval_seconds: float) -> int:
-    """Replicas of the pool: decided by this process, else as another one's status says.
+    """Return the replicas of the pool as this process decided, else as the status of another process says.
 
-    `now` in Unix seconds. Raises NoSuchPolicyError, NothingKnownError.
+    `now` is in Unix seconds. Raises NoSuchPolicyError, NothingKnownError.
     """
     policy = registry.get((target.namespace, target.policy))
     name = f"RLScalingPolicy {target.namespace}/{target.policy}"

@@ -29,15 +29,15 @@ from rlscaler_operator.state.registry import Registry
 log = logging.getLogger("rlscaler.externalscaler")
 
 TARGET = 1
-"""Target of the metric's average per replica: the HPA then wants as many replicas as the metric says."""
+"""Target of the metric's average per replica: the HPA divides by it, so it wants as many replicas as recommended."""
 
 STREAM_SECONDS = 1.0
-"""Time between two looks of an open stream whether the pool became active or inactive."""
+"""Interval at which an open stream checks whether the pool became active or inactive."""
 
 STOP_SECONDS = 1.0
 
 STREAM_SHARE = 0.75
-"""Part of the calls that open streams may take: the other calls are answered at once and always find room."""
+"""Largest share of the calls for open streams: the other calls are answered at once and always find room."""
 
 LIMITS = (
     ("grpc.so_reuseport", 0),
@@ -50,27 +50,27 @@ LIMITS = (
     ("grpc.keepalive_timeout_ms", 20_000),
 )
 """Options of the server. KEDA's operator and its metrics server hold one connection each; a request has some 200 bytes.
-Connections that do nothing are closed, and so are those whose client no longer answers."""
+Idle connections are closed, and so are connections whose client no longer answers."""
 
 Context = Any
 """grpc.aio.ServicerContext; grpc comes without types."""
 
 
 class ExternalScaler(stubs.ExternalScalerServicer):
-    """Answers with the replicas that policies recommend. Unknown is an error, never 0."""
+    """Service that answers with the recommended replicas of policies. Unknown is an error, never 0."""
 
     def __init__(self, registry: Registry, status_interval_seconds: float, max_streams: int) -> None:
         self._registry, self._status_interval_seconds = registry, status_interval_seconds
         self._free_streams = max_streams
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:  # noqa: N802
-        """False only where no replicas at all are recommended, for a pool whose minReplicas is 0."""
+        """Answer False only where 0 replicas are recommended, for a pool whose minReplicas is 0."""
         return pb.IsActiveResponse(result=await self._replicas(request, context) > 0)
 
     async def StreamIsActive(  # noqa: N802
         self, request: pb.ScaledObjectRef, context: Context
     ) -> AsyncIterator[pb.IsActiveResponse]:
-        """Answer at once and at every change that is known, for triggers of the type external-push."""
+        """Answer at once and at every known change, for triggers of the type external-push."""
         if not self._free_streams:
             text = "too many streams are open: raise external_scaler_max_calls, or use triggers of the type external"
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
@@ -82,23 +82,23 @@ class ExternalScaler(stubs.ExternalScalerServicer):
             self._free_streams += 1
 
     async def _changes(self, request: pb.ScaledObjectRef, context: Context) -> AsyncIterator[bool]:
-        said: bool | None = None
+        answer: bool | None = None
         while True:
             try:
                 active: bool | None = self._look(request) > 0
             except NoSuchPolicyError as error:
                 await _refuse(context, error)
             except NothingKnownError:
-                active = said
-            if active is not None and active != said:
-                said = active
+                active = answer  # the last answer stays valid
+            if active is not None and active != answer:
+                answer = active
                 yield active
             await asyncio.sleep(STREAM_SECONDS)
 
     async def GetMetricSpec(  # noqa: N802
         self, request: pb.ScaledObjectRef, context: Context
     ) -> pb.GetMetricSpecResponse:
-        """One metric: the recommended replicas."""
+        """Answer with one metric: the recommended replicas."""
         try:
             name = metric_name(target_of(request.namespace, request.scalerMetadata))
         except NoSuchPolicyError as error:
@@ -108,7 +108,7 @@ class ExternalScaler(stubs.ExternalScalerServicer):
         )
 
     async def GetMetrics(self, request: pb.GetMetricsRequest, context: Context) -> pb.GetMetricsResponse:  # noqa: N802
-        """The recommended replicas."""
+        """Answer with the recommended replicas."""
         replicas = await self._replicas(request.scaledObjectRef, context)
         value = pb.MetricValue(metricName=request.metricName, metricValue=replicas, metricValueFloat=replicas)
         return pb.GetMetricsResponse(metricValues=[value])
@@ -135,9 +135,10 @@ async def _refuse(context: Context, error: Exception) -> NoReturn:
 
 
 def _check_clients(settings: Settings) -> None:
+    """Raise OperatorError where clients of other machines would be answered without a certificate."""
     folder = settings.external_scaler_tls_dir
-    known = folder is not None and (folder / CLIENT_CA).exists()
-    if known or settings.external_scaler_anonymous or _is_loopback(settings.external_scaler_host):
+    authenticated = folder is not None and (folder / CLIENT_CA).exists()
+    if authenticated or settings.external_scaler_anonymous or _is_loopback(settings.external_scaler_host):
         return
     raise OperatorError(
         f"the external scaler at {settings.external_scaler_host} would answer every client: put tls.crt, tls.key and "
@@ -154,10 +155,9 @@ def _is_loopback(host: str) -> bool:
 
 
 async def serve(settings: Settings, registry: Registry, stack: AsyncExitStack) -> int:
-    """Start the service; `stack` stops it. Returns the port.
+    """Start the service and return its port; `stack` stops it.
 
-    Raises OperatorError where it cannot listen, and where it would answer clients of other machines that show no
-    certificate.
+    Raises OperatorError where it cannot listen, and where clients of other machines would need no certificate.
     """
     _check_clients(settings)
     most = settings.external_scaler_max_calls

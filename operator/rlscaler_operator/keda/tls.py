@@ -18,7 +18,7 @@ CERTIFICATE, KEY, CLIENT_CA = "tls.crt", "tls.key", "ca.crt"
 
 
 def server_credentials(folder: Path) -> Any:
-    """Raises OperatorError where a file is missing."""
+    """Return credentials for gRPC from the files of a folder. Raises OperatorError where one is missing."""
     certificates = Certificates(folder)
     return grpc.dynamic_ssl_server_credentials(
         certificates.configuration, certificates.look, require_client_authentication=certificates.wants_clients
@@ -26,12 +26,12 @@ def server_credentials(folder: Path) -> Any:
 
 
 class Certificates:
-    """The certificate in a folder; a rotation that is half done leaves the old one in force."""
+    """The certificate in a folder; during a rotation that is half done the old one stays in force."""
 
     def __init__(self, folder: Path) -> None:
         self._files = [folder / name for name in (CERTIFICATE, KEY, CLIENT_CA)]
         self.wants_clients = self._files[2].exists()
-        self._stamp = self._look_at()
+        self._stamp = self._stamps()
         try:
             self.configuration = self._read()
         except OSError as error:
@@ -40,8 +40,8 @@ class Certificates:
             ) from error
 
     def look(self) -> Any:
-        """The configuration where it has changed, else None. Called for every handshake."""
-        stamp = self._look_at()
+        """Return the configuration where it has changed, else None. gRPC calls this for every handshake."""
+        stamp = self._stamps()
         if stamp == self._stamp:
             return None
         try:
@@ -51,7 +51,7 @@ class Certificates:
             return None
         return self.configuration
 
-    def _look_at(self) -> tuple[object, ...]:
+    def _stamps(self) -> tuple[object, ...]:
         return tuple(stamp_of(file) for file in self._files)
 
     def _read(self) -> Any:

@@ -15,7 +15,7 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import SpecInvalidError
 from rlscaler_operator.loop.diagnose import Diagnostician
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.reporting.report import Reporter
+from rlscaler_operator.reporting.reporter import Reporter
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.verdict import writes
 from rlscaler_operator.state.findings import Findings, Problem

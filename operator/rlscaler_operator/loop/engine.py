@@ -39,7 +39,7 @@ from rlscaler_operator.loop.tick import DuePolicy, Ticker
 from rlscaler_operator.reporting.budgets import BudgetReporter
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.publish import Publisher
-from rlscaler_operator.reporting.report import Reporter
+from rlscaler_operator.reporting.reporter import Reporter
 from rlscaler_operator.sensing.access import SECRETS, Access, access_of
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.measure import pauses

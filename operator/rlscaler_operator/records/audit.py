@@ -1,7 +1,7 @@
 """The audit log: a file of JSON lines that a thread writes, rotates and compresses.
 
-Decisions never wait for it: what the disk does not take is dropped and counted. It is no write-ahead log, so kill -9
-loses what was still queued.
+Decisions never wait for the disk: records that it does not take in time are dropped and counted. The log is no
+write-ahead log, so kill -9 loses the queued records.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from rlscaler_operator.settings import Settings
 log = logging.getLogger("rlscaler.audit")
 
 QUEUE = 2_000
-"""Records that may wait for the disk, about 25 KB each; further ones are lost."""
+"""Most records that wait for the disk, about 25 KB each; further ones are lost."""
 
 CLOSE_SECONDS = 2.0
-"""The longest that the operator waits for the queue when it ends."""
+"""Longest wait for the queue when the operator ends."""
 
 COMPLAIN_SECONDS = 60.0
-"""The operator's own log says at most once in this time that records are lost."""
+"""Shortest time between two messages about lost records in the operator's own log."""
 
 Build = Callable[[], Mapping[str, Any]]
-"""Makes a record; it is called in the writing thread."""
+"""Function that returns a record; it is called in the writing thread."""
 
 
 def uuid7(unix_seconds: float | None = None) -> str:
-    """Make a UUID version 7 (RFC 9562), which sorts by time. The standard library has it from Python 3.14 on."""
+    """Return a UUID version 7 (RFC 9562), which sorts by time. The standard library has it from Python 3.14 on."""
     milliseconds = int((time.time() if unix_seconds is None else unix_seconds) * 1000)
     value = (milliseconds & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | 7 << 76
@@ -45,7 +45,7 @@ def uuid7(unix_seconds: float | None = None) -> str:
 
 
 class AuditLog:
-    """Takes records and writes them in a thread. Without a file it does nothing."""
+    """Queue of records and the thread that writes them. Without a file it does nothing."""
 
     def __init__(self, settings: Settings, lost: Callable[[], object] = lambda: None) -> None:
         """`lost` is called for every record that is not in the file."""
@@ -73,7 +73,7 @@ class AuditLog:
             self._complain(f"{QUEUE} records wait for the disk")
 
     def close(self) -> None:
-        """Write what is queued, as far as that goes in CLOSE_SECONDS."""
+        """Write the queued records, for CLOSE_SECONDS at most."""
         if self._file is None:
             return
         try:
@@ -104,25 +104,25 @@ class AuditLog:
 
 
 class LogFile:
-    """Appends whole lines, unbuffered; a full file becomes PATH.1.gz, that one PATH.2.gz and so on up to `kept`.
+    """File to which one process appends whole lines, unbuffered.
 
-    For one process. `max_bytes` 0 = it is never rotated.
+    A full file becomes PATH.1.gz, that one PATH.2.gz and so on up to number `rotated`. `max_bytes` 0 = never rotated.
     """
 
-    def __init__(self, path: Path, max_bytes: int, kept: int) -> None:
-        self._path, self._max_bytes, self._kept = path, max_bytes, kept
+    def __init__(self, path: Path, max_bytes: int, rotated: int) -> None:
+        self._path, self._max_bytes, self._rotated = path, max_bytes, rotated
         self._descriptor: int | None = None
         self._size = 0
         self._torn = False
 
     def append(self, line: bytes) -> None:
-        """Append a line. Raises OSError where it is not, or not wholly, in the file."""
+        """Append a line. Raises OSError where the file does not take all of it."""
         if self._descriptor is None:
             self._descriptor = self._open()
         if self._max_bytes and self._size and self._size + len(line) > self._max_bytes:
             self._rotate()
             self._descriptor = self._open()
-        # A line that was cut short, by a full disk or by kill -9, is not to swallow the next one.
+        # A line that was cut short, by a full disk or by kill -9, must not swallow the next one.
         data = b"\n" + line if self._torn else line
         self._torn = True
         written = os.write(self._descriptor, data)
@@ -147,12 +147,12 @@ class LogFile:
         """Move the names up by one; a process that is killed here leaves an uncompressed PATH.1, which counts too."""
         self.close()
         self._size = 0
-        for number in range(self._kept, 0, -1):
+        for number in range(self._rotated, 0, -1):
             for suffix in ("", ".gz"):
                 old = self._numbered(number, suffix)
                 if old.exists():
-                    old.unlink() if number == self._kept else old.rename(self._numbered(number + 1, suffix))
-        if self._kept == 0:
+                    old.unlink() if number == self._rotated else old.rename(self._numbered(number + 1, suffix))
+        if self._rotated == 0:
             self._path.unlink(missing_ok=True)
             return
         full = self._numbered(1, "")
@@ -177,11 +177,12 @@ def _compress(full: Path, target: Path) -> None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Give the files of a log that are there, oldest first. Where a number has two, the compressed one is whole."""
+    """Return the existing files of a log, oldest first."""
     numbered: dict[int, Path] = {}
     for file in path.parent.glob(f"{path.name}.*"):
         number = file.name.removeprefix(path.name + ".").removesuffix(".gz")
+        # A process that is killed while it compresses leaves both files of a number; the compressed one is whole.
         if number.isdecimal() and (file.suffix == ".gz" or int(number) not in numbered):
             numbered[int(number)] = file
-    found = [numbered[number] for number in sorted(numbered, reverse=True)]
-    return [*found, path] if path.exists() else found
+    rotated = [numbered[number] for number in sorted(numbered, reverse=True)]
+    return [*rotated, path] if path.exists() else rotated

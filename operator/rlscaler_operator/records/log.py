@@ -1,4 +1,4 @@
-"""Reading audit logs, the rotated and the live ones."""
+"""Reader of audit logs, rotated and live ones."""
 
 from __future__ import annotations
 
@@ -14,44 +14,56 @@ from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.audit import files_of
 
 NAME = "audit.jsonl"
-"""Name of the log in a folder."""
+"""File name of the log in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a log: a decision, a sharing, or the problem for which it is neither."""
+    """One line of a log: a decision, the sharing of a budget, or neither because of a problem."""
 
     file: Path
     number: int
     record: dict[str, Any] | None = None
     sharing: dict[str, Any] | None = None
-    """Where the line is no decision, but how a budget was shared."""
+    """Record of a shared budget, in place of a decision."""
     problem: str = ""
     torn: bool = False
-    """The line was cut short by kill -9 or a full disk; nothing was lost but this decision."""
+    """True where kill -9 or a full disk cut the line short; only this decision is lost."""
 
     @property
     def place(self) -> str:
         return f"{self.file}:{self.number}"
 
+    @property
+    def policy(self) -> str:
+        """Policy of a decision, as namespace/name."""
+        record = self.record or {}
+        return f"{record.get('namespace')}/{record.get('name')}"
+
+    def concerns(self, policy: str) -> bool:
+        """Return True for a decision of the policy NAMESPACE/NAME, and for a sharing that the policy is part of."""
+        if self.sharing is not None:
+            return policy in (self.sharing.get("policies") or ())
+        return self.record is not None and policy == self.policy
+
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
-    """Find the log files of `paths`: a file with the rotated ones beside it, or the folder that holds `audit.jsonl`.
+    """Return the log files of `paths`: a file with the rotated ones beside it, or the folder that holds `audit.jsonl`.
 
     Raises RecordError where there is none.
     """
-    found: dict[Path, None] = {}
+    logs: dict[Path, None] = {}
     for path in paths:
         log = path / NAME if path.is_dir() else path
         files = [log] if log.suffix == ".gz" and log.exists() else files_of(log)
         if not files:
             raise RecordError(f"{log} does not exist: name an audit log (--audit-log of the operator) or its folder")
-        found |= dict.fromkeys(files)
-    return list(found)
+        logs |= dict.fromkeys(files)
+    return list(logs)
 
 
 def read(files: Iterable[Path]) -> Iterator[Line]:
-    """Read every line that is not empty, in the order of the files. Raises RecordError for an unreadable file."""
+    """Yield every line that is not empty, in the order of the files. Raises RecordError for an unreadable file."""
     for file in files:
         try:
             with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""One decision as a line of the audit log: enough to take it again, and what became of it."""
+"""One decision as a line of the audit log: its inputs, which allow a replay, its result and the writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rlscaler_operator.state.status import PLACEMENTS, flag_names
 SCHEMA = "rlscaler.io/decision/v2"
 
 RECORDED = {"params", "state", "samples", "kind", "actor", "generation"}
-"""The fields of `Entry`, all of which are in a record."""
+"""Fields of `Entry` in a record: all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Subject:
     generation: int
     mode: str
     promotion: str | None = None
-    """The state in `status.promotion`; None where the policy has none."""
+    """State in `status.promotion`; None where the policy has none."""
 
 
 def line(
@@ -55,10 +55,10 @@ def line(
     *,
     finished: bool = True,
 ) -> Json:
-    """Make the record of an outcome with a decision; `time` is in Unix seconds.
+    """Return the record of an outcome with a decision; `time` is in Unix seconds.
 
-    `applied` None means that nothing was to be written. Where the writes are not `finished`, it is not known what
-    was written, and `applied` is null in the record.
+    `applied` None means that there was nothing to write. Where the writes are not `finished`, it is not known which
+    took place, and `applied` is null in the record.
     """
     entry = outcome.entry
     assert outcome.decision is not None
@@ -87,7 +87,7 @@ def line(
 
 
 def result(outcome: Outcome, decision: Decision) -> Json:
-    """Give the part of a record that a replay has to come to again."""
+    """Return the part of a record that a replay has to reproduce."""
     ran = outcome.entry.kind == "action" and decision.action[0, 2] >= 0
     return {
         "probabilities": exact(decision.probabilities[0]) if ran else None,
@@ -103,9 +103,9 @@ def result(outcome: Outcome, decision: Decision) -> Json:
 
 
 def error_budget(outcome: Outcome) -> Json:
-    """Give the share of the error budget that is left, and the replicas that a percent of late requests is worth.
+    """Return the share of the error budget that is left, and the price of one percent of late requests in replicas.
 
-    Both as the decision went by them; null where the budget is not known, and for an actor that has no such price.
+    Both are inputs of the decision; null where the error budget is unknown, and for an actor without such a price.
     """
     params, state = outcome.entry.params, outcome.state
     left = budget_left(state.counted_requests, state.counted_late, params.objective)
@@ -113,9 +113,9 @@ def error_budget(outcome: Outcome) -> Json:
 
 
 def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
-    """Make of a record the entry for `decide_all`; `find` gives the actor that `describe` described.
+    """Return the entry of a record for `decide_all`; `find` returns the actor of a description by `describe`.
 
-    A sensing tick between two actions asks no actor, so it needs none. Raises RecordError, as `find` may.
+    A sensing tick between two actions needs no actor. Raises RecordError, as `find` may.
     """
     if record.get("schema") != SCHEMA:
         raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
@@ -133,7 +133,7 @@ def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
 
 
 def describe(actor: ActorLike | None) -> dict[str, str]:
-    """Give name, contract and digests (of the network, of the manifest) of an actor; empty where there was none."""
+    """Return name, contract and digests (of the network, of the manifest) of an actor; empty where there was none."""
     if actor is None:
         return {}
     manifest = actor.manifest
@@ -146,29 +146,28 @@ def describe(actor: ActorLike | None) -> dict[str, str]:
 
 
 def manifest_digest(manifest: Manifest) -> str:
-    """Give the sha256 of what a manifest says apart from the training, none of which the network's digest covers.
-
-    Defaults are left out, so that a field that a later release adds changes no digest.
-    """
+    """Return the sha256 of a manifest without its description of the training."""
+    # The network's digest does not cover the manifest. Defaults are left out, so that a field that a later release adds
+    # changes no digest.
     content = manifest.model_dump_json(exclude={"training"}, exclude_defaults=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 @cache
 def runtime() -> dict[str, str]:
-    """Give the versions that a decision may depend on."""
+    """Return the versions of the libraries that a decision may depend on."""
     return {name: version(name) for name in ("rlscaler", "numpy", "onnxruntime")}
 
 
 def seconds(outcome: Outcome, applied: Applied | None) -> dict[str, float]:
-    """Give the seconds that each stage took; stages of a batch took the whole batch so long."""
+    """Return the seconds of each stage; for stages of a batch those of the whole batch."""
     writes = {f"write_{pool}": write.seconds for pool, write in applied.writes.items()} if applied else {}
     stages = {**outcome.seconds, **writes}
     return {name: round(took, 6) for name, took in stages.items() if took is not None}
 
 
 def observation_record(observation: Observation, index: int = 0) -> Json:
-    """Give the ten numbers with state and age, by name."""
+    """Return the numbers of an observation with state and age, by name."""
     return {
         name: {
             "value": exact(observation.values[index, i]),
@@ -181,7 +180,7 @@ def observation_record(observation: Observation, index: int = 0) -> Json:
 
 
 def guards_record(base: Any, trail: Any, *, without: Collection[str] = ()) -> list[Json]:
-    """Give the replicas before and after each stage of the shield, those of `without` left out."""
+    """Return the replicas before and after each stage of the shield, except the stages `without`."""
     before = by_pool(base)
     steps = []
     for name, after_pools in zip(STAGES, trail, strict=True):
@@ -194,11 +193,8 @@ def guards_record(base: Any, trail: Any, *, without: Collection[str] = ()) -> li
 
 
 def _idle_guards(outcome: Outcome) -> set[str]:
-    """Give the guards that have nothing to do with a policy: one without a budget, or whose replicas are no consumers,
-    or of which nothing says what they process.
-
-    So its records are those of releases that knew no such guard.
-    """
+    """Return the guards that cannot act on a policy, because it has no RLScalingBudget, no stream or no throughput."""
+    # They are left out of the record, which is then the same as that of a release without these guards.
     idle = {
         "grant": not (outcome.entry.samples.granted_replicas >= 0).any(),
         "partitions": not outcome.entry.params.stream[0],

@@ -1,6 +1,6 @@
 """One row of the decision function's tables as plain JSON, and back without loss. Pure.
 
-NaN is null and infinity is "inf" or "-inf": all three mean something different here (not known; never seen; no limit).
+NaN is null and infinity is "inf" or "-inf", since the three have different meanings (unknown; never seen; no limit).
 Floats keep every bit, since JSON carries the shortest text that reads back as the same number.
 """
 
@@ -25,13 +25,13 @@ Json = dict[str, Any]
 Table = TypeVar("Table", bound=Rows)
 
 SERIES = ("rate_time", "rate_value")
-"""Columns of `State` that fill from the end; what is empty at their front is left out."""
+"""Columns of `State` that fill from the end; empty slots at their front are left out."""
 
 FORECASTER = ("load_recent", "load_calendar")
-"""Columns of `State` that are recorded together, as bytes."""
+"""Columns of `State` that are recorded together, as one text."""
 
 TRIAL = "trial"
-"""The column of `State` that is left out where it is empty."""
+"""Column of `State` that is left out where it is empty."""
 
 SLOTS = {
     "event_time": "event_time",
@@ -39,18 +39,18 @@ SLOTS = {
     "recommendation_time": "recommendation_time",
     "recommendation": "recommendation_time",
 }
-"""Columns of `State` (2, slots) and the one whose NaN marks their empty slots; what is empty at the end is left out."""
+"""Columns of `State` (2, slots), each with the column whose NaN marks empty slots; those at the end are left out."""
 
 
 def encode(table: Params | Samples, index: int = 0) -> Json:
-    """Give one row of a table by the names of the columns."""
+    """Return one row of a table by the names of the columns."""
     return {field.name: plain(getattr(table, field.name)[index]) for field in fields(table)}
 
 
 def encode_state(state: State, index: int = 0) -> Json:
-    """Give one row without the empty slots of its histories; `rate_slots` is the length of the rates' history.
+    """Return one row without the empty slots of its histories; `rate_slots` is the length of the rates' history.
 
-    What was learned of the load stands under `forecaster` as text; null where nothing is kept.
+    The state of the forecaster stands under `forecaster` as text; null where it has none.
     """
     learned = to_text(state.load_recent[index], state.load_calendar[index]) if is_kept(state.load_recent) else None
     row: Json = {"rate_slots": state.rate_time.shape[1], "forecaster": learned}
@@ -69,17 +69,18 @@ def encode_state(state: State, index: int = 0) -> Json:
 
 
 def decode_params(row: Mapping[str, Any]) -> Params:
-    """Read parameters; a column that a record lacks is as releases before the column decided. Raises RecordError."""
-    return _made(Params, row, lambda columns: make_params(1, **{"split_by_load": False, **columns}))
+    """Read parameters. Raises RecordError."""
+    # Releases before this column did not split by load, so False is the value of a record without it.
+    return _read(Params, row, lambda columns: make_params(1, **{"split_by_load": False, **columns}))
 
 
 def decode_samples(row: Mapping[str, Any]) -> Samples:
     """Read samples; a missing column gets its default. Raises RecordError."""
-    return _made(Samples, row, lambda columns: make_samples(1, **columns))
+    return _read(Samples, row, lambda columns: make_samples(1, **columns))
 
 
 def decode_state(row: Mapping[str, Any]) -> State:
-    """Read a state; what the record does not have was never there. Raises RecordError."""
+    """Read a state; a missing column keeps its initial value. Raises RecordError."""
     try:
         state = initial_state(1, len(row["stack"]), int(row["rate_slots"]), forecaster=False)
         if row.get("forecaster") is not None:
@@ -108,7 +109,7 @@ def decode_state(row: Mapping[str, Any]) -> State:
 
 
 def plain(value: Any) -> Any:
-    """Turn a NumPy value into JSON: NaN is null, infinity a string."""
+    """Return a NumPy value as JSON: NaN is null, infinity a string."""
     if not isinstance(value, np.ndarray | np.generic):
         return _finite(value)
     numbers = value.tolist()
@@ -125,7 +126,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _made(kind: type[Table], row: Mapping[str, Any], make: Callable[[Json], Table]) -> Table:
+def _read(kind: type[Table], row: Mapping[str, Any], make: Callable[[Json], Table]) -> Table:
     _refuse_unknown(kind, row, set())
     try:
         table = make({name: _array(value, None) for name, value in row.items()})
@@ -146,7 +147,7 @@ def _refuse_unknown(kind: type[Rows], row: Mapping[str, Any], besides: set[str])
 
 
 def _array(value: Any, dtype: np.dtype[Any] | None) -> NDArray[Any]:
-    """Turn JSON into an array: None, "inf" and "-inf" become floats; without `dtype` the numbers say what they are."""
+    """Return JSON as an array: None, "inf" and "-inf" become floats; without `dtype` the numbers determine it."""
     array = np.asarray(value)
     if array.dtype.kind in "OU":
         array = np.asarray(value, np.float64)

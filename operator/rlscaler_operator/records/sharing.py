@@ -1,7 +1,7 @@
-"""How a budget was shared, as a line of the audit log: what the arbiter was told, and what it granted.
+"""One sharing of an RLScalingBudget as a line of the audit log: the arbiter's inputs and its grants.
 
-A line stands for as long as the arbiter is told the same; decisions name it, so that a replay can follow a grant from
-what every member asked for to what was decided with it.
+A line is valid until the inputs change. Decisions name it, so that a replay can follow a grant from the requests of all
+members to the decision that was made with it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from rlscaler_operator.records.rows import Json, plain
 SCHEMA = "rlscaler.io/sharing/v2"
 
 ONE_RESOURCE = "rlscaler.io/sharing/v1"
-"""The schema of releases whose budgets had one resource: its columns have a number where there is a list of one now."""
+"""Schema of releases whose RLScalingBudgets had one resource: a column has a number in place of a list of one."""
 
 OF_RESOURCES = {"shared": ("amount",), "members": ("units", "guaranteed", "ceiling")}
-"""The columns that have a number for each resource."""
+"""Columns with a number for each resource."""
 
 Table = TypeVar("Table", bound=Rows)
 
 
 class BudgetObject(NamedTuple):
-    """The RLScalingBudget that was shared."""
+    """Identity of a shared RLScalingBudget."""
 
     name: str
     uid: str
@@ -45,7 +45,7 @@ class BudgetObject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """All that the grants of one budget follow from; `budgets` has one row, the other tables one for each policy."""
+    """Inputs of the arbiter for one RLScalingBudget; `budgets` has one row, the other tables one for each policy."""
 
     rule: RuleName
     pool: str
@@ -54,37 +54,37 @@ class Told:
     policies: tuple[tuple[str, str], ...]
     """Namespace and name, in the order of the rows."""
     acts: tuple[bool, ...]
-    """Whether each policy acts: one that does not takes its part and is not bound."""
+    """Whether each policy acts. A policy that does not act takes its part of the budget and is not bound by it."""
     budgets: Budgets
     members: Members
     loans: Loans
-    """What the arbiter remembered from the interval before."""
+    """Loans of the interval before."""
 
     def same(self, other: Told | None) -> bool:
-        """Say whether the grants of `other` follow from just the same."""
+        """Return True where `other` has the same inputs."""
         if other is None or self._names() != other._names():
             return False
         pairs = ((self.budgets, other.budgets), (self.members, other.members), (self.loans, other.loans))
-        return all(alike(one, two) for one, two in pairs)
+        return all(alike(first, second) for first, second in pairs)
 
     def _names(self) -> tuple[object, ...]:
         return self.rule, self.pool, self.resources, self.policies, self.acts
 
     def again(self) -> tuple[Grants, Loans]:
-        """Have the arbiter share once more. Raises ColumnError."""
+        """Let the arbiter share once more. Raises ColumnError."""
         return arbitrate(self.rule, self.budgets, self.members, self.loans)
 
 
 class SharingLog:
-    """Writes a line where the arbiter of a budget is told something else than before."""
+    """Writes a line when the arbiter's inputs for an RLScalingBudget change."""
 
     def __init__(self, audit: AuditLog | None) -> None:
-        """Without a log that is kept it does nothing."""
+        """Without an enabled audit log nothing is written."""
         self._audit = audit if audit is not None and audit.enabled else None
         self._last: dict[str, tuple[BudgetObject, Told, str]] = {}
 
     def note(self, budget: BudgetObject, told: Told, grants: Grants, after: Loans) -> str:
-        """Give the ID of the line that says how the budget was shared, and write it where it is a new one."""
+        """Return the ID of the line about this sharing; the line is written where it is new. Empty without a log."""
         if self._audit is None:
             return ""
         last = self._last.get(budget.name)
@@ -97,14 +97,14 @@ class SharingLog:
         return sharing_id
 
     def forget(self, names: Collection[str]) -> None:
-        """Forget all budgets but these."""
+        """Forget all RLScalingBudgets except these."""
         self._last = {name: last for name, last in self._last.items() if name in names}
 
 
 def sharing_line(
     sharing_id: str, unix_seconds: float, budget: BudgetObject, told: Told, grants: Grants, after: Loans
 ) -> Json:
-    """Make the record of one sharing."""
+    """Return the record of one sharing."""
     return {
         "schema": SCHEMA,
         "sharing_id": sharing_id,
@@ -126,12 +126,12 @@ def sharing_line(
 
 
 def granted(grants: Grants, after: Loans) -> Json:
-    """Give the part of a record that a replay has to come to again."""
+    """Return the part of a record that a replay has to reproduce."""
     return {"grants": _columns(grants), "after": _columns(after)}
 
 
 def current(record: Json) -> Json:
-    """Give a record as this release writes it. Raises RecordError."""
+    """Return a record in the schema of this release. Raises RecordError."""
     if record.get("schema") == SCHEMA:
         return record
     if record.get("schema") != ONE_RESOURCE:
@@ -140,18 +140,18 @@ def current(record: Json) -> Json:
         )
     try:
         tables = {
-            part: record[part] | {name: [[one] for one in record[part][name]] for name in names}
+            part: record[part] | {name: [[number] for number in record[part][name]] for name in names}
             for part, names in OF_RESOURCES.items()
         }
-        got_all = [reason == Reason.ALL for reason in record["grants"]["reason"]]
+        whole = [reason == Reason.ALL for reason in record["grants"]["reason"]]
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"a sharing is malformed: {error}; replay it with the release that wrote it") from error
-    grants = record["grants"] | {"resource": [NO_RESOURCE if every else 0 for every in got_all]}
+    grants = record["grants"] | {"resource": [NO_RESOURCE if granted_all else 0 for granted_all in whole]}
     return record | tables | {"schema": SCHEMA, "resources": [""], "grants": grants}
 
 
 def told_of(record: Json) -> Told:
-    """Read what the arbiter was told from a record as this release writes it. Raises RecordError."""
+    """Read the arbiter's inputs from a record in the schema of this release. Raises RecordError."""
     try:
         m = len(record["policies"])
         rule, pool = record["rule"], record["pool"]
@@ -187,15 +187,11 @@ def _columns(table: Rows) -> Json:
 
 
 def _arrays(columns: dict[str, Any]) -> dict[str, Any]:
-    """Turn JSON into arrays: None and "inf" become floats."""
+    """Return JSON as arrays: None and "inf" become floats."""
     return {name: np.asarray(column, np.float64) for name, column in columns.items()}
 
 
-def alike(one: Table, other: Table) -> bool:
-    """Say whether two tables have the same rows; NaN is the same as NaN."""
-    names = one.__dataclass_fields__
-    return all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=_floats(one, name)) for name in names)
-
-
-def _floats(table: Rows, name: str) -> bool:
-    return bool(getattr(table, name).dtype.kind == "f")
+def alike(first: Table, second: Table) -> bool:
+    """Return True where two tables have the same rows; NaN equals NaN."""
+    columns = ((getattr(first, field.name), getattr(second, field.name)) for field in fields(first))
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in columns)

@@ -1,4 +1,4 @@
-"""What was recommended for the size of pods as a part of an audit record, and the same again from it."""
+"""Recommended pod sizes as a part of an audit record, and their replay."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rlscaler_operator.state.sizing import Sizing, look
 
 
 def record_of(sizing: Sizing) -> Json:
-    """Return the part of an audit record that a replay comes to again, with what it needs for that."""
+    """Return the recommended sizes with the inputs that a replay needs."""
     return {
         "pools": list(sizing.pools),
-        "ranges": {one.name: plain(getattr(sizing.ranges, one.name)) for one in fields(sizing.ranges)},
+        "ranges": {field.name: plain(getattr(sizing.ranges, field.name)) for field in fields(sizing.ranges)},
         "time": plain(sizing.usage.time),
         "used": plain(sizing.usage.used),
         "before": to_text(sizing.before),
@@ -29,10 +29,10 @@ def record_of(sizing: Sizing) -> Json:
 
 
 def sized_again(record: Json) -> Json:
-    """Recommend again from what `record_of` gave, and return the `size` that comes out. Raises RecordError."""
+    """Recommend again from a result of `record_of`; return it with the new `size`. Raises RecordError."""
     try:
         n = len(record["pools"])
-        ranges = Ranges(**{one.name: _table(record["ranges"][one.name]) for one in fields(Ranges)})
+        ranges = Ranges(**{field.name: _table(record["ranges"][field.name]) for field in fields(Ranges)})
         usage = Usage(np.array(record["time"], np.float64), _table(record["used"]))
         before = from_text(record["before"], n)
     except (KeyError, TypeError, ValueError) as error:

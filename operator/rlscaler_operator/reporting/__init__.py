@@ -1,1 +1,1 @@
-"""What people and tools see: conditions and status, Events, the audit log, the operator's own metrics."""
+"""Reports on policies and budgets: conditions and status, Events, the audit log, the operator's own metrics."""

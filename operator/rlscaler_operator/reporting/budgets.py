@@ -1,4 +1,4 @@
-"""Reporting budgets: their status and conditions, Events and metrics."""
+"""Reports on RLScalingBudgets: their status and conditions, Events and metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlscaler_core.api.budget_status import BudgetStatus
 from rlscaler_core.arbiter.types import Reason
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.events import Events
+from rlscaler_operator.cluster.events import Events, Reference, Type
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
@@ -30,33 +30,33 @@ from rlscaler_operator.state.status import merge_patch
 log = logging.getLogger("rlscaler.budgets")
 
 AGAIN_SECONDS = 60.0
-"""A status that has not changed is written this often, which also tells a deletion that no watch reported."""
+"""Interval at which an unchanged status is written: a 404 then reveals a deletion that no watch reported."""
 
 RETRY_SECONDS = 1.0
-"""Shortest time between two writes of one budget's status."""
+"""Shortest time between two writes of one RLScalingBudget's status."""
 
 FAILED_SECONDS = 5.0
-"""The same after one that failed."""
+"""Shortest time between a failed write and the next one."""
 
 KEPT = "GuaranteesKept"
 
 NO_POLICIES = ("NoPolicies", "no policy that is on has the namespace and the labels of a member: label the policies")
-"""Reason and message of a budget that selects no policy."""
+"""Reason and message of an RLScalingBudget that selects no policy."""
 
 
 class Absent(NamedTuple):
-    """The policies that a budget selects and does not act on."""
+    """Policies that an RLScalingBudget selects and does not act on."""
 
     several: Mapping[Key, tuple[str, ...]]
-    """Those that other budgets select too, with the names of all."""
+    """Policies that other RLScalingBudgets select too, with the names of all of these."""
     poolless: Sequence[Key]
-    """Those without a target in its pool."""
+    """Policies without a target in its pool."""
     unitless: Sequence[Key]
-    """Those whose pods request nothing of it."""
+    """Policies whose pods request none of its resources."""
 
 
 class BudgetReporter:
-    """Puts together what people and tools see of budgets, and writes it in the background."""
+    """Builds status, conditions, Events and metrics of RLScalingBudgets, and writes them in the background."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class BudgetReporter:
         gone: Callable[[str], None],
         launch: Callable[[list[Policy], Coroutine[Any, Any, None]], None],
     ) -> None:
-        """`gone` is called with the name of a budget that is not there any more."""
+        """`gone` is called with the name of an RLScalingBudget that was deleted."""
         self._settings, self._kube, self._shards, self._limiter = settings, kube, shards, limiter
         self._events, self._metrics, self._gone, self._launch = events, metrics, gone, launch
 
     def report(self, budget: Budget, shared: Shared, absent: Absent) -> None:
-        """Report how a budget was shared, and on whom it does not act."""
+        """Report the grants of an RLScalingBudget, and the policies that it does not act on."""
         problem = _problem(budget, absent, bool(shared.rows))
         few = _too_few_of(shared)
         travelling: dict[Key, int] = {}
@@ -82,20 +82,21 @@ class BudgetReporter:
             travelling = {
                 key: int(granted) for (key, _), granted in zip(shared.rows, shared.grants.granted, strict=True)
             }
-        found = (budget.generation, problem, few, shared.amounts, dict(budget.uncounted), travelling)
-        if found == budget.found and not shared.begins:
+        facts = (budget.generation, problem, few, shared.amounts, dict(budget.uncounted), travelling)
+        if facts == budget.found and not shared.begins:
             return
         budget.conditions = self._conditions(budget, problem, few)
         self._measure(shared)
         new = shared.travels and (not budget.published or budget.published[-1][1] != travelling)
         number = budget.round + new if shared.travels else None
-        taken = self._publish(budget, status(budget, shared, number).to_dict())
-        budget.found = found if taken else ()
-        if taken and new:
+        accepted = self._publish(budget, status(budget, shared, number).to_dict())
+        # Without the write the same facts have to be reported once more.
+        budget.found = facts if accepted else ()
+        if accepted and new:
             budget.publish(travelling)
 
     def unusable(self, budget: Budget) -> None:
-        """Report a budget that is not shared, because it cannot be read or selects no policy."""
+        """Report an RLScalingBudget that is not shared, because it cannot be read or selects no policy."""
         problem = ("InvalidSpec", budget.invalid) if budget.invalid else NO_POLICIES
         if budget.spec is not None and budget.amounts is None:
             why = [f"{name}: {text}" for name, text in budget.uncounted.items() if name not in budget.counted]
@@ -106,71 +107,64 @@ class BudgetReporter:
         self._metrics.forget_budget(budget.name)
 
     def forget(self, budget: Budget) -> None:
-        """Remove the series of a budget that this process does not share any more, and begin anew with its Events."""
+        """Remove the series of an RLScalingBudget that this process does not share any more, and forget its Events."""
         self._metrics.forget_budget(budget.name)
         self._events.forget(budget.reference)
 
     def _conditions(self, budget: Budget, problem: tuple[str, str] | None, few: Sequence[str]) -> list[Condition]:
-        """The conditions; `few` are the resources of which there is less than the guarantees that are asked for."""
+        """Return the new conditions; `few` are the resources that are too small for the requested guarantees."""
         now, generation = datetime.now(UTC), budget.generation
         reason, message = problem or ("Ready", "it acts on every policy that it selects")
         conditions, _ = set_condition(
             budget.conditions, "Ready", problem is None, reason, message, generation=generation, now=now
         )
-        if budget.spec is not None and any(one.amount_from is not None for one in budget.spec.shared):
+        if budget.spec is not None and any(resource.amount_from is not None for resource in budget.spec.shared):
             conditions, _ = set_condition(conditions, "AmountKnown", *_known(budget), generation=generation, now=now)
         else:
             conditions = [condition for condition in conditions if condition.type != "AmountKnown"]
-        kept = not few
-        text = "the amount is enough for all guarantees that are asked for" if kept else _too_few(budget, few)
+        text = _too_few(budget, few) if few else "the amount is enough for all guarantees that are asked for"
         result, changed = set_condition(
-            conditions, KEPT, kept, "Enough" if kept else "TooFew", text, generation=generation, now=now
+            conditions, KEPT, not few, "TooFew" if few else "Enough", text, generation=generation, now=now
         )
-        if not kept and changed:
-            self._post(budget, "Warning", "GuaranteeNotKept", text)
+        if few and changed:
+            self._post(budget.reference, "Warning", "GuaranteeNotKept", text)
         if problem is not None:
-            self._post(budget, "Warning", reason, message)
+            self._post(budget.reference, "Warning", reason, message)
         return result
 
-    def _post(self, budget: Budget, type_: Any, reason: str, message: str) -> None:
-        event = self._events.admit(budget.reference, type_, reason, message)
+    def _post(self, about: Reference, type_: Type, reason: str, message: str) -> None:
+        event = self._events.admit(about, type_, reason, message)
         if event is not None:
             self._launch([], self._events.send(event))
 
     def deleted(self, name: str, policies: Sequence[Policy]) -> None:
-        """Tell the policies of a budget that is gone that they have their own limits again."""
-        text = f"RLScalingBudget {name} is gone: only the policy's own limits hold"
+        """Post an Event to each policy of a deleted RLScalingBudget: only its own limits hold now."""
         for policy in policies:
-            event = self._events.admit(policy.reference, "Normal", "BudgetDeleted", text)
-            if event is not None:
-                self._launch([], self._events.send(event))
+            text = f"RLScalingBudget {name} is gone: only the policy's own limits hold"
+            self._post(policy.reference, "Normal", "BudgetDeleted", text)
 
     def _measure(self, shared: Shared) -> None:
         amounts = {
-            (one.name, state): float(value or 0.0)
-            for one in of_resources(shared, {})
-            for state, value in (
-                ("amount", one.amount),
-                ("granted", one.granted),
-                ("borrowed", one.borrowed),
-                ("idle", one.idle),
-            )
+            (resource.name, state): float(getattr(resource, state) or 0.0)
+            for resource in of_resources(shared, {})
+            for state in ("amount", "granted", "borrowed", "idle")
+        }
+        columns: dict[str, Any] = {
+            "asked": shared.members.asked,
+            "granted": shared.grants.granted,
+            "borrowed": shared.grants.borrowed,
+            "guaranteed": shared.grants.promised,
+            "running": shared.members.current,
         }
         replicas = {
-            (*key, state): float(value)
+            (*key, state): float(column[i])
             for i, (key, _) in enumerate(shared.rows)
-            for state, value in (
-                ("asked", shared.members.asked[i]),
-                ("granted", shared.grants.granted[i]),
-                ("borrowed", shared.grants.borrowed[i]),
-                ("guaranteed", shared.grants.promised[i]),
-                ("running", shared.members.current[i]),
-            )
+            for state, column in columns.items()
         }
         self._metrics.put_budget(shared.name, amounts, replicas)
 
     def _publish(self, budget: Budget, content: dict[str, Any]) -> bool:
-        """Write a status in the background; False where it is too early for that."""
+        """Write a status in the background; return False where it is too early for that."""
         now = time.monotonic()
         if now - budget.written_at < AGAIN_SECONDS and content == budget.written:
             return True
@@ -199,8 +193,9 @@ class BudgetReporter:
 
 
 def _known(budget: Budget) -> tuple[bool, str, str]:
-    """Status, reason and message of `AmountKnown`."""
-    where = ", ".join(f"{one.units:g} units of {name} on {one.nodes} nodes" for name, one in budget.counted.items())
+    """Return status, reason and message of the condition AmountKnown."""
+    counts = budget.counted.items()
+    where = ", ".join(f"{count.units:g} units of {name} on {count.nodes} nodes" for name, count in counts)
     if budget.uncounted:
         why = "; ".join(f"{name}: {text}" for name, text in budget.uncounted.items())
         return False, "NotCounted", f"{why}; until then it is the last count: {where}"
@@ -208,16 +203,16 @@ def _known(budget: Budget) -> tuple[bool, str, str]:
 
 
 def _too_few_of(shared: Shared) -> tuple[str, ...]:
-    """The resources of which there is less than the guarantees that are asked for."""
+    """Return the resources whose amount is smaller than the requested guarantees."""
     short = shared.grants.resource[shared.grants.reason == Reason.TOO_FEW]
     return tuple(shared.resources[number] for number in sorted(set(short.tolist())))
 
 
 def _too_few(budget: Budget, few: Sequence[str]) -> str:
-    """Say what is too few, and the remedy."""
+    """Return the message about resources that are too small, with the remedy."""
     where = ", ".join(
-        f"{one.units:g} units of {name} on the {one.nodes} nodes that amountFrom counts"
-        for name, one in budget.counted.items()
+        f"{count.units:g} units of {name} on the {count.nodes} nodes that amountFrom counts"
+        for name, count in budget.counted.items()
         if name in few
     )
     text = "the arbiter shares it among these guarantees and lends nothing of what they take"
@@ -232,7 +227,7 @@ def _too_few(budget: Budget, few: Sequence[str]) -> str:
 
 
 def _problem(budget: Budget, absent: Absent, shares: bool) -> tuple[str, str] | None:
-    """Why a budget does not act on every policy that it selects; None where it does."""
+    """Return why an RLScalingBudget does not act on every policy that it selects; None where it does."""
     several, poolless, unitless = absent
     if several:
         key, names = next(iter(several.items()))

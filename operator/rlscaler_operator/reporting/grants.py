@@ -1,4 +1,4 @@
-"""What became of a budget that was shared, for people: texts of grants, and the status of the budget."""
+"""Grants of an RLScalingBudget for people: their texts, and the status of the RLScalingBudget."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ WHY = {
     Reason.GUARANTEE: "{because}'s guarantee of {resource}",
     Reason.SHARE: "the others' shares of {resource}",
 }
-"""Why a member got no more, in words."""
+"""Why a member was granted no more, in words."""
 
 
 class Would(NamedTuple):
-    """What would be granted if the policies that do not act did."""
+    """Grants as they would be if all policies acted."""
 
     asked: Float
-    """(M,) replicas that they would ask for; NaN for those that act, and where it is not known."""
+    """(M,) replicas that policies in Shadow would request; NaN for acting policies, and where it is unknown."""
     grants: Grants
 
 
 class Shared(NamedTuple):
-    """How a budget was shared."""
+    """One sharing of an RLScalingBudget."""
 
     name: str
     spec: BudgetSpec
@@ -49,38 +49,38 @@ class Shared(NamedTuple):
     """One row."""
     members: Members
     grants: Grants
-    """`because` counts the rows of this budget."""
+    """`because` is a row of `rows`."""
     begins: bool
-    """An interval of the budget begins."""
+    """True where an interval of the RLScalingBudget begins."""
     sharing_id: str = ""
-    """ID of the record of it; empty where none is kept."""
+    """ID of its record; empty where there is no audit log."""
     travels: bool = False
-    """Whether some of the policies are of other shards, which read their grants in the status."""
+    """Whether some of the policies belong to other shards, which read their grants in the status."""
     would: Would | None = None
-    """None where all that are known to ask for something act."""
+    """None where all policies with a known request act."""
 
     @property
     def amounts(self) -> tuple[float, ...]:
-        """What is shared of each resource."""
+        """Shared amount of each resource."""
         return tuple(self.budget.amount[0].tolist())
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The names of the resources."""
-        return tuple(one.name for one in self.spec.shared)
+        """Names of the resources."""
+        return tuple(resource.name for resource in self.spec.shared)
 
     def resource(self, row: int) -> str:
-        """The resource that stands in the way of more for a member; empty where there is none."""
+        """Return the resource that limits a member; empty where none does."""
         number = int(self.grants.resource[row])
         return "" if number == NO_RESOURCE else self.resources[number]
 
     def because(self, row: int) -> str:
-        """Whose guarantee it is, as namespace/name; empty where there is none."""
+        """Return the policy whose guarantee limits a member, as namespace/name; empty where none does."""
         number = int(self.grants.because[row])
         return "" if number == NO_MEMBER else "/".join(self.rows[number][0])
 
     def text(self, row: int) -> str:
-        """Say what a member asked for, what it was granted and why it was not more."""
+        """Return a sentence with request and grant of a member, and why it was granted no more."""
         asked, reason = self.members.asked[row], Reason(int(self.grants.reason[row]))
         wanted = None if np.isnan(asked) else int(asked)
         return grant_text(
@@ -88,31 +88,31 @@ class Shared(NamedTuple):
         )
 
     def would_be(self, row: int) -> int | None:
-        """Replicas that a policy that does not act would be granted; None where it acts, or its wish is not known."""
+        """Return the replicas that a policy in Shadow would be granted; None where it acts or has no known request."""
         known = self.would is not None and not np.isnan(self.would.asked[row])
         return int(self.would.grants.granted[row]) if self.would is not None and known else None
 
     def would_text(self, row: int) -> str:
-        """Say what a policy that does not act would ask for and be granted."""
+        """Return a sentence with the request and the grant that a policy in Shadow would have."""
         assert self.would is not None
         return would_text(self.name, int(self.would.asked[row]), int(self.would.grants.granted[row]))
 
 
 def grant_text(budget: str, asked: int | None, granted: int, reason: Reason, because: str, resource: str) -> str:
-    """Say what a member asked for, None = not known, what it was granted, and why it was not more."""
+    """Return a sentence with request (None = unknown) and grant of a member, and why it was granted no more."""
     why = WHY[reason].format(because=because or "another", resource=resource or "the resource")
     wanted = "an unknown number" if asked is None else str(asked)
     return f"RLScalingBudget {budget}: asked {wanted}, granted {granted}: {why}"
 
 
 def would_text(budget: str, asked: int, granted: int) -> str:
-    """Say what a policy that does not act would ask for and be granted."""
+    """Return a sentence with the request and the grant that a policy in Shadow would have."""
     return f"RLScalingBudget {budget}: would ask {asked} and be granted {granted} if it acted"
 
 
 def told_text(budget: str, told: MemberStatus) -> str:
-    """Say the same as `grant_text` of a member whose grant was read in the status of its budget."""
-    reason = next((one for one in Reason if _reason_name(one) == told.reason), Reason.SHARE)
+    """Return the sentence of `grant_text` for a grant that was read in the status of the RLScalingBudget."""
+    reason = next((reason for reason in Reason if _reason_name(reason) == told.reason), Reason.SHARE)
     return grant_text(budget, told.asked, told.granted, reason, told.because or "", told.resource or "")
 
 
@@ -121,7 +121,7 @@ def _reason_name(reason: Reason) -> str:
 
 
 def status(budget: Budget, shared: Shared, number: int | None = None) -> BudgetStatus:
-    """Give the status of a budget that was just shared; `number` is that of the grants where other shards read them."""
+    """Return the status of an RLScalingBudget; `number` is the round of the grants where other shards read them."""
     members, grants = shared.members, shared.grants
     asks = (members.asked > 0) | (grants.granted > 0)
     fairness = jain((grants.granted * dominant(shared.budget, members))[asks], members.weight[asks])
@@ -163,15 +163,15 @@ def status(budget: Budget, shared: Shared, number: int | None = None) -> BudgetS
 def of_resources(
     shared: Shared, counted: Mapping[str, Counted], uncounted: Mapping[str, str] = MappingProxyType({})
 ) -> list[ResourceStatus]:
-    """What there is of each resource and what of it is granted; `counted` and `uncounted` are as in `Budget`."""
+    """Return amount and grants of each resource; `counted` and `uncounted` are as in `Budget`."""
     units = shared.members.units
     granted, borrowed = (
         (many[:, None] * units).sum(axis=0) for many in (shared.grants.granted, shared.grants.borrowed)
     )
-    found = []
+    rows = []
     for number, (name, amount) in enumerate(zip(shared.resources, shared.amounts, strict=True)):
         count, late = counted.get(name), name in uncounted
-        found.append(
+        rows.append(
             ResourceStatus(
                 name=name,
                 amount=round(amount, 6),
@@ -182,9 +182,9 @@ def of_resources(
                 borrowed=round(float(borrowed[number]), 6),
             )
         )
-    return found
+    return rows
 
 
-def _summary(one: ResourceStatus) -> str:
-    """What of a resource is granted, in a few words."""
-    return f"{one.name} {one.granted:g}/{one.amount:g}" + (f" ({one.borrowed:g} borrowed)" if one.borrowed else "")
+def _summary(resource: ResourceStatus) -> str:
+    borrowed = f" ({resource.borrowed:g} borrowed)" if resource.borrowed else ""
+    return f"{resource.name} {resource.granted:g}/{resource.amount:g}{borrowed}"

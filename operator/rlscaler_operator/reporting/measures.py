@@ -1,4 +1,4 @@
-"""Putting what one tick of a policy found and decided into its metrics."""
+"""Metrics of one tick of a policy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def measure(
     missing: Sequence[tuple[str, Reading]],
     deployments: Mapping[str, Deployment | None],
 ) -> None:
-    """Bring everything up to date that a tick found and decided. `missing` are the required signals unknown at it."""
+    """Update all metrics of a policy after a tick. `missing` are the required signals that are unknown."""
     if not policy.running:
         metrics.forget(*policy.key)
     of = metrics.of(*policy.key)
@@ -68,7 +68,7 @@ def measure(
 
 
 def measure_quiet(metrics: Metrics, policy: Policy, outcome: Outcome, missing: Sequence[tuple[str, Reading]]) -> None:
-    """Update only what differs all the same after a sensing tick that found and decided what the one before did."""
+    """Update the metrics that differ even after a sensing tick with the findings and decision of the one before."""
     of = metrics.of(*policy.key)
     _signals(metrics, of, policy)
     for signal, reading in missing:
@@ -84,7 +84,7 @@ def measure_quiet(metrics: Metrics, policy: Policy, outcome: Outcome, missing: S
 
 
 def written(metrics: Metrics, policy: Policy, applied: Applied) -> None:
-    """What became of one decision's writes, and of the sizes of pods."""
+    """Count the results of one decision's writes and resizes."""
     of = metrics.of(*policy.key)
     for pool, resized in applied.sizes.resized.items():
         _pod_size(metrics, of, pool, "set", resized.asked)
@@ -144,7 +144,7 @@ def _decided(metrics: Metrics, of: Series, policy: Policy, outcome: Outcome, dec
 
 
 def interventions(decision: Decision) -> dict[str, bool]:
-    """Whether each guard changed the replicas (first row) or stood in the way of what was asked for."""
+    """Return by guard whether it changed the replicas (first row) or held them against the action."""
     trail, flags = decision.trail[0], int(decision.flags[0])
     changed = (trail[1:] != trail[:-1]).any(axis=1).tolist()
     return {guard.name: moved or bool(flags & guard.holds) for guard, moved in zip(GUARDS, changed, strict=True)}
@@ -166,7 +166,7 @@ def _acted(metrics: Metrics, of: Series, outcome: Outcome, decision: Decision) -
 
 
 def _forecasts(metrics: Metrics, of: Series, outcome: Outcome) -> None:
-    """How often forecasts of the load held, and how many that is of."""
+    """Set the share of forecasts of the load that held, and their number."""
     recent = recent_of(outcome.state.load_recent)
     held, judged = rises.coverage(recent)[0].tolist(), recent.judged[0].tolist()
     for i, pool in enumerate(POOLS):
@@ -177,7 +177,8 @@ def _forecasts(metrics: Metrics, of: Series, outcome: Outcome) -> None:
 
 
 def entropy_ratio(chances: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """Shannon entropy of `chances` (n,) over that of n equal ones; NaN where they are."""
+    """Return the Shannon entropy of `chances` (n,) over that of n equal ones; NaN where a chance is NaN."""
+    # x log x is 0 at x = 0, where the logarithm itself is not finite.
     logarithms = np.log(np.where(chances == 0, 1.0, chances))
     return abs(float(-(chances * logarithms).sum() / np.log(len(chances))))
 

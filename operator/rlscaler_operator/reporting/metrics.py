@@ -1,4 +1,4 @@
-"""The operator's own metrics, in a registry of their own. The help texts are the documentation: each says its unit."""
+"""The operator's own metrics, in a registry of their own. The help texts are the documentation, with units."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
-# Each counter would come with a second series that says when it began: at a thousand policies 40,000 of them.
+# Each counter would come with a second series for the time of its creation: at a thousand policies 40,000 of them.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """Series of the process, and of each policy that it acts for; `forget` removes those of a policy."""
+    """Series of the process, and of each policy that it acts for."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -264,34 +264,36 @@ class Metrics:
         )
 
     def _kinds(self) -> tuple[Any, Any, partial[Histogram]]:
-        made = partial(self._made, Gauge, "gauge"), partial(self._made, Counter, "counter")
-        return *made, partial(Histogram, registry=self.registry)
+        """Return constructors of gauges, counters and histograms of this registry."""
+        gauge, counter = partial(self._metric, Gauge, "gauge"), partial(self._metric, Counter, "counter")
+        return gauge, counter, partial(Histogram, registry=self.registry)
 
-    def _made(
-        self, made: type[Gauge | Counter], kind: Any, name: str, documentation: str, labels: tuple[str, ...] = ()
+    def _metric(
+        self, class_: type[Gauge | Counter], kind: Any, name: str, documentation: str, labels: tuple[str, ...] = ()
     ) -> Any:
+        """Return a metric; one with the labels of a policy is kept as plain numbers (`PerPolicy`)."""
         if labels[: len(LABELS)] != LABELS:
-            return made(name, documentation, labels, registry=self.registry)
+            return class_(name, documentation, labels, registry=self.registry)
         metric = PerPolicy(name, documentation, labels[len(LABELS) :], kind)
         self._series.metrics.append(metric)
         return metric
 
     def late(self, seconds: float) -> None:
-        """The loop looked at a due time so many seconds after it; before it counts as 0."""
+        """Observe how many seconds after a due time the loop looked at it; a look before it counts as 0."""
         self.lag.observe(max(0.0, seconds))
 
     def stage(self, name: str) -> Any:
-        """A context whose time is that of one of `STAGES`."""
+        """Return a context manager that measures the time of one of `STAGES`."""
         return self._stages[name].time()
 
     def render(self, names: Sequence[str] = ()) -> bytes:
-        """The text format, of all metrics or of the named series. May be called in a thread."""
+        """Return all metrics, or the named series, in the text format. May be called in a thread."""
         return generate_latest(self.registry.restricted_registry(names) if names else self.registry)
 
     def put_budget(
         self, name: str, amounts: Mapping[tuple[str, str], float], replicas: Mapping[tuple[str, str, str], float]
     ) -> None:
-        """Set the series of one budget: units by resource and state, and replicas by namespace, policy and state."""
+        """Set the series of an RLScalingBudget: units by resource, state; replicas by namespace, policy, state."""
         for unused in self._resources.get(name, set()) - amounts.keys():
             self.budget_units.remove(name, *unused)
         for of_resource, value in amounts.items():
@@ -304,13 +306,13 @@ class Metrics:
         self._budgets[name] = replicas
 
     def forget_budget(self, name: str) -> None:
-        """Remove every series of a budget."""
+        """Remove every series of an RLScalingBudget."""
         if name in self._budgets:
             self.put_budget(name, {}, {})
             del self._budgets[name], self._resources[name]
 
     def of(self, namespace: str, policy: str) -> Series:
-        """The policy's own series."""
+        """Return the series of a policy."""
         return self._series.of((namespace, policy))
 
     def forget(self, namespace: str, policy: str) -> None:
@@ -318,5 +320,5 @@ class Metrics:
         self._series.forget((namespace, policy))
 
     def keep(self, wanted: Callable[[tuple[str, str]], bool]) -> None:
-        """Remove the series of all policies but the wanted: another operator acts for them and has newer ones."""
+        """Remove the series of all policies but the wanted: another operator acts for the rest and has newer values."""
         self._series.keep(wanted)

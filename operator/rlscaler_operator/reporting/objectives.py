@@ -1,4 +1,4 @@
-"""Counting late requests once a rate window, from the service's histogram: for the alerts, and for the error budget."""
+"""Count of late requests once a rate window, from the service's histogram: for the alerts, and the error budget."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rlscaler_operator.state.policy import Policy
 log = logging.getLogger("rlscaler.objectives")
 
 AT_ONCE = 100
-"""Services asked for in one query: some 1,500 series."""
+"""Most services in one query: some 1,500 series."""
 
 
 class Objectives:
     """Counts requests and late requests of each policy's service.
 
-    Where no metrics are served, it asks for those only whose price of lateness the error budget steers.
+    Where no metrics are served, only services whose price of lateness follows the error budget are counted.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
@@ -33,13 +33,13 @@ class Objectives:
         self._labels = Labels.of(settings)
 
     def due(self, policies: Sequence[Policy], now: float) -> list[Policy]:
-        """Those whose window is over; a new one begins for them. `now` on the monotonic clock."""
+        """Return the policies whose window is over, and begin a new one for them. `now` is a monotonic time."""
         due: list[Policy] = []
         for policy in policies:
             if not (self._served or policy.spec.slo.steers):
                 continue
             if policy.late.asked_at is None:
-                # Not all at the same time: what was taken over together would be asked for together for ever.
+                # Spread over the window: policies that were taken over together would be asked for together for ever.
                 policy.late.asked_at = now - random.uniform(0, self._window_seconds)
             elif now - policy.late.asked_at >= self._window_seconds and len(due) < AT_ONCE:
                 policy.late.asked_at = now
@@ -47,7 +47,7 @@ class Objectives:
         return due
 
     async def count(self, sources: Sources, access: Access, policies: Sequence[Policy]) -> None:
-        """Ask for the window that has just ended, and count. A Prometheus that does not answer leaves a gap."""
+        """Ask Prometheus for the last window, and count. Without an answer the window is not counted."""
         subjects = [policy.subject for policy in policies if policy.running]
         query = promql(subjects, self._window_seconds, self._labels)
         try:
@@ -63,15 +63,13 @@ class Objectives:
                 self._add(policy, histogram)
 
     def _add(self, policy: Policy, histogram: Histogram) -> None:
-        """A request that is not answered in time is late, in the window of arrival; over all windows it counts once.
-
-        A request that arrives at the end of a window and is answered in time in the next one counts as late at first;
-        there it is one more in time than arrived, which is carried until it is made up for.
-        """
+        """Count a window: a request that arrives in it and is not answered in time is late."""
         latency = policy.spec.slo.latency_milliseconds
         in_time = histogram.in_time(latency / 1000)
         if in_time is None:
             return
+        # A request that arrives at the end of a window and is answered in time in the next one counts as late at first.
+        # There one more is in time than arrived: the negative rest is carried until it is made up for.
         late = histogram.received - sum(in_time) / 2 + policy.late.carried
         policy.late.carried = min(0.0, late)
         policy.late.windows.append((histogram.received, max(0.0, late), latency))

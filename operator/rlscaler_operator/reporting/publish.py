@@ -1,7 +1,7 @@
-"""Writing what reports say: Events and statuses, in the background.
+"""Writer of Events and statuses, in the background.
 
-A thousand statuses that wait for a slow API server would keep a thousand policies from their next ticks. One writer a
-policy at most; of the statuses that wait only the newest is written.
+A thousand statuses that wait for a slow API server would keep a thousand policies from their next ticks. A policy has
+one writer at most, and of its waiting statuses only the newest is written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 class Publisher:
-    """Posts Events and writes statuses. What it has still to write is in the policies' outboxes."""
+    """Posts Events and writes statuses from the policies' outboxes."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Publisher:
         self._forget, self._launch = forget, launch
 
     def publish(self, policy: Policy, status: Json, events: list[Event]) -> None:
-        """Have both written. Where the status could not be written, the policy's next tick reports again."""
+        """Put status and Events into the policy's outbox. After a failed write the policy's next tick reports again."""
         waiting = policy.outbox.pending
         if waiting is None and not policy.outbox.writing and not events and not self._worth(policy, status):
             return
@@ -63,28 +63,28 @@ class Publisher:
             self._launch([], self._empty_outbox(policy))
 
     async def _empty_outbox(self, policy: Policy) -> None:
-        """Write what is in the outbox until it is empty."""
-        fine = True
+        """Write the newest pending report until the outbox is empty."""
+        written = True
         try:
             while (pending := policy.outbox.pending) is not None:
-                policy.outbox.pending, fine = None, False
+                policy.outbox.pending, written = None, False
                 async with asyncio.timeout(self._settings.policy_deadline_seconds):
                     for event in pending.events:
                         await self._events.send(event)
-                    fine = await self._write(policy, pending.status)
-        except TimeoutError:
-            log.error("%s/%s: not reported within policyDeadlineSeconds", *policy.key)
-            self._metrics.of(*policy.key).add(self._metrics.errors, 1)
-        except Exception:
-            log.exception("%s/%s: the report failed", *policy.key)
+                    written = await self._write(policy, pending.status)
+        except Exception as error:
+            if isinstance(error, TimeoutError):
+                log.error("%s/%s: not reported within policyDeadlineSeconds", *policy.key)
+            else:
+                log.exception("%s/%s: the report failed", *policy.key)
             self._metrics.of(*policy.key).add(self._metrics.errors, 1)
         finally:
             policy.outbox.writing = False
-            if not fine:
+            if not written:
                 policy.report.made_from = None
 
     def _worth(self, policy: Policy, status: Json) -> bool:
-        """Is there news, or has it been long enough since the last write?"""
+        """Return True where the status has news, or the last write was long enough ago."""
         if significant(status) != significant(policy.outbox.status):
             return True
         now = time.monotonic()
@@ -96,14 +96,14 @@ class Publisher:
         return False
 
     async def _write(self, policy: Policy, status: Json) -> bool:
-        """False where it could not be written."""
+        """Write a status; return False where that fails."""
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
         try:
             async with self._limiter.slot(Priority.REPORT):
                 if policy.observed.deleting or self._registry.get(policy.key) is not policy:
                     return True
                 if policy.ownership.originals is not None:
-                    # They may have been recorded meanwhile; a patch must not take them away again.
+                    # They may have been recorded after the report was made; the patch must not remove them again.
                     status["originals"] = policy.ownership.originals.to_dict()
                 if not self._worth(policy, status):
                     return True
@@ -120,13 +120,14 @@ class Publisher:
         return True
 
     async def _is_gone(self, policy: Policy) -> bool:
-        """A watch that was interrupted may have missed the deletion."""
+        """Forget a policy whose deletion an interrupted watch has missed; return True where it is deleted."""
         try:
-            found = await self._kube.get(object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key))
+            body = await self._kube.get(object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key))
         except KubeError as error:
             gone = error.status == 404
         else:
-            gone = found["metadata"].get("uid") != policy.uid
+            # An object of the same name with another uid was made after the deletion.
+            gone = body["metadata"].get("uid") != policy.uid
         if gone:
             self._forget(policy.key, policy.uid)
         return gone

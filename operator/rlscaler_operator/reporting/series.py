@@ -1,4 +1,4 @@
-"""Series of single policies: numbers in dictionaries, made into metrics when they are read.
+"""Series of single policies: numbers in dictionaries, turned into metrics when they are read.
 
 A labelled metric of prometheus_client keeps an object with a lock for each series, 1.3 KB: at a thousand policies more
 than everything else that the operator knows about them, and a tenth of each tick to set them.
@@ -30,9 +30,9 @@ class PerPolicy:
     kind: Literal["gauge", "counter"]
 
     def family(self) -> Any:
-        """The metric's family, without samples."""
-        made = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}[self.kind]
-        return made(self.name, self.documentation, labels=(*LABELS, *self.labels))
+        """Return the metric's family, without samples."""
+        class_ = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}[self.kind]
+        return class_(self.name, self.documentation, labels=(*LABELS, *self.labels))
 
 
 class Series:
@@ -54,11 +54,11 @@ class Series:
         self.values[key] = value
 
     def add(self, metric: PerPolicy, amount: float, *labels: str) -> None:
-        """Add to a counter; an amount of 0 shows one that has counted nothing."""
+        """Add to a counter; an amount of 0 makes a counter visible that has counted nothing."""
         self.put(metric, self.values.get((metric, *labels), 0.0) + amount, *labels)
 
     def only(self, metric: PerPolicy, *labels: str) -> None:
-        """1 for these labels; series of `metric` with others are removed."""
+        """Set the series with these labels to 1, and remove those of `metric` with other labels."""
         if (metric, *labels) not in self.values:
             for key in [key for key in self.values if key[0] is metric]:
                 del self.values[key]
@@ -91,7 +91,7 @@ class PolicySeries(Collector):
             yield metric.family()
 
     def collect(self) -> Iterator[Metric]:
-        """May run in a thread: what a policy has is read at one moment."""
+        """Yield the metrics. May run in a thread: the series of a policy are copied at one moment."""
         families = {metric: metric.family() for metric in self.metrics}
         for key, series in list(self._policies.items()):
             for (metric, *labels), value in list(series.values.items()):

@@ -1,4 +1,4 @@
-"""What `behavior`, the floor and the forecaster remember across restarts: between decision state and status. Pure."""
+"""Memory of `behavior`, floor and forecaster across restarts: from the decision state to the status, and back. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from rlscaler_operator.state.status import PLACEMENTS
 
 
 def to_status(state: State, params: Params, now: float, replicas: Mapping[str, int]) -> Stabilization | None:
-    """The first row; None where there is no `behavior`, no budget and nothing that the floor holds.
+    """Return the first row of the state; None where there is no `behavior`, no cost per hour and no floor in force.
 
-    `replicas` by pool as they are now: a write that they show is a change already, though the decision state makes it
-    one only at the next tick.
+    `replicas` are the present ones by pool.
     """
     pools = {}
     keep = float(params.stabilization_seconds[0].max())
@@ -29,19 +28,20 @@ def to_status(state: State, params: Params, now: float, replicas: Mapping[str, i
             recommendations = _expiries(state.recommendation_time[0, i], state.recommendation[0, i], keep, now)
             times, values = state.event_time[0, i], state.event_change[0, i]
             base, desired = int(state.write_base[0, i]), int(state.write_desired[0, i])
+            # A write that the replicas show is a change already; the decision state counts it only at the next tick.
             if np.isfinite(state.write_time[0, i]) and base != desired == replicas.get(pool):
                 times, values = np.append(times, state.write_time[0, i]), np.append(values, desired - base)
             changes = _expiries(times, values, period, now)
         floor = int(state.floor_hold[0, i]) or None
         if recommendations or changes or floor:
             pools[pool] = StabilizationPool(recommendations=recommendations, changes=changes, floor=floor)
-    budget = float(state.budget_kept[0])
-    kept = budget if math.isfinite(budget) else None
-    return Stabilization(**pools, budget_per_hour=kept) if pools or kept is not None else None
+    cost = float(state.budget_kept[0])
+    per_hour = cost if math.isfinite(cost) else None
+    return Stabilization(**pools, budget_per_hour=per_hour) if pools or per_hour is not None else None
 
 
 def restore(state: State, params: Params, remembered: Stabilization | None, now: float) -> State:
-    """`state` with what a former process remembered, in place; entries that have expired are left out."""
+    """Fill `state` in place with the memory of a former process, and return it; expired entries are left out."""
     keep = float(params.stabilization_seconds[0].max())
     period = float(params.rules[0, :, :, 2].max())
     if remembered is not None and remembered.budget_per_hour is not None:
@@ -60,7 +60,7 @@ def restore(state: State, params: Params, remembered: Stabilization | None, now:
 
 
 def restore_placement(state: State, placement: PlacementStatus | None) -> None:
-    """The preference and the weights in force, in place: a restart moves no traffic."""
+    """Restore the traffic preference and the weights in place: a restart moves no traffic."""
     if placement is not None:
         state.placement[0] = PLACEMENTS.index(placement.preference)
         if placement.factor is not None:
@@ -69,7 +69,7 @@ def restore_placement(state: State, placement: PlacementStatus | None) -> None:
 
 
 def restore_forecaster(state: State, kept: str | None) -> None:
-    """What a former process learned of the load, in place. Raises ForecasterStateError where it cannot be read."""
+    """Restore the forecaster of a former process in place. Raises ForecasterStateError where it cannot be read."""
     if kept:
         state.load_recent, state.load_calendar = from_text(kept)
 

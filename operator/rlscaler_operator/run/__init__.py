@@ -1,1 +1,1 @@
-"""Starting and stopping the operator: kopf handlers, watches, health, and what lives as long as the process."""
+"""Start and end of the operator: kopf handlers, watches, health, and the objects of the whole process."""

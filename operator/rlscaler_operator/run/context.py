@@ -1,4 +1,4 @@
-"""Everything that lives as long as the operator: started before the handlers, stopped after them."""
+"""Objects that live as long as the operator: started before the handlers, stopped after them."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ STOP_SECONDS = 3.0
 """Time for the writes under way to end; the lease is handed back after it."""
 
 FULL_COLLECTION_SECONDS = 3600.0
-"""How often a full garbage collection looks at frozen objects as well."""
+"""Interval at which a full garbage collection looks at frozen objects as well."""
 
 YOUNG_OBJECTS = 5_000
-"""New objects that start a collection of the youngest generation; Python's default is 700. Nearly all objects of a
-quiet tick are freed by their reference counts before that."""
+"""Number of new objects that starts a collection of the youngest generation; Python's default is 700. Nearly all
+objects of a quiet tick are freed by their reference counts before that."""
 
 Body = Mapping[str, Any]
 
 
 class Part(Protocol):
-    """A part of the operator whose `run` goes on until it is cancelled."""
+    """Part of the operator whose `run` goes on until it is cancelled."""
 
     async def run(self) -> None: ...
 
@@ -62,7 +62,7 @@ class Context:
         self.settings, self.kube = settings, kube
         self.shards = Shards(kube, settings)
         self.synced = False
-        """True while kopf runs, after everything that is watched has been read."""
+        """True while kopf runs, after all watched objects have been read."""
         parts: dict[str, Callable[[], str]] = {
             "watches": self._watches,
             "lease": self.shards.trouble,
@@ -72,13 +72,13 @@ class Context:
         self.engine = Engine(settings, kube, self.shards, self.health.turn)
         self.apis = OptionalApis(kube, self._optional(), self.read_optional, self.drop_optional)
         self.stop = asyncio.Event()
-        """Set when a part of the operator has failed; everything ends then."""
+        """Set when a part of the operator has failed: then the process ends."""
         self.failure: BaseException | None = None
         self.logins = 0
         """Number of times that kopf asked for credentials."""
 
     def __copy__(self) -> Self:
-        """kopf copies its memo for every object; there is one context for all."""
+        """Return the context itself: kopf copies its memo for every object, and all share one context."""
         return self
 
     def put_policy(self, body: Body, deleted: bool) -> None:
@@ -102,7 +102,7 @@ class Context:
             self.engine.wake(key_of(body))
 
     async def put_target(self, kind: TargetKind, body: Body, deleted: bool) -> None:
-        """Take in an object of a kind besides Deployments; only that of a policy is read."""
+        """Take in an object of a kind besides Deployments; it is read only where a policy targets it."""
         key = kind.key(body)
         if deleted:
             self.engine.cache.drop_target(key)
@@ -112,14 +112,14 @@ class Context:
 
     async def read_targets(self, policy: Body) -> None:
         """Read the targets of a policy that no watch of Deployments shows."""
-        found = self.engine.registry.get(key_of(policy))
-        if found is not None and found.observed.facts is not None:
-            for _, key in found.facts.targets:
+        known = self.engine.registry.get(key_of(policy))
+        if known is not None and known.observed.facts is not None:
+            for _, key in known.facts.targets:
                 if is_other(key[1]) and key not in self.engine.cache.deployments:
                     await self.read_target(key)
 
     async def read_target(self, key: Key) -> None:
-        """Read a target; one that is not there, or of a kind that is not enabled, is missing."""
+        """Read a target. It is missing where it does not exist, or its kind is not enabled."""
         try:
             if await read_target(self.kube, self.engine.cache, key):
                 self.engine.wake(key)
@@ -155,7 +155,7 @@ class Context:
             self.engine.cache.put_route(body)
 
     async def prime(self) -> None:
-        """Read everything once: nothing is written before it is known which other scalers act on the targets.
+        """Read all objects once, before the first write: other scalers of the targets must be known by then.
 
         Raises OperatorError.
         """
@@ -166,6 +166,7 @@ class Context:
             self.put_autoscaler("HorizontalPodAutoscaler", body, deleted=False)
         for resource in self._watched_at_will():
             await self.read_optional(resource)
+        # Policies come last: their first look already sees targets, scalers and routes.
         async for body in listed(self.kube, namespaces, f"{GROUP}/{VERSION}", PLURAL):
             self.put_policy(body, deleted=False)
             await self.read_targets(body)
@@ -190,7 +191,7 @@ class Context:
         return (*self._watched_at_will(), *(kind.resource for kind in self.engine.cache.kinds.others))
 
     def _watched_at_will(self) -> tuple[kopf.Resource, ...]:
-        """The APIs that are read before anything is decided, where they are installed."""
+        """Return the optional APIs that are read before the first decision, where they are installed."""
         return (*OPTIONAL, BUDGETS) if self.settings.budgets else OPTIONAL
 
     def _kind(self, resource: kopf.Resource) -> TargetKind:
@@ -232,7 +233,7 @@ class Context:
 
 @contextlib.asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Context]:
-    """Yield a context whose lease and engine run. Raises OperatorError where it cannot start, or when a part fails."""
+    """Yield a context whose lease and engine run. Raises OperatorError where the start or a part of it fails."""
     async with contextlib.AsyncExitStack() as stack:
         kube = Kube(await load_configuration(settings), reload=partial(load_configuration, settings))
         stack.push_async_callback(kube.close)
@@ -266,7 +267,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
 
 
 async def _serve_keda(settings: Settings, engine: Engine, stack: contextlib.AsyncExitStack) -> None:
-    """Raises OperatorError."""
+    """Start the external scaler. Raises OperatorError."""
     try:
         from rlscaler_operator.keda.service import serve as serve_keda
     except ModuleNotFoundError as error:
@@ -281,16 +282,12 @@ async def _stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task}, timeout=STOP_SECONDS)
 
 
-def _key(body: Body) -> tuple[str, str]:
-    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
-
-
 class GarbageCollection:
-    """Keeps Python's garbage collector away from objects that live long; `begin` and `end` switch it on and off.
+    """Keeps Python's garbage collector away from objects that live long, from `begin` to `end`.
 
     A full collection looks at every object: 0.3 s at a thousand policies, in which the event loop stands still. An
-    object that survives one lives long and is frozen, so that the next one looks at newer objects only. A frozen object
-    is still freed when its last reference goes; only cycles of them stay until everything is looked at again.
+    object that survives one lives long and is frozen, so that the next collection looks at newer objects only. A frozen
+    object is still freed with its last reference; only cycles of frozen objects stay until the next look at all.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,9 +1,9 @@
-"""Is this process alive, and is it ready? The HTTP server of `/healthz` and `/readyz`, and of `/metrics` beside them.
+"""Probes of the process: the HTTP server of `/healthz` and `/readyz`, and of `/metrics` beside them.
 
-Alive: the engine's loop turns. The probe is answered by the same event loop, so an event loop that is stuck answers
-nothing; an engine's loop that waits for something that never comes is recognized by the time of its last turn.
+Alive: the engine's loop turns. The probe is answered by the same event loop, so a stuck event loop does not answer; an
+engine's loop that waits for ever is recognized by the time of its last turn.
 
-Ready: everything that is watched was read and is followed, the Lease can be read and made, and the bundled policy is
+Ready: all watched objects were read and are followed, the Lease can be read and made, and the bundled network is
 loaded. It does not matter which process holds the Lease: a standby is as ready to act as the holder.
 """
 
@@ -21,16 +21,16 @@ from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.settings import Settings
 
 STUCK_SECONDS = 30.0
-"""The engine's loop turns at least once a second; a pause of a slow machine is far shorter than this."""
+"""Silence after which the engine's loop counts as stuck. It turns once a second; slow machines pause far shorter."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Health:
-    """What the parts of one operator say about themselves."""
+    """Liveness and readiness of one operator."""
 
     def __init__(self, parts: Mapping[str, Callable[[], str]], clock: Callable[[], float] = time.monotonic) -> None:
-        """`parts` say why they are not ready; an empty text means that they are."""
+        """`parts` return why they are not ready; an empty text means that they are."""
         self._parts, self._clock = parts, clock
         self._turned_at: float | None = None
 
@@ -39,14 +39,14 @@ class Health:
         self._turned_at = self._clock()
 
     def not_alive(self) -> str:
-        """Say why the process should be started again; empty = it is alive. A loop that has not begun is not stuck."""
+        """Return why the process should be restarted; empty = it is alive. A loop that has not begun is not stuck."""
         if self._turned_at is None:
             return ""
         silent = self._clock() - self._turned_at
         return f"the engine's loop has not turned for {silent:.0f} s" if silent > STUCK_SECONDS else ""
 
     def not_ready(self) -> str:
-        """Say why the process is not ready; empty = it is."""
+        """Return why the process is not ready; empty = it is."""
         return "; ".join(f"{part}: {why}" for part, look in self._parts.items() if (why := look()))
 
 
@@ -78,7 +78,7 @@ async def serve(settings: Settings, metrics: Metrics, health: Health, stack: Asy
 
 
 def _probe(trouble: Callable[[], str]) -> Handler:
-    """Return a handler that answers 200, or 503 with what `trouble` says."""
+    """Return a handler that answers 200, or 503 with the text of `trouble`."""
 
     async def answer(_: web.Request) -> web.Response:
         why = trouble()

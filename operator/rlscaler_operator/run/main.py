@@ -26,10 +26,10 @@ CLIENT_TIMEOUT_SECONDS = 300
 """A watch ends and is renewed within this time, even when a proxy has silently dropped it."""
 
 CHUNK = 200
-"""Objects in a page of a list: kopf holds a page, or two, as parsed JSON, and a pod takes some 60 KiB of it."""
+"""Objects in a page of a list: kopf holds one or two pages as parsed JSON, in which a pod takes some 60 KiB."""
 
 IDLE_SECONDS = 0.2
-"""Time for which kopf keeps the newest state of an object after it was handled."""
+"""Time for which kopf keeps the newest state of an object after its handler."""
 
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, *(4.0,) * 14)
 """Pauses between attempts at a watch. After a minute of them the operator ends, and its Deployment starts it again."""
@@ -42,7 +42,7 @@ HPA, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 
 @kopf.on.login()
 async def login(memo: Any, **_: Any) -> kopf.ConnectionInfo:
-    """Give kopf its credentials: at first, and again whenever the API server refuses those that it has."""
+    """Return credentials for kopf: at first, and again whenever the API server refuses them."""
     context = _context(memo)
     context.logins += 1
     if context.logins > 1:
@@ -105,7 +105,7 @@ async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
 
 
 def watch_targets(kinds: TargetKinds) -> None:
-    """Declare handlers of the kinds besides Deployments; kopf watches those whose APIs are there."""
+    """Declare handlers of the kinds besides Deployments; kopf watches the kinds whose APIs are installed."""
     for kind in kinds.others:
         resource = kind.resource
 

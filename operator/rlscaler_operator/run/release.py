@@ -1,8 +1,8 @@
-"""Letting go of all policies before the operator is uninstalled.
+"""Release of all policies before the operator is uninstalled.
 
-A policy with `restoreOnDelete` has a finalizer that only an operator removes: without one it could never be deleted,
-nor could its namespace or the CustomResourceDefinition. The operators' Leases are taken first, so that none of them
-sets a finalizer again; they stay ours for HOLD_SECONDS, in which the operators are to be stopped.
+A policy with `restoreOnDelete` has a finalizer that only an operator removes: without an operator neither the policy
+nor its namespace nor the CustomResourceDefinition could ever be deleted. The operators' Leases are taken first, so that
+no operator sets a finalizer again; they stay ours for HOLD_SECONDS, in which the operators have to be stopped.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from rlscaler_operator.settings import Settings
 log = logging.getLogger("rlscaler.release")
 
 HOLD_SECONDS = 90
-"""How long no operator acts afterwards, unless the Lease is deleted."""
+"""Time for which no operator acts after the release, unless the Lease is deleted."""
 
 RESTORE_SECONDS = 15.0
-"""Time that an operator gets to restore what policies ask for that are being deleted already."""
+"""Time that an operator gets to restore the originals of policies that are being deleted already."""
 
 
 async def release(kube: Kube, settings: Settings, acting: bool = True) -> list[str]:
     """Remove our finalizer from every policy that the operators serve, and return these policies as namespace/name.
 
-    `acting` means that an operator still acts and may restore what a policy that is being deleted asks for. Raises
-    OperatorError where the API server refuses it.
+    `acting` means that an operator still acts and may restore the originals of policies that are being deleted. Raises
+    OperatorError where the API server refuses a request.
     """
     if not [body async for body in _policies(kube, settings) if _has_finalizer(body) or _restores(body)]:
         return []
@@ -48,7 +48,7 @@ async def release(kube: Kube, settings: Settings, acting: bool = True) -> list[s
 
 
 async def release_if_namespace_ends(kube: Kube, settings: Settings) -> None:
-    """Let go of all policies where the namespace of the Lease is being deleted; called when this operator has stopped.
+    """Release all policies where the namespace of the Lease is being deleted; called when this operator has stopped.
 
     No hook of Helm runs then, and no operator will come back to remove the finalizers of policies in other namespaces.
     Pods are the first objects that Kubernetes (1.34 or newer) ends in such a namespace, so their account still has its
@@ -75,7 +75,7 @@ async def release_if_namespace_ends(kube: Kube, settings: Settings) -> None:
 
 
 def _policies(kube: Kube, settings: Settings) -> AsyncIterator[Json]:
-    """List the policies; there are none where the CustomResourceDefinition is not there."""
+    """Yield the policies; there are none where the CustomResourceDefinition is missing."""
     return listed(kube, settings.namespaces, f"{GROUP}/{VERSION}", PLURAL, optional=True)
 
 
@@ -107,30 +107,29 @@ async def _remove_finalizers(kube: Kube, settings: Settings) -> list[str]:
 
 
 async def _remove_finalizer(kube: Kube, body: Json) -> bool:
-    """Remove our finalizer and no other; False where the policy is gone or has it no more. Raises OperatorError."""
+    """Remove our finalizer and no other; return False where the policy is gone or lacks it. Raises OperatorError."""
     path = object_path(f"{GROUP}/{VERSION}", PLURAL, *key_of(body))
-    for _ in range(CONFLICT_ATTEMPTS):
-        before = list(body["metadata"].get("finalizers") or ())
-        patch = [
-            {"op": "test", "path": "/metadata/finalizers", "value": before},
-            {"op": "add", "path": "/metadata/finalizers", "value": [name for name in before if name != FINALIZER]},
-        ]
-        try:
-            await kube.patch(path, patch)
-            return True
-        except KubeError as error:
-            if error.status == 404:
-                return False
-            if error.status not in CONFLICTS:
-                raise
-        try:
+    try:
+        for _ in range(CONFLICT_ATTEMPTS):
+            before = list(body["metadata"].get("finalizers") or ())
+            # The `test` fails where another writer has changed the finalizers: the policy is then read again.
+            patch = [
+                {"op": "test", "path": "/metadata/finalizers", "value": before},
+                {"op": "add", "path": "/metadata/finalizers", "value": [name for name in before if name != FINALIZER]},
+            ]
+            try:
+                await kube.patch(path, patch)
+                return True
+            except KubeError as error:
+                if error.status not in CONFLICTS:
+                    raise
             body = await kube.get(path)
-        except KubeError as error:
-            if error.status == 404:
+            if not _has_finalizer(body):
                 return False
-            raise
-        if not _has_finalizer(body):
+    except KubeError as error:
+        if error.status == 404:
             return False
+        raise
     raise OperatorError(f"{_name(body)} changes faster than its finalizer can be removed: try again")
 
 

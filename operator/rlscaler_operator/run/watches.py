@@ -1,7 +1,7 @@
-"""What kopf watches, and what a watch alone does not tell: APIs that come and go, and deletions that it missed.
+"""Watches of kopf, and their gaps: APIs that are installed or removed later, and missed deletions.
 
-kopf would notice new APIs by watching all CustomResourceDefinitions, a right of the whole cluster. Discovery says the
-same to every ServiceAccount without a rule of its own, so it is asked now and then, and kopf is told the answer.
+kopf would notice new APIs by watching all CustomResourceDefinitions, a right of the whole cluster. Discovery is open to
+every ServiceAccount without a rule of its own, so it is asked now and then, and kopf gets the answer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rlscaler_operator.state.registry import Registry
 log = logging.getLogger("rlscaler.watches")
 
 DISCOVERY_SECONDS = 15.0
-"""The longest time until an API that was installed is watched. It costs one request for each optional API."""
+"""Longest time until a new API is watched. Each check costs one request for each optional API."""
 
 DELETION_CHECK_SECONDS = 30.0
-"""The longest time that a policy is acted for after its deletion was missed. It costs one request of metadata for 500
-policies."""
+"""Longest time that the operator acts for a policy whose deletion was missed. Each check costs one request of metadata
+for 500 policies."""
 
 VERBS = frozenset({"get", "list", "watch", "patch"})
 
@@ -47,7 +47,7 @@ OPTIONAL = (SCALED_OBJECTS, VERTICAL_AUTOSCALERS, HTTP_ROUTES)
 
 
 class Insights(Protocol):
-    """The parts of kopf's `Insights` that are used here: what kopf has found out about the cluster."""
+    """Used parts of kopf's `Insights`, its knowledge of the cluster."""
 
     watched_resources: set[kopf.Resource]
     revised: asyncio.Condition
@@ -67,7 +67,7 @@ def new_insights() -> Insights:
 
 
 class OptionalApis:
-    """Begins and ends the watches of optional APIs as they come and go."""
+    """Begins and ends the watches of optional APIs as these are installed and removed."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class OptionalApis:
         self.insights = new_insights()
 
     async def run(self) -> None:
-        """Look again and again until cancelled. The first look follows kopf's own."""
+        """Look repeatedly until cancelled. The first look follows kopf's own."""
         await self.insights.ready_resources.wait()
         while True:
             await self.look()
             await asyncio.sleep(DISCOVERY_SECONDS)
 
     async def look(self) -> None:
-        """Compare once what is served with what is watched. Raises OperatorError where a new API may not be read."""
+        """Compare the served APIs with the watched ones. Raises OperatorError where a new API may not be read."""
         for resource in self._optional:
             try:
                 served = await self._served(resource)
@@ -108,18 +108,18 @@ class OptionalApis:
                 self.insights.revised.notify_all()
 
     async def _served(self, resource: kopf.Resource) -> bool:
-        """Raises KubeError."""
+        """Return True where the API server serves a resource. Raises KubeError."""
         try:
             answer = await self._kube.get(f"/apis/{resource.group}/{resource.version}")
         except KubeError as error:
             if error.status == 404:
                 return False
             raise
-        return any(found.get("name") == resource.plural for found in answer.get("resources", ()))
+        return any(served.get("name") == resource.plural for served in answer.get("resources", ()))
 
 
 class MissedDeletions:
-    """Forgets policies that were deleted during a gap of the watch: kopf lists again after it, but names no absence."""
+    """Forgets policies that were deleted in a gap of the watch: kopf lists again after it, but reports no absence."""
 
     def __init__(
         self, kube: Kube, registry: Registry, namespaces: tuple[str, ...], forget: Callable[[Key, str], None]
@@ -128,7 +128,7 @@ class MissedDeletions:
         self._kube, self._registry, self._namespaces, self._forget = kube, registry, namespaces, forget
 
     async def run(self) -> None:
-        """Check again and again until cancelled. What cannot be listed now is listed the next time."""
+        """Check repeatedly until cancelled. A list that fails is tried again the next time."""
         while True:
             await asyncio.sleep(DELETION_CHECK_SECONDS)
             try:
@@ -137,7 +137,8 @@ class MissedDeletions:
                 log.warning("%s", error)
 
     async def check(self) -> None:
-        """Compare the policies that were known before the list began with the list. Raises OperatorError."""
+        """List the policies and forget known ones that are missing. Raises OperatorError."""
+        # Before the list begins: a policy that is made during the list may be missing in it.
         known = {policy.key: policy.uid for policy in self._registry}
         there: dict[Key, str] = {}
         async for body in listed(self._kube, self._namespaces, f"{GROUP}/{VERSION}", PLURAL, metadata_only=True):
@@ -149,9 +150,9 @@ class MissedDeletions:
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Remembers no former state of objects, as only watch handlers are registered and none compares.
+    """Storage without former states of objects, as only watch handlers are registered and none compares.
 
-    By default kopf copies each object deeply, several times an event, to compare it with its former self; with a
+    By default kopf copies each object deeply, several times an event, to compare it with its former state; with a
     thousand policies that is half of the operator's CPU time while pods come and go.
     """
 
@@ -166,7 +167,7 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Remembers no progress of handlers, as watch handlers have none."""
+    """Storage without progress of handlers, as watch handlers have none."""
 
     def fetch(self, **_: Any) -> None:
         return None

@@ -29,7 +29,7 @@ class Revisions(NamedTuple):
 
 @dataclass(slots=True)
 class ReportState:
-    """The last report of one policy. `reporting/report.py` writes it; `reporting/publish.py` says when it failed."""
+    """The last report of one policy. `reporting/reporter.py` writes it; `reporting/publish.py` says when it failed."""
 
     conditions: list[Condition] = field(default_factory=list)
     history: list[DecisionStatus] = field(default_factory=list)

@@ -45,7 +45,7 @@ def test_without_a_file_nothing_is_made():
 
 def test_rotated_files_are_compressed_and_bounded(tmp_path):
     path = tmp_path / "audit.jsonl"
-    file = LogFile(path, max_bytes=50, kept=3)
+    file = LogFile(path, max_bytes=50, rotated=3)
     for n in range(40):
         file.append(json.dumps({"n": n}).encode() + b"\n")
     file.close()
@@ -61,7 +61,7 @@ def test_rotated_files_are_compressed_and_bounded(tmp_path):
 
 def test_no_old_file_is_kept_where_none_is_wanted(tmp_path):
     path = tmp_path / "audit.jsonl"
-    file = LogFile(path, max_bytes=20, kept=0)
+    file = LogFile(path, max_bytes=20, rotated=0)
     for n in range(9):
         file.append(json.dumps({"n": n}).encode() + b"\n")
     file.close()

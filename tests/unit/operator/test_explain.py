@@ -18,7 +18,7 @@ from rlscaler_core.decision.throughput import AFTER, AGAIN, BEFORE, FEWER, MORE,
 from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.explain.analysis import steps
-from rlscaler_operator.cli.explain.command import explain
+from rlscaler_operator.cli.explain.explain import explain
 from rlscaler_operator.cli.explain.flips import find_flips
 from rlscaler_operator.records.record import Subject, line
 from rlscaler_rl.baselines.actors import FrozenActor

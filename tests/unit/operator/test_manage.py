@@ -11,7 +11,7 @@ from rich.console import Console
 from rlscaler_core.decision.types import Flag
 from rlscaler_live import plugin
 from rlscaler_live.cli import main
-from rlscaler_operator.cli.explain.live import live_page
+from rlscaler_operator.cli.explain.status_page import status_page
 from rlscaler_operator.cli.pages import age, detail, evidence, table
 from rlscaler_operator.state.status import flag_names
 
@@ -103,16 +103,16 @@ def test_a_policy_that_no_operator_has_seen_and_one_with_a_wrong_spec_are_shown_
     assert "NotSeenYet" in said
     assert "no operator has said anything about it" in said
     assert "Shadow" in shown(detail(new))
-    assert live_page(new) is None
+    assert status_page(new) is None
     assert "chat-gpu: 2 ready, 3 desired" in shown(detail(body))
 
 
 def test_the_newest_decision_as_the_status_tells_it(body):
-    said = shown(live_page(body))
+    said = shown(status_page(body))
     assert "asked for  gpu +1, cpu -1, PreferGPU" in said
     assert "replicas   gpu 2, cpu 3 → gpu 3, cpu 3" in said
     assert "written    chat-gpu: 2 -> 3" in said
-    guards = said.partition("What the guards made of it")[2].partition("The last changes")[0]
+    guards = said.partition("Changes by guards")[2].partition("Last changes")[0]
     assert "floor" in guards
     assert "unknown" not in guards, "a guard that changed nothing is left out"
 
@@ -129,16 +129,16 @@ def test_names_stay_whole_on_a_narrow_terminal(body):
             "reasons": reasons,
         }
     ]
-    said = shown(live_page(body), 80)
+    said = shown(status_page(body), 80)
     for name in (*reasons, "PreferGPU"):
-        assert re.search(rf"\b{name}\b", said.partition("The last changes")[2]), name
+        assert re.search(rf"\b{name}\b", said.partition("Last changes")[2]), name
     assert max(map(len, said.splitlines())) <= 80
 
 
 def test_a_sensing_tick_asked_for_nothing(body):
     del body["status"]["lastDecision"]["action"]
     body["status"]["lastDecision"] |= {"applied": False, "result": ""}
-    said = shown(live_page(body))
+    said = shown(status_page(body))
     assert "the actor was not asked" in said
     assert "see the conditions Active and Conflicted" in said
 

@@ -16,7 +16,7 @@ from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.record import RECORDED, Subject, entry_of, line, manifest_digest
 from rlscaler_operator.records.rows import decode_params, decode_samples, decode_state, encode, encode_state
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.reporting.report import Reporter
+from rlscaler_operator.reporting.reporter import Reporter
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
 

@@ -15,7 +15,7 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.throughput import FEWER, MORE, PHASE, UNTIL, Phase
 from rlscaler_core.models import load_bundled
-from rlscaler_operator.cli.replay import command
+from rlscaler_operator.cli.replay import replay as command
 from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import find_files, read

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rlscaler_core.decision.batch import decide_all
-from rlscaler_operator.cli.replay import command
+from rlscaler_operator.cli.replay import replay as command
 from rlscaler_operator.loop.share import Sharing
 from rlscaler_operator.records.audit import AuditLog
 from rlscaler_operator.records.record import Subject, line

@@ -19,7 +19,7 @@ from rlscaler_operator.cli.pages import pod_sizes
 from rlscaler_operator.cli.replay.compare import compare
 from rlscaler_operator.loop.size import size_pods
 from rlscaler_operator.records.sizing import record_of
-from rlscaler_operator.reporting.report import _kept_sizes
+from rlscaler_operator.reporting.reporter import _kept_sizes
 from rlscaler_operator.sensing.queries import Window, batch, size_name
 from rlscaler_operator.sensing.results import Reading, unknown
 from rlscaler_operator.state.observed import ObservedObject

@@ -1,1 +1,1 @@
-"""Explanation of one decision: what was seen, what was asked for, what each guard and each signal had to do with it."""
+"""`rlscaler explain`: signals, action and guards of one decision, and the variants that would have changed it."""

@@ -1,4 +1,4 @@
-"""What a record does not say by itself: the decision is taken again, and once more without each guard."""
+"""Analysis of a recorded decision: it is taken again, and once more without each guard."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ log = logging.getLogger("rlscaler.explain")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one stage of the shield did to the replicas."""
+    """Replicas before and after one stage of the shield."""
 
     guard: str
     before: dict[str, int]
     after: dict[str, int]
     without: dict[str, int] | None
-    """Replicas that would have been decided upon had only this guard been off; None where it changed nothing."""
+    """Decided replicas with only this guard off; None where it changed nothing."""
 
     @property
     def changed(self) -> bool:
@@ -37,23 +37,23 @@ class Step:
 
 
 def steps(entry: Entry, decision: Decision) -> list[Step]:
-    """Give a step for each stage of the shield, in their order; the first is the actor's own proposal."""
-    found, before = [], _by_pool(decision.base[0])
+    """Return a step for each stage of the shield, in their order; the first is the actor's own proposal."""
+    rows, before = [], _by_pool(decision.base[0])
     for number, guard in enumerate(STAGES):
         after = _by_pool(decision.trail[0, number])
         off = _without(entry, guard) if number and after != before else None
-        found.append(Step(guard, before, after, off))
+        rows.append(Step(guard, before, after, off))
         before = after
-    return found
+    return rows
 
 
 def recorded_steps(record: Json) -> list[Step]:
-    """Give the steps of a record that cannot be decided again, so that no replicas without a guard are known."""
+    """Return the steps of a record that cannot be decided again: the replicas without each guard are unknown."""
     return [Step(step["guard"], step["before"], step["after"], None) for step in record["guards"]]
 
 
 def _without(entry: Entry, guard: str) -> dict[str, int] | None:
-    """Give the replicas that would have come out without the guard; None where nothing can be decided without it."""
+    """Return the decided replicas without a guard; None where nothing can be decided without it."""
     try:
         state = sense(entry.params, entry.state, entry.samples)
         decision, _, _ = decide_at(entry.kind, entry.params, state, entry.samples, entry.actor, guards=without(guard))
@@ -68,25 +68,25 @@ def _by_pool(values: Int) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """What was worked out besides the record."""
+class Analysis:
+    """Results beyond the record itself."""
 
     guards: list[Step]
     flips: list[Flip] | None
-    """Other values of a signal that would have changed the answer; None where they could not be looked for."""
+    """Values of a signal that would have changed the action; None where the search was not possible."""
     note: str
-    """Says whether the decision comes out again."""
+    """Sentence on whether the replay gives the same decision."""
 
 
-def work_out(record: Json, actors: AvailableActors) -> Explained:
-    """Decide again, and work out the variants where the same decision comes out."""
+def analyse(record: Json, actors: AvailableActors) -> Analysis:
+    """Decide again, and compute the variants where the replay gives the same decision."""
     try:
         outcome = decide_again(record, actors)
     except RecordError as error:
-        return Explained(recorded_steps(record), None, f"It cannot be decided again: {error}.")
+        return Analysis(recorded_steps(record), None, f"It cannot be decided again: {error}.")
     differences, _ = compare(record, outcome)
     if differences or outcome.decision is None:
         text = "Decided again, something else comes out, so nothing is said about variants: " + "; ".join(differences)
-        return Explained(recorded_steps(record), None, text)
+        return Analysis(recorded_steps(record), None, text)
     guards = steps(outcome.entry, outcome.decision)
-    return Explained(guards, find_flips(outcome.entry), "Decided again, the same comes out.")
+    return Analysis(guards, find_flips(outcome.entry), "Decided again, the same comes out.")

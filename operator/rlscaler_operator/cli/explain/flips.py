@@ -1,4 +1,4 @@
-"""Which measured value would have changed what the actor asked for. Pure.
+"""Flips: the nearest measured values that would have changed the action of the actor. Pure.
 
 Each signal is varied alone over its range and everything that follows from it is observed anew: other arrivals change
 the throughput, the load's trend and its variance together, as they would in reality. Trend and variance are varied by
@@ -22,7 +22,7 @@ from rlscaler_core.decision.rule import rule_replicas, rule_under
 from rlscaler_core.decision.types import CPU, GPU, OBSERVATIONS, SIGNALS, Float, Int, Params, Samples
 
 POINTS = 257
-"""Values tried at once; the interval in which the answer changes is divided once more by so many."""
+"""Values tried at once. The interval in which the answer changes is divided into as many once more."""
 
 Asked = NDArray[np.int64]
 """(N, 3) actions, or (N, 5) with the replicas of the rule that they are added to."""
@@ -30,22 +30,22 @@ Asked = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """The nearest value of one signal, on one side of what was measured, at which the answer is another."""
+    """The nearest value of one signal, on one side of the measured value, at which the action is another."""
 
     signal: str
     measured: float
     value: float
     action: tuple[int, int, int]
-    """GPU steps, CPU steps and Placement that the actor would have asked for."""
+    """GPU steps, CPU steps and Placement of the other action."""
     proposal: tuple[int, int]
-    """Replicas that this comes to."""
+    """Replicas of the GPU and CPU pool by that action."""
     distance: float
-    """Distance of the value from what was measured, as a share of the signal's range."""
+    """Distance between value and measured value, as a share of the signal's range."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Signal:
-    """One thing to vary: its values (C,), and the answers (C, *) and proposals (C, 2) to them."""
+    """One signal to vary; `ask` maps values (C,) to the actions (C, *) and the proposals (C, 2)."""
 
     name: str
     measured: float
@@ -56,24 +56,22 @@ class _Signal:
 
 
 def find_flips(entry: Entry) -> list[Flip]:
-    """Find the flips, nearest first; none where no actor ran, or where no single signal changes the answer.
+    """Return the flips, nearest first; none where no actor ran, or where no single signal changes the action.
 
-    Signals that were not known are left out.
+    Unknown signals are left out.
     """
     if entry.actor is None or entry.kind != "action":
         return []
-    found: list[Flip] = []
-    for signal in _signals(entry, entry.actor):
-        if np.isfinite(signal.measured):
-            found += _around(signal)
-    return sorted(found, key=lambda flip: flip.distance)
+    signals = [signal for signal in _signals(entry, entry.actor) if np.isfinite(signal.measured)]
+    return sorted((flip for signal in signals for flip in _around(signal)), key=lambda flip: flip.distance)
 
 
 def _around(signal: _Signal) -> Iterator[Flip]:
-    """Find the flips of one signal, at most one on each side of the measured value."""
+    """Yield the flips of one signal, at most one on each side of the measured value."""
     baseline, _ = signal.ask(np.array([signal.measured]))
     for end in (signal.low, signal.high):
-        near, far, asked, proposal = signal.measured, end, baseline, None
+        near, far, action, proposal = signal.measured, end, baseline, None
+        # The second round divides the interval in which the first one saw the change.
         for _ in range(1 if signal.whole else 2):
             values = _between(near, far, signal.whole)
             if not values.size:
@@ -84,20 +82,20 @@ def _around(signal: _Signal) -> Iterator[Flip]:
                 break
             first = int(changed[0])
             near = values[first - 1] if first else near
-            far, asked, proposal = values[first], answers[first], proposals[first]
+            far, action, proposal = values[first], answers[first], proposals[first]
         if proposal is not None:
             yield Flip(
                 signal.name,
                 signal.measured,
                 float(far),
-                (int(asked[0]), int(asked[1]), int(asked[2])),
+                (int(action[0]), int(action[1]), int(action[2])),
                 (int(proposal[GPU]), int(proposal[CPU])),
                 abs(float(far) - signal.measured) / max(signal.high - signal.low, 1e-9),
             )
 
 
 def _between(near: float, far: float, whole: bool) -> Float:
-    """Give the values to try, from just beyond `near` to `far`; none where replicas stand at their bound."""
+    """Return the values to try, from just beyond `near` to `far`; none where replicas stand at their bound."""
     if whole:
         step = 1 if far > near else -1
         return np.arange(near + step, far + step, step, dtype=np.float64)
@@ -129,7 +127,7 @@ def _signals(entry: Entry, actor: ActorLike) -> Iterator[_Signal]:
 
 
 _SIGNAL_OF = {"p95_ms": "p95_latency"}
-"""Columns of `Samples` that are named otherwise as a signal."""
+"""Columns of `Samples` whose signal has another name."""
 
 
 def _most_arrivals(params: Params, samples: Samples) -> float:
@@ -150,7 +148,7 @@ def _with_sample(entry: Entry, actor: ActorLike, column: str, pool: int | None) 
 
 
 def _with_fed(entry: Entry, actor: ActorLike, number: int) -> tuple[float, Callable[[Float], tuple[Asked, Int]]]:
-    """Give the value that is fed now, and a function that says what follows from other ones."""
+    """Return the present value of an observation, and a function that maps other values to actions and proposals."""
     sensed = sense(entry.params, entry.state, entry.samples)
     decision, observation, _ = decide(entry.params, sensed, entry.samples, actor)
     rule = rule_under(actor)

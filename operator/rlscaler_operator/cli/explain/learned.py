@@ -1,4 +1,4 @@
-"""What `rlscaler explain` says of what was learned of a service: of its load, and of its late requests."""
+"""Parts of the page of a record about learned values: forecasts, error budget, scale-ups and pod sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -19,20 +18,20 @@ from rlscaler_core.decision.forecaster.storage import from_text
 from rlscaler_core.decision.throughput import AFTER, AGAIN, BEFORE, FEWER, MORE, PHASE, UNTIL, Phase
 from rlscaler_core.decision.types import POOLS
 from rlscaler_core.vertical.quantities import readable, text
-from rlscaler_operator.cli.pages import UNKNOWN
+from rlscaler_operator.cli.terminal import UNKNOWN, simple_table
 from rlscaler_operator.state.sizing import RESOURCES
 
 Json = dict[str, Any]
 
 AHEAD_MINUTES = 1440
-"""How far the likeliest jump is looked for."""
+"""Horizon in which the next likely jump of the load is searched."""
 
 LIKELY = 0.05
 """Probability below which no jump is named."""
 
 
-def learned(record: Json) -> RenderableType | None:
-    """Make the part of the page; None where the record holds no forecaster."""
+def forecasts(record: Json) -> RenderableType | None:
+    """Return coverage of the forecasts and the next jump of the load; None where the record holds no forecaster."""
     text = (record.get("state") or {}).get("forecaster")
     if text is None:
         return None
@@ -44,33 +43,33 @@ def learned(record: Json) -> RenderableType | None:
 
 
 def error_budget(record: Json) -> RenderableType | None:
-    """Say what is left of the error budget and what it made of the price; None where the record holds none."""
+    """Return the share of the error budget that is left and its price of lateness; None where the record has none."""
     budget, state = record.get("error_budget"), record.get("state") or {}
     if budget is None or state.get("counted_requests") is None:
         return None
     objective, price = (record.get("params") or {}).get("objective"), budget["late_price"]
     counted = f"{state['counted_late']:.0f} late of {state['counted_requests']:.0f} requests counted"
     if objective is None:
-        said = f"The error budget steers nothing (slo.errorBudget Observe); {counted}."
+        text = f"The error budget steers nothing (slo.errorBudget Observe); {counted}."
     elif budget["left"] is None:
-        said = f"The error budget is not known yet: {counted}, and {100 * objective:g} % in time allows too few to say."
+        text = f"The error budget is not known yet: {counted}, and {100 * objective:g} % in time allows too few to say."
     else:
-        said = f"{100 * budget['left']:.0f} % of the error budget of {100 * objective:g} % in time is left: {counted}."
+        text = f"{100 * budget['left']:.0f} % of the error budget of {100 * objective:g} % in time is left: {counted}."
     if price is not None:
-        said += f" One percent of late requests is worth {price:.2f} replicas"
-        said += f", {state['price_factor']:.2f} times what is set." if objective is not None else "."
-    return Text(said + "\n")
+        text += f" One percent of late requests is worth {price:.2f} replicas"
+        text += f", {state['price_factor']:.2f} times what is set." if objective is not None else "."
+    return Text(text + "\n")
 
 
 def scale_up(record: Json) -> RenderableType | None:
-    """Say what became of the last scale-up of a stream's consumers; None where nothing is noted of one."""
-    noted = (record.get("state") or {}).get("trial")
-    if noted is None:
+    """Return the verdict on the last scale-up of a stream's consumers; None where none was measured."""
+    row = (record.get("state") or {}).get("trial")
+    if row is None:
         return None
-    trial = np.array([math.nan if value is None else value for value in noted])
+    trial = np.array([math.nan if value is None else value for value in row])
     before, after, again = (_messages(trial[column]) for column in (BEFORE, AFTER, AGAIN))
     fewer, more = (f"{trial[column]:.0f}" for column in (FEWER, MORE))
-    said = f"{fewer} consumers processed {before} messages/s, and {more} consumers {after}."
+    rates = f"{fewer} consumers processed {before} messages/s, and {more} consumers {after}."
     until = UNKNOWN if math.isnan(trial[UNTIL]) else datetime.fromtimestamp(trial[UNTIL], UTC).strftime("%H:%M:%S UTC")
     verdicts = {
         Phase.RAISED: "That is being measured.",
@@ -78,7 +77,7 @@ def scale_up(record: Json) -> RenderableType | None:
         Phase.HELD: f"So the scale-up was undone: no more than {fewer} consumers until {until}.",
         Phase.EXCUSED: f"It was undone, but {fewer} consumers processed {again} then: more are not what slowed them.",
     }
-    return Text(f"{said} {verdicts[Phase(int(trial[PHASE]))]}\n")
+    return Text(f"{rates} {verdicts[Phase(int(trial[PHASE]))]}\n")
 
 
 def _messages(value: float) -> str:
@@ -86,8 +85,8 @@ def _messages(value: float) -> str:
 
 
 def sizes_of(sizing: Json) -> dict[str, str]:
-    """Say for each pool what its pods should ask for, and what the one that uses most used."""
-    found = {}
+    """Return by pool the recommended requests of its pods, and the usage of the pod that uses most."""
+    texts = {}
     rows = zip(sizing["pools"], sizing["size"], sizing["ranges"]["most"], sizing["used"], strict=True)
     for pool, size, most, used in rows:
         parts = [
@@ -95,8 +94,8 @@ def sizes_of(sizing: Json) -> dict[str, str]:
             for name, wanted, bound, now in zip(RESOURCES, size, most, used, strict=True)
             if wanted is not None
         ]
-        found[pool] = f"should ask for {', '.join(parts)}" if parts else "too little was seen to say what they need"
-    return found
+        texts[pool] = f"should ask for {', '.join(parts)}" if parts else "too little was seen to say what they need"
+    return texts
 
 
 def _quantity(resource: str, value: float, most: float = math.inf) -> str:
@@ -104,29 +103,28 @@ def _quantity(resource: str, value: float, most: float = math.inf) -> str:
 
 
 def _coverage(row: Any) -> Table:
-    kept, table = recent_of(row), Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("Forecast held", "horizon s", "forecasts", *(f"of {100 * level:g} %" for level in LEVELS)):
-        table.add_column(column)
-    for pool, covered in enumerate(rises.coverage(kept)[0]):
-        if kept.horizon[0, pool] > 0:
-            shown = ["-" if math.isnan(share) else f"{100 * share:.1f} %" for share in covered]
-            counts = f"{kept.horizon[0, pool]:.0f}", f"{kept.judged[0, pool]:.0f}"
-            table.add_row(POOLS[pool], *counts, *shown)
+    """Return a table of the shares of forecasts that held, beside the shares that should hold."""
+    recent = recent_of(row)
+    table = simple_table("Forecast held", "horizon s", "forecasts", *(f"of {100 * level:g} %" for level in LEVELS))
+    for pool, covered in enumerate(rises.coverage(recent)[0]):
+        if recent.horizon[0, pool] > 0:
+            shares = [UNKNOWN if math.isnan(share) else f"{100 * share:.1f} %" for share in covered]
+            table.add_row(POOLS[pool], f"{recent.horizon[0, pool]:.0f}", f"{recent.judged[0, pool]:.0f}", *shares)
     return table
 
 
 def _jumps(row: Any, time: float) -> str:
-    """Say how many jumps are remembered, and when the next likely one comes."""
-    counted = float(calendar_of(row).jumps[0])
-    if counted < outlook.LEAST_JUMPS:
+    """Return the number of remembered jumps of the load, and the time of the next likely one."""
+    number = float(calendar_of(row).jumps[0])
+    if number < outlook.LEAST_JUMPS:
         return "No jumps of the load are known."
-    said = f"{counted:.0f} jumps of the load are remembered"
+    remembered = f"{number:.0f} jumps of the load are remembered"
     minutes = time + 60.0 * np.arange(1, AHEAD_MINUTES, dtype=np.float64)
     n = len(minutes)
     coming = outlook.announced(np.repeat(row, n, axis=0), minutes, np.zeros(n), np.zeros(n, np.bool_))
     likely = np.flatnonzero(coming.probability >= max(LIKELY, 0.5 * float(coming.probability.max())))
     if coming.probability.max() < LIKELY:
-        return f"{said}; none is likely within a day."
+        return f"{remembered}; none is likely within a day."
     first = int(likely[0])
     when = datetime.fromtimestamp(float(minutes[first]) // 60 * 60, UTC).strftime("%H:%M UTC")
-    return f"{said}; the next likely one comes at {when} ({100 * coming.probability[first]:.0f} %)."
+    return f"{remembered}; the next likely one comes at {when} ({100 * coming.probability[first]:.0f} %)."

@@ -1,1 +1,1 @@
-"""`rlscaler init`: a policy in Shadow from what runs, with a comment for every guess."""
+"""`rlscaler init`: a policy in Shadow for a service on the cluster, with a comment for every guess."""

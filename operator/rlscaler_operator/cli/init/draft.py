@@ -1,7 +1,9 @@
-"""A policy that is being drafted: fields in order, each with why it has its value. Pure."""
+"""Draft of a policy: fields in order, each with the reason of its value. Pure."""
 
 from __future__ import annotations
 
+import json
+import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +17,10 @@ HEAD = (
 )
 
 
+WIDTH = 118
+"""Longest line of a comment."""
+
+
 @dataclass(slots=True)
 class Draft:
     """Fields by their path, such as `spec.targets.gpu.maxReplicas`, in the order in which they are written."""
@@ -23,7 +29,7 @@ class Draft:
     name: str
     fields: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    """Why a field has its value, by its path; a path without a value is left to its default or to be learned."""
+    """Reasons of the values, by path; a path without a value is left to its default or to be learned."""
 
     def set(self, path: str, value: Any, why: str = "") -> None:
         self.fields[path] = value
@@ -31,11 +37,11 @@ class Draft:
             self.notes[path] = why
 
     def leave(self, path: str, why: str) -> None:
-        """Write a field as a comment only."""
+        """Write a field as a comment only, without a value."""
         self.notes[path] = why
 
     def body(self) -> dict[str, Any]:
-        """The object. Raises InvalidPolicy where what runs in the cluster makes no valid policy."""
+        """Return the object. Raises InvalidPolicy where the service's objects make no valid policy."""
         body: dict[str, Any] = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": KIND,
@@ -51,8 +57,12 @@ class Draft:
         return body
 
     def yaml(self) -> str:
-        """The object as YAML with the notes as comments, each above its field."""
+        """Return the object as YAML with the notes as comments, each above its field."""
         return "\n".join([*HEAD, *_lines(self.body(), self.notes, "", 0)]) + "\n"
+
+    def json(self) -> str:
+        """Return the object and the notes as JSON."""
+        return json.dumps({"policy": self.body(), "notes": self.notes}, indent=2) + "\n"
 
 
 def _lines(node: dict[str, Any], notes: dict[str, str], path: str, depth: int) -> list[str]:
@@ -76,17 +86,11 @@ def _lines(node: dict[str, Any], notes: dict[str, str], path: str, depth: int) -
     return lines
 
 
-WIDTH = 118
-
-
 def _comment(text: str, indent: str) -> list[str]:
-    lines, line = [], f"{indent}#"
-    for word in text.split():
-        if len(line) + 1 + len(word) > WIDTH and line.strip() != "#":
-            lines.append(line)
-            line = f"{indent}#"
-        line += f" {word}"
-    return [*lines, line]
+    begin = f"{indent}# "
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=begin, subsequent_indent=begin, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _scalar(value: Any) -> str:

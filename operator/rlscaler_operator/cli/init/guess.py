@@ -1,4 +1,4 @@
-"""What a policy can be guessed from: an HPA, a ScaledObject, Deployments, their pods, Services and routes. Pure."""
+"""Guesses for a policy from an HPA, a ScaledObject, Deployments, their pods, Services and routes. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ IMAGES = {
     "tritonserver": "triton",
     "torchserve": "torchserve",
 }
-"""Parts of images of servers, and their presets."""
+"""Presets by a part of the name of the server's image."""
 
 LATENCY_MS = 1000
 MOST_TIMES = 3
-"""maxReplicas is guessed as this many times the replicas of now, where nothing says it."""
+"""Guess of maxReplicas as a multiple of the present replicas, where no scaler sets it."""
 
 KEDA_MAX, KEDA_MIN = 100, 0
 """Defaults of a ScaledObject's limits."""
@@ -36,7 +36,7 @@ KEDA_MAX, KEDA_MIN = 100, 0
 
 @dataclass(slots=True)
 class Seen:
-    """What was read in the namespace."""
+    """Objects of the namespace."""
 
     namespace: str
     deployments: dict[str, Json]
@@ -49,7 +49,7 @@ class Seen:
 
 
 def drafted(seen: Seen, two_pools: bool) -> Draft:
-    """Draft a policy in Shadow; `two_pools` means that the second Deployment serves on CPUs."""
+    """Return the draft of a policy in Shadow; `two_pools` means that the second Deployment serves on CPUs."""
     names = list(seen.deployments)
     draft = Draft(seen.namespace, _name(names, two_pools))
     draft.set(
@@ -76,38 +76,38 @@ def drafted(seen: Seen, two_pools: bool) -> Draft:
 
 
 def pool_of(deployment: Json) -> str:
-    """`gpu` for pods that ask for a device, else `cpu`."""
+    """Return `gpu` for pods that ask for a device, else `cpu`."""
     return "gpu" if devices(deployment) else "cpu"
 
 
 def _name(names: Sequence[str], two_pools: bool) -> str:
-    """The common beginning of two names, or the one name."""
+    """Return the name of the policy: the words that both Deployments' names share, or the only Deployment's name."""
     if not two_pools:
         return names[0]
     first, second = (name.split("-") for name in names)
-    common = [one for one, other in zip(first, second, strict=False) if one == other]
+    common = [word for word, other in zip(first, second, strict=False) if word == other]
     return "-".join(common) or names[0]
 
 
 def _target(draft: Draft, seen: Seen, pool: str, name: str, scaled: bool) -> None:
     path, body = f"spec.targets.{pool}", seen.deployments[name]
     replicas = int(body["spec"].get("replicas", 1))
-    asked = devices(body)
-    device = ", ".join(f"{each:g} {resource}" for resource, each in asked.items())
+    device = ", ".join(f"{each:g} {resource}" for resource, each in devices(body).items())
     why = f"its pods ask for {device}" if device else "its pods ask for no GPU"
     draft.set(f"{path}.deployment", name, f"{_counted(replicas)} now; {why}.")
-    low, high, said = _limits(seen.scaler) if scaled and seen.scaler is not None else (None, None, "")
-    if low is None or high is None:
+    if scaled and seen.scaler is not None:
+        low, high, note = _limits(seen.scaler)
+    else:
         low, high = 1, max(MOST_TIMES * replicas, 2)
-        said = (
+        note = (
             f"GUESS: {MOST_TIMES} times the {_counted(replicas)} of now. What can you pay for, and is there room for?"
         )
-    draft.set(f"{path}.minReplicas", max(low, 0 if pool == "cpu" and _both(seen) else 1), "")
-    draft.set(f"{path}.maxReplicas", max(high, 1), said)
-    if low == 0 and not (pool == "cpu" and _both(seen)):
-        draft.notes[f"{path}.minReplicas"] = (
-            "0 before: one pool has to keep a replica, since arrivals are measured there."
-        )
+    # A CPU pool beside a GPU pool may be empty.
+    least, because = 0 if pool == "cpu" and len(seen.deployments) == 2 else 1, ""
+    if low < least:
+        because = "0 before: one pool has to keep a replica, since arrivals are measured there."
+    draft.set(f"{path}.minReplicas", max(low, least), because)
+    draft.set(f"{path}.maxReplicas", max(high, 1), note)
     model = GPUTarget if pool == "gpu" else CPUTarget
     draft.set(
         f"{path}.costPerHour",
@@ -131,34 +131,30 @@ def _counted(replicas: int) -> str:
     return f"{replicas} replica{'' if replicas == 1 else 's'}"
 
 
-def _both(seen: Seen) -> bool:
-    return len(seen.deployments) == 2
-
-
 def _limits(scaler: Json) -> tuple[int, int, str]:
-    """minReplicas, maxReplicas and where they are from."""
+    """Return minReplicas, maxReplicas and a note of their origin."""
     spec, name = scaler["spec"], f"{scaler['kind']} {scaler['metadata']['name']}"
     if scaler["kind"] == "ScaledObject":
         high = spec.get("maxReplicaCount")
-        said = f"From {name}." if high is not None else f"{name} sets none: KEDA's default."
-        return int(spec.get("minReplicaCount", KEDA_MIN)), int(KEDA_MAX if high is None else high), said
+        note = f"From {name}." if high is not None else f"{name} sets none: KEDA's default."
+        return int(spec.get("minReplicaCount", KEDA_MIN)), int(KEDA_MAX if high is None else high), note
     return int(spec.get("minReplicas", 1)), int(spec["maxReplicas"]), f"From {name}."
 
 
 def _service(draft: Draft, seen: Seen, names: Sequence[str], pools: Sequence[str]) -> None:
-    """The label `service` of the metrics: the name of the Kubernetes Service, where there is one."""
+    """Set the label `service` of the metrics to the name of the Kubernetes Service, where there is exactly one."""
     selecting = [_services_of(seen, name) for name in names]
     common = [service for service in selecting[0] if all(service in others for others in selecting)]
-    found = common or selecting[0]
-    if len(found) == 1:
+    services = common or selecting[0]
+    if len(services) == 1:
         draft.set(
             "spec.metrics.service",
-            found[0],
+            services[0],
             f"GUESS: the Service in front of {' and '.join(names[: len(pools)])}. It has to be the label `service` of "
             "the metrics: `rlscaler preflight` says whether it is.",
         )
     else:
-        there = f"Services that select its pods: {', '.join(found)}. " if found else ""
+        there = f"Services that select its pods: {', '.join(services)}. " if services else ""
         draft.leave(
             "spec.metrics.service",
             f"{there}The label `service` of the metrics; left out it is the policy's name, {draft.name}.",
@@ -166,15 +162,15 @@ def _service(draft: Draft, seen: Seen, names: Sequence[str], pools: Sequence[str
 
 
 def _preset(draft: Draft, seen: Seen, names: Sequence[str]) -> None:
-    """The server whose series are read, by the image of the pods."""
+    """Set the preset of the server by the image of the pods."""
     images = [
         container.get("image", "")
         for name in names
         for container in seen.deployments[name]["spec"]["template"]["spec"].get("containers") or ()
     ]
-    found = {preset: image for image in images for part, preset in IMAGES.items() if part in image}
-    if len(found) == 1:
-        ((preset, image),) = found.items()
+    matches = {preset: image for image in images for part, preset in IMAGES.items() if part in image}
+    if len(matches) == 1:
+        ((preset, image),) = matches.items()
         draft.set("spec.metrics.preset", preset, f"GUESS by the image {image}: this server exports series of its own.")
         if preset in COUNT_TOKENS:
             draft.leave(
@@ -195,18 +191,18 @@ def _services_of(seen: Seen, deployment: str) -> list[str]:
 
 
 def _route(draft: Draft, seen: Seen, names: Sequence[str]) -> None:
-    """The one HTTPRoute with a rule that has a Service of each pool as a backend."""
+    """Set the HTTPRoute with a rule that has a Service of each pool as a backend, where there is exactly one."""
     first, second = (set(_services_of(seen, name)) for name in names)
-    found: dict[str, tuple[str, str]] = {}
+    matches: dict[str, tuple[str, str]] = {}
     for route in seen.routes:
         for rule in (route.get("spec") or {}).get("rules") or ():
             backends = [ref.get("name") for ref in rule.get("backendRefs") or ()]
             gpu = [name for name in backends if name in first - second]
             cpu = [name for name in backends if name in second - first]
             if len(gpu) == 1 and len(cpu) == 1:
-                found[route["metadata"]["name"]] = gpu[0], cpu[0]
-    if len(found) == 1:
-        ((name, (gpu_backend, cpu_backend)),) = found.items()
+                matches[route["metadata"]["name"]] = gpu[0], cpu[0]
+    if len(matches) == 1:
+        ((name, (gpu_backend, cpu_backend)),) = matches.items()
         why = "It has a backend of each pool: in Auto the weights follow the placement."
         draft.set("spec.placement.httpRoute.name", name, why)
         draft.set("spec.placement.httpRoute.gpuBackend", gpu_backend)
@@ -214,7 +210,7 @@ def _route(draft: Draft, seen: Seen, names: Sequence[str]) -> None:
     else:
         draft.leave(
             "spec.placement",
-            f"{len(found)} HTTPRoutes have a backend of each pool: without httpRoute the weights are only published.",
+            f"{len(matches)} HTTPRoutes have a backend of each pool: without httpRoute the weights are only published.",
         )
 
 
@@ -227,11 +223,10 @@ def _from_scaler(draft: Draft, scaler: Json, pool: str) -> None:
         _from_metrics(draft, scaler, pool)
         behavior = scaler["spec"].get("behavior")
     if behavior:
-        kept = {way: _rules(rules) for way, rules in behavior.items() if way in ("scaleUp", "scaleDown") and rules}
-        if kept := {way: rules for way, rules in kept.items() if rules}:
-            draft.set(
-                "spec.behavior", kept, f"From {scaler['kind']} {scaler['metadata']['name']}; see docs/behavior.md."
-            )
+        rules = {way: _rules(behavior.get(way) or {}) for way in behavior if way in ("scaleUp", "scaleDown")}
+        if rules := {way: fields for way, fields in rules.items() if fields}:
+            source = f"{scaler['kind']} {scaler['metadata']['name']}"
+            draft.set("spec.behavior", rules, f"From {source}; see docs/behavior.md.")
     else:
         draft.leave(
             "spec.behavior",
@@ -256,8 +251,8 @@ def _from_metrics(draft: Draft, hpa: Json, pool: str) -> None:
 
 
 def _from_triggers(draft: Draft, scaled: Json, pool: str) -> None:
-    """KEDA's Prometheus trigger says where Prometheus is, and what one replica is meant to carry."""
-    triggers = [one for one in scaled["spec"].get("triggers") or () if one.get("type") == "prometheus"]
+    """Set address, query and threshold of KEDA's Prometheus trigger."""
+    triggers = [trigger for trigger in scaled["spec"].get("triggers") or () if trigger.get("type") == "prometheus"]
     if not triggers:
         return
     metadata, name = triggers[0].get("metadata") or {}, scaled["metadata"]["name"]

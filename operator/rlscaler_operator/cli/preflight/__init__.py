@@ -1,1 +1,1 @@
-"""`rlscaler preflight`: what a policy needs of the cluster and of Prometheus, asked with the operator's own code."""
+"""`rlscaler preflight`: checks of a policy's requirements to cluster and Prometheus, by the operator's own code."""

@@ -1,6 +1,6 @@
 """One tick of the operator for one policy, with its own cache, sensing, decision and diagnosis, that writes nothing.
 
-What preflight says is what the operator would say: nothing here works anything out by itself.
+So preflight reports the same as the operator would: nothing is computed here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MODEL_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Look:
-    """All that one tick found."""
+    """Result of one tick."""
 
     context: Context
     policy: Policy
@@ -74,24 +74,19 @@ async def close(context: Context) -> None:
 
 
 async def _access(context: Context, policy: Policy, prometheus_url: str | None) -> Access:
-    """How Prometheus is asked; Secrets are read first where the policy names some."""
+    """Return the access to Prometheus; Secrets that the policy names are read first."""
     engine = context.engine
-
-    def access() -> Access | None:
-        return access_of(policy.spec.metrics, policy.key, engine.settings, engine.secrets)
-
-    found = access()
-    if found is None:
+    for _ in range(2):
+        access = access_of(policy.spec.metrics, policy.key, engine.settings, engine.secrets)
+        if access is not None:
+            return access if prometheus_url is None or access.refused else replace(access, url=prometheus_url)
         await engine.secrets.refresh()
-        found = access()
-    if found is None:
-        text = "its Secrets were not read in time: try again"
-        found = Access(policy.spec.metrics.prometheus.url or "", refused=("SecretUnavailable", text))
-    return found if prometheus_url is None or found.refused else replace(found, url=prometheus_url)
+    text = "its Secrets were not read in time: try again"
+    return Access(policy.spec.metrics.prometheus.url or "", refused=("SecretUnavailable", text))
 
 
 async def _look_at_stream(context: Context, policy: Policy) -> None:
-    """Ask the brokers twice, as production takes two looks to be known; the Secrets are read before."""
+    """Ask the brokers twice: the production rate is the difference of two looks. Secrets are read in between."""
     for _ in range(2):
         looks: OwnAnswers = {}
         context.engine.sensing.look_at_streams([policy], looks)
@@ -101,7 +96,7 @@ async def _look_at_stream(context: Context, policy: Policy) -> None:
 
 
 async def _decided(context: Context, policy: Policy, access: Access) -> Outcome | None:
-    """Ask Prometheus, prepare and decide, as a batch of this one policy would."""
+    """Ask Prometheus, prepare and decide, as a batch of one policy."""
     engine = context.engine
     answers = await engine.sensing.ask(access, [policy])
     if policy.spec.signal is not None:
@@ -109,8 +104,7 @@ async def _decided(context: Context, policy: Policy, access: Access) -> Outcome 
     if policy.subject.queries:
         own = own_access(access, policy.spec.metrics, policy.key[0], engine.settings)
         sources, queries = engine.sensing.sources, own_queries(policy.subject)
-        asked = await sources.ask_own(own.access, policy.key[0], queries, own.parameters)
-        answers = answers | asked.answers
+        answers |= (await sources.ask_own(own.access, policy.key[0], queries, own.parameters)).answers
     at = time.monotonic()
     while (prepared := engine.preparer.prepare(policy, Due.ACTION, answers, time.monotonic() - at)) is not None:
         loading = policy.decision.actor is None and policy.decision.actor_error is None

@@ -8,18 +8,18 @@ from typing import Any
 from kubernetes.utils.quantity import parse_quantity
 
 from rlscaler_core.api.targets import Target
-from rlscaler_operator.cli.findings import Finding
+from rlscaler_operator.cli.checks import Check
 from rlscaler_operator.cli.preflight.look import Look
 from rlscaler_operator.cluster.bodies import quantity, request_of
 from rlscaler_operator.cluster.kube import Json, Kube, listed
 from rlscaler_operator.exceptions import OperatorError
 
 BLOCKING = ("NoSchedule", "NoExecute")
-"""Effects of a taint that keep a pod away which does not tolerate it."""
+"""Effects of a taint that keep a pod without the toleration away."""
 
 
-async def check_room(kube: Kube, look: Look) -> list[Finding]:
-    """Is there room for the replicas that the policy may ask for? What may not be read is said and not guessed."""
+async def check_room(kube: Kube, look: Look) -> list[Check]:
+    """Check for room for maxReplicas of all pools. Quotas or nodes that may not be read are reported as not checked."""
     bodies: dict[str, Json] = {}
     for pool, key in look.policy.facts.targets:
         if key in look.context.engine.cache.deployments:
@@ -27,24 +27,25 @@ async def check_room(kube: Kube, look: Look) -> list[Finding]:
     return [*await _quotas(kube, look, bodies), *await _nodes(kube, look, bodies)]
 
 
-async def _quotas(kube: Kube, look: Look, bodies: Mapping[str, Json]) -> list[Finding]:
-    what = f"the quotas of {look.policy.key[0]} leave room for maxReplicas"
+async def _quotas(kube: Kube, look: Look, bodies: Mapping[str, Json]) -> list[Check]:
+    title = f"the quotas of {look.policy.key[0]} leave room for maxReplicas"
     try:
         quotas = [quota async for quota in listed(kube, [look.policy.key[0]], "v1", "resourcequotas")]
     except OperatorError as error:
-        return [Finding(what, f"not checked: {error}", "quota", stops=False)]
+        return [Check(title, f"not checked: {error}", "quota", stops=False)]
     if not quotas:
-        return [Finding(f"no ResourceQuota limits {look.policy.key[0]}", about="quota")]
+        return [Check(f"no ResourceQuota limits {look.policy.key[0]}", about="quota")]
     wanted = [(_target(look, pool), body) for pool, body in bodies.items()]
     troubles = [text for quota in quotas for text in short_of(quota, wanted)]
-    return [Finding(what, "; ".join(troubles), "quota")]
+    return [Check(title, "; ".join(troubles), "quota")]
 
 
 def short_of(quota: Json, wanted: Sequence[tuple[Target, Json]]) -> Iterator[str]:
-    """Yield which resource of a quota does not last for `maxReplicas` of all targets, beside what is used already."""
+    """Yield a text for each resource of a quota that is too small for `maxReplicas` of all targets."""
     status = quota.get("status") or {}
     hard, used = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}, status.get("used") or {}
     for resource, text in hard.items():
+        # The replicas that run now are in `used` already.
         more = sum(
             (target.max_replicas - _replicas(body)) * _of_pod(body, resource)
             for target, body in wanted
@@ -59,53 +60,54 @@ def short_of(quota: Json, wanted: Sequence[tuple[Target, Json]]) -> Iterator[str
 
 
 def _of_pod(body: Json, resource: str) -> float:
-    """What one pod takes of a resource of a quota: `pods`, `requests.cpu`, `cpu`, `limits.memory`, ..."""
+    """Return the amount of a quota's resource that one pod takes: of `pods`, `requests.cpu`, `limits.memory`, ..."""
     if resource in ("pods", "count/pods"):
         return 1.0
-    limited = resource.startswith("limits.")
     name = resource.removeprefix("limits.").removeprefix("requests.")
     containers = _pod(body).get("containers") or ()
-    if limited:
-        return sum(quantity(((one.get("resources") or {}).get("limits") or {}).get(name)) for one in containers)
-    return sum(request_of(one, name) for one in containers)
+    if resource.startswith("limits."):
+        return sum(quantity(((c.get("resources") or {}).get("limits") or {}).get(name)) for c in containers)
+    return sum(request_of(container, name) for container in containers)
 
 
-async def _nodes(kube: Kube, look: Look, bodies: Mapping[str, Json]) -> list[Finding]:
-    found: list[Finding] = []
+async def _nodes(kube: Kube, look: Look, bodies: Mapping[str, Json]) -> list[Check]:
     asking = {pool: devices(body) for pool, body in bodies.items() if devices(body)}
     if not asking:
-        return found
+        return []
     try:
         nodes = [node async for node in listed(kube, [], "v1", "nodes")]
     except OperatorError as error:
-        return [Finding("nodes have the GPUs that the pods ask for", f"not checked: {error}", "gpu-nodes", stops=False)]
-    for pool, wanted in asking.items():
-        target = _target(look, pool)
-        for resource, each in wanted.items():
-            fitting = [node for node in nodes if fits(node, _pod(bodies[pool]))]
-            places = sum(int(float(parse_quantity(_allocatable(node, resource))) // each) for node in fitting)
-            what = f"{len(fitting)} nodes can take {places} pods of {target.object_name} ({each:g} {resource} each)"
-            about = f"gpu-nodes-{pool}"
-            if not places:
-                trouble = (
-                    f"no node that the pods may run on has {resource} allocatable: is the device plugin running, and "
-                    "do the pods tolerate the taints of the GPU nodes?"
-                )
-                yields_none = bodies[pool].get("status", {}).get("readyReplicas")
-                found.append(Finding(what, trouble, about, stops=not yields_none))
-            elif places < target.max_replicas:
-                trouble = (
-                    f"spec.targets.{pool}.maxReplicas is {target.max_replicas}: lower it, unless nodes are added when "
-                    "pods wait"
-                )
-                found.append(Finding(what, trouble, about, stops=False))
-            else:
-                found.append(Finding(what, about=about))
-    return found
+        return [Check("nodes have the GPUs that the pods ask for", f"not checked: {error}", "gpu-nodes", stops=False)]
+    return [
+        _places(look, pool, resource, each, nodes, bodies[pool])
+        for pool, wanted in asking.items()
+        for resource, each in wanted.items()
+    ]
+
+
+def _places(look: Look, pool: str, resource: str, each: float, nodes: Sequence[Json], body: Json) -> Check:
+    """Compare the places that nodes have for pods of a pool, by one device resource, with maxReplicas."""
+    target = _target(look, pool)
+    fitting = [node for node in nodes if fits(node, _pod(body))]
+    places = sum(int(float(parse_quantity(_allocatable(node, resource))) // each) for node in fitting)
+    title = f"{len(fitting)} nodes can take {places} pods of {target.object_name} ({each:g} {resource} each)"
+    trouble, stops = "", False
+    if not places:
+        trouble = (
+            f"no node that the pods may run on has {resource} allocatable: is the device plugin running, and do the "
+            "pods tolerate the taints of the GPU nodes?"
+        )
+        # Pods that are ready run somewhere: then the labels or taints are only read wrongly here.
+        stops = not body.get("status", {}).get("readyReplicas")
+    elif places < target.max_replicas:
+        trouble = (
+            f"spec.targets.{pool}.maxReplicas is {target.max_replicas}: lower it, unless nodes are added when pods wait"
+        )
+    return Check(title, trouble, f"gpu-nodes-{pool}", stops)
 
 
 def devices(body: Json) -> dict[str, float]:
-    """Give the devices that one pod of a Deployment asks for, such as `nvidia.com/gpu`: extended resources."""
+    """Return the devices that one pod of a Deployment asks for, such as `nvidia.com/gpu`: extended resources."""
     names = {
         name
         for container in _pod(body).get("containers") or ()
@@ -116,14 +118,14 @@ def devices(body: Json) -> dict[str, float]:
 
 
 def fits(node: Json, pod: Json) -> bool:
-    """May the pod run on the node, by its nodeSelector and by the node's taints? Affinities are not looked at."""
+    """Return True where nodeSelector and taints let the pod run on the node. Affinities are ignored."""
     labels = node["metadata"].get("labels") or {}
     spec = node.get("spec") or {}
     if spec.get("unschedulable") or any(labels.get(k) != v for k, v in (pod.get("nodeSelector") or {}).items()):
         return False
     tolerations = pod.get("tolerations") or ()
     return all(
-        any(_tolerates(one, taint) for one in tolerations)
+        any(_tolerates(toleration, taint) for toleration in tolerations)
         for taint in spec.get("taints") or ()
         if taint.get("effect") in BLOCKING
     )
@@ -152,6 +154,6 @@ def _replicas(body: Json) -> int:
 
 
 def _pod(body: Json) -> Json:
-    """The pods' spec; empty where the object has no template at the usual place."""
+    """Return the spec of the pods; empty where the object has no template at the usual place."""
     pod: Json = ((body.get("spec") or {}).get("template") or {}).get("spec") or {}
     return pod

@@ -1,4 +1,4 @@
-"""Preflight of what Prometheus knows: every signal with its age, the buckets around the objective, the capacity."""
+"""Preflight of the series in Prometheus: signals with their ages, buckets around the objective, capacity."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from rlscaler_core.decision.units import LOADS
-from rlscaler_operator.cli.findings import Finding
+from rlscaler_operator.cli.checks import Check
 from rlscaler_operator.cli.preflight.look import Look
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.learn import UTILIZATIONS
@@ -21,7 +21,7 @@ from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
 SHOWN_NAMES = 5
 
 EXACT = 1e-6
-"""Two bounds of a histogram that differ by less than this part are one."""
+"""Relative difference below which two bounds of a histogram are the same."""
 
 REMEDIES = {
     "WindowEmpty": "tell the operator how often Prometheus scrapes it (prometheus.scrapeInterval of the chart), or "
@@ -31,34 +31,35 @@ REMEDIES = {
     "PrometheusUnreachable": "correct spec.metrics.prometheus.url; from outside of the cluster, forward a port and "
     "name it with --prometheus-url",
 }
-"""What to do about a reading, where its message does not say it."""
+"""Remedy by the reason of an unknown reading whose message has none."""
 
 
-async def check_series(look: Look) -> list[Finding]:
-    """Ask Prometheus for all that a policy needs of it."""
-    what = f"Prometheus answers at {look.access.url or 'spec.metrics.prometheus.url'}"
+async def check_series(look: Look) -> list[Check]:
+    """Check the signals, the latency histogram and the capacities of a policy."""
+    title = f"Prometheus answers at {look.access.url or 'spec.metrics.prometheus.url'}"
     if look.access.refused is not None:
-        return [Finding(what, look.access.refused[1], "prometheus")]
+        return [Check(title, look.access.refused[1], "prometheus")]
     answered = {signal: look.policy.decision.readings[signal] for signal in _wanted(look)}
     reasons = {(reading.reason, reading.message) for reading in answered.values()}
+    # All signals are unknown for one and the same reason: Prometheus itself is the trouble, not a series.
     if look.outcome is not None and len(reasons) == 1 and not any(reading.known for reading in answered.values()):
-        return [Finding(what, _text(answered["arrival_rate"]), "prometheus")]
+        return [Check(title, _text(answered["arrival_rate"]), "prometheus")]
     if look.outcome is None:
-        return [Finding(what, about="prometheus")]
-    found = [Finding(what, about="prometheus"), *_signals(look, await _labels_there(look))]
+        return [Check(title, about="prometheus")]
+    checks = [Check(title, about="prometheus"), *_signals(look, await _labels_there(look))]
     if look.policy.spec.signal is None:
-        found.append(await _buckets(look))
-    return [*found, *_capacities(look)]
+        checks.append(await _buckets(look))
+    return [*checks, *_capacities(look)]
 
 
 def _wanted(look: Look) -> list[str]:
-    """The signals of the policy, without the utilization of a pool that it does not have."""
+    """Return the signals of the policy, without the utilization of a pool that it does not have."""
     pools = [pool for pool, _ in look.policy.facts.targets]
     absent = [signal for pool, signal in UTILIZATIONS.items() if pool not in pools]
     return [signal for signal in MEASURED if signal not in absent]
 
 
-def _signals(look: Look, hint: str) -> Iterator[Finding]:
+def _signals(look: Look, hint: str) -> Iterator[Check]:
     policy = look.policy
     readings, limit = policy.decision.readings, policy.spec.metrics.max_age_seconds
     cache, pools = look.context.engine.cache, policy.facts.targets
@@ -69,18 +70,18 @@ def _signals(look: Look, hint: str) -> Iterator[Finding]:
     for signal in _wanted(look):
         reading = missing.get(signal, readings[signal])
         if reading.known:
-            what = f"{signal} is {reading.value:.4g} {_unit(look, signal)}, {reading.age_seconds:.0f} s old"
-            yield Finding(f"{what} (at most {limit} s)", about=signal)
+            title = f"{signal} is {reading.value:.4g} {_unit(look, signal)}, {reading.age_seconds:.0f} s old"
+            yield Check(f"{title} (at most {limit} s)", about=signal)
             continue
         idle = signal == "p95_latency" and readings["arrival_rate"].value == 0
         trouble = "nothing arrives at the moment: send some requests to see it" if idle else _text(reading)
         if hint and signal in ("arrival_rate", "p95_latency") and reading.reason == "SeriesAbsent":
             trouble = f"{trouble}; {hint}"
-        yield Finding(f"{signal} is known", trouble, signal, stops=signal in missing)
+        yield Check(f"{signal} is known", trouble, signal, stops=signal in missing)
 
 
 def _unit(look: Look, signal: str) -> str:
-    """The unit of a signal; a latency that is not that of whole requests says which it is."""
+    """Return the unit of a signal, for a token latency with its name."""
     subject = look.policy.subject
     if signal == "p95_latency":
         return "ms" if subject.signal == "endToEnd" else f"ms ({subject.signal})"
@@ -93,7 +94,7 @@ def _text(reading: Reading) -> str:
 
 
 async def _labels_there(look: Look) -> str:
-    """Say where the series are that Prometheus has not for the policy; empty where there is no doubt."""
+    """Return a hint to the labels under which the missing arrivals are stored; empty where there is no doubt."""
     subject = look.policy.subject
     own = "arrivalRate" if subject.unit == "requests" else "load"
     if look.policy.decision.readings["arrival_rate"].reason != "SeriesAbsent" or own in dict(subject.queries):
@@ -110,54 +111,55 @@ async def _labels_there(look: Look) -> str:
         )
     except MetricsError as error:
         return str(error)
-    metrics = [one.get("metric", {}) for one in series]
-    said = {
+    metrics = [row.get("metric", {}) for row in series]
+    # A label that the series itself had before it was scraped (exported_*) counts more than that of the target.
+    services = {
         (metric.get(names[1]) or metric.get(names[0], ""), metric.get(names[3]) or metric.get(names[2], ""))
         for metric in metrics
     }
-    if not said:
+    if not services:
         return (
             f"it has no series {counter} at all: let your Prometheus scrape the service, or name your own series in "
             "spec.metrics.preset or spec.metrics.queries (docs/metrics.md)"
         )
-    here = sorted(name for space, name in said if space == subject.namespace)
+    here = sorted(name for space, name in services if space == subject.namespace)
     if here and not preset:
         return (
             f"the label service of {subject.namespace} is {' or '.join(here[:SHOWN_NAMES])}: set spec.metrics.service"
         )
-    shown = ", ".join(f"{space}/{name}".rstrip("/") for space, name in sorted(said)[:SHOWN_NAMES])
+    shown = ", ".join(f"{space}/{name}".rstrip("/") for space, name in sorted(services)[:SHOWN_NAMES])
     if preset:
         return f"{counter} is there for {shown}, and the preset goes by {PRESETS[preset].found_by}"
     return f"{counter} is there for {shown}: the label namespace has to be {subject.namespace}"
 
 
-async def _buckets(look: Look) -> Finding:
-    """Do the bounds of the latency histogram tell in time from late? Shadow's evidence counts by them."""
+async def _buckets(look: Look) -> Check:
+    """Check that the latency histogram has a bound at the objective: Shadow counts late requests by its buckets."""
     subject, slo = look.policy.subject, look.policy.spec.slo.latency_milliseconds / 1000
     named = "latency" if subject.signal == "endToEnd" else f"{subject.signal} latency"
-    what, field = f"the {named} histogram has a bucket at the objective", "spec.slo.latencyMilliseconds"
+    title, field = f"the {named} histogram has a bucket at the objective", "spec.slo.latencyMilliseconds"
     query = promql([subject], WINDOW_SECONDS, Labels.of(look.context.settings))
     try:
-        found = histograms(await look.context.engine.sensing.sources.instant(look.access, query))
+        measured = histograms(await look.context.engine.sensing.sources.instant(look.access, query))
     except MetricsError as error:
-        return Finding(what, str(error), "buckets", stops=False)
-    histogram = histogram_of(found, subject)
+        return Check(title, str(error), "buckets", stops=False)
+    histogram = histogram_of(measured, subject)
     bounds = sorted(histogram.within) if histogram is not None else []
     if not bounds:
         trouble = f"no histogram grew in the last {WINDOW_SECONDS / 60:.0f} minutes: Shadow cannot count late requests"
-        return Finding(what, f"{trouble} before it does", "buckets", stops=False)
+        return Check(title, f"{trouble} before it does", "buckets", stops=False)
     below = max((bound for bound in bounds if bound <= slo * (1 + EXACT)), default=0.0)
     above = min((bound for bound in bounds if bound >= slo * (1 - EXACT)), default=math.inf)
     if below and math.isclose(below, above, rel_tol=2 * EXACT):
-        return Finding(f"{what}: {slo:g} s", about="buckets")
+        return Check(f"{title}: {slo:g} s", about="buckets")
     if math.isinf(above):
         largest = max((bound for bound in bounds if math.isfinite(bound)), default=0.0)
-        trouble = (
-            f"its largest bound is {largest:g} s and {field} is {slo:g} s: what is late is not known; add a bucket"
-        )
-        return Finding(what, trouble, "buckets")
-    trouble = f"{slo:g} s lies between its bounds {below:g} and {above:g} s, and what lies between counts for neither"
-    return Finding(what, f"{trouble}: add a bucket, or set {field} to {_nearest(below, above, slo)}", "buckets", False)
+        trouble = f"its largest bound is {largest:g} s and {field} is {slo:g} s: late requests are not known"
+        return Check(title, f"{trouble}; add a bucket", "buckets")
+    trouble = (
+        f"{slo:g} s lies between its bounds {below:g} and {above:g} s, and requests between them count for neither"
+    )
+    return Check(title, f"{trouble}: add a bucket, or set {field} to {_nearest(below, above, slo)}", "buckets", False)
 
 
 def _nearest(below: float, above: float, slo: float) -> str:
@@ -165,7 +167,7 @@ def _nearest(below: float, above: float, slo: float) -> str:
     return f"{1000 * min(choices, key=lambda bound: abs(bound - slo)):.0f}"
 
 
-def _capacities(look: Look) -> Iterator[Finding]:
+def _capacities(look: Look) -> Iterator[Check]:
     assert look.outcome is not None
     decision, window, spec = look.policy.decision, look.context.settings.window_seconds, look.policy.spec
     for i, (pool, key) in enumerate((("gpu", look.policy.deployments[0]), ("cpu", look.policy.deployments[1]))):
@@ -175,14 +177,13 @@ def _capacities(look: Look) -> Iterator[Finding]:
         value = float(look.outcome.entry.params.requests_per_second[0, i])
         if math.isfinite(value):
             source = "set" if spec.per_replica(pool) is not None else "learned"
-            yield Finding(f"a replica of {key} carries {value:g} {LOADS[spec.capacity.unit]} ({source})", about=about)
+            yield Check(f"a replica of {key} carries {value:g} {LOADS[spec.capacity.unit]} ({source})", about=about)
             continue
-        used = decision.readings[UTILIZATIONS[pool]]
-        now = f"{used.value:.0f} %" if used.known else "not known"
+        utilization = decision.readings[UTILIZATIONS[pool]]
+        now = f"{utilization.value:.0f} %" if utilization.known else "not known"
         trouble = (
             f"learned after {NEEDED} windows of {window} s with steady replicas at {LOADED_PERCENT:.0f} % utilization "
             f"or more (now {now}): {NEEDED * window} s under load, and until then nothing is scaled "
             f"down; set spec.{spec.per_replica_field(pool)} where you know it"
         )
-        what = f"how many {LOADS[spec.capacity.unit]} a replica of {key} carries is known"
-        yield Finding(what, trouble, about, stops=False)
+        yield Check(f"how many {LOADS[spec.capacity.unit]} a replica of {key} carries is known", trouble, about, False)

@@ -1,14 +1,14 @@
-"""Preflight of the size of pods: may the operator resize running ones, and do new ones begin with their size?
+"""Preflight of the size of pods: the operator may resize running ones, and new ones begin with their size.
 
-Nothing of it keeps a policy from scaling, so nothing of it fails.
+A policy scales without either, so no check here fails.
 """
 
 from __future__ import annotations
 
 from rlscaler_core.api import GROUP, KIND, VERSION, RLScalingPolicy
 from rlscaler_core.decision.types import POOLS
-from rlscaler_operator.cli.findings import Finding
-from rlscaler_operator.cli.verify import ACCOUNTS, Act, reviewed
+from rlscaler_operator.cli.checks import Check
+from rlscaler_operator.cli.verify import ACCOUNTS, Act, lacks, not_reviewed, reviewed
 from rlscaler_operator.cluster.kube import Json, Kube
 from rlscaler_operator.exceptions import KubeError
 
@@ -19,33 +19,33 @@ VERSIONS = ("v1", "v1beta1")
 AS_TEMPLATE = "new pods begin as their template says and are resized when they run"
 
 
-async def check_sizes(kube: Kube, account: str, policy: RLScalingPolicy) -> list[Finding]:
-    """Ask for what a policy with pools `InPlace` needs; `account` is the operator's, NAMESPACE/SERVICEACCOUNT."""
-    named = {pool: policy.spec.targets.pool(pool) for pool in POOLS}
-    pools = [pool for pool, one in named.items() if one and one.resources and one.resources.mode == "InPlace"]
+async def check_sizes(kube: Kube, account: str, policy: RLScalingPolicy) -> list[Check]:
+    """Check the requirements of pools `InPlace`; `account` is the operator's, NAMESPACE/SERVICEACCOUNT."""
+    targets = {pool: policy.spec.targets.pool(pool) for pool in POOLS}
+    pools = [p for p, target in targets.items() if target and target.resources and target.resources.mode == "InPlace"]
     if not pools:
         return []
-    space, user = policy.metadata.namespace, ACCOUNTS + account.replace("/", ":")
     fields = " and ".join(f"spec.targets.{pool}.resources.mode" for pool in pools)
-    resize = Finding(
-        f"the operator may resize running pods ({fields} InPlace)",
-        await _missing(kube, user, [Act("patch", "", "pods/resize", space)], "operator.resize"),
-        "resize",
-        stops=False,
-    )
+    act = Act("patch", "", "pods/resize", policy.metadata.namespace)
+    try:
+        allowed = await reviewed(kube, [act], ACCOUNTS + account.replace("/", ":"))
+        trouble = lacks({act} - allowed, "set operator.resize of the chart")
+    except KubeError as error:
+        trouble = not_reviewed(error)
+    resize = Check(f"the operator may resize running pods ({fields} InPlace)", trouble, "resize", stops=False)
     return [resize, await _new_pods(kube)]
 
 
-async def _new_pods(kube: Kube) -> Finding:
+async def _new_pods(kube: Kube) -> Check:
     try:
         trouble = await _admission(kube)
     except KubeError as error:
         trouble = f"not checked: {error}"
-    return Finding("new pods begin with the size of those that run", trouble, "new-pods", stops=False)
+    return Check("new pods begin with the size of those that run", trouble, "new-pods", stops=False)
 
 
 async def _admission(kube: Kube) -> str:
-    """Look for the MutatingAdmissionPolicy that the chart makes, and its binding. Raises KubeError."""
+    """Return the trouble with the chart's MutatingAdmissionPolicy and its binding; empty = none. Raises KubeError."""
     for version in VERSIONS:
         try:
             policies = await _specs(kube, POLICIES.format(version))
@@ -67,13 +67,4 @@ async def _admission(kube: Kube) -> str:
 async def _specs(kube: Kube, path: str) -> list[tuple[str, Json]]:
     """Return name and spec of each object. Raises KubeError."""
     items = (await kube.get(path)).get("items") or ()
-    return [(one["metadata"]["name"], one.get("spec") or {}) for one in items]
-
-
-async def _missing(kube: Kube, user: str, acts: list[Act], value: str) -> str:
-    """Say which rights an account lacks; empty = none."""
-    answers = await reviewed(kube, acts, user)
-    if isinstance(answers, str):
-        return f"not checked: {answers}"
-    missing = [str(act) for act, may in zip(acts, answers, strict=True) if not may]
-    return f"it may not {'; '.join(missing)}: set {value} of the chart" if missing else ""
+    return [(item["metadata"]["name"], item.get("spec") or {}) for item in items]

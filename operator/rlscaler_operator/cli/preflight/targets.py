@@ -1,4 +1,4 @@
-"""Preflight of what a policy names in the cluster: Deployments, who else scales them, the route, the model."""
+"""Preflight of the objects that a policy names: Deployments, other scalers of them, the route, the model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 from rlscaler_operator.actuation.routes import read_splits
-from rlscaler_operator.cli.findings import Finding
+from rlscaler_operator.cli.checks import Check
 from rlscaler_operator.cli.preflight.look import Look
 from rlscaler_operator.cluster.bodies import Key, deployment_of_pod, start_seconds
 from rlscaler_operator.cluster.cache import COLD_STARTS_NEEDED
@@ -15,11 +15,11 @@ from rlscaler_operator.cluster.kube import Json
 from rlscaler_operator.state.ownership import AUTOSCALERS, SIZED, declared
 
 IN_SHADOW = ", or set this policy to mode Shadow"
-"""The end of a remedy that says nothing to a policy in Shadow."""
+"""End of a remedy, pointless for a policy in Shadow."""
 
 
-def check_targets(look: Look) -> Iterator[Finding]:
-    """Yield the findings about everything that the policy names in its namespace."""
+def check_targets(look: Look) -> Iterator[Check]:
+    """Yield the checks of everything that the policy names in its namespace."""
     yield from _deployments(look)
     yield _conflict(look)
     yield _owners(look)
@@ -32,27 +32,28 @@ def check_targets(look: Look) -> Iterator[Finding]:
 
 
 def cold_starts(pods: list[Json], target: Key, of: Callable[[Json], Key | None] = deployment_of_pod) -> list[float]:
-    """Give the seconds from creation to ready of the ready pods of a target; `of` says whose a pod is."""
+    """Return the seconds from creation to ready of the ready pods of a target; `of` returns the target of a pod."""
     starts = (start_seconds(pod) for pod in pods if of(pod) == target)
     return [seconds for seconds in starts if seconds is not None]
 
 
-def _deployments(look: Look) -> Iterator[Finding]:
-    found, spec = look.policy.found(look.context.engine.cache), look.policy.spec
+def _deployments(look: Look) -> Iterator[Check]:
+    cache, spec = look.context.engine.cache, look.policy.spec
+    deployments = look.policy.found(cache)
     for pool, key in look.policy.facts.targets:
         target, field = spec.targets.pool(pool), f"spec.targets.{pool}"
-        deployment = found[pool]
-        what = f"{titled(key[1])} ({field}.{'name' if is_other(key[1]) else 'deployment'})"
-        if look.context.engine.cache.kinds.of(key[1]) is None:
+        deployment = deployments[pool]
+        title = f"{titled(key[1])} ({field}.{'name' if is_other(key[1]) else 'deployment'})"
+        if cache.kinds.of(key[1]) is None:
             text = "its kind is not scaled: add it to targetKinds of the chart, and to RLSCALER_TARGET_KINDS here"
-            yield Finding(what, text, f"deployment-{pool}")
+            yield Check(title, text, f"deployment-{pool}")
             continue
         if deployment is None or target is None:
-            there = ", ".join(sorted(name for space, name in look.context.engine.cache.deployments if space == key[0]))
-            text = f"it does not exist in {key[0]} (there are: {there or 'none'}): create it, or correct the name"
-            yield Finding(what, text, f"deployment-{pool}")
+            names = ", ".join(sorted(name for space, name in cache.deployments if space == key[0]))
+            text = f"it does not exist in {key[0]} (there are: {names or 'none'}): create it, or correct the name"
+            yield Check(title, text, f"deployment-{pool}")
             continue
-        what = f"{what}: {deployment.ready} of {deployment.replicas} replicas ready"
+        title = f"{title}: {deployment.ready} of {deployment.replicas} replicas ready"
         trouble = ""
         if not target.min_replicas <= deployment.replicas <= target.max_replicas:
             trouble = (
@@ -61,89 +62,89 @@ def _deployments(look: Look) -> Iterator[Finding]:
             )
         elif pool in look.policy.decision.off:
             trouble = f"0 replicas turn the pool off: kubectl -n {key[0]} scale {for_kubectl(key[1])} --replicas=1"
-        yield Finding(what, trouble, f"deployment-{pool}", stops=False)
+        yield Check(title, trouble, f"deployment-{pool}", stops=False)
         yield _cold_start(look, pool, key)
 
 
-def _cold_start(look: Look, pool: str, key: Key) -> Finding:
+def _cold_start(look: Look, pool: str, key: Key) -> Check:
     target, about = look.policy.spec.targets.pool(pool), f"cold-start-{pool}"
-    of = look.context.engine.cache.target_of_pod
-    seen = cold_starts(look.pods, key, of)
-    measured = f"{median(seen):.0f} s by pods that are ready now ({len(seen)})" if seen else ""
-    said = target.cold_start_seconds if target is not None else None
-    if said is None:
-        text = f"cold start of {key[1]}: {measured or 'no pod says how long it took'}"
+    starts = cold_starts(look.pods, key, look.context.engine.cache.target_of_pod)
+    measured = f"{median(starts):.0f} s by pods that are ready now ({len(starts)})" if starts else ""
+    declared = target.cold_start_seconds if target is not None else None
+    if declared is None:
+        title = f"cold start of {key[1]}: {measured or 'no pod says how long it took'}"
         trouble = (
             f"it is not set and is learned from {COLD_STARTS_NEEDED} pods that are seen to start: set "
-            f"spec.targets.{pool}.coldStartSeconds{f': {median(seen):.0f}' if seen else ''}"
+            f"spec.targets.{pool}.coldStartSeconds{f': {median(starts):.0f}' if starts else ''}"
         )
-        return Finding(text, trouble, about, stops=False)
-    text = f"cold start of {key[1]}: {said:g} s are set" + (f", {measured}" if measured else "")
+        return Check(title, trouble, about, stops=False)
+    title = f"cold start of {key[1]}: {declared:g} s are set" + (f", {measured}" if measured else "")
     trouble = ""
-    if seen and not said / 2 <= max(median(seen), 1.0) <= 2 * said:
-        trouble = f"the pods took {median(seen):.0f} s: correct spec.targets.{pool}.coldStartSeconds"
-    return Finding(text, trouble, about, stops=False)
+    # Within a factor of two the forecast looks ahead far enough; pods that start at once count as one second.
+    if starts and not declared / 2 <= max(median(starts), 1.0) <= 2 * declared:
+        trouble = f"the pods took {median(starts):.0f} s: correct spec.targets.{pool}.coldStartSeconds"
+    return Check(title, trouble, about, stops=False)
 
 
-def _conflict(look: Look) -> Finding:
-    what, other = "nothing else scales the targets", look.findings.other
+def _conflict(look: Look) -> Check:
+    title, other = "nothing else scales the targets", look.findings.other
     if other is None:
-        return Finding(what, about="conflict")
+        return Check(title, about="conflict")
     if look.findings.acts:
-        return Finding(what, other.message, "conflict")
+        return Check(title, other.message, "conflict")
     remedy = other.remedy.removesuffix(IN_SHADOW)
-    return Finding(f"{other.fact}; in Shadow nothing is patched. Before mode Auto: {remedy}", about="conflict")
+    return Check(f"{other.fact}; in Shadow nothing is patched. Before mode Auto: {remedy}", about="conflict")
 
 
-def _owners(look: Look) -> Finding:
-    """Tools that own the replicas; an autoscaler is said as a conflict already."""
+def _owners(look: Look) -> Check:
+    """Check that no tool declares the replicas; an autoscaler is reported as a conflict already."""
     cache, claim = look.context.engine.cache, look.policy.facts.claim
     scaled = look.findings.other is not None
     names = [
         name
         for name in claim.deployments
-        if (found := cache.deployments.get((claim.namespace, name))) is not None
-        and not (scaled and found.manager.startswith(AUTOSCALERS))
+        if (deployment := cache.deployments.get((claim.namespace, name))) is not None
+        and not (scaled and deployment.manager.startswith(AUTOSCALERS))
     ]
     text = declared(claim._replace(deployments=tuple(names)), cache)
-    return Finding("no tool declares the replicas", text, "owners", stops=False)
+    return Check("no tool declares the replicas", text, "owners", stops=False)
 
 
-def _sizers(look: Look) -> Iterator[Finding]:
-    """Whether something else sizes the pods of a policy that has a range for them."""
+def _sizers(look: Look) -> Iterator[Check]:
+    """Check that nothing else sizes the pods of a policy that has a range for their size."""
     targets = (look.policy.spec.targets.pool(pool) for pool, _ in look.policy.facts.targets)
     if any(target is not None and target.resources is not None for target in targets):
-        said = [one.message for one in look.findings.warnings if one.reason == SIZED]
-        yield Finding("nothing else sizes the pods", "; ".join(said), "sizers", stops=False)
+        troubles = [warning.message for warning in look.findings.warnings if warning.reason == SIZED]
+        yield Check("nothing else sizes the pods", "; ".join(troubles), "sizers", stops=False)
 
 
-def _route(look: Look) -> Finding:
+def _route(look: Look) -> Check:
     backends = look.policy.facts.backends
     assert backends is not None
     key, services = backends
     _, problem = read_splits(look.context.engine.cache, key, services)
-    what = f"HTTPRoute {key[1]} splits between {services[0]} and {services[1]} (spec.placement.httpRoute)"
-    return Finding(what, problem.message if problem else "", "route")
+    title = f"HTTPRoute {key[1]} splits between {services[0]} and {services[1]} (spec.placement.httpRoute)"
+    return Check(title, problem.message if problem else "", "route")
 
 
-def _model(look: Look) -> Finding:
+def _model(look: Look) -> Check:
     decision, source = look.policy.decision, look.policy.spec.policy
     named = source.bundled_name or (f"ConfigMap {source.config_map.name}" if source.config_map else str(source.path))
-    what = f"the model is there (spec.policy: {named})"
+    trouble = ""
     if decision.actor_error is not None:
-        return Finding(what, str(decision.actor_error), "model")
-    if decision.actor is None and look.outcome is not None:
-        return Finding(what, "it was not loaded in time: try again", "model")
-    return Finding(what, about="model")
+        trouble = str(decision.actor_error)
+    elif decision.actor is None and look.outcome is not None:
+        trouble = "it was not loaded in time: try again"
+    return Check(f"the model is there (spec.policy: {named})", trouble, "model")
 
 
-def _envelope(look: Look) -> Finding:
+def _envelope(look: Look) -> Check:
     assert look.outcome is not None
-    what, trouble = "the service lies within what the model was trained for", ""
+    trouble = ""
     if look.outcome.outside:
         behavior = look.policy.spec.fallback.behavior
         trouble = (
             f"{look.outcome.outside}; spec.fallback.behavior {behavior} would decide: name policy.bundled rule, or "
             "train for this service (`rlscaler train --for`)"
         )
-    return Finding(what, trouble, "envelope")
+    return Check("the service lies within what the model was trained for", trouble, "envelope")

@@ -1,4 +1,4 @@
-"""The actors that can take a recorded decision again, found by the digests in the record."""
+"""Actors that can take a recorded decision again, identified by the digests in the record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED_BY = ("digest", "manifest")
 
 
 class AvailableActors:
-    """The bundled actors, and those in the files that the user names."""
+    """The bundled actors, and the actors of files named by the user."""
 
     def __init__(self, models: Iterable[Path] = ()) -> None:
         """`models` are ONNX files with their manifest (.json) beside them, folders of such, or ConfigMaps in YAML.
@@ -36,18 +36,18 @@ class AvailableActors:
                 continue
 
     def find(self, actor: Mapping[str, str]) -> ActorLike | None:
-        """Find the recorded actor; None where no actor ran. Raises RecordError where it is not among them."""
+        """Return the recorded actor; None where no actor ran. Raises RecordError where it is not available."""
         if not actor:
             return None
         for candidate in self._actors:
-            found = describe(candidate)
-            if all(found[part] == actor.get(part) for part in _NAMED_BY):
+            description = describe(candidate)
+            if all(description[part] == actor.get(part) for part in _NAMED_BY):
                 return candidate
         raise RecordError(self._missing(actor))
 
     def _missing(self, actor: Mapping[str, str]) -> str:
         name, digest = actor.get("name"), actor.get("digest", "")
-        if any(describe(one)["digest"] == digest for one in self._actors):
+        if any(candidate.manifest.digest == digest for candidate in self._actors):
             return f"actor {name!r} ({digest[:12]}) is there with another manifest: name the right one with --model"
         return f"actor {name!r} with sha256 {digest[:12]}… is not there: name its ONNX file or folder with --model"
 
@@ -55,18 +55,18 @@ class AvailableActors:
 def _load(path: Path) -> list[Actor]:
     try:
         in_yaml = path.suffix in (".yaml", ".yml")
-        found = list(_from_config_maps(path) if in_yaml else _from_files(path))
+        actors = list(_from_config_maps(path) if in_yaml else _from_files(path))
     except (ModelError, ModelUnavailableError) as error:
         raise RecordError(str(error)) from error
-    if not found and in_yaml:
+    if not actors and in_yaml:
         raise RecordError(f"{path}: no ConfigMap in it has a manifest; name a file that `rlscaler publish` wrote")
-    if not found:
+    if not actors:
         raise RecordError(f"{path}: no .onnx file there has a manifest (.json) beside it; name a model or its folder")
-    return found
+    return actors
 
 
 def _from_files(path: Path) -> Iterator[Actor]:
-    """Load the actors at `path`. File names do not matter: a manifest names its network by digest."""
+    """Yield the actors at `path`. File names do not matter: a manifest names its network by digest."""
     folder = path if path.is_dir() else path.parent
     graphs = {hashlib.sha256(file.read_bytes()).hexdigest(): file for file in folder.glob("*.onnx")}
     for file in sorted(folder.glob("*.json")):
@@ -80,7 +80,7 @@ def _from_files(path: Path) -> Iterator[Actor]:
 
 
 def _from_config_maps(path: Path) -> Iterator[Actor]:
-    """Load every manifest of a file as `rlscaler publish` or `kubectl get configmap -o yaml` writes it."""
+    """Yield the actor of each manifest in a file that `rlscaler publish` or `kubectl get configmap -o yaml` wrote."""
     try:
         bodies = [body for body in yaml.safe_load_all(path.read_text()) if isinstance(body, dict)]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

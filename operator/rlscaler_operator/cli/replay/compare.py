@@ -1,4 +1,4 @@
-"""Taking recorded decisions and sharings again and saying what came out differently.
+"""Replay of recorded decisions and sharings, and the differences between record and replay.
 
 Replicas, action, every guard's step, flags, placement and weights have to be the same; probabilities within
 `PROBABILITY_TOLERANCE` and observed values within `VALUE_TOLERANCE`, since processors round the last bits differently.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rlscaler_core.decision.batch import Entry, Outcome, decide_all
 from rlscaler_operator.cli.replay.actors import AvailableActors
-from rlscaler_operator.cli.replay.sharing import SharedAgain, Sharings
+from rlscaler_operator.cli.replay.sharings import ReplayedSharing, Sharings
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.log import Line
 from rlscaler_operator.records.record import entry_of, observation_record, result
@@ -29,8 +29,8 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """One line that was decided again, or why it could not be."""
+class ReplayedDecision:
+    """Result of deciding one line again, or the problem that prevented it."""
 
     line: Line
     differences: tuple[str, ...] = ()
@@ -38,21 +38,17 @@ class Replayed:
     """Largest difference of a probability."""
     problem: str = ""
 
-    @property
-    def decided(self) -> bool:
-        return not self.problem
 
-
-def replay(lines: Iterable[Line], actors: AvailableActors) -> Iterator[Replayed | SharedAgain]:
-    """Decide and share every line again; decisions in their order and a batch at a time."""
+def replay(lines: Iterable[Line], actors: AvailableActors) -> Iterator[ReplayedDecision | ReplayedSharing]:
+    """Decide or share every line again; decisions in their order and a batch at a time."""
     sharings, waiting = Sharings(), list[Waiting]()
     for line in lines:
         if line.sharing is not None:
             yield sharings.share(line, line.sharing)
             continue
         entry, problem = _entry(line, actors)
-        followed = () if entry is None or line.record is None else sharings.differences(line.record, entry)
-        waiting.append(Waiting(line, entry, problem, followed))
+        grants = () if entry is None or line.record is None else sharings.differences(line.record, entry)
+        waiting.append(Waiting(line, entry, problem, grants))
         if len(waiting) == BATCH:
             yield from _decide(waiting)
             waiting = []
@@ -65,12 +61,12 @@ class Waiting(NamedTuple):
     line: Line
     entry: Entry | None
     problem: str
-    followed: tuple[str, ...]
-    """Where it does not follow from the sharing that it names."""
+    grants: tuple[str, ...]
+    """Differences between the decision and the sharing that it names."""
 
 
 def decide_again(record: Json, actors: AvailableActors) -> Outcome:
-    """Decide one record by itself. Raises RecordError."""
+    """Decide one record, in a batch of its own. Raises RecordError."""
     return decide_all([entry_of(record, actors.find)])[0]
 
 
@@ -83,25 +79,26 @@ def _entry(line: Line, actors: AvailableActors) -> tuple[Entry | None, str]:
         return None, str(error)
 
 
-def _decide(waiting: list[Waiting]) -> Iterator[Replayed]:
-    outcomes = iter(decide_all([one.entry for one in waiting if one.entry is not None]))
-    for line, entry, problem, followed in waiting:
+def _decide(waiting: list[Waiting]) -> Iterator[ReplayedDecision]:
+    outcomes = iter(decide_all([entry for _, entry, _, _ in waiting if entry is not None]))
+    for line, entry, problem, grants in waiting:
         if entry is None or line.record is None:
-            yield Replayed(line, problem=problem)
+            yield ReplayedDecision(line, problem=problem)
             continue
-        found = _compared(line, next(outcomes))
-        # In a batch the network rounds differently than alone, and of two equally likely actions another may win.
-        found = found if not found.differences else _compared(line, decide_all([entry])[0])
-        yield replace(found, differences=found.differences + followed)
+        replayed = _compared(line, next(outcomes))
+        if replayed.differences:
+            # In a batch the network rounds differently than alone, and of two equally likely actions another may win.
+            replayed = _compared(line, decide_all([entry])[0])
+        yield replace(replayed, differences=replayed.differences + grants)
 
 
-def _compared(line: Line, outcome: Outcome) -> Replayed:
+def _compared(line: Line, outcome: Outcome) -> ReplayedDecision:
     assert line.record is not None
-    return Replayed(line, *compare(line.record, outcome))
+    return ReplayedDecision(line, *compare(line.record, outcome))
 
 
 def compare(record: Json, outcome: Outcome) -> tuple[tuple[str, ...], float]:
-    """Give what differs between a record and an outcome, and the largest difference of a probability."""
+    """Return the differences between a record and an outcome, and the largest difference of a probability."""
     if outcome.decision is None:
         return (f"the decision failed: {outcome.error!r}",), 0.0
     again = result(outcome, outcome.decision)
@@ -113,25 +110,25 @@ def compare(record: Json, outcome: Outcome) -> tuple[tuple[str, ...], float]:
         except RecordError as error:
             comparison.differences.append(str(error))
     for name, value in again.items():
-        comparison.look(name, record.get(name), value)
+        comparison.add(name, record.get(name), value)
     return tuple(comparison.differences), comparison.probability_error
 
 
 @dataclass(slots=True)
 class Comparison:
-    """Collects the leaves that differ."""
+    """Collects the differing leaves of two JSON values."""
 
     differences: list[str] = field(default_factory=list)
     probability_error: float = 0.0
 
-    def look(self, path: str, recorded: Any, again: Any) -> None:
-        """Go down to the leaves, which are named by their path."""
+    def add(self, path: str, recorded: Any, again: Any) -> None:
+        """Compare two values down to their leaves, which are named by their path."""
         if isinstance(recorded, dict) and isinstance(again, dict):
             for name in {**recorded, **again}:
-                self.look(f"{path}.{name}", recorded.get(name), again.get(name))
+                self.add(f"{path}.{name}", recorded.get(name), again.get(name))
         elif isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
-            for number, (one, other) in enumerate(zip(recorded, again, strict=True)):
-                self.look(f"{path}[{number}]", one, other)
+            for number, (before, after) in enumerate(zip(recorded, again, strict=True)):
+                self.add(f"{path}[{number}]", before, after)
         elif not self._same(path, recorded, again):
             self.differences.append(f"{path}: {recorded!r} was recorded, {again!r} comes out")
 

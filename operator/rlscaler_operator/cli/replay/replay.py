@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlscaler_core.options import output_option
-from rlscaler_operator.cli.cluster import check_policy_name
+from rlscaler_operator.cli.connection import log_options
+from rlscaler_operator.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from rlscaler_operator.cli.replay.compare import Replayed
-    from rlscaler_operator.cli.replay.sharing import SharedAgain
+    from rlscaler_operator.cli.replay.compare import ReplayedDecision
+    from rlscaler_operator.cli.replay.sharings import ReplayedSharing
     from rlscaler_operator.records.log import Line
 
 DIFFERENT, NOT_REPLAYED = 1, 3
-"""Exit codes; where both are due, it is the first."""
+"""Exit codes; where both apply, the first one is returned."""
 
 SHOWN = 20
 
@@ -31,7 +31,7 @@ class NotReplayed(click.ClickException):
 
 @dataclass(slots=True)
 class Tally:
-    """What came out of a whole log."""
+    """Counts of the decisions and sharings of all logs."""
 
     decisions: int = 0
     same: int = 0
@@ -46,30 +46,27 @@ class Tally:
     policies: set[str] = field(default_factory=set)
     runtimes: set[str] = field(default_factory=set)
 
-    def add(self, one: Replayed | SharedAgain) -> None:
-        from rlscaler_operator.cli.replay.sharing import SharedAgain
+    def add(self, replayed: ReplayedDecision | ReplayedSharing) -> None:
+        from rlscaler_operator.cli.replay.sharings import ReplayedSharing
 
-        if isinstance(one, SharedAgain):
+        if isinstance(replayed, ReplayedSharing):
             self.sharings += 1
-            self.sharings_same += not (one.problem or one.differences)
-            self.sharings_different += bool(one.differences)
+            self.sharings_same += not (replayed.problem or replayed.differences)
+            self.sharings_different += bool(replayed.differences)
             return
-        if one.line.torn:
+        line = replayed.line
+        if line.torn:
             self.torn += 1
             return
         self.decisions += 1
-        if not one.decided:
-            self.not_replayed += 1
-        elif one.differences:
-            self.different += 1
-        else:
-            self.same += 1
-        self.probability_error = max(self.probability_error, one.probability_error)
-        if one.line.record is not None:
-            record = one.line.record
-            self.kinds[str(record.get("kind"))] += 1
-            self.policies.add(f"{record.get('namespace')}/{record.get('name')}")
-            self.runtimes.add(_versions(record.get("runtime") or {}))
+        self.not_replayed += bool(replayed.problem)
+        self.different += bool(replayed.differences)
+        self.same += not (replayed.problem or replayed.differences)
+        self.probability_error = max(self.probability_error, replayed.probability_error)
+        if line.record is not None:
+            self.kinds[str(line.record.get("kind"))] += 1
+            self.policies.add(line.policy)
+            self.runtimes.add(_versions(line.record.get("runtime") or {}))
 
     @property
     def exit_code(self) -> int:
@@ -95,14 +92,7 @@ class Tally:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=False, path_type=Path))
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    type=click.Path(exists=True, path_type=Path),
-    help=("ONNX file, folder or ConfigMap (YAML) of the actor, where it is not a bundled one (repeatable)."),
-)
-@click.option("--policy", help="Only decisions of this policy, as NAMESPACE/NAME.")
+@log_options()
 @click.option("--all", "show_all", is_flag=True, help=f"Show every difference, not only the first {SHOWN}.")
 @output_option
 def replay(paths: tuple[Path, ...], models: tuple[Path, ...], policy: str | None, show_all: bool, output: str) -> None:
@@ -110,52 +100,50 @@ def replay(paths: tuple[Path, ...], models: tuple[Path, ...], policy: str | None
 
     A path is a log (the rotated files beside it count) or a folder with audit.jsonl, such as a demo's results. Action,
     replicas, every guard's step, placement, weights and grants have to be the same, probabilities within 1e-5. Exit
-    code 0: all are the same; 1: some are different; 3: some could not be taken again (unreadable, or the actor is not
-    there).
+    code 0: all are the same; 1: some are different; 3: some could not be taken again (an unreadable line, or a missing
+    actor).
     """
     from rlscaler_operator.cli.replay.actors import AvailableActors
-    from rlscaler_operator.cli.replay.compare import replay as replayed
+    from rlscaler_operator.cli.replay.compare import replay as replayed_lines
     from rlscaler_operator.exceptions import RecordError
     from rlscaler_operator.records.log import find_files, read
 
-    check_policy_name(policy)
-    tally, said = Tally(), set[str]()
+    tally, problems = Tally(), set[str]()
     limit = sys.maxsize if show_all else SHOWN
     try:
-        lines = (line for line in read(find_files(paths)) if _wanted(line, policy))
-        for one in replayed(lines, AvailableActors(models)):
-            tally.add(one)
-            # One missing actor may be the cause of thousands: it is said once.
-            news = bool(one.differences) or (one.problem not in said and bool(one.problem) and not one.line.torn)
-            if news and (len(said) + tally.different + tally.sharings_different <= limit):
-                said |= {one.problem} - {""}
-                click.echo(_describe(one), err=True)
+        lines = (line for line in read(find_files(paths)) if policy is None or line.concerns(policy))
+        for replayed in replayed_lines(lines, AvailableActors(models)):
+            tally.add(replayed)
+            problem = "" if replayed.line.torn else replayed.problem
+            # One missing actor may be the cause of thousands of problems: each text is printed once.
+            news = bool(replayed.differences) or bool(problem and problem not in problems)
+            if news and len(problems) + tally.different + tally.sharings_different <= limit:
+                problems |= {problem} - {""}
+                click.echo(_describe(replayed), err=True)
     except RecordError as error:
         raise NotReplayed(str(error)) from error
-    click.echo(json.dumps(tally.to_dict(), indent=2) if output == "json" else _text(tally))
+    if output == "json":
+        print_json(tally.to_dict())
+    else:
+        click.echo(_text(tally))
     if not (tally.decisions or tally.sharings):
         whose = f" of {policy}" if policy else ""
         click.echo(f"no decision{whose} is in {', '.join(map(str, paths))}: name an operator's audit log", err=True)
     sys.exit(tally.exit_code)
 
 
-def _wanted(line: Line, policy: str | None) -> bool:
-    if policy is None:
-        return True
+def _describe(replayed: ReplayedDecision | ReplayedSharing) -> str:
+    head = f"{replayed.line.place}: {_title(replayed.line)}"
+    if replayed.problem:
+        return f"{head}: not replayed: {replayed.problem}"
+    return "\n".join([f"{head}: different", *(f"  {text}" for text in replayed.differences)])
+
+
+def _title(line: Line) -> str:
     if line.sharing is not None:
-        return policy in (line.sharing.get("policies") or ())
-    record = line.record
-    return record is not None and policy == f"{record.get('namespace')}/{record.get('name')}"
-
-
-def _describe(one: Replayed | SharedAgain) -> str:
-    record, sharing = one.line.record or {}, one.line.sharing
-    head = f"{one.line.place}: {record.get('decision_id', '')} {record.get('namespace', '')}/{record.get('name', '')}"
-    if sharing is not None:
-        head = f"{one.line.place}: {sharing['sharing_id']} RLScalingBudget {sharing.get('budget', '')}"
-    if one.problem:
-        return f"{head}: not replayed: {one.problem}"
-    return "\n".join([f"{head}: different", *(f"  {text}" for text in one.differences)])
+        return f"{line.sharing['sharing_id']} RLScalingBudget {line.sharing.get('budget', '')}"
+    record = line.record or {}
+    return f"{record.get('decision_id', '')} {record.get('namespace', '')}/{record.get('name', '')}"
 
 
 def _text(tally: Tally) -> str:

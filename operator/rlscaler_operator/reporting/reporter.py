@@ -1,4 +1,4 @@
-"""Reporting one tick of one policy: conditions and Events, status, audit line, metrics."""
+"""Report of one tick of one policy: conditions and Events, status, audit line, metrics."""
 
 from __future__ import annotations
 
@@ -45,17 +45,21 @@ Deployments = Mapping[str, Deployment | None]
 RETRY_SECONDS = 5.0
 
 FORECASTER_SECONDS = 900.0
-"""What was learned of the load, and the error budget, are put into the status this often: a restart loses no more."""
+"""Interval at which forecaster, pod sizes and error budget are put into the status: a restart loses no more."""
 
 GOOD_WHEN_TRUE = {"Ready", "Active"}
-"""Other conditions are bad news when True."""
+"""Conditions that are good news when True; the others are bad news then."""
 
 QUIET_REASONS = {"ModeShadow", "ModeOff", "NotNeeded", "NotPaused", "NoConflict", "NotActing", "Holding"}
-"""Reasons that are no news by themselves."""
+"""Reasons for which no Event is posted."""
+
+
+DECIDED_FIELDS = ("capacity", "costPerHour", "forecaster", "placement", "podSizes", "slo", "stabilization", "targets")
+"""Fields of the status that follow from a decision."""
 
 
 class Reporter:
-    """Puts together what people and tools see. What it remembers is in `Policy.report`."""
+    """Builds the report of each tick. Its memory of a policy is in `Policy.report`."""
 
     def __init__(self, settings: Settings, events: Events, metrics: Metrics, publisher: Publisher) -> None:
         self._events, self._metrics, self._publisher = events, metrics, publisher
@@ -65,14 +69,12 @@ class Reporter:
         self.audit.close()
 
     def stale(self, policy: Policy, now: float) -> bool:
-        """Does a policy that is not running need a report, or to have its new pods left alone?
-
-        Not more than once in `RETRY_SECONDS`.
-        """
+        """Return True where a policy that is not running needs a report, at most once in `RETRY_SECONDS`."""
         if now - policy.report.reported_at < RETRY_SECONDS:
             return False
         outbox = policy.outbox
         unseen = outbox.status.get("observedGeneration") != policy.observed.generation
+        # A report also removes `newPods` from the status, by which the size of new pods is set.
         return unseen or outbox.written_at == float("-inf") or bool(policy.observed.new_pods)
 
     def report(
@@ -86,7 +88,7 @@ class Reporter:
     ) -> None:
         """Report one tick; Events and status are written in the background.
 
-        `made_from` says what the findings follow from; None where the next tick has to report again.
+        `made_from` are the revisions behind the findings; None where the next tick has to report again.
         """
         policy.report.reported_at = time.monotonic()
         now = datetime.now(UTC)
@@ -112,7 +114,7 @@ class Reporter:
         applied: Applied | None,
         now: float,
     ) -> None:
-        """Keep and log every action, and between actions what the floor changed and what was written only then."""
+        """Put a decision into status and audit log: every action, and sensing ticks with a change or a write."""
         kind, changes = outcome.entry.kind, bool((decision.desired != decision.base).any())
         if outcome.observation is not None:
             policy.report.observation = status.observation_status(outcome.observation, now)
@@ -128,7 +130,7 @@ class Reporter:
         self._log(policy, outcome, decision_id, now, found.conflict.reason if found.conflict else None, applied)
 
     def unfinished(self, policy: Policy, outcome: Outcome | None) -> None:
-        """Log a decision whose writes did not come to an end, where it is not logged yet; the next tick reports."""
+        """Log a decision whose writes did not end, where it is not logged yet; the next tick reports."""
         policy.report.made_from = None
         if outcome is not None and outcome.decision is not None and not outcome.recorded:
             now = time.time()
@@ -166,7 +168,7 @@ class Reporter:
         )
 
     def measure_quiet(self, policy: Policy, outcome: Outcome) -> None:
-        """Bring the policy's metrics up to date after a tick that found nothing new."""
+        """Update the policy's metrics after a tick without news."""
         measures.measure_quiet(self._metrics, policy, outcome, self._missing(policy, outcome))
 
     def _news(
@@ -177,7 +179,7 @@ class Reporter:
         changed: list[Condition],
         applied: Applied | None,
     ) -> list[Event]:
-        """The Events of one tick that are not repetitions."""
+        """Return the Events of one tick that are not repetitions."""
         known, about = {condition.type for condition in before}, policy.reference
         news: list[Event | None] = []
         for condition in changed:
@@ -210,17 +212,13 @@ class Reporter:
         weights: tuple[int, int] | None,
         now: float,
     ) -> dict[str, Any]:
-        """The status; `weights` are those that were asked for, where they are not the decision's own."""
+        """Return the status; `weights` are the written ones, where they differ from those of the decision."""
         parts: dict[str, Any] = {
             "observed_generation": policy.observed.generation,
             "conditions": policy.report.conditions,
-        }
-        parts |= {
             "observation": policy.report.observation,
             "last_decision": policy.report.last,
             "history": policy.report.history,
-        }
-        parts |= {
             "originals": policy.ownership.originals,
             "learned": policy.decision.learned,
             "promotion": policy.promotion.status,
@@ -234,8 +232,9 @@ class Reporter:
         if outcome is not None and outcome.decision is not None:
             params, decision = outcome.entry.params, outcome.decision
             current = outcome.entry.samples.spec_replicas[0] * params.present[0]
-            if applied_now := [d.replicas for d in deployments.values() if d is not None]:
-                current = np.array(applied_now) if len(applied_now) == 2 else current
+            written = [deployment.replicas for deployment in deployments.values() if deployment is not None]
+            if len(written) == 2:  # in the order of the pools, after the writes of this tick
+                current = np.array(written)
             route = policy.spec.placement.http_route
             parts["cost_per_hour"] = round(float(current @ params.cost_per_hour[0]), 4)
             parts["placement"] = status.placement_status(
@@ -252,23 +251,15 @@ class Reporter:
                 outcome.state, params, now, {pool: d.replicas for pool, d in deployments.items() if d is not None}
             )
         built = Status(**{name: value for name, value in parts.items() if value is not None}).to_dict()
-        for name in (
-            "capacity",
-            "costPerHour",
-            "forecaster",
-            "placement",
-            "podSizes",
-            "slo",
-            "stabilization",
-            "targets",
-        ):
-            if outcome is None and name in policy.outbox.status and name not in built:
-                built[name] = policy.outbox.status[name]
+        if outcome is None:
+            # Nothing was decided: the fields of the last decision stay.
+            before = policy.outbox.status
+            built = {name: before[name] for name in DECIDED_FIELDS if name in before} | built
         return built
 
 
 def _kept_forecaster(policy: Policy, params: Params, state: State, now: float) -> str | None:
-    """Give what the forecaster has learned, as it was at most `FORECASTER_SECONDS` before `now` (Unix time)."""
+    """Return the state of the forecaster at most `FORECASTER_SECONDS` before `now` (Unix time)."""
     report, unit, written = policy.report, UNITS[params.unit[0]], policy.outbox.status
     if report.forecaster_unit != unit:
         report.forecaster = written.get("forecaster") if status.unit_of(written) == unit else None
@@ -279,7 +270,7 @@ def _kept_forecaster(policy: Policy, params: Params, state: State, now: float) -
 
 
 def _kept_sizes(policy: Policy, now: float) -> PodSizes | None:
-    """Give how large the pods should be, and what they used as it was at most `FORECASTER_SECONDS` before `now`."""
+    """Return the recommended pod sizes, with the usage seen at most `FORECASTER_SECONDS` before `now`."""
     report, sizing = policy.report, policy.decision.sizing
     if sizing is None:
         report.seen, report.seen_at = None, -math.inf
@@ -290,16 +281,14 @@ def _kept_sizes(policy: Policy, now: float) -> PodSizes | None:
 
 
 def _kept_slo(policy: Policy, outcome: Outcome, now: float) -> SLOStatus | None:
-    """Give what is left of the error budget as it was at most `FORECASTER_SECONDS` before `now` (Unix time).
+    """Return the error budget that is left at most `FORECASTER_SECONDS` before `now` (Unix time).
 
     An edited objective, or one on another latency, shows at once.
     """
-    report = policy.report
-    slo, kept = policy.spec.slo, report.slo
-    edited = kept is not None and (kept.objective, kept.signal) != (slo.objective, slo.signal)
-    if report.slo is None or edited or now - report.slo_at >= FORECASTER_SECONDS:
-        report.slo, report.slo_at = (
-            slo_status(outcome.entry.params, outcome.state, policy.decision.actor, policy.spec),
-            now,
-        )
+    report, slo = policy.report, policy.spec.slo
+    before = report.slo
+    edited = before is not None and (before.objective, before.signal) != (slo.objective, slo.signal)
+    if before is None or edited or now - report.slo_at >= FORECASTER_SECONDS:
+        report.slo = slo_status(outcome.entry.params, outcome.state, policy.decision.actor, policy.spec)
+        report.slo_at = now
     return report.slo

@@ -1,4 +1,4 @@
-"""The page that `rlscaler explain` prints."""
+"""Page that `rlscaler explain` prints for a recorded decision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,9 +14,10 @@ from rlscaler_core.decision.guards import GUARDS, STAGES
 from rlscaler_core.decision.types import POOLS
 from rlscaler_core.decision.units import LOADS
 from rlscaler_core.decision.units import UNITS as UNITS_OF_LOAD
-from rlscaler_operator.cli.explain.analysis import Explained, Step
+from rlscaler_operator.cli.explain.analysis import Analysis, Step
 from rlscaler_operator.cli.explain.flips import Flip
-from rlscaler_operator.cli.explain.learned import error_budget, learned, scale_up, sizes_of
+from rlscaler_operator.cli.explain.learned import error_budget, forecasts, scale_up, sizes_of
+from rlscaler_operator.cli.terminal import UNKNOWN, simple_table
 
 Json = dict[str, Any]
 
@@ -34,34 +34,27 @@ MEANING = {STAGES[0]: "What the actor asked for."} | {guard.name: guard.meaning.
 
 PLACEMENTS = ("prefer GPU", "balanced", "prefer CPU")
 WITHHELD = ("Collecting", "Ready")
-"""States of `status.promotion` in which nothing is written."""
+"""States of `status.promotion` in which replicas are not written."""
 
 STEPS = ("-2", "-1", "0", "+1", "+2")
 HEADS = (("gpu", 0, 5), ("cpu", 5, 10))
 
 
-def page(record: Json, explained: Explained) -> Group:
-    """Make the page of a record and of what was worked out besides."""
-    parts: list[RenderableType] = [_head(record)]
+def record_page(record: Json, analysis: Analysis) -> Group:
+    """Return the page of a record and its analysis."""
+    parts: list[RenderableType | None] = [_head(record)]
     if record.get("observation"):
         parts.append(_observation(record["observation"]))
     if record.get("probabilities"):
         parts.append(_probabilities(record["probabilities"], record["action"]))
-    if (load := learned(record)) is not None:
-        parts.append(load)
-    if (budget := error_budget(record)) is not None:
-        parts.append(budget)
-    if (scaled := scale_up(record)) is not None:
-        parts.append(scaled)
-    parts.append(_guards(explained.guards))
-    if explained.flips is not None and record["kind"] == "action":
-        parts.append(_flips(explained.flips, _load(record)))
-    parts.append(Text(explained.note))
-    return Group(*parts)
+    parts += [forecasts(record), error_budget(record), scale_up(record), _guards(analysis.guards)]
+    if analysis.flips is not None and record["kind"] == "action":
+        parts.append(_flips(analysis.flips, _load(record)))
+    return Group(*(part for part in parts if part is not None), Text(analysis.note))
 
 
 def action_text(action: Sequence[int]) -> str:
-    """Give an action as text, such as `gpu +1, cpu +0, balanced`."""
+    """Return an action as text, such as `gpu +1, cpu +0, balanced`."""
     gpu, cpu, placement = action
     return f"gpu {gpu:+d}, cpu {cpu:+d}, {PLACEMENTS[placement]}"
 
@@ -69,14 +62,14 @@ def action_text(action: Sequence[int]) -> str:
 def _head(record: Json) -> Text:
     time = datetime.fromtimestamp(record["time"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     actor = record.get("actor") or {}
-    what = "action of the actor" if record["kind"] == "action" else "sensing tick between two actions"
+    kind = "action of the actor" if record["kind"] == "action" else "sensing tick between two actions"
     moves = ", ".join(f"{pool} {record['base'][pool]} → {record['desired'][pool]}" for pool in POOLS)
     weights = " : ".join(str(record["weights"][pool]) for pool in POOLS)
     policy = f"{record['namespace']}/{record['name']}"
     lines = [
         f"Decision {record['decision_id']}",
         f"  policy     {policy}, mode {record['mode']}, generation {record['generation']}",
-        f"  time       {time}, {what}",
+        f"  time       {time}, {kind}",
         f"  actor      {_actor(actor)}",
         f"  asked for  {_asked(record)}",
         f"  replicas   {moves}; traffic gpu : cpu {weights} ({record['placement']})",
@@ -100,7 +93,7 @@ def _head(record: Json) -> Text:
 
 
 def _load(record: Json) -> str:
-    """What the load is counted in; a record of an earlier release counts requests."""
+    """Return the unit of the load; a record of an earlier release counts requests."""
     return LOADS[UNITS_OF_LOAD[(record.get("params") or {}).get("unit", 0)]]
 
 
@@ -139,21 +132,21 @@ def _written(record: Json) -> str:
 
 
 def _observation(observation: Json) -> Table:
-    table = _table("Observation", "value", "unit", "state", "age s", "fed to the actor")
-    for name, one in observation.items():
+    table = simple_table("Observation", "value", "unit", "state", "age s", "fed to the actor")
+    for name, signal in observation.items():
         table.add_row(
             name,
-            _number(one["value"]),
+            _number(signal["value"]),
             UNITS.get(name, ""),
-            one["state"].lower().replace("_", " "),
-            _number(one["age_seconds"]),
-            _number(one["fed"]),
+            signal["state"].lower().replace("_", " "),
+            _number(signal["age_seconds"]),
+            _number(signal["fed"]),
         )
     return table
 
 
 def _probabilities(probabilities: Sequence[float | None], action: Sequence[int] | None) -> Table:
-    table = _table("Probabilities", *STEPS)
+    table = simple_table("Probabilities", *STEPS)
     for pool, (name, first, last) in enumerate(HEADS):
         chosen = None if action is None else action[pool] + 2
         table.add_row(name, *_chosen(probabilities[first:last], chosen))
@@ -168,7 +161,7 @@ def _chosen(values: Sequence[float | None], chosen: int | None) -> list[str]:
 
 
 def _guards(steps: Sequence[Step]) -> Table:
-    table = _table("Guard", "gpu", "cpu", "without it", "")
+    table = simple_table("Guard", "gpu", "cpu", "without it", "")
     for step in steps:
         moves = [f"{step.before[pool]} → {step.after[pool]}" for pool in POOLS]
         off = "" if step.without is None else ", ".join(f"{pool} {step.without[pool]}" for pool in POOLS)
@@ -179,7 +172,7 @@ def _guards(steps: Sequence[Step]) -> Table:
 def _flips(flips: Sequence[Flip], load: str) -> RenderableType:
     if not flips:
         return Text("No single signal, over its whole range, would have changed what the actor asked for.\n")
-    table = _table("Would have changed it", "was", "at", "unit", "the actor had asked for", "proposal gpu, cpu")
+    table = simple_table("Would have changed it", "was", "at", "unit", "the actor had asked for", "proposal gpu, cpu")
     for flip in flips:
         table.add_row(
             flip.signal,
@@ -192,15 +185,7 @@ def _flips(flips: Sequence[Flip], load: str) -> RenderableType:
     return table
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(title, no_wrap=True)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _number(value: float | str | None) -> str:
     if value is None:
-        return "-"
+        return UNKNOWN
     return value if isinstance(value, str) else f"{value:.4g}"

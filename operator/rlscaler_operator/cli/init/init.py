@@ -1,14 +1,13 @@
-"""`rlscaler init`: read what scales or runs, and write the policy that would take its place."""
+"""`rlscaler init`: read the Deployment or its autoscaler, and write a policy that can replace the autoscaler."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from rlscaler_operator.cli.cluster import Policies, Target, cluster_options, within
+from rlscaler_operator.cli.connection import Policies, Target, cluster_options, within
 
 if TYPE_CHECKING:
     from rlscaler_operator.cli.init.guess import Seen
@@ -42,16 +41,14 @@ def init(
     from_scaledobject: str | None,
     deployment: str | None,
     cpu: str | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str | None,
+    target: Target,
     out: Path | None,
     force: bool,
     output: str,
 ) -> None:
-    """Write a policy in mode Shadow from what runs in the cluster, with a comment for every guess.
+    """Write a policy in mode Shadow for a service on the cluster, with a comment for every guess.
 
-    The cluster is only read. Look over what is marked GUESS, then ask `rlscaler preflight` and apply it.
+    The cluster is only read. Look over all lines marked GUESS, then ask `rlscaler preflight` and apply it.
 
     \b
     rlscaler init --from-hpa chat -n workloads --out chat.yaml
@@ -68,10 +65,8 @@ def init(
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"--out {out}: is there already: name another file, or replace it with --force")
     (source,) = given
-    seen = within(
-        Target(kubeconfig, context, namespace), lambda policies: _read(policies, *source, cpu), read_only=True
-    )
-    text = _written(seen, cpu is not None, output)
+    seen = within(target, lambda policies: _read(policies, *source, cpu), read_only=True)
+    text = _document(seen, cpu is not None, output)
     if out is None:
         click.echo(text, nl=False)
         return
@@ -82,24 +77,25 @@ def init(
     click.echo(f"{out}: look over what is marked GUESS, then run `rlscaler preflight {out}`", err=True)
 
 
-def _written(seen: Seen, two_pools: bool, output: str) -> str:
+def _document(seen: Seen, two_pools: bool, output: str) -> str:
     from rlscaler_operator.cli.init.guess import drafted
 
     draft = drafted(seen, two_pools)
     try:
-        if output == "json":
-            return json.dumps({"policy": draft.body(), "notes": draft.notes}, indent=2) + "\n"
-        return draft.yaml()
+        return draft.json() if output == "json" else draft.yaml()
     except ValueError as error:
         raise click.ClickException(f"what runs makes no valid policy: {error}") from error
 
 
 async def _read(policies: Policies, kind: str, name: str, cpu: str | None) -> Seen:
-    """Read the source, its Deployment and what is around it. Raises OperatorError, ClickException."""
+    """Read the source, its Deployment, pods, Services and routes. Raises OperatorError, ClickException."""
     from rlscaler_operator.cli.init.guess import Seen
     from rlscaler_operator.cluster.kube import listed
 
-    source = await _get(policies, kind, name)
+    async def get(kind: str, name: str) -> Json:
+        return {"kind": kind, **await policies.find(kind, *KINDS[kind], name)}
+
+    source = await get(kind, name)
     scaler = None if kind == "Deployment" else source
     main = name
     if scaler is not None:
@@ -113,9 +109,9 @@ async def _read(policies: Policies, kind: str, name: str, cpu: str | None) -> Se
             )
         if cpu == main:
             raise click.UsageError(f"--cpu {cpu}: is what {kind} {name} scales: name another, or leave --cpu out")
-    deployments = {main: source if scaler is None else await _get(policies, "Deployment", main)}
+    deployments = {main: source if scaler is None else await get("Deployment", main)}
     if cpu is not None:
-        deployments[cpu] = await _get(policies, "Deployment", cpu)
+        deployments[cpu] = await get("Deployment", cpu)
     spaces, kube = [policies.namespace], policies.kube
     return Seen(
         policies.namespace,
@@ -125,24 +121,3 @@ async def _read(policies: Policies, kind: str, name: str, cpu: str | None) -> Se
         [body async for body in listed(kube, spaces, "v1", "services")],
         [body async for body in listed(kube, spaces, "gateway.networking.k8s.io/v1", "httproutes", optional=True)],
     )
-
-
-async def _get(policies: Policies, kind: str, name: str) -> Json:
-    """Read one object. Raises OperatorError; the one for a wrong name lists the names that there are."""
-    from rlscaler_operator.cluster.kube import listed, object_path
-    from rlscaler_operator.exceptions import KubeError, OperatorError
-
-    try:
-        body = await policies.kube.get(object_path(*KINDS[kind], policies.namespace, name))
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        there = [
-            body["metadata"]["name"]
-            async for body in listed(policies.kube, [policies.namespace], *KINDS[kind], optional=True)
-        ]
-        raise OperatorError(
-            f"{kind} {policies.namespace}/{name} does not exist (there are: {', '.join(sorted(there)) or 'none'}): "
-            "correct the name, or name its namespace with -n"
-        ) from error
-    return {"kind": kind, **body}

@@ -1,6 +1,6 @@
-"""The page that `rlscaler explain POLICY` prints: the newest decision, as the policy's own status tells it.
+"""Page that `rlscaler explain POLICY` prints: the newest decision in the policy's status.
 
-Without the audit log nothing can be worked out again; what the status has is what was seen, asked for and allowed.
+Without the audit log nothing can be decided again: the status has the measured signals, the action and the guards.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rlscaler_operator.cli.explain.page import MEANING
+from rlscaler_operator.cli.explain.record_page import MEANING
 from rlscaler_operator.cli.pages import age, counts, pod_sizes
 
 Body = Mapping[str, Any]
@@ -32,8 +32,8 @@ SIGNALS = {
 """Fields of `status.observation` and their units; the time in the episode is constant on a cluster."""
 
 
-def live_page(body: Body) -> RenderableType | None:
-    """Make the page of a policy as the API server gives it; None where nothing was decided yet."""
+def status_page(body: Body) -> RenderableType | None:
+    """Return the page of a policy, given as JSON object; None where nothing was decided yet."""
     status = body.get("status") or {}
     last = status.get("lastDecision")
     if last is None:
@@ -77,45 +77,45 @@ def _written(last: Mapping[str, Any]) -> str:
 
 
 def _observation(observation: Mapping[str, Any]) -> Table:
-    shown = _table("What was seen", "signal", "value", "unit", "state", "age")
+    table = _table("Observation", "signal", "value", "unit", "state", "age")
     for name, unit in SIGNALS.items():
         if signal := observation.get(name):
             value, seconds = signal.get("value"), signal.get("ageSeconds")
-            shown.add_row(
+            table.add_row(
                 name,
                 "" if value is None else f"{value:g}",
                 unit,
                 signal["state"],
                 "" if seconds is None else f"{seconds:g} s",
             )
-    return shown
+    return table
 
 
 def _guards(last: Mapping[str, Any]) -> Table:
-    """Show the first stage and those that changed something."""
-    shown = _table("What the guards made of it", "guard", "replicas after it", "what it is")
+    """Return a table of the first stage and the stages that changed the replicas."""
+    table = _table("Changes by guards", "guard", "replicas after it", "meaning")
     before: Any = None
     for guard in last["guards"]:
         if guard["after"] != before:
-            shown.add_row(guard["name"], counts(guard["after"]), MEANING.get(guard["name"], ""))
+            table.add_row(guard["name"], counts(guard["after"]), MEANING.get(guard["name"], ""))
         before = guard["after"]
-    return shown
+    return table
 
 
 def _history(history: list[Mapping[str, Any]]) -> Table:
-    shown = _table("The last changes", "ago", "asked for", "replicas", "written", "because")
-    for one in history:
-        change = f"{counts(one['base'])} → {counts(one['desired'])}"
-        written = "yes" if one.get("applied") else "no"
-        shown.add_row(age(one["time"]), _asked(one.get("action")), change, written, ", ".join(one.get("reasons") or ()))
-    return shown
+    table = _table("Last changes", "ago", "asked for", "replicas", "written", "because")
+    for change in history:
+        replicas = f"{counts(change['base'])} → {counts(change['desired'])}"
+        written, reasons = "yes" if change.get("applied") else "no", ", ".join(change.get("reasons") or ())
+        table.add_row(age(change["time"]), _asked(change.get("action")), replicas, written, reasons)
+    return table
 
 
 def _table(title: str, *columns: str) -> Table:
-    shown = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False)
     for column in columns:
-        shown.add_column(column)
-    return shown
+        table.add_column(column)
+    return table
 
 
 def _with_whole_words(table: Table) -> Table:

@@ -1,4 +1,4 @@
-"""Sharing budgets again, and following a grant from what was asked for to the decision that was made with it."""
+"""Replay of shared budgets, and the path of a grant from the request to the decision that was made with it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rlscaler_operator.records.log import Line
 from rlscaler_operator.records.sharing import Told, current, granted, told_of
 
 KEPT = 4096
-"""Sharings that decisions may still name; a decision is logged soon after the sharing that it names."""
+"""Sharings that are remembered. A decision is logged soon after the sharing that it names."""
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SharedAgain:
-    """One sharing that was taken again, or why it could not be."""
+class ReplayedSharing:
+    """Result of sharing a budget again, or the problem that prevented it."""
 
     line: Line
     differences: tuple[str, ...] = ()
@@ -33,22 +33,22 @@ class SharedAgain:
 
 
 class Sharings:
-    """Takes sharings again in the order of the log, and holds decisions against them."""
+    """Replays sharings in the order of the log, and compares decisions with them."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[Told, Grants]] = OrderedDict()
+        self._shared: OrderedDict[str, tuple[Told, Grants]] = OrderedDict()
 
-    def share(self, line: Line, record: Json) -> SharedAgain:
-        """Have the arbiter share again, and compare every number; all are whole or go through unchanged."""
+    def share(self, line: Line, record: Json) -> ReplayedSharing:
+        """Let the arbiter share again and compare every number exactly: all are whole or pass through unchanged."""
         try:
             record = current(record)
             told = told_of(record)
             grants, after = told.again()
         except (RecordError, ColumnError) as error:
-            return SharedAgain(line, problem=str(error))
-        self._kept[str(record.get("sharing_id"))] = told, grants
-        if len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+            return ReplayedSharing(line, problem=str(error))
+        self._shared[str(record.get("sharing_id"))] = told, grants
+        if len(self._shared) > KEPT:
+            self._shared.popitem(last=False)
         again = granted(grants, after)
         differences = tuple(
             f"{part}.{name}: {(record.get(part) or {}).get(name)!r} was recorded, {values!r} comes out"
@@ -56,13 +56,13 @@ class Sharings:
             for name, values in columns.items()
             if (record.get(part) or {}).get(name) != values
         )
-        return SharedAgain(line, differences)
+        return ReplayedSharing(line, differences)
 
     def differences(self, record: Json, entry: Entry) -> tuple[str, ...]:
-        """Say where a decision does not follow from the sharing that it names; nothing where that is not in the log."""
-        if (found := self._kept.get(record.get("sharing") or "")) is None:
+        """Return the differences between a decision and the sharing that it names; none without a record of it."""
+        if (shared := self._shared.get(record.get("sharing") or "")) is None:
             return ()
-        told, grants = found
+        told, grants = shared
         key = record.get("namespace"), record.get("name")
         if key not in told.policies:
             return (f"sharing: {key[0]}/{key[1]} is not among the policies of {record['sharing']}",)
@@ -75,17 +75,17 @@ class Sharings:
             return (f"sharing: decided with a grant of {bound}, and {due} was granted",)
         if bound < 0 and wanted > due:
             return (f"sharing: decided without a grant, and only {due} of {wanted} replicas were granted",)
-        return self._asked(told.members.asked[row], pool, entry)
+        return self._requested(told.members.asked[row], pool, entry)
 
-    def _asked(self, told: np.float64, pool: int, entry: Entry) -> tuple[str, ...]:
-        """Hold what the arbiter was told against what the action asks for without a grant."""
+    def _requested(self, told: np.float64, pool: int, entry: Entry) -> tuple[str, ...]:
+        """Compare the request that the arbiter got with the replicas that the action asks for without a grant."""
         if entry.kind != "action":
             return ()
         free = np.full_like(entry.samples.granted_replicas, -1)
         decision = decide_all([replace(entry, samples=replace(entry.samples, granted_replicas=free))])[0].decision
         if decision is None:
             return ("sharing: without a grant the decision fails",)
-        asked = asked_for(np.array([np.nan]), np.array([True]), decision.desired[:, pool], decision.flags)[0]
-        if np.array_equal(asked, told, equal_nan=True):
+        request = asked_for(np.array([np.nan]), np.array([True]), decision.desired[:, pool], decision.flags)[0]
+        if np.array_equal(request, told, equal_nan=True):
             return ()
-        return (f"sharing: the arbiter was told {told}, and {asked} is asked for",)
+        return (f"sharing: the arbiter was told {told}, and {request} is asked for",)
