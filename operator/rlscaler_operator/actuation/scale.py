@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any, Literal
 
 from rlscaler_operator.cluster.bodies import Key
-from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.cache import WatchCache, read_target
 from rlscaler_operator.cluster.kinds import titled
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.lease import Lease
-from rlscaler_operator.cluster.targets import read_target
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 
 WriteResult = Literal["Applied", "Waiting", "Conflict", "Missing", "LeaseLost", "Failed"]

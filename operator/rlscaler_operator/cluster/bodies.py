@@ -1,4 +1,4 @@
-"""What the operator reads of the bodies of Kubernetes objects: replicas, pods, and who set a field."""
+"""Parts of the bodies of Kubernetes objects that the operator reads: replicas, pods, and the managers of fields."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
+from rlscaler_core.api.targets import reference
 from rlscaler_operator.cluster.kube import FIELD_MANAGER
 from rlscaler_operator.cluster.selectors import Selector, parse_selector
 
 Key = tuple[str, str]
 """(namespace, name); the name of a target that is no Deployment begins with its kind (`reference` of the API)."""
 
+Json = Mapping[str, Any]
+
 OVER = ("Succeeded", "Failed")
-"""Phases of pods that hold nothing any more."""
+"""Phases of pods that hold no resources any more."""
 
 NEVER_READY_SECONDS = 5.0
 """A pod that turned un-ready later than this after it was scheduled was ready before."""
 
 SHORTAGE_SECONDS = 600.0
-"""A pod that waited for a node for longer than this waited for capacity that was not to be had: no cold start."""
+"""Longest wait for a node that counts as part of a cold start; a longer one means that the cluster had no capacity."""
 
 
 @dataclass(slots=True)
 class Deployment:
-    """The parts of a Deployment, or of another object with replicas, that the operator reads."""
+    """Read parts of a Deployment, or of another object with replicas."""
 
     uid: str
     resource_version: str
@@ -39,15 +42,15 @@ class Deployment:
     rolling: bool = False
     """True while a new version of its pods is rolled out."""
     refused: str = ""
-    """Why the API server takes no new pods of it; empty = it does."""
+    """Reason why the API server refuses new pods of it; empty = it accepts them."""
     revision: int = field(default=0, compare=False)
-    """A number of the cache's own that changes with everything above but `resource_version`."""
+    """Number of the cache's own that changes with every field above except `resource_version`."""
     requests: Mapping[str, float] = field(default_factory=dict, compare=False)
-    """What a pod of its template takes of a node, by resource."""
+    """Requests of one pod of its template, by resource."""
 
 
-def parse_deployment(body: Mapping[str, Any]) -> Deployment:
-    """Read the parts of a Deployment object that the operator uses."""
+def parse_deployment(body: Json) -> Deployment:
+    """Return the read parts of a Deployment object."""
     metadata, spec, status = body["metadata"], body.get("spec", {}), body.get("status", {})
     replicas = spec.get("replicas")
     return Deployment(
@@ -63,34 +66,38 @@ def parse_deployment(body: Mapping[str, Any]) -> Deployment:
     )
 
 
-def _is_rolling(status: Mapping[str, Any]) -> bool:
-    """Return True while there are pods of an older template and the Deployment's controller makes progress.
+def condition(status: Json, type_: str) -> Json:
+    """Return a condition of an object's status; empty where it has none of this type."""
+    return next((row for row in status.get("conditions") or () if row.get("type") == type_), {})
 
-    A rollout that is paused, or stuck for longer than its progressDeadlineSeconds, must not hold a policy for ever.
-    """
-    conditions: list[Mapping[str, Any]] = list(status.get("conditions") or ())
-    progress: Mapping[str, Any] = next((c for c in conditions if c.get("type") == "Progressing"), {})
+
+def _is_rolling(status: Json) -> bool:
+    """Return True while there are pods of an older template and the Deployment's controller makes progress."""
+    progress = condition(status, "Progressing")
+    # A rollout that is paused, or stuck for longer than its progressDeadlineSeconds, must not hold a policy for ever.
     moving = progress.get("status") == "True" and progress.get("reason") != "NewReplicaSetAvailable"
-    return moving and int(status.get("updatedReplicas") or 0) < int(status.get("replicas") or 0)
+    return moving and _outdated(status)
 
 
-def _refused(status: Mapping[str, Any]) -> str:
-    """Return what a Deployment's controller says of pods that the API server does not take."""
-    conditions: list[Mapping[str, Any]] = list(status.get("conditions") or ())
-    failure = next((c for c in conditions if c.get("type") == "ReplicaFailure" and c.get("status") == "True"), {})
-    message = str(failure.get("message") or "")
+def _outdated(status: Json) -> bool:
+    return int(status.get("updatedReplicas") or 0) < int(status.get("replicas") or 0)
+
+
+def _refused(status: Json) -> str:
+    """Return the Deployment controller's message about refused pods; empty where none is refused."""
+    failure = condition(status, "ReplicaFailure")
+    message = str(failure.get("message") or "") if failure.get("status") == "True" else ""
     return message.partition("is forbidden: ")[2] or message
 
 
-def is_replaced(status: Mapping[str, Any]) -> bool:
-    """Return True while a StatefulSet has pods of an older template; other kinds do not say so in a common way."""
+def is_replaced(status: Json) -> bool:
+    """Return True while a StatefulSet has pods of an older template; other kinds have no common field for it."""
     revisions = status.get("currentRevision"), status.get("updateRevision")
-    outdated = int(status.get("updatedReplicas") or 0) < int(status.get("replicas") or 0)
-    return None not in revisions and revisions[0] != revisions[1] and outdated
+    return None not in revisions and revisions[0] != revisions[1] and _outdated(status)
 
 
-def selector_of(scale: Mapping[str, Any]) -> Selector | None:
-    """Return the selector of a scale's pods; None where it has none that can be read."""
+def selector_of(scale: Json) -> Selector | None:
+    """Return the selector of a scale's pods; None where it has none, or one of an unknown form."""
     return parse_selector(scale.get("status", {}).get("selector") or "")
 
 
@@ -100,11 +107,9 @@ def replicas_manager(managed_fields: Any) -> str:
 
 
 def field_manager(managed_fields: Any, name: str) -> str:
-    """Return the field manager that owns a field of the spec, such as `f:replicas`; empty where none is recorded.
-
-    A manager that sets another value takes the field over. Several managers may own the same value; if the operator is
-    among them, it is returned. Entries of the scale subresource carry no time.
-    """
+    """Return the field manager that owns a field of the spec, such as `f:replicas`; empty where none is recorded."""
+    # A manager that sets another value takes the field over. Several managers may own the same value; the operator is
+    # preferred among them. Entries of the scale subresource carry no time, so the last entry counts as the newest.
     owners = [
         entry.get("manager", "")
         for entry in managed_fields
@@ -113,7 +118,7 @@ def field_manager(managed_fields: Any, name: str) -> str:
     return FIELD_MANAGER if FIELD_MANAGER in owners else next(reversed(owners), "")
 
 
-def deployment_of_pod(body: Mapping[str, Any]) -> Key | None:
+def deployment_of_pod(body: Json) -> Key | None:
     """Return the Deployment of a pod by the name of its ReplicaSet; None where it has none."""
     metadata = body.get("metadata", {})
     template = (metadata.get("labels") or {}).get("pod-template-hash")
@@ -124,71 +129,66 @@ def deployment_of_pod(body: Mapping[str, Any]) -> Key | None:
     return None
 
 
-def start_seconds(body: Mapping[str, Any]) -> float | None:
-    """Return the seconds from a pod's creation to ready; None where it is not ready or was restarted since.
+def start_seconds(body: Json) -> float | None:
+    """Return the seconds from a pod's creation to ready.
 
-    A pod that waited for a node for longer than `SHORTAGE_SECONDS` says nothing about cold starts: None.
+    None where it is not ready, was restarted since, or waited for a node for longer than `SHORTAGE_SECONDS`.
     """
-    conditions = {c.get("type"): c for c in body.get("status", {}).get("conditions") or ()}
-    ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
-    if not is_ready(body):
+    status = body.get("status", {})
+    if not is_ready(body) or any(c.get("restartCount") for c in status.get("containerStatuses") or ()):
         return None
-    if any(c.get("restartCount") for c in body.get("status", {}).get("containerStatuses") or ()):
+    ready, scheduled = (unix(condition(status, name).get("lastTransitionTime")) for name in ("Ready", "PodScheduled"))
+    created = unix(body["metadata"].get("creationTimestamp"))
+    if scheduled - created > SHORTAGE_SECONDS:
         return None
-    begin, end = unix(body["metadata"].get("creationTimestamp")), unix(ready.get("lastTransitionTime"))
-    if unix(scheduled.get("lastTransitionTime")) - begin > SHORTAGE_SECONDS:
-        return None
-    return max(0.0, end - begin) if begin and end else None
+    return max(0.0, ready - created) if created and ready else None
 
 
-def is_ready(body: Mapping[str, Any]) -> bool:
-    """Return True where the conditions of a pod, or of a node, say that it is ready now."""
-    conditions = body.get("status", {}).get("conditions") or ()
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+def is_ready(body: Json) -> bool:
+    """Return True where a pod, or a node, has the condition Ready now."""
+    return condition(body.get("status", {}), "Ready").get("status") == "True"
 
 
-def is_over(body: Mapping[str, Any]) -> bool:
-    """Return True where a pod has ended or is on its way out."""
+def is_over(body: Json) -> bool:
+    """Return True where a pod has ended or is being deleted."""
     return "deletionTimestamp" in body["metadata"] or (body.get("status") or {}).get("phase") in OVER
 
 
-def was_ready(body: Mapping[str, Any]) -> bool:
-    """Return True where the conditions of a pod say that it is ready or was ready before."""
-    conditions = {c.get("type"): c for c in body.get("status", {}).get("conditions") or ()}
-    ready = conditions.get("Ready")
-    if ready is None:
-        return False
-    if ready.get("status") == "True":
-        return True
-    scheduled = conditions.get("PodScheduled", {})
+def was_ready(body: Json) -> bool:
+    """Return True where a pod is ready or, by the times of its conditions, was ready before."""
+    status = body.get("status", {})
+    ready, scheduled = condition(status, "Ready"), condition(status, "PodScheduled")
+    if not ready or ready.get("status") == "True":
+        return bool(ready)
     begin = unix(scheduled.get("lastTransitionTime")) or unix(body["metadata"].get("creationTimestamp"))
     return unix(ready.get("lastTransitionTime")) - begin > NEVER_READY_SECONDS if begin else False
 
 
-def request_of(container: Mapping[str, Any], resource: str) -> float:
-    """Return what a container asks for of a resource; a limit without a request is the request as well."""
+def request_of(container: Json, resource: str) -> float:
+    """Return the request of a container; a limit without a request is the request as well."""
     resources = container.get("resources") or {}
     return quantity((resources.get("requests") or {}).get(resource, (resources.get("limits") or {}).get(resource)))
 
 
-def requests_of(spec: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a pod takes of its node by resource: what its containers ask for, or more while it starts."""
+def requests_of(spec: Json) -> dict[str, float]:
+    """Return the requests of a pod by resource: the sum of its containers, or more while it starts."""
     running, starting = spec.get("containers") or (), spec.get("initContainers") or ()
-    found: dict[str, float] = {}
+    requests: dict[str, float] = {}
     for name in {name for container in (*running, *starting) for name in _requested(container)}:
+        # Init containers run one after another before the containers, so the scheduler takes the larger of both.
         together = sum(request_of(container, name) for container in running)
-        found[name] = max([together, *(request_of(container, name) for container in starting)])
-    return found
+        requests[name] = max([together, *(request_of(container, name) for container in starting)])
+    return requests
 
 
-def _requested(container: Mapping[str, Any]) -> set[str]:
+def _requested(container: Json) -> set[str]:
     """Return the resources that a container names."""
     resources = container.get("resources") or {}
     return {name for part in ("requests", "limits") for name in resources.get(part) or ()}
 
 
 def quantity(text: Any) -> float:
-    """Read a quantity of Kubernetes such as 4, 500m or 2Gi; what is absent or cannot be read is none."""
+    """Return a quantity of Kubernetes such as 4, 500m or 2Gi as a number; 0 for none, and for a malformed one."""
     try:
         return 0.0 if text is None else float(parse_quantity(text))
     except ValueError:
@@ -196,7 +196,7 @@ def quantity(text: Any) -> float:
 
 
 def older(version: str, than: str) -> bool:
-    """Return True where a resourceVersion is older than another; one of an unknown format never is."""
+    """Return True where a resourceVersion is older than another; False for an unknown format."""
     return version.isdigit() and than.isdigit() and int(version) < int(than)
 
 
@@ -205,7 +205,13 @@ def unix(text: str | None) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
-def key_of(body: Mapping[str, Any]) -> Key:
+def key_of(body: Json) -> Key:
     """Return the namespace and the name of an object; the namespace is empty where the object has none."""
     metadata = body["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+def referenced(target: Json) -> str:
+    """Return the reference of the API to the target that a scaler names, a Deployment by default."""
+    kind = target.get("kind") or "Deployment"
+    return reference(target.get("apiVersion") or "apps/v1", kind, target.get("name", ""))

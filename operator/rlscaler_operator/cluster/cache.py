@@ -1,6 +1,6 @@
-"""Cache of what the watch streams say about the objects around the policies: targets, pods, scalers and routes.
+"""Cache of the watched objects around the policies: targets, pods, scalers and routes.
 
-It keeps plain dictionaries with a few numbers per object: an index in kopf or whole bodies would cost seconds and
+It holds plain dictionaries with a few numbers per object: an index in kopf or whole bodies would cost seconds and
 hundreds of MiB in a large cluster.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
 from typing import Any
+from urllib.parse import quote
 
-from rlscaler_core.api.targets import reference
 from rlscaler_operator.cluster.bodies import (
     Deployment,
     Key,
@@ -26,13 +26,14 @@ from rlscaler_operator.cluster.bodies import (
     key_of,
     older,
     parse_deployment,
+    referenced,
     selector_of,
     start_seconds,
     was_ready,
 )
 from rlscaler_operator.cluster.holders import NodeHolders
-from rlscaler_operator.cluster.kinds import TargetKinds
-from rlscaler_operator.cluster.kube import FIELD_MANAGER
+from rlscaler_operator.cluster.kinds import TargetKinds, is_other
+from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
 from rlscaler_operator.cluster.selectors import Selector, selects
 from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.cluster.vertical_autoscalers import VerticalAutoscalers
@@ -41,11 +42,10 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """Annotation of pods: a ReplicaSet deletes ready pods with a lower number first; a pod without it counts as 0."""
 
 IDLE = "-1000"
-"""Deletion cost of a pod that the operator has marked as idle. Another number is another writer's, and left alone."""
+"""Deletion cost of a pod that the operator has marked as idle. Another number was set by another writer and stays."""
 
 COLD_STARTS_KEPT = 20
-"""Cold starts of a Deployment that are kept: the newest ones."""
-
+"""Number of remembered cold starts of a Deployment: the newest ones."""
 
 COLD_STARTS_NEEDED = 3
 """Pods that must have started before their cold start counts as learned."""
@@ -53,19 +53,19 @@ COLD_STARTS_NEEDED = 3
 
 @dataclass(slots=True)
 class Autoscaler:
-    """A scaler besides rlscaler: a HorizontalPodAutoscaler or a ScaledObject."""
+    """A HorizontalPodAutoscaler or a ScaledObject."""
 
     kind: str
     name: str
     target: str
-    """What it scales: the name of a Deployment, or a reference to an object of another kind."""
+    """Name of the scaled Deployment, or a reference to an object of another kind."""
     revision: int = field(default=0, compare=False)
-    """A number like that of a Deployment."""
+    """Number of the cache's own that changes with every field above."""
 
 
 @dataclass(slots=True)
 class WatchCache:
-    """Objects by (namespace, name). The watch handlers call `put_*` and `drop_*`; the rest of the operator reads."""
+    """Objects by (namespace, name). Only the watch handlers call `put_*` and `drop_*`; all other code reads."""
 
     deployments: dict[Key, Deployment] = field(default_factory=dict)
     routes: dict[Key, dict[str, Any]] = field(default_factory=dict)
@@ -82,33 +82,32 @@ class WatchCache:
     _starting: dict[Key, dict[str, float]] = field(default_factory=dict)
     """Pods of each Deployment that were never ready: their uids and the times by `clock` when they were first seen."""
     pods: dict[Key, dict[str, bool]] = field(default_factory=dict)
-    """Pods of each Deployment: their names, and whether each carries the operator's deletion cost. A pod that is on its
-    way out is not among them: its ReplicaSet does not count it."""
+    """Pods of each Deployment: their names, and whether each carries the operator's deletion cost. Pods that are being
+    deleted are left out: their ReplicaSet does not count them."""
     holders: NodeHolders | None = None
-    """Which pods hold which nodes; None = pods of some namespaces are not seen, or it is not asked for."""
+    """Pods by the nodes that they hold; None = pods of some namespaces are not watched, or it is not needed."""
     sizes: SizedPods | None = None
-    """How large pods are; None = it is not asked for."""
+    """Sizes of pods; None = they are not needed."""
     verticals: VerticalAutoscalers = field(default_factory=VerticalAutoscalers)
-    """What else changes the size of pods."""
+    """Other writers of the size of pods."""
     kinds: TargetKinds = field(default_factory=TargetKinds)
     """Kinds of targets besides Deployments."""
     _selectors: dict[Key, Selector] = field(default_factory=dict)
-    """Which pods are those of each target that is no Deployment."""
+    """Selector of the pods of each target that is no Deployment."""
     _ready: dict[Key, set[str]] = field(default_factory=dict)
-    """Ready pods of each of them, by name."""
+    """Names of the ready pods of each target that is no Deployment."""
     clock: Callable[[], float] = time.monotonic
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
-    """Revisions that were not used yet."""
+    """Unused revisions."""
 
-    def revisions(self, deployment: Key) -> tuple[int, int, int]:
-        """Those of a Deployment, and of the foreign autoscalers of its replicas and its pods; 0 where there is none."""
-        found, autoscaler = self.deployments.get(deployment), self.autoscaler_of(*deployment)
-        others = (found, autoscaler, self.verticals.of(deployment))
-        first, second, third = (0 if one is None else one.revision for one in others)
+    def revisions(self, target: Key) -> tuple[int, int, int]:
+        """Return the revisions of a target, its autoscaler and its VerticalPodAutoscaler; 0 where there is none."""
+        objects = (self.deployments.get(target), self.autoscaler_of(*target), self.verticals.of(target))
+        first, second, third = (0 if known is None else known.revision for known in objects)
         return first, second, third
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
-        """Take in a Deployment; return False where nothing changed that a policy reacts to."""
+        """Take in a Deployment; return True where a policy has to react to the change."""
         return self._put(key_of(body), parse_deployment(body))
 
     def _put(self, key: Key, new: Deployment) -> bool:
@@ -121,9 +120,9 @@ class WatchCache:
         return old is None or _relevant(old) != _relevant(new)
 
     def put_scaled(self, key: Key, body: Mapping[str, Any], scale: Mapping[str, Any]) -> bool:
-        """Take in an object that is no Deployment, with its scale; return False where nothing changed.
+        """Take in an object that is no Deployment, with its scale; return True where a policy has to react.
 
-        Its pods have to be read once more where it is new or selects others: `selects_anew` says so before.
+        Its pods have to be read once more where `selects_anew` was True before.
         """
         selector = selector_of(scale)
         if self._selectors.get(key) != selector:
@@ -139,12 +138,12 @@ class WatchCache:
         return self._put(key, new)
 
     def selects_anew(self, key: Key, scale: Mapping[str, Any]) -> bool:
-        """Return True where a scale selects other pods than are known."""
+        """Return True where a scale's selector differs from the known one."""
         return selector_of(scale) is not None and self._selectors.get(key) != selector_of(scale)
 
     def drop_target(self, key: Key) -> None:
-        for found in (self.deployments, self._selectors, self._ready):
-            found.pop(key, None)
+        for by_target in (self.deployments, self._selectors, self._ready):
+            by_target.pop(key, None)
 
     def drop_targets(self, prefix: str) -> None:
         """Forget all targets of a kind."""
@@ -165,9 +164,7 @@ class WatchCache:
         key = key_of(body)
         old = self._autoscalers.get((kind, *key))
         self.drop_autoscaler(kind, key)
-        scaled = body.get("spec", {}).get("scaleTargetRef", {})
-        api_version, scaled_kind = scaled.get("apiVersion") or "apps/v1", scaled.get("kind") or "Deployment"
-        autoscaler = Autoscaler(kind, key[1], reference(api_version, scaled_kind, scaled.get("name", "")))
+        autoscaler = Autoscaler(kind, key[1], referenced(body.get("spec", {}).get("scaleTargetRef", {})))
         autoscaler.revision = old.revision if old is not None and old == autoscaler else next(self._numbers)
         self._autoscalers[kind, *key] = autoscaler
         self._scaled.setdefault((key[0], autoscaler.target), []).append(autoscaler)
@@ -179,17 +176,15 @@ class WatchCache:
 
     def drop_autoscalers(self, kind: str) -> None:
         """Forget all scalers of a kind."""
-        for found, *key in list(self._autoscalers):
-            if found == kind:
-                self.drop_autoscaler(kind, (key[0], key[1]))
+        for known_kind, namespace, name in list(self._autoscalers):
+            if known_kind == kind:
+                self.drop_autoscaler(kind, (namespace, name))
 
     def autoscaler_of(self, namespace: str, deployment: str) -> Autoscaler | None:
-        """Return the HorizontalPodAutoscaler or ScaledObject that scales a target; None where there is none.
-
-        A ScaledObject goes first: the HorizontalPodAutoscaler beside it is KEDA's, which would make it again.
-        """
-        found = self._scaled.get((namespace, deployment), ())
-        return next((one for one in found if one.kind == "ScaledObject"), next(iter(found), None))
+        """Return the HorizontalPodAutoscaler or ScaledObject that scales a target; None where there is none."""
+        autoscalers = self._scaled.get((namespace, deployment), ())
+        # A ScaledObject goes first: the HorizontalPodAutoscaler beside it is KEDA's, which would make it again.
+        return next((scaler for scaler in autoscalers if scaler.kind == "ScaledObject"), next(iter(autoscalers), None))
 
     def put_route(self, body: Mapping[str, Any]) -> None:
         metadata = body.get("metadata", {})
@@ -210,10 +205,9 @@ class WatchCache:
         }
 
     def put_pod(self, body: Mapping[str, Any]) -> Key | None:
-        """Take in a pod; when it becomes ready, learn how long that took from its creation.
+        """Take in a pod; when it becomes ready, remember its cold start.
 
-        Return the target whose ready pods have changed by it, where they are counted by pods. Nothing is learned from
-        a pod that is first seen ready, or un-ready after it was ready: it is not starting.
+        Return the target whose number of ready pods has changed, where the target is no Deployment.
         """
         uid, deployment = body["metadata"].get("uid", ""), self.target_of_pod(body)
         seconds = start_seconds(body)
@@ -224,6 +218,7 @@ class WatchCache:
         self._note_mark(deployment, body)
         if self.sizes is not None:
             self.sizes.put(deployment, body)
+        # A pod that is first seen ready, or un-ready after it was ready, is not starting: its cold start is unknown.
         before = self._was_ready.get(uid)
         self._was_ready[uid] = (was_ready(body) if before is None else before) or is_ready(body)
         self._note_starting(deployment, uid, body)
@@ -233,18 +228,19 @@ class WatchCache:
         return self._count_ready(deployment, body["metadata"]["name"], is_ready(body))
 
     def target_of_pod(self, body: Mapping[str, Any]) -> Key | None:
-        """Return the target that a pod is of: by the selectors of scales, and else the Deployment that made it."""
+        """Return the target of a pod: by the selectors of scales, and else the Deployment that made it."""
         metadata = body.get("metadata", {})
         namespace, labels = metadata.get("namespace", ""), metadata.get("labels") or {}
-        found = (key for key, one in self._selectors.items() if key[0] == namespace and selects(one, labels))
-        return next(found, None) or deployment_of_pod(body)
+        selectors = self._selectors.items()
+        targets = (key for key, selector in selectors if key[0] == namespace and selects(selector, labels))
+        return next(targets, None) or deployment_of_pod(body)
 
     def selector_of(self, key: Key) -> Selector | None:
-        """Return which pods are those of a target that is no Deployment; None where that is not known."""
+        """Return the selector of the pods of a target that is no Deployment; None where it is unknown."""
         return self._selectors.get(key)
 
     def _count_ready(self, key: Key, pod: str, ready: bool) -> Key | None:
-        """Note whether a pod of a target is ready that counts by pods; return it where their number has changed."""
+        """Count the ready pods of a target that is no Deployment; return its key where their number has changed."""
         if key not in self._selectors:
             return None
         pods, target = self._ready.setdefault(key, set()), self.deployments.get(key)
@@ -268,7 +264,7 @@ class WatchCache:
             self._starting.setdefault(deployment, {}).setdefault(uid, self.clock())
 
     def drop_pod(self, body: Mapping[str, Any]) -> Key | None:
-        """Forget a pod; return the target whose ready pods have changed by it, where they are counted by pods."""
+        """Forget a pod; return a target as `put_pod` does."""
         uid, deployment = body["metadata"].get("uid", ""), self.target_of_pod(body)
         self._was_ready.pop(uid, None)
         if self.holders is not None:
@@ -282,14 +278,14 @@ class WatchCache:
         return None if deployment is None else self._count_ready(deployment, body["metadata"]["name"], ready=False)
 
     def pending_seconds(self, key: Key) -> float:
-        """Return how many seconds the oldest pod that was never ready has been seen for; 0 where there is none.
+        """Return for how many seconds the oldest pod that was never ready has been seen; 0 where there is none.
 
-        The time is measured by `clock`, which no clock skew touches. No pod is pending where all replicas are ready, no
-        matter what an interrupted watch has missed.
+        The time is measured by `clock`, so the clocks of other machines do not matter.
         """
         starting, deployment = self._starting.get(key), self.deployments.get(key)
         if not starting:
             return 0.0
+        # With all replicas ready no pod is pending: an interrupted watch has missed the end of these.
         if deployment is None or deployment.ready >= deployment.replicas:
             del self._starting[key]
             return 0.0
@@ -298,25 +294,45 @@ class WatchCache:
     def stuck_pods(self, key: Key, limit_seconds: float) -> int:
         """Return how many pods that were never ready have been seen for more than `limit_seconds`.
 
-        Ask `pending_seconds` first, which forgets what an interrupted watch has missed.
+        Call `pending_seconds` first: it forgets pods whose end an interrupted watch has missed.
         """
         began = self.clock() - limit_seconds
         return sum(since < began for since in self._starting.get(key, {}).values())
 
     def cold_start_seconds(self, key: Key) -> float | None:
-        """Return the median seconds from creation to ready of the newest pods; None before enough were seen.
-
-        The time until there is a node for a pod is part of it: capacity that is ordered now serves after both.
-        """
+        """Return the median seconds from creation to ready of the newest pods; None before enough were seen."""
+        # The wait for a node is part of it: capacity that is ordered now serves after both.
         starts = self._starts.get(key, ())
         return float(median(starts)) if len(starts) >= COLD_STARTS_NEEDED else None
 
 
 def _relevant(deployment: Deployment) -> tuple[object, ...]:
-    """Return the parts of a Deployment whose change a policy reacts to."""
+    """Return the fields of a Deployment whose change a policy reacts to."""
     return deployment.replicas, deployment.ready, deployment.uid, deployment.rolling
 
 
 def _reported(deployment: Deployment) -> tuple[object, ...]:
-    """What a report depends on: also who set the replicas, and whether the Deployment is being deleted."""
+    """Return the fields of a Deployment that a report depends on."""
     return *_relevant(deployment), deployment.manager, deployment.deleting
+
+
+async def read_target(kube: Kube, cache: WatchCache, key: Key) -> bool:
+    """Read a target into the cache; return True where a policy has to react to a change.
+
+    For a kind besides Deployments its scale is read too, and its pods where the selector is new. Raises KubeError, and
+    KeyError where the kind is not enabled.
+    """
+    path = cache.kinds.path(key)
+    body = await kube.get(path)
+    if not is_other(key[1]):
+        return cache.put_deployment(body)
+    scale = await kube.get(f"{path}/scale")
+    anew = cache.selects_anew(key, scale)
+    changed = cache.put_scaled(key, body, scale)
+    if anew:
+        selector = quote(scale["status"]["selector"])
+        pods = await kube.get(f"{object_path('v1', 'pods', key[0])}?labelSelector={selector}")
+        for pod in pods.get("items", ()):
+            pod["metadata"].setdefault("namespace", key[0])
+            cache.put_pod(pod)
+    return changed or anew

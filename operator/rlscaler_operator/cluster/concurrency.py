@@ -1,4 +1,4 @@
-"""A limit on the requests that are under way at the same time; writes of replicas go first.
+"""Limit of concurrent requests; writes of replicas go first.
 
 A step of the load at a thousand policies asks for a thousand scale writes and as many Events and statuses. In the order
 of arrival, the last scale write would wait for all of them.
@@ -15,21 +15,21 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from enum import IntEnum
 
 LONGEST_PAUSE_SECONDS = 10.0
-"""The longest pause that the API server can ask for: after this time the next tick has decided anew."""
+"""Longest pause that the API server can ask for: after this time the next tick has decided anew."""
 
 CROWD = 4
-"""Waiting scale writes per slot above which the limiter is crowded: they are half a second of work, or more."""
+"""Waiting scale writes per slot above which the limiter is crowded: half a second of work, or more."""
 
 
 class Priority(IntEnum):
-    """The lower number goes first."""
+    """Priority of a request; the lower number goes first."""
 
     SCALE = 0
     REPORT = 1
 
 
 class ConcurrencyLimiter:
-    """At most `size` requests at once. A request waits while one of a higher priority waits."""
+    """Admits at most `size` requests at once. A request waits while one of a higher priority waits."""
 
     def __init__(self, size: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._size, self._free, self._clock = size, size, clock
@@ -49,7 +49,7 @@ class ConcurrencyLimiter:
 
     @contextlib.contextmanager
     def hold_reports(self) -> Iterator[None]:
-        """Start no report inside the block: scale writes are about to be asked for, a few at a time."""
+        """Start no report inside the block, in which scale writes are requested a few at a time."""
         self._held += 1
         try:
             yield
@@ -59,7 +59,7 @@ class ConcurrencyLimiter:
 
     @contextlib.asynccontextmanager
     async def slot(self, priority: Priority) -> AsyncIterator[None]:
-        """Wait for a slot, and for the end of a pause that the API server asked for; hold the slot inside the block."""
+        """Wait for a slot and for the end of a pause requested by the API server; hold the slot inside the block."""
         await self._acquire(priority)
         try:
             if (pause := self._until - self._clock()) > 0:
@@ -82,6 +82,7 @@ class ConcurrencyLimiter:
         try:
             await turn
         except asyncio.CancelledError:
+            # The slot was handed over at the moment of the cancellation: hand it on.
             if turn.done() and not turn.cancelled():
                 self._release()
             raise
@@ -93,7 +94,7 @@ class ConcurrencyLimiter:
         self._hand_on()
 
     def _hand_on(self) -> None:
-        """Hand free slots to the requests that are next; cancelled requests are passed over."""
+        """Hand free slots to the next requests; cancelled requests are skipped."""
         while self._free > 0 and self._waiting:
             priority, _, turn = self._waiting[0]
             if priority is Priority.REPORT and self._held:

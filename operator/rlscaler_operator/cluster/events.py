@@ -19,10 +19,10 @@ log = logging.getLogger("rlscaler.events")
 
 Type = Literal["Normal", "Warning"]
 Event = dict[str, Any]
-"""The JSON object that is sent to the API server."""
+"""JSON object that is sent to the API server."""
 
 REPEAT_SECONDS = 600.0
-"""The same Event is not posted again within this time."""
+"""Time within which the same Event is not posted again."""
 
 BURST = 10
 REFILL_SECONDS = 20.0
@@ -31,7 +31,7 @@ REFILL_SECONDS = 20.0
 
 @dataclass(slots=True)
 class EventFilter:
-    """Decides which Events of one policy and type are posted: a token bucket that also refuses repetitions."""
+    """Filter of the Events of one policy and type: a token bucket that also refuses repetitions."""
 
     tokens: float = BURST
     _at: float = 0.0
@@ -39,7 +39,7 @@ class EventFilter:
 
     def allows(self, reason: str, message: str, now: float) -> bool:
         """Take a token and return True; return False for a repetition and for an empty bucket."""
-        self._posted = {what: at for what, at in self._posted.items() if now - at < REPEAT_SECONDS}
+        self._posted = {event: at for event, at in self._posted.items() if now - at < REPEAT_SECONDS}
         self.tokens = min(BURST, self.tokens + (now - self._at) / REFILL_SECONDS) if self._at else self.tokens
         self._at = now
         if (reason, message) in self._posted or self.tokens < 1:
@@ -49,13 +49,13 @@ class EventFilter:
         return True
 
     def forget(self, reason: str) -> None:
-        """Forget what was posted with this reason: its cause has gone, and its return is posted again."""
-        self._posted = {what: at for what, at in self._posted.items() if what[0] != reason}
+        """Forget the Events with this reason: its cause has ended, and its return is posted again."""
+        self._posted = {event: at for event, at in self._posted.items() if event[0] != reason}
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The policy, or the budget, that an Event is about."""
+    """The RLScalingPolicy or RLScalingBudget that an Event is about."""
 
     namespace: str
     """Empty for an object of the whole cluster, whose Events are in namespace `default`."""
@@ -65,33 +65,33 @@ class Reference:
 
 
 class Events:
-    """Posts Events. A failure to post is logged; it has no other consequence."""
+    """Posts Events. A failure is logged and has no other consequence."""
 
     def __init__(
         self, kube: Kube, limiter: ConcurrencyLimiter, identity: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._kube, self._limiter, self._identity, self._clock = kube, limiter, identity, clock
         self._filters: dict[str, dict[str, EventFilter]] = {}
-        """Filters by the policy's uid and the Event's type: frequent scaling must not use up the tokens of warnings."""
+        """Filters by uid and the Event's type: frequent scaling must not use up the tokens of warnings."""
 
     def forget(self, reference: Reference, reason: str | None = None) -> None:
-        """Forget which Events of a policy were posted; with `reason`, only those with this reason."""
+        """Forget the posted Events about an object; with `reason`, only those with this reason."""
         if reason is None:
             self._filters.pop(reference.uid, None)
         else:
-            for one in self._filters.get(reference.uid, {}).values():
-                one.forget(reason)
+            for event_filter in self._filters.get(reference.uid, {}).values():
+                event_filter.forget(reason)
 
     async def post(self, about: Reference, type_: Type, reason: str, message: str) -> None:
-        """Post an Event where its filter allows it."""
+        """Post an Event if its filter allows it."""
         event = self.admit(about, type_, reason, message)
         if event is not None:
             await self.send(event)
 
     def admit(self, about: Reference, type_: Type, reason: str, message: str) -> Event | None:
-        """Log the Event and return what is to be sent; None where the filter does not allow it."""
-        one = self._filters.setdefault(about.uid, {}).setdefault(type_, EventFilter())
-        if not one.allows(reason, message, self._clock()):
+        """Log an Event and return it for `send`; None where its filter refuses it."""
+        event_filter = self._filters.setdefault(about.uid, {}).setdefault(type_, EventFilter())
+        if not event_filter.allows(reason, message, self._clock()):
             return None
         log.info("%s/%s: %s: %s", about.namespace, about.name, reason, message)
         return self._body(about, type_, reason, message)

@@ -1,7 +1,7 @@
-"""Which pods hold each node and each GPU that pods share, so that a pool that shrinks can leave some of them empty.
+"""Holders of nodes and shared GPUs: the pods on each of them, so that a pool that shrinks can leave some of them empty.
 
-Everything is known from the watch of pods; nodes are not asked for. A deletion that the watch missed makes a node look
-held: nothing is worse for it than without this knowledge.
+All is known from the watch of pods; nodes are not read. A missed deletion makes a node look held, which is no worse
+than not knowing its holders.
 """
 
 from __future__ import annotations
@@ -13,36 +13,35 @@ from rlscaler_core.placement.types import GPU_INDEX
 from rlscaler_operator.cluster.bodies import Key, is_over, key_of
 
 STAYS = ("DaemonSet", "Node")
-"""Owners of pods that come with a node: those of a DaemonSet, and those that a kubelet starts from files of its own."""
+"""Kinds of owners whose pods stay on a node: DaemonSets, and the kubelet for its static pods."""
 
 Holders = frozenset[Key]
-"""All pods that hold one place; it is empty when all of them have gone."""
+"""All pods that hold one place, which is empty without them."""
 
 _Place = tuple[str, str]
-"""The name of a node, and the index of one of its GPUs; an empty index is the node itself."""
+"""Name of a node, and index of one of its GPUs; an empty index is the node itself."""
 
 
 class Places(NamedTuple):
-    """The places that some pods are on, each as all of its holders. What is not known is not there."""
+    """Known places of some pods, each as the set of its holders."""
 
     nodes: tuple[Holders, ...] = ()
     gpus: tuple[Holders, ...] = ()
-    """GPUs of which their pods say by an annotation that they have a share."""
+    """Shared GPUs, known from an annotation of their pods."""
 
 
 UNKNOWN = Places()
-"""Nothing is known of what pods hold."""
 
 
 class NodeHolders:
-    """The pods of the whole cluster by what they hold."""
+    """Pods of the whole cluster by the places that they hold."""
 
     def __init__(self) -> None:
         self._places: dict[Key, tuple[_Place, ...]] = {}
         self._pods: dict[_Place, set[Key]] = {}
 
     def put(self, body: Mapping[str, Any]) -> None:
-        """Take in a pod as it is now."""
+        """Take in the present state of a pod."""
         key, places = key_of(body), tuple(_places(body))
         if self._places.get(key, ()) == places:
             return
@@ -61,9 +60,9 @@ class NodeHolders:
 
     def of(self, pods: Iterable[Key]) -> Places:
         """Return the places that these pods hold, alone or with others."""
-        found = sorted({place for pod in pods for place in self._places.get(pod, ())})
-        held = [(index, frozenset(self._pods[node, index])) for node, index in found]
-        return Places(tuple(h for index, h in held if not index), tuple(h for index, h in held if index))
+        places = sorted({place for pod in pods for place in self._places.get(pod, ())})
+        holders = [(index, frozenset(self._pods[node, index])) for node, index in places]
+        return Places(tuple(h for index, h in holders if not index), tuple(h for index, h in holders if index))
 
 
 def _places(body: Mapping[str, Any]) -> Iterable[_Place]:

@@ -1,7 +1,7 @@
-"""Kinds of objects that are scaled besides Deployments: their API, and how they are named.
+"""Kinds of targets besides Deployments: their API and their names.
 
-An object of any kind with a scale subresource is read and written through it. Its pods are those that the scale's
-selector selects; which are ready is known from the watch of pods.
+An object of any kind with a scale subresource is read and written through it. The scale's selector selects its pods;
+the watch of pods tells which of them are ready.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Key = tuple[str, str]
 
 
 class TargetKind(NamedTuple):
-    """One kind of objects that may be scaled."""
+    """Kind of objects that may be scaled."""
 
     api_version: str
     plural: str
@@ -38,7 +38,7 @@ class TargetKind(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What stands before the name in the reference of an object of this kind."""
+        """Prefix of the name in the reference of an object of this kind."""
         return reference(self.api_version, self.kind, "")
 
     @property
@@ -60,7 +60,7 @@ DEPLOYMENTS = TargetKind("apps/v1", "deployments", "Deployment")
 
 
 class TargetKinds:
-    """The kinds that the administrator has enabled, besides Deployments."""
+    """Kinds that the administrator has enabled besides Deployments."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         """`texts` are as in the setting `target_kinds`. Raises OperatorError."""

@@ -25,7 +25,7 @@ from rlscaler_operator.settings import Settings
 log = logging.getLogger("rlscaler.kube")
 
 FIELD_MANAGER = "rlscaler"
-"""Owner, in managedFields, of what the operator writes."""
+"""Owner, in managedFields, of the fields that the operator writes."""
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -37,16 +37,16 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 UNAUTHORIZED, TOO_MANY_REQUESTS = 401, 429
 
 CONFLICTS = (409, 422)
-"""HTTP statuses that say that a resourceVersion, or the `test` of a JSON patch, is not current any more."""
+"""HTTP statuses for an outdated resourceVersion, and for a `test` of a JSON patch that does not hold any more."""
 
 CONFLICT_ATTEMPTS = 5
-"""Attempts at a write that other writers come before."""
+"""Attempts at a write that conflicts with other writers."""
 
 RENEW_SECONDS = 5.0
-"""Least time between two attempts to read refused credentials anew."""
+"""Shortest time between two attempts to read refused credentials anew."""
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
-"""Reviews of permissions are created below it, and nothing is kept of them."""
+"""Path below which reviews of permissions are created; the API server stores none."""
 
 PAGE = 500
 """Objects in a page of a list."""
@@ -56,13 +56,13 @@ NO_SELECTORS: Mapping[str, str] = {}
 Json = dict[str, Any]
 
 Timeout = float | Callable[[], float]
-"""Seconds, or a function that returns them at the moment that they start to count."""
+"""Seconds, or a function that returns them at the moment when they start to count."""
 
 
 async def load_configuration(settings: Settings, context: str | None = None) -> Configuration:
     """Load the address and the credentials of the API server, with `context` of the kubeconfig or its current one.
 
-    Raises OperatorError that names the file where there are none.
+    Raises OperatorError, which names the file, where there are none.
     """
     configuration = Configuration()
     try:
@@ -78,16 +78,16 @@ async def load_configuration(settings: Settings, context: str | None = None) -> 
             await load_kube_config(config_file=str(settings.kubeconfig), client_configuration=configuration)
     except Exception as error:  # the client library raises whatever a malformed file leads to
         source = settings.kubeconfig or "service account, $KUBECONFIG or ~/.kube/config"
-        said = " ".join(str(error).split())
+        detail = " ".join(str(error).split())
         raise OperatorError(
-            f"cannot find a cluster in {source}: {said}; correct it, or name a kubeconfig with --kubeconfig"
+            f"cannot find a cluster in {source}: {detail}; correct it, or name a kubeconfig with --kubeconfig"
         ) from error
     configuration.connection_pool_maxsize = 2 * settings.write_concurrency + 4
     return configuration
 
 
 async def connection(configuration: Configuration, attempt: int = 0) -> kopf.ConnectionInfo:
-    """Return the same credentials for kopf. `attempt` tells them apart from equal ones that were refused before."""
+    """Return the same credentials for kopf. `attempt` distinguishes them from equal ones that were refused before."""
     token = await configuration.get_api_key_with_prefix("BearerToken")
     return kopf.ConnectionInfo(
         server=configuration.host,
@@ -104,7 +104,7 @@ async def connection(configuration: Configuration, attempt: int = 0) -> kopf.Con
 
 
 class Kube:
-    """Requests to the API server as plain JSON. Every failure is raised as KubeError; nothing is retried."""
+    """Client of the API server for plain JSON. Every failure is raised as KubeError; nothing is retried."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Kube:
         self.timeout_seconds = timeout_seconds
         self._client = ApiClient(configuration)
         self.on_back_off: Callable[[float], None] = lambda _: None
-        """Called with the seconds for which the API server asks to be sent nothing (429 with Retry-After)."""
+        """Called with the seconds of a pause that the API server asks for (429 with Retry-After)."""
 
     async def close(self) -> None:
         await self._client.close()
@@ -142,13 +142,14 @@ class Kube:
         limit: Timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         try:
             async with asyncio.timeout(_seconds(limit)):
-                # The body is left out: it is JSON already, and a search for models in it takes as long as all the rest.
+                # The body is left out: it is JSON already, and to search it for models takes as long as all the rest.
                 method, url, headers, *_ = await self._client.param_serialize(
                     method=method,
                     resource_path=f"{path}?{urlencode(query)}" if query else path,
                     header_params=headers,
                     auth_settings=["BearerToken"],
                 )
+                # The deadline of a lease is checked once more, right before the request leaves.
                 timeout = _seconds(limit)
                 response = await self._client.call_api(method, url, headers, body, _request_timeout=timeout)
                 data = await response.read()
@@ -171,7 +172,7 @@ class Kube:
         return answer
 
     async def renew(self) -> None:
-        """Read the credentials anew, so that a rotated token is used from now on."""
+        """Read the credentials anew, for a token that was rotated."""
         if self._reload is None or time.monotonic() - self._renewed_at < RENEW_SECONDS:
             return
         self._renewed_at = time.monotonic()
@@ -194,7 +195,7 @@ class Kube:
         return await self.request("GET", path)
 
     async def get_metadata(self, path: str) -> Json:
-        """Return the `metadata` of an object alone: the rest, however large, is not sent."""
+        """Return the `metadata` of an object without the rest, which may be large."""
         return (await self.request("GET", path, accept=METADATA_ONLY)).get("metadata") or {}
 
     async def patch(self, path: str, body: Any, *, timeout_seconds: Timeout | None = None) -> Json:
@@ -212,7 +213,7 @@ class Kube:
 
 
 class ReadOnly(Kube):
-    """A client that cannot change anything: it reads, asks for reviews, and sends what is marked as a dry run."""
+    """Client that cannot change anything: it sends reads, reviews of permissions and dry runs only."""
 
     async def request(self, method: str, path: str, body: Any = None, **options: Any) -> Json:
         if method != "GET" and options.get("dryRun") != "All" and not path.startswith(REVIEWS):
@@ -232,8 +233,8 @@ async def listed(
 ) -> AsyncIterator[Json]:
     """Yield all objects of a kind in the namespaces, or in the whole cluster where none is named.
 
-    An `optional` kind may not be installed; then there are none. `selectors` are further parameters
-    of the list, such as `labelSelector`. Raises OperatorError.
+    An `optional` kind has no objects where its API is not installed. `selectors` are further parameters of the list,
+    such as `labelSelector`. Raises OperatorError.
     """
     accept = METADATA_LIST if metadata_only else "application/json"
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
@@ -245,9 +246,8 @@ async def listed(
             except KubeError as error:
                 if error.status == 404 and optional:
                     return
-                what = f"cannot list {plural}: {error}"
-                hint = {404: "; apply crds/ first", 403: "; grant what docs/operator-permissions.md lists"}
-                raise OperatorError(what + hint.get(error.status, "")) from error
+                remedies = {404: "; apply crds/ first", 403: "; grant what docs/operator-permissions.md lists"}
+                raise OperatorError(f"cannot list {plural}: {error}{remedies.get(error.status, '')}") from error
             for body in page.get("items") or ():  # null for none, of metadata alone
                 yield body
             token = page.get("metadata", {}).get("continue")

@@ -1,10 +1,10 @@
-"""A coordination.k8s.io Lease: of several operators one acts, and it knows until when it may.
+"""A coordination.k8s.io Lease: one of several operators acts, until a deadline that it knows.
 
-The algorithm is client-go's: a lease is free when its record was not seen to change for its duration, by the observer's
-own monotonic clock. There are three additions: the holder keeps a deadline against which every write is checked right
-before it is sent; it hands the lease back on shutdown; and a Lease that does not exist is no free lease. It may have
-been deleted a moment ago while its holder acts until its own deadline, so a process that has never seen it makes it
-`VACANT`, and all wait for that record to expire as for any other.
+The algorithm is client-go's: a lease is free when its record has not changed for its duration, by the observer's own
+monotonic clock. There are three additions: the holder has a deadline against which every write is checked right before
+it is sent; it hands the lease back on shutdown; and a Lease that does not exist is not free. It may have been deleted a
+moment ago while its holder acts until its own deadline, so a process that has never seen it makes it `VACANT`, and all
+processes wait for that record to expire as for any other.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ log = logging.getLogger("rlscaler.lease")
 API_VERSION = "coordination.k8s.io/v1"
 FORBIDDEN = 403
 MARGIN = 0.2
-"""Share of the lease's duration that the holder leaves unused: clocks may run at different speeds."""
+"""Share of the lease's duration that the holder does not use: clocks may run at different speeds."""
 
 VACANT = "vacant"
-"""Holder of a Lease that was made for want of one. It never renews, so that the first true holder comes after a whole
-duration, and a former one, who finds it in place of its own, ends before."""
+"""Holder in a Lease that was missing. It never renews, so the first true holder follows after a whole duration, and a
+former holder, which reads this record in place of its own, ends before."""
 
 
 class _ConflictError(Exception):
-    """Another process wrote the Lease first."""
+    """Raised where another process wrote the Lease first."""
 
 
 class Lease:
-    """One Lease that this process acquires, renews and hands back."""
+    """Lease that this process acquires, renews and hands back."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Lease:
         above: Lease | None = None,
         own: bool = False,
     ) -> None:
-        """`name` replaces the settings' name of the Lease; `labels` are given to an object that is created.
+        """`name` replaces the settings' name of the Lease; a created object gets `labels`.
 
-        Nothing is written under this lease while the one `above` it is not held. No other process ever takes a lease
+        Nothing is written under this lease while the lease `above` it is not held. No other process ever takes a lease
         that is the process's `own`.
         """
         self._kube, self._clock, self._labels = kube, clock, dict(labels or {})
@@ -67,9 +67,9 @@ class Lease:
         """Number of times that this process became the holder. A missed deadline alone does not end a term."""
         self._duration = self.seconds
         self.trouble = ""
-        """Why it can be neither held nor watched, where waiting alone does not help; empty = it can."""
+        """Why it can be neither held nor watched, where waiting does not help; empty = no trouble."""
         self._held: Json | None = None
-        """The object as this process last wrote it; None = this process is not the holder."""
+        """The object as last written by this process; None = this process is not the holder."""
 
     @property
     def held(self) -> bool:
@@ -78,7 +78,7 @@ class Lease:
 
     @property
     def holder(self) -> str:
-        """Name in the record as it was last seen; empty = none, or none was seen yet."""
+        """Name in the last record that was read; empty = none."""
         return str(self._seen[0] or "") if self._seen is not None else ""
 
     def remaining_seconds(self) -> float:
@@ -87,9 +87,9 @@ class Lease:
         return remaining if self._above is None else min(remaining, self._above.remaining_seconds())
 
     def write_timeout(self, at_most: float) -> float:
-        """Return the timeout of a write that is about to be sent: it ends before the lease may pass to another process.
+        """Return the timeout of a write: it ends before the lease may pass to another process.
 
-        Raises LeaseLostError when there is no time left.
+        Raises LeaseLostError where no time is left.
         """
         remaining = self.remaining_seconds()
         if remaining <= 0:
@@ -97,15 +97,15 @@ class Lease:
         return min(at_most, remaining)
 
     def expires_in(self) -> float:
-        """Return the seconds until the record of another holder counts as expired; infinite before it was seen."""
+        """Return the seconds until the record of another holder counts as expired; infinite before it was read."""
         return self._seen_at + self._duration - self._clock() if self._seen is not None else float("inf")
 
     def stop(self) -> None:
-        """Let nothing be written under the lease from now on; this process stays its holder until `release`."""
+        """Allow no more writes under the lease; this process stays its holder until `release`."""
         self._deadline = float("-inf")
 
     async def attempt(self, take: bool = True) -> None:
-        """Do a `step` and log its failure: the next step is the retry."""
+        """Do a `step` and log its failure; the next step is the retry."""
         try:
             await self.step(take)
             self.trouble = ""
@@ -147,7 +147,7 @@ class Lease:
             await self._write("PUT", path, self._body(lease, self.identity))
 
     async def _make(self, take: bool) -> None:
-        """Make the Lease that is missing: in the own name where no other process can be acting by it."""
+        """Make the missing Lease, in the own name where no other process can be acting by it."""
         ours, self._held = self.held, None
         self.stop()
         if self._own or (take and (ours or self.expires_in() <= 0)):
@@ -155,10 +155,10 @@ class Lease:
         elif self._seen is None:
             body = self._body({}, VACANT)
             with contextlib.suppress(_ConflictError):
-                made = await self._send("POST", self._collection, body)
-                self._seen, self._seen_at = _record(made), self._clock()
-                what = "the lease %s/%s was not there and is made: it is taken in %g s"
-                log.info(what, self._namespace, self._name, self.seconds)
+                lease = await self._send("POST", self._collection, body)
+                self._seen, self._seen_at = _record(lease), self._clock()
+                text = "the lease %s/%s was not there and is made: it is taken in %g s"
+                log.info(text, self._namespace, self._name, self.seconds)
 
     def _body(self, lease: Json, holder: str) -> Json:
         spec = dict(lease.get("spec") or {})
@@ -171,10 +171,9 @@ class Lease:
         return {"apiVersion": API_VERSION, "kind": "Lease", "metadata": metadata, "spec": spec}
 
     async def _write(self, method: str, path: str, body: Json) -> bool:
-        """Send the record; return False where another process came first.
-
-        A PUT carries the resourceVersion that was read, so one of two candidates gets a conflict.
-        """
+        """Send the record; return False where another process came first."""
+        # A PUT carries the resourceVersion that was read, so one of two candidates gets a conflict. The deadline counts
+        # from before the request: observers start their own clocks at the earliest then.
         sent, new = self._clock(), self._held is None
         try:
             self._held = await self._send(method, path, body)
@@ -189,7 +188,7 @@ class Lease:
         return True
 
     async def _send(self, method: str, path: str, body: Json) -> Json:
-        """Raises _ConflictError where another process wrote before, and KubeError."""
+        """Send a record and return the object. Raises KubeError, _ConflictError where another process wrote first."""
         try:
             return await self._kube.request(
                 method, path, body, timeout_seconds=self.seconds / 3, fieldManager=FIELD_MANAGER
@@ -200,7 +199,7 @@ class Lease:
             raise
 
     async def release(self) -> None:
-        """Hand the lease back; nothing is written under it from now on."""
+        """Hand the lease back; no more writes are allowed under it."""
         self.stop()
         if self._held is None:
             return
@@ -213,19 +212,19 @@ class Lease:
 
 
 class SharedLease(Lease):
-    """A Lease that several processes hold together, under one name: each renews it, and others stand by."""
+    """Lease that several processes hold together, under one name: each renews it, and others stand by."""
 
     def __init__(
         self, kube: Kube, settings: Settings, holders: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`holders` is the name that all of them have."""
+        """`holders` is the common name of these processes."""
         super().__init__(kube, settings, clock)
         self.identity = holders
         self._asked_at = float("-inf")
 
     @property
     def taken(self) -> bool:
-        """True where others hold the Lease, as far as was seen last."""
+        """True where other processes hold the Lease by the last record that was read."""
         return self.holder not in (self.identity, VACANT, "")
 
     async def step(self, take: bool = True) -> None:
@@ -233,23 +232,17 @@ class SharedLease(Lease):
         await super().step(take)
 
     async def _write(self, method: str, path: str, body: Json) -> bool:
-        """Send the record; a renewal by another holder that came first is as good.
-
-        It is later than our own look at the record before, so nothing else may take the Lease earlier than a duration
-        after that look.
-        """
+        """Send the record; return False where another process came first, whose renewal counts as ours."""
         if await super()._write(method, path, body):
             return True
+        # The other renewal is later than our read of the record before, so no stranger may take the Lease earlier than
+        # a duration after that read.
         if await self.refresh():
             self._deadline = max(self._deadline, self._asked_at + self.seconds * (1 - MARGIN))
         return False
 
     async def refresh(self) -> bool:
-        """Read the record that any of its holders wrote last, as what `release` hands back; return False where it is
-        another's.
-
-        Raises KubeError.
-        """
+        """Read the last record of any holder, for `release`; return False where strangers hold it. Raises KubeError."""
         lease = await self._kube.request("GET", f"{self._collection}/{self._name}", timeout_seconds=self.seconds / 3)
         if (lease.get("spec") or {}).get("holderIdentity") != self.identity:
             self._held = None
@@ -259,7 +252,7 @@ class SharedLease(Lease):
 
 
 async def seize(kube: Kube, settings: Settings, name: str, seconds: int) -> None:
-    """Become the holder of a Lease for `seconds`, no matter which process holds it; a Lease that is not there stays so.
+    """Become the holder of a Lease for `seconds`, whatever its holder; a missing Lease stays missing.
 
     Raises OperatorError.
     """
@@ -284,7 +277,7 @@ async def seize(kube: Kube, settings: Settings, name: str, seconds: int) -> None
 
 
 def _record(lease: Json) -> tuple[Any, ...]:
-    """What changes with every renewal; the holder comes first."""
+    """Return the fields that change with every renewal; the holder comes first."""
     spec = lease.get("spec") or {}
     return spec.get("holderIdentity"), spec.get("renewTime"), lease["metadata"].get("resourceVersion")
 

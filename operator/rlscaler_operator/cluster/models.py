@@ -1,4 +1,4 @@
-"""Trained networks that an administrator or a user provides: a manifest and the ONNX graph that it names by digest."""
+"""Trained networks of administrators and users: a manifest and the ONNX graph that it names by digest."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from rlscaler_operator.cluster.trial import try_out
 from rlscaler_operator.exceptions import ModelUnavailableError
 
 LOOK_AGAIN_SECONDS = 1.0
-"""Least time between two looks at the times of a file, however many policies use it."""
+"""Shortest time between two looks at the times of a file, however many policies use it."""
 
 MOST_RUN_SECONDS = 0.5
-"""The longest time that a run of a model may take when it decides: ten times what it may take when it is tried out."""
+"""Longest time of one run of a model in a decision: ten times the limit of its trial."""
 
 Stamp = tuple[object, ...]
-"""Paths of a model's files with the time, size and inode of each."""
+"""Paths of a model's files with time, size and inode of each."""
 
 _shared: WeakValueDictionary[str, Actor] = WeakValueDictionary()
-"""Loaded actors by the digest of manifest and graph: policies with the same model are decided in one batch."""
+"""Loaded actors by the digest of manifest and graph: policies with the same model share an actor and a batch."""
 
 
 def load_model(manifest_text: str | bytes, graphs: Iterable[bytes], source: str) -> Actor:
-    """Load the actor of a manifest, with the graph among `graphs` that has its digest, after trying it out.
+    """Load the actor of a manifest, with the graph among `graphs` that has its digest, after a trial.
 
-    It takes a second or more, so it has no place in the event loop. `source` names the origin in messages.
+    It takes a second or more, so call it outside of the event loop. `source` names the origin in messages.
     Raises ModelUnavailableError.
     """
     try:
@@ -103,28 +103,28 @@ CONFIG_MAPS = Source(
 
 @dataclass(slots=True)
 class ModelFile:
-    """A manifest under the operator's `--policy-dir` with the ONNX files beside it; they are read again on a change."""
+    """Manifest under the operator's `--policy-dir` with the ONNX files beside it, read again after a change."""
 
     folder: Path
     relative: str
     threads: Executor
-    """Where models are loaded and tried out, so that nothing else waits for it."""
+    """Threads in which models are loaded and tried out, so that nothing else waits for them."""
     actor: Actor | None = None
     """The last actor that could be loaded."""
     error: ModelUnavailableError | None = None
-    """Why the files as they are now cannot be loaded; None = they can."""
+    """Why the present files cannot be loaded; None = they can."""
     loading: Future[Actor] | None = None
-    """The load that is under way or was not looked at yet."""
+    """Load under way, or one whose result was not taken yet."""
     _stamp: Stamp | None = None
     _looked_at: float = float("-inf")
 
     @property
     def pending(self) -> bool:
-        """Is it being loaded for the first time?"""
+        """True while the model is loaded for the first time."""
         return self.actor is None and self.error is None
 
     def refresh(self) -> None:
-        """Begin to load the model anew where its files have changed, and take what was loaded; never waits."""
+        """Take the result of a load, and begin a new load where the files have changed. This never waits."""
         try:
             if self.loading is not None:
                 if not self.loading.done():
@@ -145,7 +145,7 @@ class ModelFile:
             return
         self._looked_at = now
         path = self._resolved()
-        stamp = tuple((str(one), stamp_of(one)) for one in (path, *_graphs(path)))
+        stamp = tuple((str(file), stamp_of(file)) for file in (path, *_graphs(path)))
         if stamp != self._stamp:
             self._stamp = stamp
             self.loading = self.threads.submit(_load_files, path)
@@ -174,7 +174,7 @@ def _read(path: Path) -> bytes:
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Return modification time (ns), size (bytes) and inode of a file; None where it is not there."""
+    """Return modification time (ns), size (bytes) and inode of a file; None where it does not exist."""
     try:
         status = os.stat(path)
     except OSError:

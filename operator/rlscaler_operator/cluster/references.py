@@ -1,7 +1,7 @@
 """ConfigMaps and Secrets that policies name.
 
 They are read one by one, by name: a watch would need the right to list all Secrets of a namespace and would hold every
-ConfigMap in memory. A change is recognized by the metadata alone.
+ConfigMap in memory. A change is recognized by the metadata.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from rlscaler_operator.exceptions import KubeError, OperatorError
 log = logging.getLogger("rlscaler.references")
 
 RETRY_SECONDS = 5.0
-"""Time after which an object that could not be used is read again."""
+"""Time after which an unusable object is read again."""
 
 FORGET_SECONDS = 900.0
 """Time without a request after which an object is forgotten: more than two of the longest intervals."""
 
 LOAD_SECONDS = 60.0
-"""Longest time that loading an object is waited for: a model is tried out, which may have to wait for other models. A
-thread cannot be ended, so a load that is late goes on, and what it comes to is taken later; no second load of the same
-version begins meanwhile."""
+"""Longest wait for the load of an object: the trial of a model may have to wait for other models. A thread cannot be
+ended, so a late load goes on and its result is taken later; no second load of the same version begins before."""
 
 LONGEST_RETRY_SECONDS = 300.0
-"""Longest pause before an object is read again whose loading failed in an unforeseen way; each one doubles it."""
+"""Longest pause after an unforeseen failure of a load; each further failure doubles the pause."""
 
 CONCURRENCY = 4
 """Objects of a kind that are read at the same time."""
@@ -55,22 +54,22 @@ class Name(NamedTuple):
 
 @dataclass(slots=True)
 class Held(Generic[T]):
-    """What is known of one object. Neither a value nor an error means that it is being read for the first time."""
+    """State of one object. Neither a value nor an error means that it is being read for the first time."""
 
     value: T | None = None
     """The last value that could be loaded."""
     error: OperatorError | None = None
-    """Why the object as it is now cannot be used; a value beside it is an older one."""
+    """Why the present object is unusable; a value beside it is an older one."""
     version: Version = ("", "")
-    """The version of the object that was last loaded, or found to be of no use."""
+    """Version of the object that was last loaded, or refused as unusable."""
     loading: tuple[Version, asyncio.Task[T]] | None = None
-    """The version whose load has not come to an end in time."""
+    """Version whose load did not end in time."""
     retry_seconds: float = 0.0
-    """Pause before it is read again; 0 = the usual one."""
+    """Pause before the object is read again; 0 = the usual one."""
     looked_at: float = float("-inf")
     wanted_at: float = float("-inf")
     looking: bool = False
-    """It is being read."""
+    """True while the object is being read."""
 
     @property
     def pending(self) -> bool:
@@ -79,18 +78,18 @@ class Held(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Source(Generic[T]):
-    """One kind of objects, and how they are loaded."""
+    """Kind of objects and its loader."""
 
     kind: str
     plural: str
     load: Callable[[Name, Mapping[str, Any]], T]
-    """Makes the value of an object; it runs in a thread. Raises OperatorError."""
+    """Returns the value of an object; it runs in a thread. Raises OperatorError."""
     keeps_last_good: bool
-    """True where a value outlives the object that it came from. An error of the API server ends no value."""
+    """True where a value outlives its object. An error of the API server ends no value."""
     error: type[OperatorError]
     """Class of the errors of this kind."""
     remedy: str
-    """What to do about an object that is missing, for messages."""
+    """Remedy for a missing object, for messages."""
 
 
 class References(Generic[T]):
@@ -105,7 +104,7 @@ class References(Generic[T]):
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     def get(self, name: Name) -> Held[T]:
-        """Return what is known of an object now; the first request starts to read it."""
+        """Return the present state of an object; the first request starts to read it."""
         held = self._held.get(name)
         if held is None:
             held = self._held[name] = Held()
@@ -114,7 +113,7 @@ class References(Generic[T]):
         return held
 
     async def run(self) -> None:
-        """Read what is due again and again until cancelled; an object that takes long to load delays no other."""
+        """Read due objects repeatedly until cancelled; an object that takes long to load delays no other."""
         async with asyncio.TaskGroup() as looks:
             while True:
                 self._wake.clear()
@@ -127,11 +126,11 @@ class References(Generic[T]):
                     pass
 
     async def refresh(self) -> None:
-        """Read everything that is due once."""
+        """Read all due objects once."""
         await asyncio.gather(*(self._look(name, held) for name, held in self._begin()))
 
     def _begin(self) -> list[tuple[Name, Held[T]]]:
-        """Mark what is due as being read, and return it."""
+        """Mark the due objects as being read, and return them."""
         now = time.monotonic()
         self._held = {name: held for name, held in self._held.items() if now - held.wanted_at < FORGET_SECONDS}
         due = [(name, held) for name, held in self._held.items() if not held.looking and self._due(held) <= now]
@@ -165,11 +164,12 @@ class References(Generic[T]):
             self._changed()
 
     async def _read(self, name: Name, held: Held[T]) -> None:
-        """Raises OperatorError, and whatever loading raises."""
+        """Read and load an object where its version is new. Raises OperatorError, and any error of the loader."""
         path = object_path("v1", self._source.plural, name.namespace, name.name)
         begun = held.loading
         body: dict[str, Any] = {}
         async with self._slots:
+            # Of a known object only the metadata are read first: an unchanged version ends the look.
             if held.version != ("", "") or begun is not None:
                 version = _version(await self._kube.get_metadata(path))
                 if begun is None and version == held.version:
@@ -191,7 +191,7 @@ class References(Generic[T]):
         try:
             held.value = load.result()
         except OperatorError:
-            held.version = version  # it is of no use before it changes
+            held.version = version  # unusable until it changes
             raise
         held.version, held.error = version, None
 

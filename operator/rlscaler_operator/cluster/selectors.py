@@ -1,4 +1,4 @@
-"""Which pods a scale's selector selects, as the API server writes it into `status.selector`."""
+"""Label selectors of a scale's pods, as the API server writes them into `status.selector`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 _LABEL = r"([^\s=!,()]+)"
 _VALUE = r"(?:(==|=|!=)\s*([^\s,()]*)|(in|notin)\s*\(([^)]*)\))?"
 _PART = re.compile(rf"\s*(?:(!)\s*{_LABEL}|{_LABEL}\s*{_VALUE})\s*(?:,|$)")
-"""One requirement: `a=b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a` or `!a` (k8s.io/apimachinery/pkg/labels)."""
+"""Pattern of one requirement: `a=b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a` or `!a` (apimachinery/pkg/labels)."""
 
 
 class Requirement(NamedTuple):
-    """A label whose value has to be, or must not be, one of some; None stands for any."""
+    """Values that a label has to have, or must not have; None stands for any value."""
 
     label: str
     values: frozenset[str] | None
@@ -21,15 +21,15 @@ class Requirement(NamedTuple):
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         value = labels.get(self.label)
-        found = value is not None and (self.values is None or value in self.values)
-        return found == self.wanted
+        matches = value is not None and (self.values is None or value in self.values)
+        return matches == self.wanted
 
 
 Selector = tuple[Requirement, ...]
 
 
 def parse_selector(text: str) -> Selector | None:
-    """Read a selector; None where it is empty or of another form: it selects nothing then, not everything."""
+    """Parse a selector; None where it is empty or malformed: it selects nothing then, not everything."""
     requirements, at = [], 0
     while at < len(text):
         match = _PART.match(text, at)
@@ -41,8 +41,8 @@ def parse_selector(text: str) -> Selector | None:
         elif operator:
             requirements.append(Requirement(label, frozenset({value}), wanted=operator != "!="))
         elif words:
-            several = frozenset(one.strip() for one in values.split(","))
-            requirements.append(Requirement(label, several, wanted=words == "in"))
+            choices = frozenset(choice.strip() for choice in values.split(","))
+            requirements.append(Requirement(label, choices, wanted=words == "in"))
         else:
             requirements.append(Requirement(label, None, wanted=True))
         at = match.end()
@@ -50,7 +50,7 @@ def parse_selector(text: str) -> Selector | None:
 
 
 def as_texts(selector: Selector) -> list[str]:
-    """Write a selector as `admission/new-pods.yaml` reads it, each requirement as `a=b|c`, `a!=b|c`, `a` or `!a`."""
+    """Return a selector as `admission/new-pods.yaml` reads it: each requirement as `a=b|c`, `a!=b|c`, `a` or `!a`."""
     return [_text(requirement) for requirement in selector]
 
 

@@ -1,17 +1,17 @@
-"""Policies spread over several active operators: each shard is a Lease of its own, held by one of them.
+"""Policies spread over several active operators: each shard is a Lease of its own, held by one operator.
 
 A policy belongs to one shard for good (rendezvous hashing of its namespace and name), so only the holder of a shard
 changes when an operator dies or joins. Every write is fenced by the deadline of its own shard's Lease, with the same
 rules as for a single Lease.
 
-Each operator also keeps a member Lease. The operators whose member Lease is renewed are alive, and none holds more than
-its fair share of the shards: one that holds more hands a shard back, one that holds fewer takes free shards.
+Each operator also has a member Lease. Operators whose member Lease is renewed are alive, and none holds more than its
+fair share of the shards: an operator with more hands a shard back, one with fewer takes free shards.
 
-Another number of shards splits the policies otherwise. So that two splits never act at the same time, while a rollout
-replaces the operators of one by those of the other, the plain Lease says which split acts: the operators of one number
-hold it together, as `SharedLease`, and nothing is written under a shard's Lease without it. With one shard it is the
-only Lease, and its one holder is in the way of all operators with more. The others stand by until the last operator of
-the old number has handed it back, or has not renewed it for its duration.
+Another number of shards splits the policies otherwise. Two splits must never act at the same time while a rollout
+replaces the operators of one by those of the other. So the plain Lease belongs to the split that acts: the operators of
+one number hold it together, as `SharedLease`, and nothing is written under a shard's Lease without it. With one shard
+it is the only Lease, and its holder blocks all operators with more. The others stand by until the last operator of the
+old number has handed it back, or has not renewed it for its duration.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ MEMBER_LABEL = "rlscaler.io/member-of"
 """Label of an operator's member Lease; its value is the name of the shards' Lease."""
 
 SHARDS_LABEL = "rlscaler.io/shards"
-"""Label of an operator's member Lease: into how many shards it splits the policies."""
+"""Label of an operator's member Lease: its number of shards."""
 
 SHORTEST_SECONDS = 0.2
 """Shortest time between two reads of a lease that is about to expire."""
 
 FORGET_AFTER = 10.0
-"""Lease durations after which the Lease of a member that died is deleted."""
+"""Lease durations after which the Lease of a dead member is deleted."""
 
 
 def shard_names(settings: Settings) -> list[str]:
@@ -53,19 +53,20 @@ def shard_names(settings: Settings) -> list[str]:
 
 
 def lease_names(settings: Settings) -> list[str]:
-    """Return the names of all Leases without which nothing is written."""
+    """Return the names of all Leases that writes depend on."""
     return list(dict.fromkeys([settings.lease_name, *shard_names(settings)]))
 
 
 def shard_of(key: Key, shards: int) -> int:
-    """Return the shard of a policy. With one more shard, only the policies that it takes over move."""
+    """Return the shard of a policy."""
     if shards == 1:
         return 0
+    # Rendezvous hashing: with one more shard only the policies that it takes over move.
     return max(range(shards), key=lambda i: hashlib.blake2b(f"{key[0]}/{key[1]}/{i}".encode(), digest_size=8).digest())
 
 
 class Members:
-    """Counts the operators that are alive, by member Leases that each of them renews and no other takes."""
+    """Counts the live operators by member Leases, each of which one operator renews and no other takes."""
 
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube, self._clock, self._seconds = kube, clock, settings.lease_seconds
@@ -80,7 +81,7 @@ class Members:
         self._own = Lease(kube, settings, clock, name=self._name, labels=labels, own=True)
 
     async def count(self) -> int:
-        """Renew the own member Lease, then count those whose record changed within a lease's duration.
+        """Renew the own member Lease, then count the members whose record changed within a lease's duration.
 
         Operators with another number of shards do not count. The time is measured by the own clock. Leases of members
         that died long ago are deleted. Raises KubeError.
@@ -90,7 +91,7 @@ class Members:
         return await self._living()
 
     async def others(self) -> int:
-        """Delete the own member Lease, then count the others. Raises KubeError."""
+        """Delete the own member Lease, then count the other members. Raises KubeError."""
         await self._delete(self._name)
         return await self._living()
 
@@ -118,7 +119,7 @@ class Members:
 
 
 class Shards:
-    """The Leases of all shards as one operator sees them. With one shard there is one Lease, and no members."""
+    """The Leases of all shards as seen by one operator. With one shard there is one Lease, and no members."""
 
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.number, self._seconds = settings.shards, settings.lease_seconds
@@ -140,11 +141,11 @@ class Shards:
         return next((lease.trouble for lease in (self._split, *self.leases) if lease and lease.trouble), "")
 
     def holds(self) -> dict[int, int]:
-        """Return the shards that this process may act for now, each with the term of its Lease."""
+        """Return the shards held by this process, each with the term of its Lease."""
         return {i: lease.term for i, lease in enumerate(self.leases) if lease.held}
 
     def of(self, key: Key) -> Lease:
-        """Return the Lease that a policy's writes are checked against."""
+        """Return the Lease under which a policy is written."""
         return self.leases[self.shard(key)]
 
     def shard(self, key: Key) -> int:
@@ -157,7 +158,7 @@ class Shards:
         self._shard_of.pop(key, None)
 
     async def run(self) -> None:
-        """Acquire and renew the Leases until cancelled; then hand them all back."""
+        """Acquire and renew the Leases until cancelled; then hand all of them back."""
         try:
             while True:
                 try:
@@ -178,12 +179,12 @@ class Shards:
         return min(self._seconds / 5, min(soon, default=math.inf))
 
     async def _step(self) -> None:
-        """Renew the held Leases first; then hand back those beyond the fair share, or take free ones."""
+        """Renew the held Leases first; then hand back Leases beyond the fair share, or take free ones."""
         if self._split is None or self._members is None:
             await self.leases[0].attempt()
             return
         if not self._members.registered:
-            # Before it joins the others: the last of them to leave must see that it is there.
+            # Register before joining the others: the last operator to leave must see this member.
             await self._members.count()
         await self._split.attempt()
         held = [lease for lease in self.leases if lease.held]
@@ -195,12 +196,12 @@ class Shards:
             self._hand_back(lease)
         for lease in self.leases:
             if lease not in held and lease not in self._leaving:
-                # The Leases of other holders are read as well: that is how it is known when they expire.
+                # The Leases of other holders are read as well, to learn when they expire.
                 few = sum(lease.held for lease in self.leases) < fair
                 await lease.attempt(take=self._split.held and few)
 
     def _hand_back(self, lease: Lease) -> None:
-        """Stop writing under a Lease at once, and release it when every write that is under way has ended."""
+        """Stop writing under a Lease at once, and release it when every write under way has ended."""
         lease.stop()
 
         async def later() -> None:
@@ -211,11 +212,9 @@ class Shards:
         task.add_done_callback(lambda _: self._leaving.pop(lease, None))
 
     async def _leave(self) -> None:
-        """Hand all Leases back; that of the split only as the last operator that holds it.
-
-        The record is read before the others are counted: an operator that joins in between renews it, and what was read
-        can then not be handed back.
-        """
+        """Hand all Leases back; the Lease of the split only as its last operator."""
+        # The record of the split is read before the other members are counted: an operator that joins in between
+        # renews it, and the record that was read can then not be handed back (its resourceVersion is old).
         for task in list(self._leaving.values()):
             task.cancel()
         await asyncio.gather(*(lease.release() for lease in self.leases))

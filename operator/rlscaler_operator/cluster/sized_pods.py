@@ -1,6 +1,6 @@
-"""The pods of each target as far as their size goes: what they ask for, and what their kubelets say of it.
+"""Sizes of the pods of each target: their requests, and the kubelets' reports on them.
 
-They are kept only where the operator resizes pods: bodies of all pods would cost hundreds of MiB in a large cluster.
+They are stored only where the operator resizes pods: bodies of all pods would cost hundreds of MiB in a large cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SizedPods:
         self._pods: dict[Key, dict[str, dict[str, Any]]] = {}
 
     def put(self, target: Key, body: Mapping[str, Any]) -> None:
-        """Take in a pod as it is now, from a watch or from the answer to a write; an older state is left out."""
+        """Take in the present state of a pod, from a watch or the answer to a write; an older state is ignored."""
         metadata = body["metadata"]
         pods, name = self._pods.setdefault(target, {}), metadata["name"]
         known = pods.get(name)
@@ -30,7 +30,7 @@ class SizedPods:
             return
         pods[name] = {
             "metadata": _parts(metadata, METADATA),
-            "spec": {"containers": [_parts(one, CONTAINER) for one in body["spec"]["containers"]]},
+            "spec": {"containers": [_parts(container, CONTAINER) for container in body["spec"]["containers"]]},
             "status": _parts(body.get("status") or {}, STATUS),
         }
 
@@ -39,7 +39,7 @@ class SizedPods:
         self._pods.get(target, {}).pop(name, None)
 
     def of(self, target: Key) -> list[dict[str, Any]]:
-        """Return the pods of a target, with those parts of their bodies that say how large they are."""
+        """Return the pods of a target, with the parts of their bodies about their size."""
         return list(self._pods.get(target, {}).values())
 
 

@@ -1,4 +1,4 @@
-"""What the watch says about VerticalPodAutoscalers: which of them change the size of whose pods."""
+"""VerticalPodAutoscalers that change the size of pods, by the targets whose pods they change."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
-from rlscaler_core.api.targets import reference
-from rlscaler_operator.cluster.bodies import Key, key_of
+from rlscaler_operator.cluster.bodies import Key, key_of, referenced
 
 OFF = "Off"
 DEFAULT_MODE = "Recreate"
-"""What an `updateMode` that is left out stands for."""
+"""Default of `updateMode`."""
 
 
 class VerticalAutoscaler(NamedTuple):
@@ -19,39 +18,36 @@ class VerticalAutoscaler(NamedTuple):
 
     name: str
     target: str
-    """What it sizes: the name of a Deployment, or a reference to an object of another kind."""
+    """Name of a Deployment, or a reference to an object of another kind."""
     mode: str
     revision: int
-    """A number that no state of another one had."""
+    """Number that is unique among all states of all VerticalPodAutoscalers."""
 
 
 class VerticalAutoscalers:
-    """Those that change pods. One whose `updateMode` is Off only recommends, and is not among them."""
+    """VerticalPodAutoscalers that change pods. One whose `updateMode` is Off only recommends, and is left out."""
 
     def __init__(self) -> None:
-        self._found: dict[Key, VerticalAutoscaler] = {}
+        self._by_name: dict[Key, VerticalAutoscaler] = {}
         self._of_target: dict[Key, dict[Key, VerticalAutoscaler]] = {}
         self._numbers = count(1)
 
     def put(self, body: Mapping[str, Any]) -> None:
-        """Take in one as it is now."""
+        """Take in the present state of a VerticalPodAutoscaler."""
         spec, key = body.get("spec") or {}, key_of(body)
         mode = (spec.get("updatePolicy") or {}).get("updateMode") or DEFAULT_MODE
-        target = spec.get("targetRef") or {}
-        named = reference(
-            target.get("apiVersion") or "apps/v1", target.get("kind") or "Deployment", target.get("name", "")
-        )
+        target = referenced(spec.get("targetRef") or {})
         old = self.drop(key)
         if mode == OFF:
             return
-        same = old is not None and (old.target, old.mode) == (named, mode)
+        same = old is not None and (old.target, old.mode) == (target, mode)
         number = old.revision if old is not None and same else next(self._numbers)
-        self._found[key] = one = VerticalAutoscaler(key[1], named, mode, number)
-        self._of_target.setdefault((key[0], named), {})[key] = one
+        self._by_name[key] = autoscaler = VerticalAutoscaler(key[1], target, mode, number)
+        self._of_target.setdefault((key[0], target), {})[key] = autoscaler
 
     def drop(self, key: Key) -> VerticalAutoscaler | None:
-        """Forget one and return it; None where it was not known."""
-        old = self._found.pop(key, None)
+        """Forget a VerticalPodAutoscaler and return it; None where it was not known."""
+        old = self._by_name.pop(key, None)
         if old is not None:
             target = key[0], old.target
             del self._of_target[target][key]
@@ -61,9 +57,9 @@ class VerticalAutoscalers:
 
     def clear(self) -> None:
         """Forget all."""
-        self._found.clear()
+        self._by_name.clear()
         self._of_target.clear()
 
     def of(self, target: Key) -> VerticalAutoscaler | None:
-        """Return the one that changes the pods of a target; None where there is none."""
+        """Return a VerticalPodAutoscaler that changes the pods of a target; None where there is none."""
         return next(iter(self._of_target.get(target, {}).values()), None)

@@ -15,10 +15,10 @@ import kopf
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.cluster.bodies import Key, key_of
+from rlscaler_operator.cluster.cache import read_target
 from rlscaler_operator.cluster.kinds import TargetKind, is_other
 from rlscaler_operator.cluster.kube import Kube, listed, load_configuration
 from rlscaler_operator.cluster.shards import Shards
-from rlscaler_operator.cluster.targets import read_target
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.loop.engine import Engine
 from rlscaler_operator.run.health import Health, serve
