@@ -17,7 +17,7 @@ from rlscaler_operator.sensing.answer import Bounds
 from rlscaler_operator.sensing.kafka_access import KafkaAccess, kafka_access_of
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.queries import Query, batch, own_queries, windows
-from rlscaler_operator.sensing.results import Answers, Asked
+from rlscaler_operator.sensing.results import Answers, TimedAnswers
 from rlscaler_operator.sensing.sources import Sources
 from rlscaler_operator.sensing.streams import Asker, Streams
 from rlscaler_operator.sensing.subject import Subject
@@ -32,7 +32,7 @@ may take for these before they count as slow."""
 IN_ONE_REQUEST = 20
 """Policies of one namespace whose own queries are sent as one."""
 
-OwnAnswers = dict[Key, asyncio.Task[Asked]]
+OwnAnswers = dict[Key, asyncio.Task[TimedAnswers]]
 """What is asked for each policy that has queries or a stream of its own."""
 
 
@@ -127,7 +127,7 @@ class Sensing:
             for policy, _ in crowd:
                 own[policy.key] = asyncio.create_task(_with_look(looks[access], own.get(policy.key)))
 
-    def _ask_some(self, own: OwnAccess, policies: list[Policy], apart: bool = False) -> asyncio.Task[Asked]:
+    def _ask_some(self, own: OwnAccess, policies: list[Policy], apart: bool = False) -> asyncio.Task[TimedAnswers]:
         queries = {query.name: query for policy in policies for query in own_queries(policy.subject)}
         namespace = policies[0].key[0]
         return asyncio.create_task(
@@ -154,10 +154,10 @@ class Sensing:
         self._apart = {key for key in self._apart if self._registry.get(key) is not None}
 
 
-async def _with_look(look: asyncio.Task[float], own: asyncio.Task[Asked] | None) -> Asked:
+async def _with_look(look: asyncio.Task[float], own: asyncio.Task[TimedAnswers] | None) -> TimedAnswers:
     """Wait for a look at the brokers, and for the policy's own queries where it has some."""
     seconds = await asyncio.shield(look)
-    asked = Asked({}) if own is None else await own
+    asked = TimedAnswers({}) if own is None else await own
     return asked._replace(seconds=max(seconds, asked.seconds))
 
 

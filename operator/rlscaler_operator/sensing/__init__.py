@@ -1,1 +1,1 @@
-"""What the operator measures: queries to Prometheus, their answers as readings, and samples for the decision."""
+"""Measurement: queries to Prometheus and Kafka, their answers as readings, and samples for the decision."""

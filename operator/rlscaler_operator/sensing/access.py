@@ -1,4 +1,4 @@
-"""Which Prometheus a policy is measured by, and the credentials from Secrets that it is asked with."""
+"""Access to the Prometheus of a policy: its URL, and credentials from Secrets."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Secret = Mapping[str, bytes]
 FIELD = "spec.metrics.prometheus.auth"
 
 NAMESPACE = "{namespace}"
-"""What stands for the policy's namespace in the parameter of own queries."""
+"""Placeholder of the policy's namespace in the parameter of own queries."""
 
 TOKEN = re.compile(r"[!-~]+")
-"""Pattern of a bearer token that may stand in a header: visible ASCII without a space."""
+"""Pattern of a bearer token in a header: visible ASCII without a space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class Certificates:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A Prometheus and the credential it is asked with; policies with equal access share a client and their queries."""
+    """URL and credential of a Prometheus; policies with equal access share a client and their queries."""
 
     url: str
     bearer_token: str = field(default="", repr=False)
     basic: tuple[str, str] | None = field(default=None, repr=False)
     certificates: Certificates | None = None
     refused: tuple[str, str] | None = None
-    """Reason and message if this Prometheus must not be asked; None = it may be."""
+    """Reason and message if this Prometheus must not be asked; None = it may be asked."""
 
 
 def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: References[Secret]) -> Access | None:
-    """Return how the Prometheus of the policy `key` is asked, by its `spec.metrics`.
+    """Return the access to the Prometheus in `spec.metrics` of the policy `key`.
 
     The result is None while a Secret is read for the first time. No credential is sent to a URL that is not allowed.
     """
@@ -69,7 +69,7 @@ def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: Reference
 
 
 class OwnAccess(NamedTuple):
-    """How a policy's own queries are asked."""
+    """Access for a policy's own queries."""
 
     access: Access
     parameters: tuple[tuple[str, str], ...] = ()
@@ -77,7 +77,7 @@ class OwnAccess(NamedTuple):
 
 
 def own_access(access: Access, metrics: Metrics, namespace: str, settings: Settings) -> OwnAccess:
-    """Return how the own queries of a policy in `namespace` are asked, whose other queries are asked by `access`."""
+    """Return the access for own queries of a policy in `namespace`, whose other queries use `access`."""
     if not settings.allow_own_queries:
         text = "the operator's administrator has forbidden spec.metrics.queries (RLSCALER_ALLOW_OWN_QUERIES): remove it"
         return OwnAccess(replace(access, refused=("OwnQueriesForbidden", text)))
@@ -101,36 +101,37 @@ def _at(access: Access, metrics: Metrics, settings: Settings) -> Access:
 
 def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: References[Secret]) -> Access | None:
     """Return the access with the credentials of the Secrets; None while one is read. Raises CredentialError."""
-    named = {"token": auth.bearer_token}
+    references = {"token": auth.bearer_token}
     if auth.basic is not None:
-        named |= {"username": auth.basic.username, "password": auth.basic.password}
+        references |= {"username": auth.basic.username, "password": auth.basic.password}
     if auth.tls is not None:
-        named |= {"ca": auth.tls.ca, "certificate": auth.tls.certificate, "private_key": auth.tls.private_key}
-    found: dict[str, str] = {}
-    waiting = False
-    for what, reference in named.items():
-        if reference is not None:
-            text = secret_text(reference, namespace, secrets, FIELD)
-            waiting |= text is None
-            found[what] = text or ""
-    if waiting:
+        references |= {"ca": auth.tls.ca, "certificate": auth.tls.certificate, "private_key": auth.tls.private_key}
+    texts = secret_texts(references, namespace, secrets, FIELD)
+    if texts is None:
         return None
-    token = found.get("token", "").strip()
+    token = texts.get("token", "").strip()
     if auth.bearer_token is not None and not TOKEN.fullmatch(token):
         raise _unusable(auth.bearer_token, namespace, FIELD, "is not a bearer token: one line without spaces")
-    basic = (found["username"].strip("\r\n"), found["password"].strip("\r\n")) if auth.basic is not None else None
-    certificates = None
-    if auth.tls is not None:
-        certificates = Certificates(found.get("ca", ""), found.get("certificate", ""), found.get("private_key", ""))
-        checked_certificates(certificates, namespace, f"{FIELD}.tls")
+    basic = (texts["username"].strip("\r\n"), texts["password"].strip("\r\n")) if auth.basic is not None else None
+    certificates = None if auth.tls is None else certificates_of(texts, namespace, f"{FIELD}.tls")
     return Access(url, token, basic, certificates)
 
 
-def secret_text(reference: SecretKey, namespace: str, secrets: References[Secret], field: str) -> str | None:
-    """Return the text under one key of a Secret that `field` of a policy names; None while it is read the first time.
+def secret_texts(
+    references: Mapping[str, SecretKey | None], namespace: str, secrets: References[Secret], field: str
+) -> dict[str, str] | None:
+    """Return the texts of keys of Secrets that `field` of a policy names, without the references that are None.
 
-    Raises CredentialError.
+    The result is None while a Secret is read for the first time. Raises CredentialError.
     """
+    named = {name: reference for name, reference in references.items() if reference is not None}
+    # Every Secret is asked for, so that all of them are read at the same time.
+    texts = {name: _secret_text(reference, namespace, secrets, field) for name, reference in named.items()}
+    known = {name: text for name, text in texts.items() if text is not None}
+    return known if len(known) == len(texts) else None
+
+
+def _secret_text(reference: SecretKey, namespace: str, secrets: References[Secret], field: str) -> str | None:
     held = secrets.get(Name(namespace, reference.name))
     if held.value is None:
         if held.error is not None:
@@ -145,14 +146,14 @@ def secret_text(reference: SecretKey, namespace: str, secrets: References[Secret
         raise _unusable(reference, namespace, field, "is not text") from error
 
 
-def _unusable(reference: SecretKey, namespace: str, field: str, what: str) -> CredentialError:
-    text = f"key {reference.key!r} of Secret {namespace}/{reference.name} ({field}) {what}"
+def _unusable(reference: SecretKey, namespace: str, field: str, trouble: str) -> CredentialError:
+    text = f"key {reference.key!r} of Secret {namespace}/{reference.name} ({field}) {trouble}"
     return CredentialError(text, "SecretInvalid")
 
 
 @lru_cache(maxsize=256)
 def _certificate_trouble(certificates: Certificates) -> str:
-    """Say why the certificates cannot be used; empty = they can."""
+    """Return why the certificates cannot be used; empty = they can."""
     try:
         tls_context(certificates)
     except (ssl.SSLError, ValueError) as error:
@@ -160,19 +161,20 @@ def _certificate_trouble(certificates: Certificates) -> str:
     return ""
 
 
-def checked_certificates(certificates: Certificates, namespace: str, field: str) -> Certificates:
-    """Return the certificates that `field` of a policy names. Raises CredentialError where they cannot be used."""
+def certificates_of(texts: Mapping[str, str], namespace: str, field: str) -> Certificates:
+    """Return the certificates in the texts of Secrets that `field` of a policy names. Raises CredentialError."""
+    certificates = Certificates(texts.get("ca", ""), texts.get("certificate", ""), texts.get("private_key", ""))
     if trouble := _certificate_trouble(certificates):
         raise CredentialError(f"{field}: its Secrets in {namespace} hold no usable PEM: {trouble}", "SecretInvalid")
     return certificates
 
 
 def tls_context(certificates: Certificates) -> ssl.SSLContext:
-    """Make a TLS context. Raises ssl.SSLError or ValueError where a text is not the PEM that it should be."""
+    """Return a TLS context. Raises ssl.SSLError or ValueError where a text is no valid PEM."""
     context = ssl.create_default_context(cadata=certificates.ca or None)
     if certificates.certificate:
         with NamedTemporaryFile("w", prefix="rlscaler-", suffix=".pem") as file:
-            # The ssl module reads a certificate chain from files only; only this user may read this one.
+            # The ssl module reads a certificate chain from files only; only this user may read the temporary file.
             file.write(f"{certificates.certificate}\n{certificates.private_key}\n")
             file.flush()
             context.load_cert_chain(file.name, password=_no_password)

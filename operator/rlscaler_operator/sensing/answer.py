@@ -1,9 +1,9 @@
-"""An answer of Prometheus's HTTP API, or of a server that speaks it, and whether it is whole. Pure.
+"""Answers of Prometheus's HTTP API, or of a compatible server, and the check whether they are whole. Pure.
 
-An answer that lacks a part is none: the rest of a sum would pass for the whole. Thanos says so in `warnings`,
-VictoriaMetrics in `isPartial`, and Prometheus in `warnings` where it left out what is beyond `limit` or what a remote
-storage did not give. What begins with "PromQL info:" or "PromQL warning:" (util/annotations in Prometheus), and all of
-`infos`, is about an expression and the shape of single series; one service's odd series must not blind all others.
+An answer that lacks a part is refused: the rest of a sum would pass for the whole. Thanos reports a missing part in
+`warnings`, VictoriaMetrics in `isPartial`, and Prometheus in `warnings` where `limit` or a failed remote storage cut
+the answer. Warnings that begin with "PromQL info:" or "PromQL warning:" (util/annotations in Prometheus), and all of
+`infos`, are about an expression and the shape of single series; one service's odd series must not blind all others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rlscaler_operator.exceptions import MetricsError
 
 ANNOTATIONS = ("PromQL info:", "PromQL warning:")
-"""How warnings begin that say nothing of data that is missing."""
+"""Beginnings of warnings that do not mean missing data."""
 
 TRUNCATED = "results truncated due to limit"
 """Prometheus's warning where an answer has more series than `limit` (web/api/v1/api.go)."""
@@ -24,7 +24,7 @@ SHOWN_CHARACTERS = 300
 
 
 class Bounds(NamedTuple):
-    """The largest answer that is taken."""
+    """Limits of the size of an answer."""
 
     size: int
     """Bytes."""
@@ -36,10 +36,10 @@ class Bounds(NamedTuple):
 
 
 SHARED = Bounds(16 * 2**20, 50_000)
-"""The default of those of a query that policies share."""
+"""Default limits for a query that policies share."""
 
 OWN = Bounds(64 * 2**10, 10)
-"""Those of a query in `spec.metrics.queries`, which must give one sample."""
+"""Limits for a query in `spec.metrics.queries`, which must give one sample."""
 
 
 def series_of(body: bytes, bounds: Bounds) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def series_of(body: bytes, bounds: Bounds) -> list[dict[str, Any]]:
         raise MetricsError("the answer is not Prometheus's: check the URL", "PrometheusError") from error
     if kind in ("scalar", "string") and isinstance(result, list):
         result = [{"metric": {}, "value": result}]
-    if not isinstance(result, list) or not all(isinstance(one, dict) for one in result):
+    if not isinstance(result, list) or not all(isinstance(series, dict) for series in result):
         raise MetricsError("the answer is not Prometheus's: check the URL", "PrometheusError")
     if len(result) > bounds.series or any(TRUNCATED in warning for warning in warnings):
         raise too_large(bounds, f"{bounds.series} series")
@@ -65,29 +65,29 @@ def series_of(body: bytes, bounds: Bounds) -> list[dict[str, Any]]:
     return result
 
 
-def too_large(bounds: Bounds, what: str) -> MetricsError:
-    """Make the error for an answer with more than `what`."""
+def too_large(bounds: Bounds, limit: str) -> MetricsError:
+    """Return the error for an answer beyond a limit, which is given in words."""
     if bounds is OWN:
-        text = f"its query in spec.metrics.queries gives more than {what}, not one sample: aggregate it"
+        text = f"its query in spec.metrics.queries gives more than {limit}, not one sample: aggregate it"
     else:
-        text = f"the answer has more than {what}: raise RLSCALER_ANSWER_BYTES or RLSCALER_ANSWER_SERIES"
+        text = f"the answer has more than {limit}: raise RLSCALER_ANSWER_BYTES or RLSCALER_ANSWER_SERIES"
     return MetricsError(text, "AnswerTooLarge")
 
 
 def refusal(status: int, body: bytes) -> MetricsError:
-    """Make the error for an answer with an HTTP status other than 200."""
+    """Return the error for an answer with an HTTP status other than 200."""
     if status in (401, 403):
         text = f"Prometheus refused the credential (HTTP {status}): check spec.metrics.prometheus.auth"
         return MetricsError(text, "PrometheusUnauthorized")
     if 300 <= status < 400:
         return MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
-    said = body.decode(errors="replace")
+    message = body.decode(errors="replace")
     with contextlib.suppress(ValueError, AttributeError):
-        said = str(json.loads(said).get("error", said))
-    return MetricsError(f"Prometheus refused the query (HTTP {status}): {shorten(said)}", "PrometheusError")
+        message = str(json.loads(message).get("error", message))
+    return MetricsError(f"Prometheus refused the query (HTTP {status}): {shorten(message)}", "PrometheusError")
 
 
 def shorten(text: str) -> str:
-    """Return a text in one line of a limited length."""
+    """Return a text in one line of at most SHOWN_CHARACTERS."""
     text = " ".join(text.split())
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"

@@ -1,4 +1,4 @@
-"""Asks Kafka's brokers from a process of its own, so that a fault in the client library does not end the operator."""
+"""Kafka client in a process of its own, so that a fault in the client library does not end the operator."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from multiprocessing.connection import Pipe
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.kafka_access import KafkaAccess, client_settings
-from rlscaler_operator.sensing.kafka_client import Answer, Cluster, Wanted
+from rlscaler_operator.sensing.kafka_client import Answer, Cluster, GroupTopics
 
 log = logging.getLogger("rlscaler.kafka")
 
 MODULE = "rlscaler_operator.sensing.kafka_process"
 
 ENDED = "KafkaClientEnded"
-"""Reason of a question that the process did not answer."""
+"""Reason of a request that the process did not answer."""
 
 START_SECONDS = 20.0
-"""The longest time that the process may take to start, on a machine that is busy otherwise."""
+"""Longest start of the process, on a machine that is busy otherwise."""
 
 ROUNDS = 4
 """Requests that follow one another in a look: topics, groups, commits and ends."""
 
 
 class Brokers:
-    """The clusters that policies' streams are in. The process starts with the first question."""
+    """Kafka clusters of all policies. The process starts with the first request."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
         self._process: _Process | None = None
 
-    async def look(self, access: KafkaAccess, wanted: Sequence[Wanted]) -> dict[Wanted, Answer]:
-        """Ask for all of `wanted` at once. Any failure is the answer for those that it concerns; never raises."""
+    async def look(self, access: KafkaAccess, wanted: Sequence[GroupTopics]) -> dict[GroupTopics, Answer]:
+        """Ask for all of `wanted` at once. A failure is the answer for the groups that it concerns; never raises."""
         try:
             if access.refused is not None:
                 reason, text = access.refused
@@ -54,29 +54,31 @@ class Brokers:
             return dict.fromkeys(wanted, MetricsError(text, "BrokerUnreachable"))
 
     def close(self) -> None:
-        """End the process; a question that is not answered yet gets an error."""
+        """End the process; open requests get an error."""
         if self._process is not None:
             self._process.end()
             self._process = None
 
     def _cluster(self, access: KafkaAccess) -> Cluster:
-        chosen = client_settings(access, self._timeout_seconds)
+        settings = client_settings(access, self._timeout_seconds)
         user = "ANONYMOUS" if access.login is None else access.login[1]
-        return Cluster(tuple(sorted(chosen.items())), _named(access), user)
+        return Cluster(tuple(sorted(settings.items())), _named(access), user)
 
-    async def _ask(self, cluster: Cluster, wanted: Sequence[Wanted]) -> dict[Wanted, Answer]:
-        """Raises MetricsError. A process that ended since it was last asked, or ends now, is replaced once."""
+    async def _ask(self, cluster: Cluster, wanted: Sequence[GroupTopics]) -> dict[GroupTopics, Answer]:
+        """Ask the process; one that has ended, or ends now, is replaced once. Raises MetricsError."""
         process = self._process
         if process is not None:
             try:
                 return await self._answer(process, cluster, wanted)
             except EndedError as error:
                 log.warning("%s", error)
-        if self._process is process or self._process is None:  # another question may have replaced it already
+        if self._process is process or self._process is None:  # another request may have replaced it already
             self._process = _Process(self._timeout_seconds)
         return await self._answer(self._process, cluster, wanted)
 
-    async def _answer(self, process: _Process, cluster: Cluster, wanted: Sequence[Wanted]) -> dict[Wanted, Answer]:
+    async def _answer(
+        self, process: _Process, cluster: Cluster, wanted: Sequence[GroupTopics]
+    ) -> dict[GroupTopics, Answer]:
         longest = START_SECONDS + ROUNDS * (self._timeout_seconds + 1)
         try:
             return await asyncio.wait_for(process.ask(cluster, wanted), longest)
@@ -86,13 +88,13 @@ class Brokers:
 
 
 class EndedError(MetricsError):
-    """The Kafka client's process ended before it answered."""
+    """Raised where the Kafka client's process ended before it answered."""
 
     reason = ENDED
 
 
 class _Process:
-    """The process and the questions that it has not answered yet."""
+    """The process and its open requests."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._connection, theirs = Pipe()
@@ -106,25 +108,25 @@ class _Process:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._sending = threading.Lock()
-        self._open: dict[int, Future[dict[Wanted, Answer]]] = {}
+        self._open: dict[int, Future[dict[GroupTopics, Answer]]] = {}
         self._over = False
         threading.Thread(target=self._read, name="kafka", daemon=True).start()
 
-    async def ask(self, cluster: Cluster, wanted: Sequence[Wanted]) -> dict[Wanted, Answer]:
-        """Raises EndedError."""
-        future: Future[dict[Wanted, Answer]] = Future()
+    async def ask(self, cluster: Cluster, wanted: Sequence[GroupTopics]) -> dict[GroupTopics, Answer]:
+        """Send a request and wait for its answer. Raises EndedError."""
+        future: Future[dict[GroupTopics, Answer]] = Future()
         with self._lock:
             if self._over:
                 raise self._ended()
             number = next(self._numbers)
             self._open[number] = future
-        # A process that hangs takes nothing more once its buffer is full.
+        # In a thread: a process that hangs blocks the sender once its buffer is full.
         await asyncio.to_thread(self._send, (number, cluster, list(wanted)))
         return await asyncio.wrap_future(future)
 
-    def _send(self, question: tuple[int, Cluster, list[Wanted]]) -> None:
-        with self._sending, contextlib.suppress(OSError):  # the thread that reads says that it has ended
-            self._connection.send(question)
+    def _send(self, request: tuple[int, Cluster, list[GroupTopics]]) -> None:
+        with self._sending, contextlib.suppress(OSError):  # the reading thread reports the end of the process
+            self._connection.send(request)
 
     def end(self) -> None:
         self._process.kill()

@@ -1,12 +1,13 @@
 """The capacity of one replica, learned from intervals under load. Pure: times are passed in.
 
-What a replica answers is only a lower bound of what it could answer. Divided by its utilization it is an estimate,
-where the utilization follows the load. That of a GPU under continuous batching may not: it is near 100 % whenever
-anything runs, and the same division then gives less with every replica that is added. So
+The rate that a replica answers is a lower bound of its capacity. Divided by the utilization it is an estimate of the
+capacity, where the utilization follows the load. The utilization of a GPU under continuous batching may not: it is near
+100 % whenever anything runs, and the same division then gives less with every replica that is added. So
 
-- a utilization that does not follow the load teaches nothing, nor does one of a GPU that is high and was not seen to,
-- what was learned is lowered only where replicas were overloaded, never because they answer less,
-- and never below what a replica was seen to answer, unless more arrives than is answered.
+- no capacity is learned from a utilization that does not follow the load, nor from a high one of a GPU that has not
+  been seen to follow it,
+- a learned capacity is lowered only where replicas were overloaded, never because they answer less,
+- and never below a rate that a replica was seen to answer, unless more arrives than is answered.
 """
 
 from __future__ import annotations
@@ -18,54 +19,54 @@ from statistics import covariance, mean, median, stdev, variance
 from typing import NamedTuple
 
 LOADED_PERCENT = 50.0
-"""Utilization below which the requests that a replica answers say little about how many it could answer."""
+"""Least utilization of a sample: below it the answered rate says little about the capacity."""
 
 SUSPECT_PERCENT = 85.0
 """Utilization of a GPU from which on it counts only if it was seen to follow the load."""
 
 KEPT = 60
-"""Samples that are kept: the newest ones."""
+"""Number of remembered samples: the newest ones."""
 
 NEEDED = 8
-"""Samples that must be there before a value is published, and those of one block."""
+"""Samples before a value is published, and samples of one block."""
 
 BLOCKS_KEPT = 24
-"""Blocks that are kept: the newest ones, of three hours or more."""
+"""Number of remembered blocks: the newest ones, of three hours or more."""
 
 SPREAD = 1.4
-"""How many times the load per replica of one block must be that of another to say whether utilization follows it."""
+"""Least ratio of the loads per replica of two blocks for a verdict on whether utilization follows the load."""
 
 FOLLOWS, IGNORES = 0.6, 0.3
-"""Percent by which utilization grows with each percent of load: it follows from the first on, and up to the second it
-does not. Between the two the last verdict stands."""
+"""Percent by which utilization grows with each percent of load: from the first on it follows the load, up to the second
+it does not. Between the two the last verdict stays."""
 
 SUSTAINED = 3
-"""Windows in a row in which a replica must have answered a rate before it counts as proven, or as overflowing."""
+"""Windows in a row in which a replica must have answered a rate before the rate counts as proven, or as overflowing."""
 
 OVERFLOW = 1.05
-"""Requests that arrive for each one answered from which on a queue grows, or requests are refused."""
+"""Ratio of arriving to answered requests from which on a queue grows, or requests are refused."""
 
 DEVIATIONS = 3.0
 """Standard errors between the mean and its lower bound: one-sided 99 % for `NEEDED` samples by Student's distribution,
-and a higher confidence for more samples. As the value is not lowered by later samples, the highest bound counts."""
+and a higher confidence for more samples. As later samples do not lower the value, the highest bound counts."""
 
 MOVE_PER_HOUR = 0.10
-"""The largest rise of the published value in an hour, as a share of it: no load test upsets it."""
+"""Largest rise of the published value in an hour, as a share of it: a load test does not upset it."""
 
 MOVE_PER_WINDOW = 0.10
-"""The largest fall in one window of overload, as a share of the value."""
+"""Largest fall in one window of overload, as a share of the value."""
 
 DIGITS = 3
 """Significant digits of the published value."""
 
 
 class Sample(NamedTuple):
-    """One rate window, for each replica."""
+    """One rate window, per replica."""
 
     answered: float
     """Requests/s."""
     utilization: float
-    """From 0.5 on; 1 is all that the replica requested."""
+    """Share of the replica's resource request, from 0.5 on."""
 
 
 @dataclass(slots=True)
@@ -73,18 +74,18 @@ class Capacity:
     """The learned capacity of each replica of one pool, in requests/s."""
 
     value: float | None = None
-    """Lower confidence bound, as far as it was allowed to move; None before enough was seen.
+    """Lower confidence bound, within the allowed moves; None before `NEEDED` samples.
 
-    It stays while it is not published, so that what is published next begins there.
+    It stays while it is not published: the next published value begins there.
     """
     moved_at: float = 0.0
     may_saturate: bool = True
-    """The utilization may be high whenever anything runs: that of a GPU. CPU time used always grows with the work."""
+    """True where the utilization may be high whenever anything runs, as that of a GPU. CPU time grows with the work."""
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=KEPT))
     follows: bool | None = None
-    """Does the utilization follow the load? None = it has not been seen at loads that differ enough."""
+    """Whether the utilization follows the load; None = no verdict, for want of loads that differ enough."""
     proven: float = 0.0
-    """The highest rate that a replica was seen to answer for `SUSTAINED` windows."""
+    """Highest rate that a replica was seen to answer for `SUSTAINED` windows."""
     _blocks: deque[Sample] = field(default_factory=lambda: deque(maxlen=BLOCKS_KEPT))
     _block: list[Sample] = field(default_factory=list)
     _overflows: int = 0
@@ -103,10 +104,10 @@ class Capacity:
         arrived: float = math.nan,
         late: bool = False,
     ) -> None:
-        """Take in one interval: `answered` requests/s by `ready` of `replicas` at `utilization` %; NaN = not known.
+        """Take in one interval: `answered` requests/s by `ready` of `replicas` at `utilization` %; NaN = unknown.
 
-        `now` is a time in seconds; `arrived` requests/s came in, and `late` says that the latency was above the SLO.
-        Only a rate window in which the replicas stayed the same counts, and each window counts once.
+        `now` is a time in seconds; `arrived` requests/s came in; `late` is True where the latency was above the SLO.
+        Only a rate window with constant replicas counts, and each window counts once.
         """
         if ready != self._ready:
             self._ready, self._steady_since = ready, now
@@ -127,7 +128,7 @@ class Capacity:
         self._publish(now)
 
     def _judge(self) -> None:
-        """Say whether the utilization follows the load, from blocks of windows with the same replicas each."""
+        """Update `follows` from blocks of windows with constant replicas."""
         self._block.append(self.samples[-1])
         if len(self._block) < NEEDED:
             return
@@ -136,6 +137,7 @@ class Capacity:
         loads = [math.log(block.answered) for block in self._blocks]
         if len(loads) < 2 or max(loads) - min(loads) < math.log(SPREAD):
             return
+        # Slope of a regression line through the logarithms: percent of utilization per percent of load.
         slope = covariance(loads, [math.log(block.utilization) for block in self._blocks]) / variance(loads)
         if slope >= FOLLOWS or slope <= IGNORES:
             self.follows = slope >= FOLLOWS
@@ -151,7 +153,7 @@ class Capacity:
             self.value, self.moved_at = min(bound, self.value + reach), now
 
     def _bound(self) -> float | None:
-        """What a replica can answer, by the samples; None where they do not say."""
+        """Return the lower confidence bound of the capacity; None where the samples do not support one."""
         if len(self.samples) < NEEDED:
             return None
         high = 100 * mean(sample.utilization for sample in self.samples) > SUSPECT_PERCENT
@@ -163,7 +165,7 @@ class Capacity:
 
     @property
     def published(self) -> float | None:
-        """The value as it is shown and used: rounded, so that it does not change with every interval."""
+        """The value for the status and the decision, rounded so that it does not change with every interval."""
         if self.value is None or self.follows is False:
             return None
         return float(f"{self.value:.{DIGITS}g}")

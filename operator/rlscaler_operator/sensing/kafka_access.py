@@ -1,4 +1,4 @@
-"""Which Kafka cluster a policy's stream is in, and the credentials from Secrets that it is read with."""
+"""Access to the Kafka cluster of a policy's stream: its servers, and credentials from Secrets."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from rlscaler_core.api.kafka import Kafka
 from rlscaler_core.api.metrics import SecretKey
 from rlscaler_operator.cluster.references import References
 from rlscaler_operator.exceptions import CredentialError
-from rlscaler_operator.sensing.access import Certificates, Secret, checked_certificates, secret_text
+from rlscaler_operator.sensing.access import Certificates, Secret, certificates_of, secret_texts
 from rlscaler_operator.settings import Settings
 
 FIELD = "spec.signal.kafka"
 
 PENDING = ("SecretPending", f"the Secrets that {FIELD} names are being read for the first time")
-"""Why nothing is asked before the credentials are there."""
+"""Reason and message while the credentials are read."""
 
 LARGEST_ANSWER = 16 * 2**20
-"""Bytes of the largest answer that is taken from a broker: offsets and members of some thousand partitions."""
+"""Most bytes of a broker's answer: offsets and members of some thousand partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaAccess:
-    """A Kafka cluster and the credential it is read with; policies with equal access share one client."""
+    """Servers and credential of a Kafka cluster; policies with equal access share one client."""
 
     servers: tuple[str, ...]
     certificates: Certificates | None = None
@@ -30,14 +30,11 @@ class KafkaAccess:
     login: tuple[str, str, str] | None = field(default=None, repr=False)
     """SASL mechanism, user name and password."""
     refused: tuple[str, str] | None = None
-    """Reason and message if this cluster must not be asked; None = it may be."""
+    """Reason and message if this cluster must not be asked; None = it may be asked."""
 
 
 def kafka_access_of(kafka: Kafka, namespace: str, settings: Settings, secrets: References[Secret]) -> KafkaAccess:
-    """Return how the cluster of a policy in `namespace` is read.
-
-    No credential is sent to a server that is not allowed.
-    """
+    """Return the access to the cluster of a policy in `namespace`. No credential goes to a forbidden server."""
     servers = tuple(sorted(kafka.bootstrap_servers))
     forbidden = [server for server in servers if not settings.may_read_kafka(server)]
     if forbidden:
@@ -56,33 +53,25 @@ def _with_credentials(
     servers: tuple[str, ...], kafka: Kafka, namespace: str, secrets: References[Secret]
 ) -> KafkaAccess:
     """Return the access with the credentials of the Secrets. Raises CredentialError."""
-    named: dict[str, SecretKey] = {}
+    references: dict[str, SecretKey | None] = {}
     if kafka.sasl is not None:
-        named |= {"username": kafka.sasl.username, "password": kafka.sasl.password}
+        references |= {"username": kafka.sasl.username, "password": kafka.sasl.password}
     if kafka.tls is not None:
-        tls = {"ca": kafka.tls.ca, "certificate": kafka.tls.certificate, "private_key": kafka.tls.private_key}
-        named |= {what: reference for what, reference in tls.items() if reference is not None}
-    texts = {what: secret_text(reference, namespace, secrets, FIELD) for what, reference in named.items()}
-    if None in texts.values():
+        references |= {"ca": kafka.tls.ca, "certificate": kafka.tls.certificate, "private_key": kafka.tls.private_key}
+    texts = secret_texts(references, namespace, secrets, FIELD)
+    if texts is None:
         return KafkaAccess(servers, refused=PENDING)
-    found = {what: text or "" for what, text in texts.items()}
-    certificates = None
-    if kafka.tls is not None:
-        certificates = checked_certificates(
-            Certificates(found.get("ca", ""), found.get("certificate", ""), found.get("private_key", "")),
-            namespace,
-            f"{FIELD}.tls",
-        )
+    certificates = None if kafka.tls is None else certificates_of(texts, namespace, f"{FIELD}.tls")
     login = None
     if kafka.sasl is not None:
-        login = kafka.sasl.mechanism, found["username"].strip("\r\n"), found["password"].strip("\r\n")
+        login = kafka.sasl.mechanism, texts["username"].strip("\r\n"), texts["password"].strip("\r\n")
     return KafkaAccess(servers, certificates, login)
 
 
 def client_settings(access: KafkaAccess, timeout_seconds: float) -> dict[str, str | int]:
-    """Return the settings of a librdkafka client; a request that is not answered in time fails."""
+    """Return the settings of a librdkafka client whose requests fail after `timeout_seconds`."""
     milliseconds = max(1000, round(1000 * timeout_seconds))
-    chosen: dict[str, str | int] = {
+    settings: dict[str, str | int] = {
         "bootstrap.servers": ",".join(access.servers),
         "client.id": "rlscaler",
         "security.protocol": ("SASL_" if access.login else "")
@@ -95,9 +84,9 @@ def client_settings(access: KafkaAccess, timeout_seconds: float) -> dict[str, st
     }
     if access.login is not None:
         mechanism, username, password = access.login
-        chosen |= {"sasl.mechanisms": mechanism, "sasl.username": username, "sasl.password": password}
+        settings |= {"sasl.mechanisms": mechanism, "sasl.username": username, "sasl.password": password}
     if access.certificates is not None:
         pem = access.certificates
-        named = {"ssl.ca.pem": pem.ca, "ssl.certificate.pem": pem.certificate, "ssl.key.pem": pem.private_key}
-        chosen |= {name: text for name, text in named.items() if text}
-    return chosen
+        texts = {"ssl.ca.pem": pem.ca, "ssl.certificate.pem": pem.certificate, "ssl.key.pem": pem.private_key}
+        settings |= {name: text for name, text in texts.items() if text}
+    return settings

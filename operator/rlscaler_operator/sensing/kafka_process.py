@@ -1,7 +1,7 @@
-"""The process that Kafka's brokers are asked from: `python -m rlscaler_operator.sensing.kafka_process FD SECONDS`.
+"""Process of the Kafka client: `python -m rlscaler_operator.sensing.kafka_process FD SECONDS`.
 
-A fault in librdkafka ends this process and not the operator. It serves the connection that it inherits as file
-descriptor FD until the operator's end of it is closed.
+A fault in librdkafka ends this process and not the operator. The process serves the connection that it inherits as file
+descriptor FD until the operator closes its end.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from rlscaler_operator.sensing.kafka_client import Clients, Cluster, Wanted
+from rlscaler_operator.sensing.kafka_client import Clients, Cluster, GroupTopics
 
 
 async def serve(connection: Connection, timeout_seconds: float) -> None:
-    """Answer (number, cluster, wanted) by (number, answers), many at a time, until the connection ends."""
+    """Answer each (number, cluster, wanted) with (number, answers), many at a time, until the connection ends."""
     clients = Clients(timeout_seconds)
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()
 
-    async def answer(number: int, cluster: Cluster, wanted: Sequence[Wanted]) -> None:
+    async def answer(number: int, cluster: Cluster, wanted: Sequence[GroupTopics]) -> None:
         connection.send((number, await clients.look(cluster, wanted)))
 
     while True:
@@ -39,7 +39,7 @@ async def serve(connection: Connection, timeout_seconds: float) -> None:
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Where the container's memory ends, it is this process that the kernel should end, not the operator.
+    # Where the container's memory ends, the kernel should end this process and not the operator.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     asyncio.run(serve(Connection(int(sys.argv[1])), float(sys.argv[2])))

@@ -1,9 +1,9 @@
-"""The labels by which series belong to a service or a pod, however they were scraped.
+"""Labels by which series belong to a service or a pod, however they were scraped.
 
-With `honor_labels: false`, as a ServiceMonitor sets it, Prometheus keeps `namespace`, `service`, `pod` and `container`
-for the target that it scrapes, and what the series itself says becomes `exported_namespace` and so on. What a series
-says of itself counts here, whatever it is called. Replicas of one Prometheus that scrape the same targets (an HA pair)
-give every series several times, told apart by an external label only; they count once.
+With `honor_labels: false`, as a ServiceMonitor sets it, Prometheus sets `namespace`, `service`, `pod` and `container`
+to those of the scraped target, and the series' own labels become `exported_namespace` and so on. The series' own label
+counts here, whatever its name. Replicas of one Prometheus that scrape the same targets (an HA pair) give every series
+several times, with different values of one external label; they count once.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from dataclasses import dataclass
 from rlscaler_operator.settings import Settings
 
 EXPORTED = "exported_"
-"""What Prometheus puts before a label of a series that its target has as well."""
+"""Prefix that Prometheus gives to a label of a series if its target has the same label."""
 
 EVERYWHERE = "*"
 
 SUSPECT = "replica"
-"""External label by which HA pairs are often told apart, and which services use too: it is not guessed which."""
+"""External label of many HA pairs, which services use too: its meaning is not guessed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What the administrator says about the labels of series."""
+    """Settings of the administrator about the labels of series."""
 
     replicas: tuple[str, ...] = ("prometheus_replica",)
-    """External labels that tell replicas of Prometheus apart."""
+    """External labels that differ between replicas of Prometheus."""
     exporters: tuple[str, ...] = (EVERYWHERE,)
-    """Namespaces whose targets may say of which namespace their series are."""
+    """Namespaces whose targets may export series of other namespaces."""
 
     @classmethod
     def of(cls, settings: Settings) -> Labels:
         return cls(settings.replica_labels, settings.exporter_namespaces)
 
     def once(self, vector: str) -> str:
-        """Count the copies of a series that replicas of Prometheus have as one: the largest of them."""
+        """Return a PromQL vector in which the copies of a series by replicas of Prometheus are one: the largest."""
         return f"max without ({', '.join(self.replicas)}) ({vector})" if self.replicas else vector
 
     def copies(self, selector: str) -> str:
-        """Return a PromQL vector of what is there several times, told apart by the label `replica` only."""
+        """Return a PromQL vector of the series that exist several times and differ by the label `replica` only."""
         return f"count without ({', '.join((SUSPECT, *self.replicas))}) ({selector}) > 1"
 
     def by(
@@ -51,10 +51,10 @@ class Labels:
         fold: str,
         keep: tuple[str, ...] = (),
     ) -> str:
-        """Return a PromQL vector with the labels `namespace`, `own` and `keep`, as the series themselves say.
+        """Return a PromQL vector with the labels `namespace`, `own` and `keep` of the series themselves.
 
-        `select` gives the selector for a prefix of the labels `own` (nothing, or `EXPORTED`), `vector` what is
-        computed of a selector, and `fold` the aggregation, which has to be applied once more to the whole.
+        `select` returns the selector for a prefix of the labels `own` (empty, or `EXPORTED`), `vector` the PromQL for a
+        selector; `fold` is the aggregation, which has to be applied once more to the whole.
         """
         parts = []
         for prefix in ("", EXPORTED):
@@ -70,11 +70,11 @@ class Labels:
         return " or ".join(parts)
 
     def believed(self) -> str:
-        """Return a matcher of the targets that may say of which namespace their series are; empty = all of them."""
+        """Return a matcher of the targets that may export series of other namespaces; empty = all of them."""
         return "" if EVERYWHERE in self.exporters else f'namespace=~"({"|".join(sorted(self.exporters))})"'
 
     def _targets(self) -> list[tuple[str, bool]]:
-        """Return matchers of targets, and whether these may say of which namespace their series are."""
+        """Return matchers of targets, and whether these may export series of other namespaces."""
         if EVERYWHERE in self.exporters:
             return [("", True)]
         if not self.exporters:
@@ -84,6 +84,6 @@ class Labels:
 
 
 def narrowed(selector: str, *matchers: str) -> str:
-    """Add matchers to a metric, which may have some already; empty ones are left out."""
+    """Return a metric with further matchers; empty ones are left out."""
     metric, _, inside = selector.partition("{")
     return f"{metric}{{{','.join(filter(None, (inside.removesuffix('}'), *matchers)))}}}"

@@ -1,4 +1,4 @@
-"""Turns answers of Prometheus and the watch cache into the samples that one policy is decided upon. Pure."""
+"""Samples of one policy for its decision, from answers of Prometheus and the watch cache. Pure."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ PAUSED = "rlscaler.io/paused"
 PAUSED_SCALE_DOWN = "rlscaler.io/paused-scale-down"
 PAUSED_REPLICAS = "rlscaler.io/paused-replicas-"
 MOST_REPLICAS = 10_000
-"""The largest number of replicas that the API allows; the shield clamps to the target's own range."""
+"""Largest number of replicas that the API allows; the shield clamps to the target's own range."""
 
 SHOWN_CHARACTERS = 60
-"""Characters of an annotation's value in a message: the message of a condition is limited."""
+"""Most characters of an annotation's value in a message: the message of a condition is limited."""
 
 PAUSES = (PAUSED, PAUSED_SCALE_DOWN, *(PAUSED_REPLICAS + pool for pool in POOLS))
 """All annotations that pause a policy."""
@@ -51,7 +51,7 @@ UTILIZATIONS = ("gpu_utilization", "cpu_utilization")
 MEASURED = tuple(signal for signal in SIGNALS if signal != "replicas")
 
 REQUEST_RATE = "request_rate"
-"""Reading of the requests that arrive each second, beside a load that is counted in another unit."""
+"""Reading of the arriving requests/s, beside a load in another unit."""
 
 SamplesRow = tuple[Any, ...]
 
@@ -79,7 +79,7 @@ NOTHING_COUNTED = (math.nan, math.nan)
 """Requests and late ones where no window was counted since the last tick."""
 
 NO_STREAM = (math.nan, 0, False, math.nan)
-"""Lag, partitions, rebalance and messages/s processed where the replicas are no consumers."""
+"""Lag, partitions, rebalance and processed messages/s where the replicas are no consumers."""
 
 NO_POOL = absent("a pool that is not there")
 
@@ -93,7 +93,7 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
     """Return the readings of one policy; `ready` are the ready replicas of the GPU and the CPU pool."""
     namespace, names = subject.namespace, subject.deployments
 
-    def of(query: str, pool: int) -> Reading:
+    def reading(query: str, pool: int) -> Reading:
         name = names[pool]
         if name is None:
             return NO_POOL
@@ -102,51 +102,53 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
         return pick(answers.get(query, {}), (namespace, name))
 
     pools = [pool for pool in (GPU, CPU) if names[pool]]
-    here = [ready[pool] for pool in pools]
     exported = subject.server.utilization
-    utilization = named(subject.preset, "utilization")
 
-    def used(pool: int, builtin: Callable[[], Reading]) -> Reading:
+    def utilization(pool: int, builtin: Callable[[], Reading]) -> Reading:
         if exported is None or POOLS[pool] not in exported.pools:
             return builtin()
-        return per_replica(of(utilization, pool), ready[pool])
+        return per_replica(reading(named(subject.preset, "utilization"), pool), ready[pool])
 
     ready_pools = {POOLS[pool]: ready[pool] for pool in pools}
     readings = {
         "arrival_rate": arrivals(
             rate_of(answers, "arrival_rate", subject, subject.requests.counts_arrivals), ready_pools
         ),
-        "cpu_utilization": used(CPU, lambda: ratio([of("cpu_usage", CPU)], [of("cpu_request", CPU)], [ready[CPU]])),
-        "memory_utilization": ratio(
-            [of("memory_usage", pool) for pool in pools], [of("memory_request", pool) for pool in pools], here
+        "cpu_utilization": utilization(
+            CPU, lambda: ratio([reading("cpu_usage", CPU)], [reading("cpu_request", CPU)], [ready[CPU]])
         ),
-        "gpu_utilization": used(GPU, lambda: per_replica(of("gpu_utilization", GPU), ready[GPU])),
+        "memory_utilization": ratio(
+            [reading("memory_usage", pool) for pool in pools],
+            [reading("memory_request", pool) for pool in pools],
+            [ready[pool] for pool in pools],
+        ),
+        "gpu_utilization": utilization(GPU, lambda: per_replica(reading("gpu_utilization", GPU), ready[GPU])),
         "p95_latency": latency_of(answers, SHOWN_PERCENTILE, subject),
     }
     for name, promql in subject.queries:
         readings[REPLACES[name]] = pick(answers[own_name(name, promql)], NOTHING)
     if subject.unit != "requests":
         load = readings.pop("load", None) or arrivals(load_of(answers, "load", subject), ready_pools)
-        load = _told_why(load, subject)
+        load = _explained(load, subject)
         readings = readings | {REQUEST_RATE: readings["arrival_rate"], "arrival_rate": load}
     return readings
 
 
 def load_of(answers: Answers, name: str, subject: Subject) -> Reading:
-    """Return the load in the unit of a subject, with that of its pools, or the part of it that is done.
+    """Return the arriving load (`name` `load`) or the processed load (`done`) in the unit of a subject, with its pools.
 
-    `name` is `load` or `done`; of requests these are the ones that arrive and the ones that are answered.
+    For requests these are the arriving and the answered ones.
     """
     if subject.unit == "requests":
         return rate_of(answers, {"load": "arrival_rate", "done": "answer_rate"}[name], subject)
     if not subject.counts_load:
         text = f"the preset {subject.preset or 'in use'} does not count {subject.unit}: set spec.metrics.queries.load"
         return unknown("NotExported", text)
-    return _found(answers.get(named(subject.preset, f"{name} {subject.unit}"), {}), subject, subject.preset)
+    return _sum_of_pools(answers.get(named(subject.preset, f"{name} {subject.unit}"), {}), subject, subject.preset)
 
 
-def _told_why(load: Reading, subject: Subject) -> Reading:
-    """Return the load itself; where tokens are not known because none are known of a request, the message says so."""
+def _explained(load: Reading, subject: Subject) -> Reading:
+    """Return the load; where tokens are unknown for want of finished requests, its message says so."""
     if load.reason != "WindowEmpty" or subject.unit != "tokens":
         return load
     text = f"{load.message}, or requests wait and none was over in {MEAN_SECONDS} s: their tokens are not known"
@@ -154,11 +156,11 @@ def _told_why(load: Reading, subject: Subject) -> Reading:
 
 
 def rate_of(answers: Answers, name: str, subject: Subject, exported: bool = True) -> Reading:
-    """Return the rate of the requests of a service, with those of its pools; unknown where it is not `exported`."""
+    """Return the rate of the requests of a service and of its pools; unknown where it is not `exported`."""
     if not exported:
         return not_exported(subject, "arrivals", "arrivalRate")
     answer = answers.get(named(subject.counted_by, name), {})
-    return _found(answer, subject, subject.counted_by)
+    return _sum_of_pools(answer, subject, subject.counted_by)
 
 
 def latency_of(answers: Answers, percentile: float, subject: Subject) -> Reading:
@@ -166,28 +168,25 @@ def latency_of(answers: Answers, percentile: float, subject: Subject) -> Reading
     histogram = subject.histogram
     if histogram is None:
         return not_exported(subject, "latency", "p95Latency")
-    of = subject.timed_by
+    preset = subject.timed_by
     if not subject.sums_pools:
-        return _found(answers.get(named(of, latency_name(percentile, subject.signal)), {}), subject, of)
-    answer = answers.get(named(of, buckets_name(subject.signal)), {})
-    found = subject.found_by(of)
-    return percentile_of([pick(answer, key) for key in found.values()], percentile, 1000 / histogram.per_second)
+        answer = answers.get(named(preset, latency_name(percentile, subject.signal)), {})
+        return _sum_of_pools(answer, subject, preset)
+    answer = answers.get(named(preset, buckets_name(subject.signal)), {})
+    keys = subject.found_by(preset).values()
+    return percentile_of([pick(answer, key) for key in keys], percentile, 1000 / histogram.per_second)
 
 
-def not_exported(subject: Subject, what: str, query: str) -> Reading:
-    """Make the reading of what a preset has no series of."""
+def not_exported(subject: Subject, quantity: str, query: str) -> Reading:
+    """Return the unknown reading of a quantity that a preset has no series of."""
     beside = "spec.metrics.frontDoor or " if not subject.front_door and subject.preset in get_args(ServerName) else ""
     text = f"{subject.requests.title} exports no series for it: set {beside}spec.metrics.queries.{query}"
-    return unknown("NotExported", f"the preset {subject.counted_by} has no {what}: {text}")
+    return unknown("NotExported", f"the preset {subject.counted_by} has no {quantity}: {text}")
 
 
-def _found(answer: Mapping[Key, Reading] | MetricsError, subject: Subject, preset: str) -> Reading:
-    """Return the sum of the readings that a subject's series of a preset are found by; those of its pools stay beside.
-
-    Unknown where none is.
-    """
-    found = subject.found_by(preset)
-    parts = {pool: _of_target(answer, key, subject, preset) for pool, key in found.items()}
+def _sum_of_pools(answer: Mapping[Key, Reading] | MetricsError, subject: Subject, preset: str) -> Reading:
+    """Return the sum of the readings of a subject's pools, by the series of a preset; unknown where there is none."""
+    parts = {pool: _of_target(answer, key, subject, preset) for pool, key in subject.found_by(preset).items()}
     if WHOLE in parts:
         return parts[WHOLE]
     there = {pool: reading for pool, reading in parts.items() if reading.known or math.isfinite(reading.age_seconds)}
@@ -206,7 +205,7 @@ def _of_target(answer: Mapping[Key, Reading] | MetricsError, key: Key, subject: 
 
 
 def shown_latency(answers: Answers, subject: Subject, readings: Readings) -> Reading:
-    """Return the reading of the latency percentile that is displayed, in milliseconds."""
+    """Return the reading of the displayed latency percentile, in milliseconds."""
     if subject.percentile == SHOWN_PERCENTILE:
         return readings["p95_latency"]
     return latency_of(answers, subject.percentile, subject)
@@ -232,10 +231,9 @@ def samples_row(
 ) -> SamplesRow:
     """Return the columns `ROW` of one policy. The `elapsed_seconds` since the readings are added to their ages.
 
-    `time` is in unix seconds; what is a pair is of the GPU and the CPU pool. Without `may_lower` nothing is scaled
-    down, as if the annotations forbade it. `counted` are requests since the last tick, and how many of them were late;
-    `consumed` are messages that wait, partitions that have some, whether the consumer group comes to rest, and the
-    messages/s that it processes.
+    `time` is in unix seconds; pairs are of the GPU and the CPU pool. Without `may_lower` nothing is scaled down, as if
+    the annotations forbade it. `counted` are requests since the last tick, and the late ones among them; `consumed` are
+    waiting messages, partitions with messages, whether the consumer group rebalances, and processed messages/s.
     """
     paused, paused_replicas, paused_scale_down, _ = pauses(annotations)
     measured = [readings[signal] for signal in MEASURED]
@@ -256,23 +254,20 @@ def samples_row(
 
 
 def may_lower(readings: Readings, max_age_seconds: float) -> bool:
-    """Return True where these readings allow to scale down. A reading that is too old is unknown and has no say."""
-    used = [readings[signal] for signal in MEASURED]
-    return all(reading.may_lower or reading.age_seconds > max_age_seconds for reading in used)
+    """Return True where these readings allow scaling down. A reading that is too old is unknown and does not count."""
+    measured = [readings[signal] for signal in MEASURED]
+    return all(reading.may_lower or reading.age_seconds > max_age_seconds for reading in measured)
 
 
 def samples_of(rows: Sequence[SamplesRow]) -> Samples:
-    """Make one table of the rows of several policies."""
+    """Return one table with the rows of several policies."""
     return make_samples(
         len(rows), **{name: list(column) for name, column in zip(ROW, zip(*rows, strict=True), strict=True)}
     )
 
 
 def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool, str]:
-    """Return (paused, replicas to keep by pool with -1 = as they are, scale-down paused, what is set in words).
-
-    A value that is no number pauses as well: its author wanted no change.
-    """
+    """Return (paused, replicas by pool with -1 = as they are, scale-down paused, the annotations in words)."""
     if annotations.keys().isdisjoint(PAUSES):
         return False, (-1, -1), False, ""
     wanted, words = [], []
@@ -285,6 +280,7 @@ def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool,
         # int() refuses thousands of digits, and an annotation may be as long as 256 KiB.
         wanted.append(min(int(text.lstrip("0")[:9] or 0), MOST_REPLICAS) if text is not None and number else -1)
         if text is not None:
+            # A value that is no number pauses as well: its author wanted no change.
             paused = True
             shown = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
             valid = "sets" if number else f"= {shown!r} is not a whole number and holds"
@@ -298,7 +294,7 @@ def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool,
 def missing_signals(
     readings: Readings, present: tuple[bool, bool], replicas: tuple[int, int], max_age_seconds: float
 ) -> list[tuple[str, Reading]]:
-    """Return the signals without which nothing may be scaled down, and why they are unknown; empty = all are known.
+    """Return the required signals that are unknown, without which nothing is scaled down, with their readings.
 
     The arrival rate is required, and for each pool with replicas its utilization or the latency. The latency is not
     required while nothing arrives.
@@ -317,7 +313,7 @@ def missing_signals(
 
 
 def _dated(signal: str, reading: Reading, max_age_seconds: float) -> Reading:
-    """Return the reading itself; unknown where it is too old or negative."""
+    """Return the reading; unknown where it is too old or negative."""
     if max_age_seconds < reading.age_seconds < math.inf:
         text = f"the newest sample of {signal} is older than maxAgeSeconds = {max_age_seconds:g}"
         return unknown("SampleStale", text, reading.age_seconds)

@@ -10,33 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 SUFFIX = "-[a-z0-9]+-[a-z0-9]{5}"
-"""What follows the name of a Deployment in the whole name of a pod."""
+"""Pattern behind the name of a Deployment in the whole name of a pod."""
 
 WHOLE = 46
-"""Most characters of a Deployment whose pods' names are never cut: 58 less two `-` and a hash of ten."""
+"""Longest name of a Deployment whose pods' names are never cut: 58 characters less two `-` and a hash of ten."""
 
 CUT_AFTER = 58
 SUFFIX_CHARACTERS = 5
 
 LONGEST = CUT_AFTER - 1
-"""Most characters of a Deployment whose name is in those of its pods, with the `-` that ends it."""
+"""Longest name of a Deployment that its pods' names contain, with the `-` that ends it."""
 
 RANDOM = "[b-df-hj-np-tv-xz24-9]"
 """Characters of hashes and suffixes (`alphanums` in k8s.io/apimachinery's util/rand): no vowels, no 0, 1 and 3."""
 
 
 OF_OTHERS = "-(?:[0-9]+(?:-[0-9]+)?|[a-z0-9]{5,10}(?:-[a-z0-9]{5})?)"
-"""What follows the name of an object of another kind: numbers (StatefulSet, LeaderWorkerSet), or the hash of a
+"""Pattern behind the name of an object of another kind: numbers (StatefulSet, LeaderWorkerSet), or the hash of a
 ReplicaSet, of a template or both (Rollout)."""
 
 
 def told_apart(deployment: str) -> bool:
-    """Return True where the names of a Deployment's pods say whose they are."""
+    """Return True where the names of a Deployment's pods contain its whole name."""
     return len(deployment) <= LONGEST
 
 
 def literally(name: str) -> str:
-    """Return the pattern of a name of Kubernetes, as it stands in a PromQL string."""
+    """Return the pattern of a Kubernetes name inside a PromQL string."""
     return name.replace(".", r"\\.")
 
 
@@ -58,10 +58,10 @@ def _others(names: Iterable[str]) -> list[str]:
 
 
 def deployment_of(vector: str, deployments: Iterable[str], others: Iterable[str] = ()) -> str:
-    """Give each element of a PromQL vector the label `deployment`, from its label `pod`.
+    """Return a PromQL vector with the label `deployment` on each element, from its label `pod`.
 
-    `deployments` are those that are looked for: only a cut name has to be known. `others` are all objects of other
-    kinds that are looked for; the label holds their names as well.
+    `deployments` are the wanted ones: only a name that is cut has to be known. `others` are the wanted objects of other
+    kinds; the label holds their names as well.
     """
     long = sorted({name for name in deployments if told_apart(name) and len(name) > WHOLE})
     # A name of 57 characters leaves nothing of the hash: its pods look like whole names, so it has to be listed first.

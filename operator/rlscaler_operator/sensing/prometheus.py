@@ -19,31 +19,30 @@ from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access, tls_context
 from rlscaler_operator.sensing.answer import OWN, SHARED, Bounds, refusal, series_of, shorten, too_large
 from rlscaler_operator.sensing.queries import NUMBER, Query, together
-from rlscaler_operator.sensing.results import Answers, Asked, HeldRates, Key, Reading, group
+from rlscaler_operator.sensing.results import Answers, HeldRates, Key, Reading, TimedAnswers, group
 
 BUSY_SECONDS = 2.0
 """Longest time that a policy waits to share the next batch. A healthy Prometheus answers for a thousand policies in
 less; behind a slow one a policy must not wait before it counts as blind."""
 
 OWN_AT_ONCE = 8
-"""Requests with own queries of one namespace that are under way at the same time; what is asked apart has as many
-places."""
+"""Requests with own queries of one namespace under way at the same time, and as many with queries that go apart."""
 
 ERROR_BYTES = 16 * 2**10
-"""Bytes of a refusal that are read."""
+"""Most bytes of a refusal that are read."""
 
 THREAD_BYTES = 64 * 2**10
-"""Size above which an answer is read in a thread: all else would wait for it."""
+"""Size above which an answer is parsed in a thread: the event loop would stand still."""
 
 POST_REFUSED = (405, 501)
-"""HTTP statuses of a server that takes queries by GET only."""
+"""HTTP statuses of a server that accepts queries by GET only."""
 
 WHOLE = {"partial_response": "false", "deny_partial_response": "1"}
 """Parameters of Thanos and of VictoriaMetrics that ask for an error in place of a part; Prometheus ignores them."""
 
 
 ONE_IS_THE_REASON = ("PrometheusError", "AnswerTooLarge")
-"""Reasons of an answer to several own queries for which only one of them may be to blame."""
+"""Reasons of a failed request with several own queries for which one of them may be to blame."""
 
 Parameters = tuple[tuple[str, str], ...]
 """Names and values in a URL."""
@@ -52,7 +51,7 @@ T = TypeVar("T")
 
 
 class Prometheus:
-    """Client of one Prometheus. It never retries a query: the next tick asks again."""
+    """Client of one Prometheus. A failed query is not retried: the next tick asks again."""
 
     def __init__(self, access: Access, timeout_seconds: float, bounds: Bounds = SHARED) -> None:
         self._url, self._bounds = access.url.rstrip("/") + "/api/v1/query", bounds
@@ -73,7 +72,7 @@ class Prometheus:
             await self._opened.close()
 
     async def ask(self, queries: list[Query]) -> Answers:
-        """Return all answers, or why there are none, within a few timeouts of one query; never raises.
+        """Return all answers, or errors in their place, within a few timeouts of one query; never raises.
 
         The client asks one batch at a time.
         """
@@ -91,17 +90,17 @@ class Prometheus:
 
     async def ask_own(
         self, namespace: str, queries: Sequence[Query], parameters: Parameters, apart: bool = False
-    ) -> Asked:
-        """Return the answers to own queries of policies of one namespace, or why there are none; never raises.
+    ) -> TimedAnswers:
+        """Return the answers to own queries of policies of one namespace, or errors in their place; never raises.
 
-        They are sent as one, and one by one where that is refused or too large: one of them is the reason. A namespace
-        has a few places, so that its queries delay no other namespace's, and as many for what is asked `apart`.
-        `parameters` are sent with each query.
+        They are sent as one query, and one by one where that is refused or too large, since one of them is the reason.
+        A namespace has a few places, so that its queries delay no other namespace's, and as many for queries that go
+        `apart`. `parameters` are sent with each query.
         """
         async with self._places[namespace, apart]:
             began = time.monotonic()
             answers = await self._own_answers(queries, parameters)
-            return Asked(answers, time.monotonic() - began)
+            return TimedAnswers(answers, time.monotonic() - began)
 
     async def _own_answers(self, queries: Sequence[Query], parameters: Parameters) -> Answers:
         if len(queries) > 1:
@@ -110,8 +109,8 @@ class Prometheus:
             except Exception as error:
                 if (reason := _reason(error)).reason not in ONE_IS_THE_REASON:
                     return dict.fromkeys((query.name for query in queries), reason)
-        given = await asyncio.gather(*(self._own(query, parameters) for query in queries))
-        return {query.name: answer for query, answer in zip(queries, given, strict=True)}
+        answers = await asyncio.gather(*(self._own(query, parameters) for query in queries))
+        return {query.name: answer for query, answer in zip(queries, answers, strict=True)}
 
     async def _own(self, query: Query, parameters: Parameters) -> dict[Key, Reading] | MetricsError:
         try:
@@ -120,26 +119,25 @@ class Prometheus:
             return _reason(error)
 
     async def _together(self, queries: Sequence[Query], parameters: Parameters) -> Answers:
-        """Send several own queries as one. Raises whatever is wrong with it."""
+        """Send several own queries as one. Raises any error of request and answer."""
         bounds = Bounds(OWN.size * len(queries), OWN.series * len(queries))
         body = await self._answer(together(queries), bounds, parameters)
-        series = await _worked_out(len(body), lambda: series_of(body, bounds))
         parts: list[list[dict[str, Any]]] = [[] for _ in queries]
-        for one in series:
-            parts[int(one["metric"][NUMBER])].append(one)
+        for series in await _parsed(len(body), lambda: series_of(body, bounds)):
+            parts[int(series["metric"][NUMBER])].append(series)
         return {query.name: group(part, query.by) for query, part in zip(queries, parts, strict=True)}
 
     @property
     def busy(self) -> bool:
-        """True while it answers a batch that was asked a moment ago: policies that fall due share the next one."""
+        """True while Prometheus answers a batch of a moment ago: policies that fall due share the next batch."""
         return self._lock.locked() and time.monotonic() - self._asked_at < BUSY_SECONDS
 
     async def instant(self, promql: str) -> list[dict[str, Any]]:
-        """Return the series of one query as Prometheus gives them. Raises MetricsError."""
+        """Return the raw series of one query. Raises MetricsError."""
         async with self._lock:
             try:
                 body = await self._answer(promql, self._bounds)
-                return await _worked_out(len(body), lambda: series_of(body, self._bounds))
+                return await _parsed(len(body), lambda: series_of(body, self._bounds))
             except Exception as error:
                 raise _reason(error) from error
 
@@ -162,17 +160,11 @@ class Prometheus:
             await asyncio.sleep(0)
         return answers
 
-    def _rates_of(self, query: Query) -> HeldRates | None:
-        """Return the held rates of a query; None where it asks for no rate."""
-        if query.window is None:
-            return None
-        return self._rates.setdefault(query.name, HeldRates(query.window))
-
     async def _readings(self, query: Query, bounds: Bounds, parameters: Parameters = ()) -> dict[Key, Reading]:
-        """Return the readings of one query. Raises whatever is wrong with it."""
+        """Return the readings of one query. Raises any error of request and answer."""
         body = await self._answer(query.promql, bounds, parameters)
-        rates = self._rates_of(query)
-        return await _worked_out(len(body), lambda: group(series_of(body, bounds), query.by, rates))
+        rates = None if query.window is None else self._rates.setdefault(query.name, HeldRates(query.window))
+        return await _parsed(len(body), lambda: group(series_of(body, bounds), query.by, rates))
 
     async def _answer(self, promql: str, bounds: Bounds, parameters: Parameters = ()) -> bytes:
         limits = {"timeout": f"{math.ceil(self._timeout_seconds)}s", "limit": str(bounds.series)}
@@ -186,8 +178,9 @@ class Prometheus:
         return body
 
     async def _send(self, form: Mapping[str, str], parameters: Parameters, bounds: Bounds) -> tuple[int, bytes]:
-        """Send a query. The `parameters` go into the URL, where a proxy looks for them whatever the method is."""
+        """Send a query and return HTTP status and body. Raises MetricsError where the body is too large."""
         post = self._method == "POST"
+        # The parameters go into the URL with either method: a proxy looks for them there.
         sent: dict[str, Any] = {
             "data": form if post else None,
             "params": {**({} if post else form), **dict(parameters)},
@@ -213,19 +206,19 @@ class Prometheus:
                 headers=self._headers,
                 auth=self._auth,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                # What is bounded is what is held: an answer that is compressed nevertheless is not unpacked.
+                # The limit is one of memory: an answer that is compressed against the request is not unpacked.
                 auto_decompress=False,
             )
         return self._opened
 
 
-async def _worked_out(size: int, work: Callable[[], T]) -> T:
-    """Return what `work` makes of an answer of `size` bytes; of a large one in a thread."""
-    return await asyncio.to_thread(work) if size > THREAD_BYTES else work()
+async def _parsed(size: int, parse: Callable[[], T]) -> T:
+    """Return the result of parsing an answer of `size` bytes; a large one is parsed in a thread."""
+    return await asyncio.to_thread(parse) if size > THREAD_BYTES else parse()
 
 
 def _reason(error: Exception) -> MetricsError:
-    """Say why there is no answer."""
+    """Return any failure of a request as MetricsError."""
     if isinstance(error, MetricsError):
         return error
     if isinstance(error, TimeoutError):
@@ -238,7 +231,8 @@ def _reason(error: Exception) -> MetricsError:
 
 
 def _connecting(error: OSError) -> str:
-    """Why there is no connection. The number of an error of TLS is none of the system's."""
+    """Return the reason of a failed connection."""
+    # Errors of TLS have numbers of their own, for which strerror returns a wrong text.
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message}): name its authority"
     if isinstance(error, ssl.SSLError):
@@ -247,5 +241,5 @@ def _connecting(error: OSError) -> str:
 
 
 def _without_addresses(error: Exception) -> str:
-    """Return the error's text without addresses in memory, which differ each time and would make each message new."""
+    """Return the error's text without memory addresses, which differ each time and would make each message new."""
     return shorten(re.sub(r"<[^<>]* object at 0x[0-9a-f]+>:? ?", "", str(error)))

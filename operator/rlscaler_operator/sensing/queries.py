@@ -1,10 +1,10 @@
 """PromQL: one query per signal and preset, for all policies that share a Prometheus.
 
 Every query returns series with the label `_`: `v` for the value, `t` for the time (unix seconds) of the newest raw
-sample behind it, for usage `n` for the number of pods behind it, and for counters `d` where series are there several
-times. Without the time, an instant query answers for minutes with what a dead exporter said last; without the number,
-pods whose series vanished would count as idle. For the same reason usage is a mean over pods, and arrivals carry the
-label `pool`.
+sample behind it, for usage `n` for the number of pods behind it, and for counters `d` where series exist several times.
+Without the time, an instant query would return the last value of a dead exporter for minutes; without the number, pods
+whose series vanished would count as idle. For the same reason usage is a mean over pods, and arrivals carry the label
+`pool`.
 
 Utilization covers the ready pods, by `kube_pod_status_ready`, and all pods in namespaces that have no such series.
 """
@@ -26,8 +26,8 @@ from rlscaler_operator.sensing.subject import SHOWN_PERCENTILE, Subject
 from rlscaler_operator.settings import Settings
 
 By = Literal["service", "pool", "deployment", "service, le", "deployment, le", "nothing"]
-"""The labels that a query's results are grouped by; `pool` stands for a service and the pools that are added up for
-it, `nothing` for one value, no matter which labels it has."""
+"""Labels that a query's results are grouped by; `pool` stands for a service and the sum of its pools, `nothing` for one
+value with any labels."""
 
 REPLACES = {
     "arrivalRate": "arrival_rate",
@@ -37,10 +37,10 @@ REPLACES = {
     "gpuUtilization": "gpu_utilization",
     "p95Latency": "p95_latency",
 }
-"""Names in `spec.metrics.queries`, each with the signal that it gives."""
+"""Signals by names in `spec.metrics.queries`."""
 
 BUSY_SECONDS = 60
-"""Rate window of the CPU usage by which pods are ordered: the order counts, not the value."""
+"""Rate window of the CPU usage by which pods are ordered; only the order matters."""
 
 CPU_USAGE = "container_cpu_usage_seconds_total"
 MEMORY_USAGE = "container_memory_working_set_bytes"
@@ -49,13 +49,13 @@ DEFAULT_LABELS = Labels()
 
 
 class Window(NamedTuple):
-    """The window that rates are taken over."""
+    """Window of a rate."""
 
     seconds: float
     scrape_seconds: float
     """Time between two scrapes of the counters."""
     prompt_seconds: float | None = None
-    """The shorter window that arrivals are counted over; None = there is none."""
+    """Shorter window for arrivals; None = there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Query:
     by: By
     promql: str
     window: Window | None = None
-    """Window of the rate that the query takes; None = it takes none."""
+    """Window of the query's rate; None = the query has no rate."""
 
 
 def windows(settings: Settings) -> tuple[Window, Window]:
@@ -78,14 +78,14 @@ def windows(settings: Settings) -> tuple[Window, Window]:
 
 
 def of_arrivals(preset: Preset, window: Window) -> Window:
-    """Return the window over which a preset's arrivals are counted: the shorter one where they are exported at once."""
+    """Return the window of a preset's arrivals: the shorter one where they are exported without delay."""
     if window.prompt_seconds is None or preset.exported_every_seconds:
         return window
     return Window(window.prompt_seconds, window.scrape_seconds)
 
 
 def load_seconds(subject: Subject, window: Window) -> float:
-    """Return the seconds that a policy's load is a mean of: those from the first sample of its window to the last."""
+    """Return the seconds over which a policy's load is a mean: from the first sample of its window to the last."""
     prompt = subject.unit == "requests" and not subject.queries
     used = of_arrivals(subject.requests, window) if prompt else window
     return used.seconds - used.scrape_seconds
@@ -94,10 +94,9 @@ def load_seconds(subject: Subject, window: Window) -> float:
 def batch(
     subjects: Iterable[Subject], window: Window, resource_window: Window, labels: Labels = DEFAULT_LABELS
 ) -> list[Query]:
-    """Return the queries that answer for all `subjects`; those that no subject needs are left out.
+    """Return the queries for all `subjects`, without those that no subject needs and without `own_queries`.
 
-    Their number grows with the presets in use, and not with the subjects. What these bring themselves is asked by
-    `own_queries`.
+    Their number grows with the presets in use, and not with the subjects.
     """
     subjects = list(subjects)
     if not subjects:
@@ -117,9 +116,9 @@ def batch(
 
 
 def _of_pods(subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
-    """Return the queries for what the nodes and the cluster say of pods."""
+    """Return the queries for usage and requests of pods, by the series of nodes and cluster."""
     pods, span = _pods(subjects, labels), f"[{window.seconds}s]"
-    usage = labelled(pods.usage(CPU_USAGE, lambda one: f"rate({one}{span})"))
+    usage = labelled(pods.usage(CPU_USAGE, lambda series: f"rate({series}{span})"))
     return [
         Query("cpu_usage", "deployment", usage, window),
         Query("memory_usage", "deployment", labelled(pods.usage(MEMORY_USAGE, str))),
@@ -130,26 +129,25 @@ def _of_pods(subjects: Sequence[Subject], window: Window, labels: Labels) -> lis
 
 
 def _of_sizes(subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
-    """Return the queries for what the pods use whose size is recommended, apart for each name of a container."""
+    """Return the queries for the usage of pods whose size is recommended, for each name of a container."""
     queries, span = [], f"[{window.seconds}s]"
     others = frozenset(name for subject in subjects for name in subject.others)
     for container in sorted({container for subject in subjects for _, container in subject.sized}):
-        names = frozenset(name for subject in subjects for name, one in subject.sized if one == container)
+        names = frozenset(name for subject in subjects for name, sized in subject.sized if sized == container)
         pods = Pods(names - others, labels, names & others, container)
-        usage = labelled(pods.most(CPU_USAGE, lambda one: f"rate({one}{span})"))
-        held = labelled(pods.most(MEMORY_USAGE, str))
-        queries.append(Query(size_name("cpu", container), "deployment", usage, window))
-        queries.append(Query(size_name("memory", container), "deployment", held))
+        cpu = labelled(pods.most(CPU_USAGE, lambda series: f"rate({series}{span})"))
+        queries.append(Query(size_name("cpu", container), "deployment", cpu, window))
+        queries.append(Query(size_name("memory", container), "deployment", labelled(pods.most(MEMORY_USAGE, str))))
     return queries
 
 
 def size_name(resource: str, container: str) -> str:
-    """Return the name of the query for the most that a container uses of `cpu` or `memory`."""
+    """Return the name of the query for the largest usage of `cpu` or `memory` by a container."""
     return f"{resource}_size {container}".rstrip()
 
 
 def _of_requests(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
-    """Return the queries for requests that a preset counts."""
+    """Return the queries for the arriving and answered requests of a preset."""
     preset = PRESETS[name]
     selection = Selection.of(name, subjects, labels)
     by, queries = _by(selection), []
@@ -164,7 +162,7 @@ def _of_requests(name: str, subjects: Sequence[Subject], window: Window, labels:
 
 
 def _of_load(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
-    """Return the queries for a load that is not counted in requests, all of one unit, and for what is done of it."""
+    """Return the queries for an arriving and a processed load in one unit other than requests."""
     unit, span = subjects[0].unit, f"[{window.seconds}s]"
     selection = Selection.of(name, subjects, labels)
     by, rates = _by(selection), window if unit == "tokens" else None
@@ -178,20 +176,22 @@ def _of_load(name: str, subjects: Sequence[Subject], window: Window, labels: Lab
 
 
 def _of_latency(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
-    """Return the queries for a latency that a preset has a histogram of, all subjects of one signal."""
+    """Return the queries for a latency by a preset's histogram; all subjects have the same signal."""
     histogram, signal, span = subjects[0].histogram, subjects[0].signal, f"[{window.seconds}s]"
     if histogram is None:
         return []
     queries = []
-    one: By = "deployment" if _by(Selection.of(name, subjects, labels)) == "deployment" else "service"
+    by_deployment = _by(Selection.of(name, subjects, labels)) == "deployment"
     single, several = [s for s in subjects if not s.sums_pools], [s for s in subjects if s.sums_pools]
     for percentile in sorted({SHOWN_PERCENTILE, *(s.percentile for s in single)} if single else ()):
         shown = [s for s in single if percentile in (SHOWN_PERCENTILE, s.percentile)]
         promql = Selection.of(name, shown, labels).percentile(histogram, percentile, span)
-        queries.append(Query(named(name, latency_name(percentile, signal)), one, promql, window))
+        by: By = "deployment" if by_deployment else "service"
+        queries.append(Query(named(name, latency_name(percentile, signal)), by, promql, window))
     if several:
         promql = Selection.of(name, several, labels).buckets(histogram, span)
-        queries.append(Query(named(name, buckets_name(signal)), _by_bound(one), promql, window))
+        bounds: By = "deployment, le" if by_deployment else "service, le"
+        queries.append(Query(named(name, buckets_name(signal)), bounds, promql, window))
     return queries
 
 
@@ -200,7 +200,7 @@ def _by(selection: Selection) -> By:
 
 
 def _of_server(name: str, subjects: Sequence[Subject], labels: Labels) -> list[Query]:
-    """Return the query for the utilization that a preset's server exports, where it does."""
+    """Return the query for the utilization that a preset's server exports, or none."""
     preset = PRESETS[name]
     if preset.utilization is None:
         return []
@@ -216,13 +216,12 @@ def _pods(subjects: Iterable[Subject], labels: Labels) -> Pods:
 
 
 def _needed(subject: Subject) -> set[str]:
-    """Return the names of the queries whose answers a subject is measured by."""
+    """Return the names of the queries that a subject needs."""
     replaced = {REPLACES[name] for name, _ in subject.queries}
-    of = subject.counted_by
-    needed = {named(of, "answer_rate")}
+    needed = {named(subject.counted_by, "answer_rate")}
     needed |= {size_name(resource, container) for _, container in subject.sized for resource in ("cpu", "memory")}
     if "arrival_rate" not in replaced:
-        needed.add(named(of, "arrival_rate"))
+        needed.add(named(subject.counted_by, "arrival_rate"))
     needed.add(named(subject.preset, f"done {subject.unit}"))
     if "load" not in replaced:
         needed.add(named(subject.preset, f"load {subject.unit}"))
@@ -232,10 +231,10 @@ def _needed(subject: Subject) -> set[str]:
         needed.add(named(subject.timed_by, buckets_name(subject.signal)))
     if "memory_utilization" not in replaced:
         needed |= {"memory_usage", "memory_request"}
-    own = subject.server.utilization
+    gauge = subject.server.utilization
     for pool, builtin in (("gpu", {"gpu_utilization"}), ("cpu", {"cpu_usage", "cpu_request"})):
         if f"{pool}_utilization" not in replaced:
-            exported = own is not None and pool in own.pools
+            exported = gauge is not None and pool in gauge.pools
             needed |= {named(subject.preset, "utilization")} if exported else builtin
     return needed
 
@@ -245,20 +244,16 @@ def named(preset: str, name: str) -> str:
     return f"{preset} {name}" if preset else name
 
 
-def _by_bound(one: By) -> By:
-    return "deployment, le" if one == "deployment" else "service, le"
-
-
 def own_queries(subject: Subject) -> list[Query]:
-    """Return the queries that a policy brings itself; each must give one sample."""
+    """Return the queries in the policy's spec; each must give one sample."""
     return [Query(own_name(*query), "nothing", _own(query[1])) for query in subject.queries]
 
 
 def busy_pods(deployment: str, labels: Labels = DEFAULT_LABELS, preset: str = "") -> str:
-    """Return the query for what each pod of a Deployment does now; the label `_` is `in_flight`, `gpu` or `cpu`.
+    """Return the query for the present work of each pod of a Deployment; the label `_` is `in_flight`, `gpu` or `cpu`.
 
-    What is in flight is as the preset's server says, and left out where it does not. The answer may have pods of
-    Deployments of that name in other namespaces.
+    Requests in flight are those of the preset's server, and left out where it exports none. The answer may have pods of
+    Deployments with the same name in other namespaces.
     """
     pods = Pods(frozenset({deployment}), labels)
     gauges = [pods.plain(name) for name in (*PRESETS[preset].in_flight, *PRESETS[preset].waiting)]
@@ -267,7 +262,7 @@ def busy_pods(deployment: str, labels: Labels = DEFAULT_LABELS, preset: str = ""
         {
             **in_flight,
             "gpu": pods.of_gpus(),
-            "cpu": pods.of_containers(CPU_USAGE, lambda one: f"rate({one}[{BUSY_SECONDS}s])"),
+            "cpu": pods.of_containers(CPU_USAGE, lambda series: f"rate({series}[{BUSY_SECONDS}s])"),
         }
     )
 
@@ -287,16 +282,16 @@ def _of_signal(signal: SignalName) -> str:
 
 
 def own_name(signal: str, promql: str) -> str:
-    """Return the name of a query of the policy that replaces a built-in one."""
+    """Return the name of a query in the policy's spec that replaces a built-in one."""
     return f"{signal}: {promql}"
 
 
 NUMBER = "_q"
-"""Label that tells the answers to several own queries apart."""
+"""Label with the number of a query, where several own queries are sent as one."""
 
 
 def together(queries: Iterable[Query]) -> str:
-    """Return one query for several, whose results are told apart by their place in the label `NUMBER`."""
+    """Return one query for several, with the number of each in the label `NUMBER` of its results."""
     numbered = (f'label_replace({query.promql}, "{NUMBER}", "{i}", "", "")' for i, query in enumerate(queries))
     return " or ".join(numbered)
 
@@ -310,11 +305,9 @@ _CALL = re.compile(r"\b(?!(?i:offset)\b)[a-zA-Z_:][\w:]*\s*\(")
 
 @lru_cache(maxsize=4096)
 def _own(promql: str) -> str:
-    """Return the query for the value of a policy's own query and for the time of the raw sample behind it.
-
-    Prometheus knows that time only where a query names a series. One that computes has the time of its evaluation, and
-    is not evaluated twice to learn that.
-    """
+    """Return the query for the value of a policy's own query and for the time of the raw sample behind it."""
+    # Prometheus knows that time only where a query names a series. A query that computes has the time of its
+    # evaluation, and is not evaluated twice to learn that.
     value = f"({promql}\n)"
     if _CALL.search(_NO_CODE.sub(" ", promql)):
         return labelled({"v": value})

@@ -69,7 +69,7 @@ Answers = dict[str, dict[Key, Reading] | MetricsError]
 """The readings of each query, by its name, or why there are none."""
 
 
-class Asked(NamedTuple):
+class TimedAnswers(NamedTuple):
     """Answers to own queries."""
 
     answers: Answers

@@ -13,7 +13,7 @@ from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.answer import Bounds, shorten
 from rlscaler_operator.sensing.prometheus import Parameters, Prometheus
 from rlscaler_operator.sensing.queries import Query
-from rlscaler_operator.sensing.results import Answers, Asked
+from rlscaler_operator.sensing.results import Answers, TimedAnswers
 
 log = logging.getLogger("rlscaler.prometheus")
 
@@ -39,11 +39,11 @@ class Sources:
 
     async def ask_own(
         self, access: Access, namespace: str, queries: Sequence[Query], parameters: Parameters, apart: bool = False
-    ) -> Asked:
+    ) -> TimedAnswers:
         """Ask policies' own queries, as `Prometheus.ask_own` does; never raises."""
         client = await self._client(access)
         if isinstance(client, MetricsError):
-            return Asked(dict.fromkeys((query.name for query in queries), client))
+            return TimedAnswers(dict.fromkeys((query.name for query in queries), client))
         return await client.ask_own(namespace, queries, parameters, apart)
 
     async def _client(self, access: Access) -> Prometheus | MetricsError:

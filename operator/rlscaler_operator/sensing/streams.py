@@ -22,7 +22,7 @@ from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.brokers import Brokers
 from rlscaler_operator.sensing.kafka_access import KafkaAccess
-from rlscaler_operator.sensing.kafka_client import Found, Partition, Wanted
+from rlscaler_operator.sensing.kafka_client import GroupState, GroupTopics, Partition
 from rlscaler_operator.sensing.results import Reading, unknown
 
 log = logging.getLogger("rlscaler.streams")
@@ -73,7 +73,7 @@ class Asker(NamedTuple):
 class _Watched:
     """What is remembered of one policy's stream."""
 
-    source: tuple[KafkaAccess, Wanted]
+    source: tuple[KafkaAccess, GroupTopics]
     memory: Memory
     columns: list[Partition] = field(default_factory=list)
     topic_ids: dict[str, str] = field(default_factory=dict)
@@ -104,9 +104,9 @@ class Streams:
     async def look(self, access: KafkaAccess, askers: Sequence[Asker]) -> float:
         """Look at the streams of policies that share a cluster; return the seconds that it took. Never raises."""
         began = time.monotonic()
-        wanted = {asker.key: Wanted(asker.kafka.group, tuple(asker.kafka.topics)) for asker in askers}
+        wanted = {asker.key: GroupTopics(asker.kafka.group, tuple(asker.kafka.topics)) for asker in askers}
         answers = await self._brokers.look(access, list(dict.fromkeys(wanted.values())))
-        seen: list[tuple[Asker, _Watched, Found]] = []
+        seen: list[tuple[Asker, _Watched, GroupState]] = []
         for asker in askers:
             answer = answers[wanted[asker.key]]
             if isinstance(answer, MetricsError):
@@ -124,7 +124,7 @@ class Streams:
                     self._latest[asker.key] = _unknown("InternalError", f"its offsets could not be measured: {error!r}")
         return time.monotonic() - began
 
-    def _watch(self, key: Key, source: tuple[KafkaAccess, Wanted], found: Found) -> _Watched:
+    def _watch(self, key: Key, source: tuple[KafkaAccess, GroupTopics], found: GroupState) -> _Watched:
         """Return what is remembered of a policy's stream, with room for its partitions."""
         watched = self._watched.get(key)
         if watched is None or watched.source != source:
@@ -137,7 +137,7 @@ class Streams:
         watched.memory = with_partitions(watched.memory, room)
         return watched
 
-    def _measure(self, group: Sequence[tuple[Asker, _Watched, Found]]) -> None:
+    def _measure(self, group: Sequence[tuple[Asker, _Watched, GroupState]]) -> None:
         looks = [_look(asker, watched, found) for asker, watched, found in group]
         memory = Memory.concat([watched.memory for _, watched, _ in group])
         measured, memory = measure(memory, Look.concat(looks))
@@ -148,10 +148,10 @@ class Streams:
 
 
 def _alike(
-    seen: Iterable[tuple[Asker, _Watched, Found]],
-) -> Iterable[list[tuple[Asker, _Watched, Found]]]:
+    seen: Iterable[tuple[Asker, _Watched, GroupState]],
+) -> Iterable[list[tuple[Asker, _Watched, GroupState]]]:
     """Give parts whose arrays have as many columns, each of at most `AT_ONCE` partitions in all."""
-    groups: dict[int, list[tuple[Asker, _Watched, Found]]] = defaultdict(list)
+    groups: dict[int, list[tuple[Asker, _Watched, GroupState]]] = defaultdict(list)
     for one in seen:
         groups[one[1].memory.committed.shape[1]].append(one)
     for columns, group in groups.items():
@@ -160,7 +160,7 @@ def _alike(
             yield group[begin : begin + size]
 
 
-def _look(asker: Asker, watched: _Watched, found: Found) -> Look:
+def _look(asker: Asker, watched: _Watched, found: GroupState) -> Look:
     """Return the look of one row; a column without a partition is not there."""
     room = watched.memory.committed.shape[1]
     columns = watched.columns
@@ -193,12 +193,12 @@ def _look(asker: Asker, watched: _Watched, found: Found) -> Look:
     )
 
 
-def _readable(found: Found) -> dict[Partition, int]:
+def _readable(found: GroupState) -> dict[Partition, int]:
     """Return the commits from which a group can read on: one beyond the end is of messages that are gone."""
     return {at: offset for at, offset in found.committed.items() if offset <= found.end.get(at, offset)}
 
 
-def _number(watched: _Watched, found: Found) -> None:
+def _number(watched: _Watched, found: GroupState) -> None:
     """Give every member a number that it keeps, and that no member of this look or the last one had."""
     members = set(found.owner.values())
     taken = set(watched.numbers.values())
@@ -207,7 +207,7 @@ def _number(watched: _Watched, found: Found) -> None:
     watched.numbers = kept | {member: next(free) for member in sorted(members - kept.keys())}
 
 
-def _stream(kafka: Kafka, found: Found, measured: Measured) -> Stream:
+def _stream(kafka: Kafka, found: GroupState, measured: Measured) -> Stream:
     """Return the readings of one row that was measured."""
     group, names = kafka.group, ", ".join(kafka.topics)
     certain, lag = bool(measured.certain[0]), float(measured.lag_messages[0])
@@ -234,7 +234,7 @@ def _stream(kafka: Kafka, found: Found, measured: Measured) -> Stream:
     )
 
 
-def _why_unknown(group: str, names: str, found: Found) -> tuple[str, str]:
+def _why_unknown(group: str, names: str, found: GroupState) -> tuple[str, str]:
     """Return reason and message of a lag that is not known although the brokers answered."""
     if not found.members and not found.committed:
         text = (
@@ -245,7 +245,7 @@ def _why_unknown(group: str, names: str, found: Found) -> tuple[str, str]:
     return "OffsetsReset", f"the offsets of consumer group {group} were set back: its lag is not known at this look"
 
 
-def _notes(group: str, names: str, found: Found, measured: Measured) -> Iterable[tuple[str, str]]:
+def _notes(group: str, names: str, found: GroupState, measured: Measured) -> Iterable[tuple[str, str]]:
     """Give what the consumers' owner should look at. No text holds a figure that changes from look to look."""
     see = f"kafka-consumer-groups --describe --group {group}"
     if not math.isfinite(float(measured.lag_messages[0])):

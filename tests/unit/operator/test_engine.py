@@ -16,7 +16,7 @@ from rlscaler_operator.loop.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
 from rlscaler_operator.loop.sense import PATIENCE_SECONDS
 from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.queries import Window
-from rlscaler_operator.sensing.results import NOTHING, Asked, HeldRates, Reading, group
+from rlscaler_operator.sensing.results import NOTHING, HeldRates, Reading, TimedAnswers, group
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.schedule import Due, Schedule
@@ -180,7 +180,7 @@ async def test_slow_queries_of_one_policys_own_hold_up_only_that_policy(engine, 
         asked.append((namespace, sorted(query.promql[15:25] for query in queries), apart))
         if slowly := any("slow" in query.promql for query in queries):
             await answered.wait()
-        return Asked({query.name: {NOTHING: Reading(7.0, 1.0)} for query in queries}, 4.0 if slowly else 0.1)
+        return TimedAnswers({query.name: {NOTHING: Reading(7.0, 1.0)} for query in queries}, 4.0 if slowly else 0.1)
 
     engine.sensing.sources.ask, engine.sensing.sources.ask_own = ask, ask_own
     for policy in policies:

@@ -18,11 +18,11 @@ from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing import brokers as module
 from rlscaler_operator.sensing.brokers import Brokers
 from rlscaler_operator.sensing.kafka_access import KafkaAccess
-from rlscaler_operator.sensing.kafka_client import Wanted
+from rlscaler_operator.sensing.kafka_client import GroupTopics
 from tests.harness.waiting import until
 
 CLOSED = KafkaAccess(("127.0.0.1:1",))
-WANTED = Wanted("billing", ("orders",))
+WANTED = GroupTopics("billing", ("orders",))
 
 
 @pytest.fixture
@@ -136,7 +136,9 @@ def test_one_that_hangs_is_ended_and_the_loop_goes_on(brokers, monkeypatch):
     first.suspend()
     monkeypatch.setattr(module, "START_SECONDS", 0.0)
     monkeypatch.setattr(module, "ROUNDS", 0.5)
-    many = [Wanted(f"group-{number}", ("x" * 200,)) for number in range(20_000)]  # more than a socket's buffer takes
+    many = [
+        GroupTopics(f"group-{number}", ("x" * 200,)) for number in range(20_000)
+    ]  # more than a socket's buffer takes
 
     async def hang() -> str:
         ticks = 0
