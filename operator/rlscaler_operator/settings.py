@@ -1,4 +1,7 @@
-"""Every setting of the operator: from the command line, or from the environment as `RLSCALER_<NAME>`."""
+"""Settings of the operator: from the command line, or from the environment as `RLSCALER_<NAME>`.
+
+The first sentence of a field's docstring is the help of its option.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 SCRAPES_PER_WINDOW = 4
-"""Scrapes in a rate window: a rate over fewer swings with their timing and is unknown when a single one is missed."""
+"""Scrapes in a rate window. A rate over fewer scrapes swings with their timing, and is unknown after a missed one."""
 
 SCRAPES_OF_ARRIVALS = 2
-"""Scrapes in the window of arrivals: replicas wait for that rate, and where a scrape was missed the longer window is
-asked. A shorter window would have a single sample now and then, and of one above 2.1 `rate` would believe only half of
-what it lacks after a missed scrape."""
+"""Scrapes in the window of arrivals, for which replicas wait; after a missed scrape the longer window is used. A
+shorter window would have a single sample now and then. With one above 2.1 scrapes, `rate` would extrapolate over half
+of the gap of a missed scrape only."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Folder that the kubelet puts a pod's own credentials and namespace into."""
+"""Folder for a pod's own credentials and namespace, filled by the kubelet."""
 
 
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
@@ -51,18 +54,18 @@ class Settings(BaseSettings):
     send requests and credentials to that address, so the default allows none."""
 
     scrape_interval_seconds: float = Field(default=15.0, gt=0)
-    """How often Prometheus scrapes the service's metrics; rate windows span four scrapes or more, that of arrivals
+    """Seconds between two scrapes of the service's metrics; rate windows span four scrapes or more, that of arrivals
     two."""
 
     resource_scrape_interval_seconds: float | None = Field(default=None, gt=0)
-    """How often Prometheus scrapes container and GPU metrics; default: as often as the service's."""
+    """Seconds between two scrapes of container and GPU metrics; default: as for the service's."""
 
     minimum_window_seconds: float = Field(default=10.0, ge=1)
     """Shortest rate window, however often Prometheus scrapes."""
 
     replica_labels: Annotated[tuple[LabelName, ...], NoDecode] = ("prometheus_replica",)
-    """External labels that tell replicas of one Prometheus apart (an HA pair), comma-separated in the environment: what
-    differs by them only counts once. Name `replica` where yours is called so; until then it makes a rate ambiguous."""
+    """External labels that differ between replicas of one Prometheus (an HA pair), comma-separated in the environment:
+    series that differ by them only count once. Name `replica` if yours has this name; else rates are ambiguous."""
 
     exporter_namespaces: Annotated[tuple[NamespaceName, ...], NoDecode] = ("*",)
     """Namespaces whose targets are believed when they say (`exported_namespace`) of which namespace a series is: those
@@ -87,7 +90,7 @@ class Settings(BaseSettings):
     prom-label-proxy or the tenancy port of OpenShift's Thanos."""
 
     own_query_parameter: str = Field(default="", pattern=r"^([^\s=&]+=[^\s&]*\{namespace\}[^\s&]*)?$")
-    """What tells that server the policy's namespace, for `{namespace}`: `namespace={namespace}` for prom-label-proxy,
+    """Parameter with the policy's namespace for that server, such as `namespace={namespace}` for prom-label-proxy, or
     `extra_label=namespace={namespace}` for VictoriaMetrics. With it, policies that name a Prometheus of their own may
     bring no queries. Without it an own query may read all that Prometheus holds."""
 
@@ -108,7 +111,7 @@ class Settings(BaseSettings):
     """Folder that `spec.policy.path` is relative to; default: policies may name no file."""
 
     reload_seconds: float = Field(default=30.0, ge=1)
-    """How often the ConfigMaps and Secrets that policies name are looked at again."""
+    """Seconds between two looks at the ConfigMaps and Secrets that policies name."""
 
     metrics_host: str = "127.0.0.1"
     """Address that `/metrics`, `/healthz` and `/readyz` are served on; in a pod `0.0.0.0` or `::`."""
@@ -151,7 +154,7 @@ class Settings(BaseSettings):
     """Namespace of the Lease; default: the pod's own, outside of a cluster `default`."""
 
     lease_seconds: float = Field(default=10.0, ge=2, le=300)
-    """How long a holder that says nothing keeps the Lease. It renews every fifth of that, and another operator acts at
+    """Seconds for which a silent holder keeps the Lease. It renews every fifth of that, and another operator acts at
     most 1.2 times that after it died."""
 
     shards: int = Field(default=1, ge=1, le=64)
@@ -165,7 +168,7 @@ class Settings(BaseSettings):
     """Longest wait for one write to the API server; shorter when the lease runs out before."""
 
     drain_seconds: float = Field(default=5.0, ge=0, le=600)
-    """How long after a change of an HTTPRoute's weights the old ones may still be in use: until then, and for one
+    """Seconds for which the old weights of an HTTPRoute may still be in use after a change: until then, and for one
     sensing tick at least, a pool keeps the replicas that its old share needs."""
 
     write_concurrency: int = Field(default=16, ge=1, le=256)
@@ -198,8 +201,8 @@ class Settings(BaseSettings):
     """Longest time for writing and reporting one policy's tick."""
 
     status_interval_seconds: float = Field(default=300.0, ge=1)
-    """How often a status in which only measured values moved is written; changes of replicas, conditions or guards are
-    written at once."""
+    """Seconds between two writes of a status in which only measured values changed; changes of replicas, conditions or
+    guards are written at once."""
 
     verbose: bool = False
     """Log every tick."""

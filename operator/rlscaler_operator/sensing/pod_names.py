@@ -1,8 +1,8 @@
 """Patterns (RE2) of the names of a Deployment's pods.
 
-A pod is called `<Deployment>-<hash of the ReplicaSet>-<suffix>`. The API server cuts what precedes the suffix after 58
-characters (`maxNameLength` less `randomLength` in k8s.io/apiserver's storage/names), so that the hash of a Deployment
-with a name of more than 46 characters loses its end, and the `-` after it is gone.
+The name of a pod is `<Deployment>-<hash of the ReplicaSet>-<suffix>`. The API server cuts the part before the suffix
+after 58 characters (`maxNameLength` less `randomLength` in k8s.io/apiserver's storage/names). So the hash of a
+Deployment with a name of more than 46 characters loses its end and the `-` after it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""PromQL of what counts requests and latencies, for the series of any preset.
+"""PromQL for requests, loads and latencies, by the series of any preset.
 
-Every vector here is by namespace and by the name that series are found by: the Deployment of the pods, or a service.
+Every vector is by namespace and by the name that identifies the series: the Deployment of the pods, or a service.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from rlscaler_operator.sensing.selection import (
 from rlscaler_operator.sensing.subject import Subject
 
 MEAN_SECONDS = 600
-"""Range over which the tokens of a request are averaged, to know those of the requests that wait."""
+"""Range over which the tokens of a request are averaged, to estimate the tokens of waiting requests."""
 
 
 class Selection(NamedTuple):
-    """The series of one preset that belong to some services or pods."""
+    """Series of one preset that belong to some services or pods."""
 
     preset: Preset
     names: frozenset[str]
-    """Deployments or services, by what the preset finds its series by."""
+    """Deployments or services, as the preset identifies its series."""
     namespaces: frozenset[str]
     labels: Labels
     others: frozenset[str] = frozenset()
-    """Names of objects whose pods are not called as a Deployment's are."""
+    """Names of objects of other kinds, whose pods have other names than a Deployment's."""
 
     @classmethod
     def of(cls, preset: str, subjects: Iterable[Subject], labels: Labels) -> Selection:
@@ -56,80 +56,75 @@ class Selection(NamedTuple):
         return ("namespace", "service", *filter(None, [pool]))
 
     def sum(self, metrics: Sequence[str], vector: Vector, keep: tuple[str, ...] = ()) -> str:
-        """Return the sum over some metrics of what `vector` computes of each, by the labels and `keep`."""
-        return added([self._folded(one, vector, "sum", keep) for one in metrics], ", ".join((*self.by, *keep)))
+        """Return the sum of `vector` over some metrics, by the labels and `keep`."""
+        return added([self._folded(metric, vector, "sum", keep) for metric in metrics], ", ".join((*self.by, *keep)))
 
     def newest(self, metrics: Sequence[str]) -> str:
         """Return the time of the newest sample of any of some metrics."""
-        parts = [self._folded(one, timestamp, "max") for one in metrics]
+        parts = [self._folded(metric, timestamp, "max") for metric in metrics]
         return parts[0] if len(parts) == 1 else f"max by ({', '.join(self.by)}) ({' or '.join(parts)})"
 
     def copies(self, metrics: Sequence[str]) -> str:
-        """Return what is there several times, told apart by the label `replica` only."""
+        """Return the series that exist several times and differ by the label `replica` only."""
         return self._folded(narrowed(alternatives(metrics[0])[0], f'{SUSPECT}!=""'), self.labels.copies, "max")
 
     def arrived(self, grown: Vector, changed: Vector) -> str:
-        """Return the requests that arrived, or derived ones.
+        """Return the arrived requests, counted or derived.
 
-        `grown` is the PromQL of how far a counter has grown, and `changed` of how far a gauge has, both in a range or
-        both for each second of one.
+        `grown` returns the PromQL for the growth of a counter, `changed` for the change of a gauge, both in a range or
+        both per second.
         """
-        labels, preset = self.labels, self.preset
-
-        def counted(one: str) -> str:
-            return labels.once(grown(one))
-
+        preset = self.preset
         if preset.arrived:
-            return self.sum(preset.arrived, counted)
-        held = self.sum((*preset.in_flight, *preset.waiting), lambda one: labels.once(changed(one)))
-        over, by = self.sum(preset.answered, counted), f"on ({', '.join(self.by)})"
+            return self._once(preset.arrived, grown)
+        # A request that arrived is over, or it is one more that runs or waits. Samples of both may be of different
+        # moments, so that the sum can be below 0 for a short time.
+        pending = self._once((*preset.in_flight, *preset.waiting), changed)
+        over, by = self._once(preset.answered, grown), f"on ({', '.join(self.by)})"
         if preset.refused:
-            over = f"({over} + {by} ({self.sum(preset.refused, counted)} or 0 * {over}))"
-        return f"clamp_min({over} + {by} {held}, 0)"
+            over = f"({over} + {by} ({self._once(preset.refused, grown)} or 0 * {over}))"
+        return f"clamp_min({over} + {by} {pending}, 0)"
 
     def arrivals(self, seconds: float, longer: float) -> str:
-        """Return the query for the rate of arrivals over so many seconds.
+        """Return the query for the rate of arrivals over a window of `seconds`.
 
-        A series without two samples in them counts with its rate over the `longer` window: a scrape was missed.
+        A series without two samples in it counts with its rate over the `longer` window: a scrape was missed.
         """
         counters = self.preset.arrived or self.preset.answered
         windows = dict.fromkeys((seconds, longer))
 
-        def grown(one: str) -> str:
-            return _first([f"rate({one}[{duration(window)}])" for window in windows])
+        def grown(series: str) -> str:
+            return _first([f"rate({series}[{duration(window)}])" for window in windows])
 
-        def changed(one: str) -> str:
-            return _first([f"delta({one}[{duration(window)}]) / {window:g}" for window in windows])
+        def changed(series: str) -> str:
+            return _first([f"delta({series}[{duration(window)}]) / {window:g}" for window in windows])
 
         return self._with_copies({"v": self.arrived(grown, changed), "t": self.newest(counters)}, counters)
 
     def answers(self, span: str) -> str:
         """Return the query for the rate of requests that are over."""
         counters = self.preset.answered
-        value = self.sum(counters, lambda one: self.labels.once(f"rate({one}{span})"))
-        return self._with_copies({"v": value, "t": self.newest(counters)}, counters)
+        return self._with_copies({"v": self._of("rate", counters, span), "t": self.newest(counters)}, counters)
 
     def tokens(self, span: str) -> str:
         """Return the query for the rate of tokens, as the server counts them."""
         counters = self._token_counters
-        return self._with_copies({"v": self._counted(counters, "rate", span), "t": self.newest(counters)}, counters)
+        return self._with_copies({"v": self._of("rate", counters, span), "t": self.newest(counters)}, counters)
 
     def arriving_tokens(self, span: str) -> str:
-        """Return the query for the rate at which tokens arrive.
-
-        That is the rate of those that are counted, and for each request by which the queue has grown the mean of
-        those that were over in the last `MEAN_SECONDS`. Where the queue has grown and no such mean is known there is
-        no answer: what is counted alone would pass for a small load.
-        """
+        """Return the query for the rate at which tokens arrive: the counted ones, and those of new waiting requests."""
         preset, counters = self.preset, self._token_counters
         assert preset.tokens is not None
         queues = (*preset.in_flight, *preset.waiting) if preset.tokens.when_over else preset.waiting
         seconds, by = float(span.strip("[]s")), f"on ({', '.join(self.by)})"
-        counted, grown = self._counted(counters, "rate", span), f"({self._grown(queues, span)} / {seconds:g})"
+        counted, grown = self._of("rate", counters, span), f"({self._of('delta', queues, span)} / {seconds:g})"
+        # A waiting request has as many tokens as the mean of those that were over in the last MEAN_SECONDS.
         long = f"[{MEAN_SECONDS}s]"
-        over = self._counted(preset.answered, "increase", long)
-        mean = f"({self._counted(counters, 'increase', long)} / {by} {over} < Inf)"
+        over = self._of("increase", preset.answered, long)
+        mean = f"({self._of('increase', counters, long)} / {by} {over} < Inf)"
         whole = f"clamp_min({counted} + {by} {grown} * {by} {mean}, 0)"
+        # Where the queue has grown and no such mean is known there is no answer: the counted tokens alone would pass
+        # for a small load.
         value = f"({whole} or ({counted} unless {by} ({grown} > 0)))"
         return self._with_copies({"v": value, "t": self.newest(counters)}, counters)
 
@@ -142,14 +137,15 @@ class Selection(NamedTuple):
         return self._mean(self.preset.in_flight, span)
 
     def _mean(self, gauges: Sequence[str], span: str) -> str:
-        value = self.sum(gauges, lambda one: self.labels.once(f"avg_over_time({one}{span})"))
-        return self._with_copies({"v": value, "t": self.newest(gauges)}, gauges)
+        return self._with_copies({"v": self._of("avg_over_time", gauges, span), "t": self.newest(gauges)}, gauges)
 
-    def _grown(self, gauges: Sequence[str], span: str) -> str:
-        return self.sum(gauges, lambda one: self.labels.once(f"delta({one}{span})"))
+    def _of(self, function: str, metrics: Sequence[str], span: str) -> str:
+        """Return the sum over some metrics of a PromQL function of a range."""
+        return self._once(metrics, lambda series: f"{function}({series}{span})")
 
-    def _counted(self, counters: Sequence[str], growth: str, span: str) -> str:
-        return self.sum(counters, lambda one: self.labels.once(f"{growth}({one}{span})"))
+    def _once(self, metrics: Sequence[str], vector: Vector) -> str:
+        """Return the sum of `vector` over some metrics, with the copies of a series counted once."""
+        return self.sum(metrics, lambda series: self.labels.once(vector(series)))
 
     @property
     def _token_counters(self) -> tuple[str, ...]:
@@ -158,18 +154,18 @@ class Selection(NamedTuple):
 
     def percentile(self, histogram: Histogram, percentile: float, span: str) -> str:
         """Return the query for a percentile of a latency, in milliseconds."""
-        rates = self._whole(lambda one: f"rate({one}{span})", suffixed(histogram, "_bucket"), ("le",))
+        rates = self._whole(lambda series: f"rate({series}{span})", suffixed(histogram, "_bucket"), ("le",))
         value = f"{1000 / histogram.per_second:g} * histogram_quantile({percentile / 100:.6g}, {rates})"
         return labelled({"v": value, "t": self._whole(timestamp, suffixed(histogram, "_count"), fold="max")})
 
     def buckets(self, histogram: Histogram, span: str) -> str:
         """Return the query for the rates of a histogram's buckets."""
-        value = self.sum([suffixed(histogram, "_bucket")], lambda one: f"rate({one}{span})", ("le",))
+        value = self.sum([suffixed(histogram, "_bucket")], lambda series: f"rate({series}{span})", ("le",))
         return labelled({"v": value, "t": self.newest([suffixed(histogram, "_count")])})
 
     @property
     def whole(self) -> Selection:
-        """The same series, those of all pools of a service together."""
+        """The same series without the label of the pool."""
         return self._replace(preset=_poolless(self.preset))
 
     def _with_copies(self, vectors: dict[str, str], counters: Sequence[str]) -> str:
@@ -178,7 +174,7 @@ class Selection(NamedTuple):
         return labelled(vectors)
 
     def _whole(self, vector: Vector, metric: str, keep: tuple[str, ...] = (), fold: str = "sum") -> str:
-        """Return a vector of whole services: the label of the pool is left out."""
+        """Return a vector of whole services, without the label of the pool."""
         return self.whole._folded(metric, vector, fold, keep)
 
     def _folded(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...] = ()) -> str:
@@ -229,17 +225,17 @@ class Selection(NamedTuple):
 
 
 def duration(seconds: float) -> str:
-    """Return a time in PromQL, which has whole numbers only: `30s`, or `10250ms`."""
+    """Return a duration in PromQL, which has whole numbers only: `30s`, or `10250ms`."""
     return f"{round(seconds)}s" if seconds == round(seconds) else f"{round(1000 * seconds)}ms"
 
 
 def _first(vectors: Sequence[str]) -> str:
-    """Return a vector that has, for each series, what the first of some vectors that knows it says."""
+    """Return a vector with the value of each series in the first vector that has it."""
     return vectors[0] if len(vectors) == 1 else f"({' or '.join(vectors)})"
 
 
 def suffixed(histogram: Histogram, suffix: str) -> str:
-    """Return the names of a part of a histogram."""
+    """Return the names of a part of a histogram, such as its buckets."""
     return " or ".join(name + suffix for name in alternatives(histogram.metric))
 
 

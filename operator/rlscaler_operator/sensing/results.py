@@ -1,8 +1,8 @@
-"""Turns answers of Prometheus into one reading for each service or Deployment. Pure: times are passed in.
+"""Readings of services and Deployments from answers of Prometheus. Pure: times are passed in.
 
 A rate is taken over a window that ends now. When samples stop coming the window only empties: the rate falls although
-nothing was measured. So a rate is held at its newest raw sample: while no newer sample comes it keeps the value that it
-had when that sample was first seen, and grows old. The rate of a window that may not be full is too low: it may raise
+nothing was measured. So a rate is held at its newest raw sample: until a newer sample comes it has the value of the
+moment when that sample was first seen, and ages. The rate of a window that may not be full is too low: it may raise
 replicas and not lower them.
 """
 
@@ -20,16 +20,16 @@ from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.queries import By, Window
 
 NOTHING = ("", "")
-"""The key of an answer that belongs to no service and no Deployment."""
+"""Key of an answer without service and Deployment."""
 
 Key = tuple[str, str]
 """(namespace, name of the service or Deployment)."""
 
 Pool = tuple[Key, str]
-"""(key of the service or Deployment, name of the pool or empty): what one rate belongs to."""
+"""(key of the service or Deployment, name of the pool or empty) of one rate."""
 
 FORGET_SECONDS = 3600.0
-"""Age of a held rate at which it is forgotten: the longest `maxAgeSeconds`, so that no policy uses an older one."""
+"""Age at which a held rate is forgotten: the longest `maxAgeSeconds`, so that no policy uses an older one."""
 
 FULL_SCRAPES = 1.1
 """Prometheus's `rate` extrapolates to an end of its window that is nearer to a sample than this many scrapes
@@ -41,24 +41,24 @@ COPIES = (
 )
 
 LATER_SCRAPES = 0.5
-"""Samples that always come late may come this many scrapes later than the promptest of them without doubt."""
+"""Scrapes by which a sample may come later than the promptest one before its rate is in doubt."""
 
 
 class Reading(NamedTuple):
-    """One measured value; NaN with a reason where it is not known. It is a tuple because each tick makes thousands."""
+    """One measured value; NaN with a reason where it is unknown. A tuple, because each tick makes thousands."""
 
     value: float
     age_seconds: float = math.inf
     reason: str = ""
     message: str = ""
     pods: int | None = None
-    """Number of pods that the value is the mean of; None where it is no mean over pods."""
+    """Number of pods behind a mean over pods; None for other values."""
     pools: Mapping[str, Reading] = MappingProxyType({})
-    """Readings by the label `pool` where the value is their sum, or by `le` where they are those of buckets."""
+    """Readings by the label `pool` whose sum is the value, or readings of buckets by `le`."""
     may_lower: bool = True
-    """False where the samples behind it may have stopped: its value may raise replicas then, and not lower them."""
+    """False where its samples may have stopped: the value may raise replicas then, and not lower them."""
     emptied: float | None = None
-    """The rate as Prometheus gives it now, where `value` is held at the newest sample; None where nothing is held."""
+    """Present rate in Prometheus, where `value` is held at the newest sample; None where nothing is held."""
 
     @property
     def known(self) -> bool:
@@ -66,34 +66,33 @@ class Reading(NamedTuple):
 
 
 Answers = dict[str, dict[Key, Reading] | MetricsError]
-"""The readings of each query, by its name, or why there are none."""
+"""Readings by the name of the query, or the error of the query."""
 
 
 class TimedAnswers(NamedTuple):
-    """Answers to own queries."""
+    """Answers to own queries, and the seconds that Prometheus took."""
 
     answers: Answers
     seconds: float = 0.0
-    """Time that Prometheus took for them."""
 
 
 def unknown(reason: str, message: str, age_seconds: float = math.inf) -> Reading:
-    """Make a reading whose value is not known; `reason` is CamelCase as in Kubernetes conditions."""
+    """Return a reading without a value; `reason` is CamelCase as in Kubernetes conditions."""
     return Reading(math.nan, age_seconds, reason, message)
 
 
-def absent(what: str) -> Reading:
-    """Make the reading of a series that Prometheus does not have."""
-    return unknown("SeriesAbsent", f"Prometheus has no series for {what}")
+def absent(subject: str) -> Reading:
+    """Return the unknown reading for a series that Prometheus does not have."""
+    return unknown("SeriesAbsent", f"Prometheus has no series for {subject}")
 
 
 def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None = None) -> dict[Key, Reading]:
-    """Make readings by (namespace, `by`), from series of values (`_="v"`), times (`_="t"`) and pods (`_="n"`).
+    """Return readings by (namespace, `by`), from series of values (`_="v"`), times (`_="t"`) and pods (`_="n"`).
 
-    `by` "pool" gives readings by (namespace, service), each the sum of its pools; one with "le" gives readings whose
-    `pools` are the buckets of a histogram by their upper bounds, and whose own value says nothing. A subject of which
-    there are two different values, or whose series are there several times (`_="d"`), is unknown: no value can be told
-    to be right. `rates` holds the rates of former answers; it is None where the values are no rates.
+    With `by` "pool" each reading is the sum of a service's pools; with "le" its `pools` are the buckets of a histogram
+    by their upper bounds, and its own value is meaningless. A subject with two different values, or whose series exist
+    several times (`_="d"`), is unknown: none of the values is known to be right. `rates` are the held rates of former
+    answers; None where the values are no rates.
     """
     if by == "nothing":
         return {NOTHING: _single(list(result))}
@@ -120,32 +119,33 @@ def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None =
         elif labels.get("_") == "d":
             ambiguous[key] = COPIES
     if part == "le":
+        # The time is that of the whole histogram (its `_count`), so each bucket gets the time of its histogram.
         counted = {key[0] for key in values}
         times = {key: at for key, at in taken.items() if key[0] not in counted}
         taken = times | {key: taken[key[0], ""] for key in values if (key[0], "") in taken}
     readings: dict[Key, dict[str, Reading]] = {}
     for key in sorted(values.keys() | taken.keys()):
-        one = _reading(values.get(key), max(0.0, evaluated - taken.get(key, -math.inf)), key[0], pods.get(key))
-        if key in ambiguous and one.known:
+        reading = _reading(values.get(key), max(0.0, evaluated - taken.get(key, -math.inf)), key[0], pods.get(key))
+        if key in ambiguous and reading.known:
             text = f"{ambiguous[key]} for {key[0][1]}: deduplicate, or ask one replica"
-            one = unknown("SeriesAmbiguous", text, one.age_seconds)
+            reading = unknown("SeriesAmbiguous", text, reading.age_seconds)
         elif rates is not None and key not in values:
             rates.forget(key)
-        elif rates is not None and key in taken and one.known:
-            one = _held(one, rates.hold(key, one.value, taken[key], evaluated), evaluated)
-        readings.setdefault(key[0], {})[key[1]] = one
+        elif rates is not None and key in taken and reading.known:
+            reading = _held(reading, rates.hold(key, reading.value, taken[key], evaluated), evaluated)
+        readings.setdefault(key[0], {})[key[1]] = reading
     return {key: total(pools) if part else pools[""] for key, pools in readings.items()}
 
 
 def _single(result: list[Mapping[str, Any]]) -> Reading:
-    """Make a reading of the one sample that a user's own query must give."""
+    """Return a reading of the one sample that a user's own query must give."""
     result = [series for series in result if "value" in series]
     values = [series for series in result if series.get("metric", {}).get("_") == "v"]
     times = [series for series in result if series.get("metric", {}).get("_") == "t"]
     if len(values) != 1:
-        what = "no sample" if not values else f"{len(values)} samples"
-        reason = "SeriesAbsent" if not values else "SeriesAmbiguous"
-        return unknown(reason, f"its query in spec.metrics.queries gives {what}, not one: aggregate it")
+        number = f"{len(values)} samples" if values else "no sample"
+        reason = "SeriesAmbiguous" if values else "SeriesAbsent"
+        return unknown(reason, f"its query in spec.metrics.queries gives {number}, not one: aggregate it")
     text = values[0]["value"][1]
     ages = [float(at) - float(time) for at, time in (series["value"] for series in times)]
     if not math.isfinite(float(text)):
@@ -167,7 +167,7 @@ def _held(now: Reading, held: HeldRate, evaluated: float) -> Reading:
 
 
 def total(pools: Mapping[str, Reading]) -> Reading:
-    """Add the pools that are known; the sum is as old as the oldest of all pools, and unknown where none is known."""
+    """Return the sum of the known pools, as old as the oldest of all pools; unknown where none is known."""
     known = [reading for reading in pools.values() if reading.known]
     age = max(reading.age_seconds for reading in pools.values())
     if not known:
@@ -177,37 +177,37 @@ def total(pools: Mapping[str, Reading]) -> Reading:
 
 
 def percentile_of(histograms: Sequence[Reading], percentile: float, milliseconds: float) -> Reading:
-    """Return a percentile over several histograms together, in milliseconds; a unit of their bounds has `milliseconds`.
+    """Return a percentile of the sum of several histograms, in milliseconds; missing histograms are left out.
 
-    It is what Prometheus's `histogram_quantile` gives for their sum: a percentile beyond the last finite bound is that
-    bound. Histograms that are not there are left out.
+    `milliseconds` is the length of one unit of their bounds.
     """
-    there = [one for one in histograms if math.isfinite(one.age_seconds)]
-    if not there:
+    present = [histogram for histogram in histograms if math.isfinite(histogram.age_seconds)]
+    if not present:
         return histograms[0]
     rates: dict[float, float] = {}
-    for bound, bucket in ((float(le), bucket) for one in there for le, bucket in one.pools.items() if le):
+    for bound, bucket in ((float(le), bucket) for each in present for le, bucket in each.pools.items() if le):
         if not bucket.known:
             return bucket
         rates[bound] = rates.get(bound, 0.0) + bucket.value
-    age, whole = max(one.age_seconds for one in there), rates.get(math.inf, math.nan)
+    age, whole = max(histogram.age_seconds for histogram in present), rates.get(math.inf, math.nan)
     if not rates:
-        return there[0]
+        return present[0]
     if not whole > 0:
         return unknown("NotANumber", "no request was answered in the rate window", age)
     bounds = np.array(sorted(bound for bound in rates if math.isfinite(bound)))
     shares = np.maximum.accumulate([rates[bound] / whole for bound in bounds])
     value = float(quantile(shares[None], bounds, percentile / 100)[0])
+    # As with Prometheus's `histogram_quantile`, a percentile beyond the last finite bound is that bound.
     value = min(value, float(bounds[-1])) if len(bounds) else math.nan
-    return Reading(milliseconds * value, age, may_lower=all(one.may_lower for one in there))
+    return Reading(milliseconds * value, age, may_lower=all(histogram.may_lower for histogram in present))
 
 
 def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
     """Return the arrival rate of a service; unknown where a pool with ready replicas is missing from the sum.
 
-    `ready` are the ready replicas by pool. A dead exporter's series vanish, and the rest of the sum would pass for the
-    whole. A service that does not label its series by our pools is taken as it is.
+    `ready` are the ready replicas by pool. A service that does not label its series by our pools is left unchanged.
     """
+    # A dead exporter's series vanish, and the rest of the sum would pass for the whole.
     # A rate outlives its series by its window; only the time of the newest sample vanishes with the series.
     living = {
         pool: reading if ready.get(pool) != 0 else _not_held(reading)
@@ -225,12 +225,12 @@ def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:
 
 
 def _not_held(reading: Reading) -> Reading:
-    """Take the rate as it is now: the samples of a pool without ready replicas stop as other pools take its load."""
+    """Return the present rate: the samples of a pool without ready replicas stop as other pools take its load."""
     return reading if reading.emptied is None else reading._replace(value=reading.emptied, may_lower=True)
 
 
 def pick(answer: Mapping[Key, Reading] | MetricsError, key: Key) -> Reading:
-    """Return the reading of one service or Deployment; unknown, with the reason, where there is none."""
+    """Return the reading of one service or Deployment; unknown with the reason where there is none."""
     if isinstance(answer, MetricsError):
         return unknown(answer.reason, str(answer))
     return answer.get(key) or absent(f"{key[1]} in namespace {key[0]}")
@@ -245,15 +245,15 @@ def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], read
     """
     used = requested = 0.0
     oldest, may_lower = 0.0, True
-    for one, request, count in zip(usage, request_per_replica, ready, strict=True):
+    for mean, request, count in zip(usage, request_per_replica, ready, strict=True):
         if count <= 0:
             continue
-        for reading in (_with_enough_pods(one, count), request):
+        for reading in (_with_enough_pods(mean, count), request):
             if not reading.known:
                 return unknown(reading.reason, reading.message, reading.age_seconds)
-        used += one.value * count
+        used += mean.value * count
         requested += request.value * count
-        oldest, may_lower = max(oldest, one.age_seconds), may_lower and one.may_lower
+        oldest, may_lower = max(oldest, mean.age_seconds), may_lower and mean.may_lower
     if requested <= 0:
         return unknown("NoReadyReplicas", "no ready replica with a resource request", oldest or math.inf)
     return Reading(100 * used / requested, oldest, may_lower=may_lower)
@@ -268,33 +268,33 @@ def per_replica(mean: Reading, ready: int) -> Reading:
 
 
 def _with_enough_pods(mean: Reading, ready: int) -> Reading:
-    """Return the mean itself; unknown where it is over less than half of the ready pods."""
+    """Return the mean; unknown where it is over less than half of the ready pods."""
     if not mean.known or mean.pods is None or 2 * mean.pods >= ready:
         return mean
     return unknown("SeriesAbsent", "Prometheus has no series for most of the ready pods", mean.age_seconds)
 
 
 class HeldRate(NamedTuple):
-    """A rate as it was when its newest raw sample was first seen."""
+    """Rate at the moment when its newest raw sample was first seen."""
 
     value: float
     taken: float
     """Time of that sample, in unix seconds by Prometheus's clock."""
     lag_seconds: float
-    """The least age at which such a sample was first seen."""
+    """Least age at which a newest sample was first seen."""
     begun: float
-    """Time of the newest sample when the window first had enough of them: another sample is a scrape older."""
+    """Time of the newest sample when the window first had two of them: the other one is a scrape older."""
     may_lower: bool
-    """True where its window was full; otherwise the samples may be late, may come again, or may have stopped."""
+    """True where its window was full; otherwise the samples may be late or may have stopped."""
 
 
 def hold(before: HeldRate | None, value: float, taken: float, evaluated: float, window: Window) -> HeldRate:
-    """Return what a rate counts as that was `value` at the time `evaluated`, with its newest sample of time `taken`.
+    """Return the held rate after an answer with `value` at the time `evaluated` and its newest sample at `taken`.
 
-    A rate that is seen first, or first after Prometheus's clock was set back, may be of a window that is not full.
     Times are unix seconds.
     """
     age, scrape = max(0.0, evaluated - taken), window.scrape_seconds
+    # The window of a rate that is seen first, or first after Prometheus's clock was set back, may not be full.
     if before is None or before.taken > evaluated:
         return HeldRate(value, taken, age, begun=taken, may_lower=False)
     if taken <= before.taken:
@@ -306,7 +306,7 @@ def hold(before: HeldRate | None, value: float, taken: float, evaluated: float, 
 
 
 class HeldRates:
-    """The rates of one query, each held at its newest sample."""
+    """Rates of one query, each held at its newest sample."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -314,7 +314,7 @@ class HeldRates:
         self._swept = 0.0
 
     def hold(self, pool: Pool, value: float, taken: float, evaluated: float) -> HeldRate:
-        """Apply the function `hold` to a rate and remember the result for the next time."""
+        """Apply the function `hold` to a rate and remember the result."""
         if evaluated - self._swept > FORGET_SECONDS:
             self._held = {key: held for key, held in self._held.items() if evaluated - held.taken <= FORGET_SECONDS}
             self._swept = evaluated
@@ -322,5 +322,5 @@ class HeldRates:
         return held
 
     def forget(self, pool: Pool) -> None:
-        """Forget a rate whose window has too few samples: when it has enough again it has to fill first."""
+        """Forget a rate whose window has too few samples: the window has to fill again."""
         self._held.pop(pool, None)

@@ -1,4 +1,4 @@
-"""PromQL vectors of pods, for those that are asked for."""
+"""PromQL vectors of the pods of Deployments, and of objects of other kinds."""
 
 from __future__ import annotations
 
@@ -10,55 +10,53 @@ from rlscaler_operator.sensing.pod_names import deployment_of, literally, pods_o
 from rlscaler_operator.sensing.presets.table import Utilization
 
 Vector = Callable[[str], str]
-"""What is computed of a selector."""
+"""Function that returns the PromQL for a selector."""
 
 MATCHED_NAMES = 200
-"""Number of names above which a query selects everything and its answer is filtered: a longer pattern costs more."""
+"""Number of names above which a query selects all series and its answer is filtered: a longer pattern costs more."""
 
 GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
 READY = 'kube_pod_status_ready{condition="true"}'
 
 FULL_SHARE = 0.1
-"""Share of a replica's requests that wait above which it is full: a batch in the making is a few of them."""
+"""Share of waiting requests above which a replica is full; below it they may be a batch in the making."""
 
 _GPUS = ("gpu", "UUID", "GPU_I_ID")
-"""Labels by which dcgm-exporter tells the GPUs and the parts of GPUs of one pod apart."""
+"""Labels of dcgm-exporter for the GPUs and the parts of GPUs of one pod."""
 
 
 class Pods(NamedTuple):
-    """The pods of some Deployments, and of some objects of other kinds."""
+    """Pods of some Deployments, and of some objects of other kinds."""
 
     deployments: frozenset[str]
     labels: Labels
     others: frozenset[str] = frozenset()
     container: str = ""
-    """The container that counts; empty = all of a pod's."""
+    """Name of the only container that counts; empty = all containers of a pod."""
 
     def usage(self, metric: str, vector: Vector) -> dict[str, str]:
         """Return value, time and number of pods of a metric of containers, as a mean over the ready pods."""
         return self._mean(self.of_containers(metric, vector), self._newest(metric, container=True))
 
     def gpu_utilization(self) -> dict[str, str]:
-        """Return the same of the utilization of GPUs."""
+        """Return value, time and number of pods of the utilization of GPUs, as a mean over the ready pods."""
         return self._mean(self.of_gpus(), self._newest(GPU_UTIL))
 
     def request(self, resource: str) -> dict[str, str]:
-        """Return what a pod requests of a resource, as a mean over the pods, and the time of that."""
+        """Return value and time of a pod's request of a resource, as a mean over the pods."""
         metric = f'kube_pod_container_resource_requests{{resource="{resource}"}}'
         per_pod = self._of_deployments(self.of_containers(metric, str))
         newest = self._newest(metric, container=True)
         return {"v": f"avg by (namespace, deployment) ({per_pod})", "t": newest}
 
     def most(self, metric: str, vector: Vector) -> dict[str, str]:
-        """Return value, time and number of pods of a metric of containers, of the pod that has most of it.
-
-        Pods that are not ready count: what they need to start is needed.
-        """
+        """Return value, time and number of pods of a metric of containers, as the maximum over the pods."""
+        # Pods that are not ready count: they need their usage to start.
         pods, by = self._of_deployments(self.of_containers(metric, vector)), "by (namespace, deployment)"
         return {"v": f"max {by} ({pods})", "t": self._newest(metric, container=True), "n": f"count {by} ({pods})"}
 
     def of_containers(self, metric: str, vector: Vector) -> str:
-        """Return the sum over the containers of each pod, each of which counts once however often it is scraped."""
+        """Return the sum over the containers of each pod. A container that is scraped several times counts once."""
         union = self._by(metric, vector, ("pod", "container"), ("cpu",))
         return f"sum by (namespace, pod) (max by (namespace, pod, container, cpu) ({union}))"
 
@@ -78,11 +76,12 @@ class Pods(NamedTuple):
         return f"{fold} by ({', '.join(('namespace', 'deployment', *keep))}) ({union})"
 
     def utilization(self, gauge: Utilization, in_flight: tuple[str, ...], waiting: tuple[str, ...]) -> dict[str, str]:
-        """Return value, time and number of pods of a utilization that servers export, as a mean over the ready pods."""
+        """Return value, time and number of pods of a utilization exported by servers, as a mean over the ready pods."""
         names = alternatives(gauge.metric)
         union = " or ".join(f"avg by (namespace, pod) ({self._by(name, str, ('pod',), (), 'avg')})" for name in names)
         per_pod = f"({gauge.percent:g} * ({union}))"
         if gauge.full_when_waiting:
+            # A pod with many waiting requests counts as 100 %, whatever its gauge shows.
             busy = added([self.plain(name) for name in (*in_flight, *waiting)], "namespace, pod")
             full = f"({added([self.plain(name) for name in waiting], 'namespace, pod')} > {FULL_SHARE} * {busy})"
             by_pod = "on (namespace, pod)"
@@ -91,7 +90,7 @@ class Pods(NamedTuple):
         return self._mean(per_pod, newest)
 
     def _mean(self, per_pod: str, newest: str) -> dict[str, str]:
-        """Return mean, time and number over the ready pods, and over all in namespaces without `READY`."""
+        """Return mean, time and number over the ready pods, and over all pods in namespaces without `READY`."""
         ready = f"max by (namespace, pod) ({self._by(READY, str, ('pod',))})"
         counted = f"({per_pod} and on (namespace, pod) ({ready} == 1)) or ({per_pod} unless on (namespace) {ready})"
         pods = self._of_deployments(counted)
@@ -121,23 +120,23 @@ class Pods(NamedTuple):
         return deployment_of(vector, self.deployments, self.others)
 
 
-def timestamp(one: str) -> str:
+def timestamp(selector: str) -> str:
     """Return the time of the newest raw sample of each series of a selector."""
-    return f"timestamp({one})"
+    return f"timestamp({selector})"
 
 
 def labelled(vectors: Mapping[str, str]) -> str:
-    """Join vectors into one; the label `_` tells them apart."""
+    """Return several vectors as one, with the key of each in the label `_`."""
     return " or ".join(f'label_replace({vector}, "_", "{kind}", "", "")' for kind, vector in vectors.items())
 
 
 def alternatives(metric: str) -> list[str]:
-    """Return the names of a metric of which the first that is there counts."""
+    """Return the names of a metric in different versions of a server; the first existing one counts."""
     return metric.split(" or ")
 
 
 def added(vectors: Sequence[str], by: str) -> str:
-    """Return the sum of vectors, by labels that all of them have; one that has no element counts as 0."""
+    """Return the sum of vectors, by labels that all of them have; a missing element counts as 0."""
     if len(vectors) == 1:
         return vectors[0]
     apart = " or ".join(f'label_replace({vector}, "_c", "{i}", "", "")' for i, vector in enumerate(vectors))
@@ -145,12 +144,12 @@ def added(vectors: Sequence[str], by: str) -> str:
 
 
 def pattern_of(names: set[str]) -> str:
-    """Return the pattern of these names; empty where they are too many."""
+    """Return the pattern of some names; empty where there are too many."""
     return f"({'|'.join(map(literally, sorted(names)))})" if 0 < len(names) <= MATCHED_NAMES else ""
 
 
 def matcher(label: str, pattern: str, needed: bool) -> str:
-    """Return a matcher; without a pattern only of what has the label, where that is `needed`."""
+    """Return a matcher of a label; without a pattern it matches all series that have the label, where `needed`."""
     if pattern:
         return f'{label}=~"{pattern}"'
     return f'{label}!=""' if needed else ""

@@ -1,4 +1,4 @@
-"""The clients of all Prometheuses that policies are measured by."""
+"""Clients of all Prometheuses that policies use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDLE_SECONDS = 900.0
 
 
 class Sources:
-    """One client for each access, made when it is first asked."""
+    """One client for each access, made at its first query."""
 
     def __init__(self, timeout_seconds: float, bounds: Bounds) -> None:
         self._timeout_seconds, self._bounds = timeout_seconds, bounds
@@ -31,7 +31,7 @@ class Sources:
         self._complaints: set[str] = set()
 
     async def ask(self, access: Access, queries: list[Query]) -> Answers:
-        """Ask as `Prometheus.ask` does. Any failure is the answer to every query and is logged once; never raises."""
+        """Ask as `Prometheus.ask` does. A failure is the answer to every query and is logged once; never raises."""
         client = await self._client(access)
         if isinstance(client, MetricsError):
             return dict.fromkeys((query.name for query in queries), client)
@@ -64,12 +64,12 @@ class Sources:
             return MetricsError(text)
 
     def busy(self, access: Access) -> bool:
-        """Return True where a batch would have to wait for the answers to another."""
+        """Return True where a batch would have to wait for the answers to another batch."""
         client = self._clients.get(access)
         return client is not None and client.busy
 
     async def instant(self, access: Access, promql: str) -> list[dict[str, Any]]:
-        """Return the series of one query to a Prometheus that `ask` has asked before. Raises MetricsError."""
+        """Return the raw series of one query to a Prometheus that was asked before. Raises MetricsError."""
         client = self._clients.get(access)
         if client is None:
             raise MetricsError(f"{access.url} was not reached before")

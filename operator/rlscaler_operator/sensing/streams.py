@@ -1,6 +1,6 @@
-"""What is measured of policies whose replicas are consumers of a stream: offsets in, readings out.
+"""Measurement of policies whose replicas are consumers of a stream: offsets in, readings out.
 
-The brokers are asked once for all policies that share a cluster and a credential, and what they say is measured in one
+The brokers are asked once for all policies that share a cluster and a credential, and their answers are measured in one
 array for policies of about as many partitions.
 """
 
@@ -28,50 +28,50 @@ from rlscaler_operator.sensing.results import Reading, unknown
 log = logging.getLogger("rlscaler.streams")
 
 FEWEST_COLUMNS = 8
-"""Partitions that the array of a policy has room for at least."""
+"""Least number of partitions in the array of a policy."""
 
 AT_ONCE = 4096
-"""Partitions that are measured in one array: some 20 MB with what is computed beside them."""
+"""Most partitions in one array: some 20 MB with the intermediate results."""
 
 
 class Stream(NamedTuple):
-    """What one look at a policy's stream came to."""
+    """Result of one look at a policy's stream; NaN is unknown."""
 
     arrival_rate: Reading
-    """Messages/s that are produced."""
+    """Produced messages/s."""
     p95_latency: Reading
-    """Milliseconds that 95 % of the messages wait at most."""
+    """95th percentile of the waiting time of messages, in milliseconds."""
     lag_messages: float = math.nan
-    """Messages that wait, without those of stuck partitions; NaN = not known."""
+    """Waiting messages, without those of stuck partitions."""
     partitions: int = 0
-    """Partitions that have messages; 0 = not known."""
+    """Partitions with messages; 0 = unknown."""
     settling: bool = False
-    """The group rebalances, or newcomers have not joined or committed yet."""
+    """True while the group rebalances, or new consumers have not joined or committed yet."""
     processed: float = math.nan
-    """Messages/s that the group processes; NaN = not known."""
+    """Messages/s that the group processes."""
     service_rate: float = math.nan
-    """Messages/s that one consumer can process; NaN = not known."""
+    """Messages/s that one consumer can process."""
     notes: tuple[tuple[str, str], ...] = ()
-    """Reason and message of what the consumers' owner should look at."""
+    """Reason and message of faults for the consumers' owner."""
 
     @property
     def consumed(self) -> tuple[float, int, bool, float]:
-        """Lag, partitions, rebalance and messages/s processed, as in `Samples`."""
+        """Lag, partitions, rebalance and processed messages/s, as in `Samples`."""
         return self.lag_messages, self.partitions, self.settling, self.processed
 
 
 class Asker(NamedTuple):
-    """A policy whose stream is looked at."""
+    """Policy whose stream is looked at."""
 
     key: Key
     kafka: Kafka
     ready: int
-    """Its consumers that are ready, which should be members of the group."""
+    """Number of its ready consumers, which should be members of the group."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """What is remembered of one policy's stream."""
+    """Memory of one policy's stream."""
 
     source: tuple[KafkaAccess, GroupTopics]
     memory: Memory
@@ -82,7 +82,7 @@ class _Watched:
 
 
 class Streams:
-    """Looks at the streams of policies and remembers what it saw of each."""
+    """Looks at the streams of policies, and the memory of each."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._brokers = Brokers(timeout_seconds)
@@ -90,11 +90,11 @@ class Streams:
         self._latest: dict[Key, Stream] = {}
 
     def latest(self, key: Key) -> Stream:
-        """Return what the last look at a policy's stream came to."""
+        """Return the result of the last look at a policy's stream."""
         return self._latest.get(key) or _unknown("NotMeasured", "the brokers have not been asked yet")
 
     def forget(self, key: Key) -> None:
-        """Forget a policy that is gone or has no stream any more."""
+        """Forget a policy that is deleted or has no stream any more."""
         self._watched.pop(key, None)
         self._latest.pop(key, None)
 
@@ -102,7 +102,7 @@ class Streams:
         self._brokers.close()
 
     async def look(self, access: KafkaAccess, askers: Sequence[Asker]) -> float:
-        """Look at the streams of policies that share a cluster; return the seconds that it took. Never raises."""
+        """Look at the streams of policies that share a cluster; return the seconds of the look. Never raises."""
         began = time.monotonic()
         wanted = {asker.key: GroupTopics(asker.kafka.group, tuple(asker.kafka.topics)) for asker in askers}
         answers = await self._brokers.look(access, list(dict.fromkeys(wanted.values())))
@@ -124,13 +124,14 @@ class Streams:
                     self._latest[asker.key] = _unknown("InternalError", f"its offsets could not be measured: {error!r}")
         return time.monotonic() - began
 
-    def _watch(self, key: Key, source: tuple[KafkaAccess, GroupTopics], found: GroupState) -> _Watched:
-        """Return what is remembered of a policy's stream, with room for its partitions."""
+    def _watch(self, key: Key, source: tuple[KafkaAccess, GroupTopics], state: GroupState) -> _Watched:
+        """Return the memory of a policy's stream, with room for its partitions."""
         watched = self._watched.get(key)
         if watched is None or watched.source != source:
             watched = self._watched[key] = _Watched(source, initial_memory(1, FEWEST_COLUMNS))
         known = set(watched.columns)
-        watched.columns += [partition for partition in found.partitions if partition not in known]
+        watched.columns += [partition for partition in state.partitions if partition not in known]
+        # Powers of two: policies with about as many partitions share an array.
         room = FEWEST_COLUMNS
         while room < len(watched.columns):
             room *= 2
@@ -138,34 +139,34 @@ class Streams:
         return watched
 
     def _measure(self, group: Sequence[tuple[Asker, _Watched, GroupState]]) -> None:
-        looks = [_look(asker, watched, found) for asker, watched, found in group]
+        looks = [_look(asker, watched, state) for asker, watched, state in group]
         memory = Memory.concat([watched.memory for _, watched, _ in group])
         measured, memory = measure(memory, Look.concat(looks))
-        for i, (asker, watched, found) in enumerate(group):
+        for i, (asker, watched, state) in enumerate(group):
             watched.memory = memory.take(slice(i, i + 1))
-            watched.topic_ids = found.topic_ids
-            self._latest[asker.key] = _stream(asker.kafka, found, measured.view(slice(i, i + 1)))
+            watched.topic_ids = state.topic_ids
+            self._latest[asker.key] = _stream(asker.kafka, state, measured.view(slice(i, i + 1)))
 
 
 def _alike(
     seen: Iterable[tuple[Asker, _Watched, GroupState]],
 ) -> Iterable[list[tuple[Asker, _Watched, GroupState]]]:
-    """Give parts whose arrays have as many columns, each of at most `AT_ONCE` partitions in all."""
+    """Yield groups whose arrays have the same number of columns, with at most `AT_ONCE` partitions in all."""
     groups: dict[int, list[tuple[Asker, _Watched, GroupState]]] = defaultdict(list)
-    for one in seen:
-        groups[one[1].memory.committed.shape[1]].append(one)
+    for row in seen:
+        groups[row[1].memory.committed.shape[1]].append(row)
     for columns, group in groups.items():
         size = max(1, AT_ONCE // columns)
         for begin in range(0, len(group), size):
             yield group[begin : begin + size]
 
 
-def _look(asker: Asker, watched: _Watched, found: GroupState) -> Look:
-    """Return the look of one row; a column without a partition is not there."""
+def _look(asker: Asker, watched: _Watched, state: GroupState) -> Look:
+    """Return the look of one row; `there` is False in a column without a partition."""
     room = watched.memory.committed.shape[1]
     columns = watched.columns
-    here = set(found.partitions)
-    _number(watched, found)
+    known = set(state.partitions)
+    _number(watched, state)
 
     def filled(values: dict[Partition, int]) -> np.ndarray:
         row = np.full((1, room), np.nan)
@@ -173,45 +174,45 @@ def _look(asker: Asker, watched: _Watched, found: GroupState) -> Look:
         return row
 
     there, renewed = np.zeros((1, room), np.bool_), np.zeros((1, room), np.bool_)
-    there[0, : len(columns)] = [partition in here for partition in columns]
-    other = {name for name, number in found.topic_ids.items() if watched.topic_ids.get(name, number) != number}
+    there[0, : len(columns)] = [partition in known for partition in columns]
+    other = {name for name, number in state.topic_ids.items() if watched.topic_ids.get(name, number) != number}
     renewed[0, : len(columns)] = [partition[0] in other for partition in columns]
     owner = np.full((1, room), -1, np.int32)
-    owner[0, : len(columns)] = [watched.numbers.get(found.owner.get(partition, ""), -1) for partition in columns]
+    owner[0, : len(columns)] = [watched.numbers.get(state.owner.get(partition, ""), -1) for partition in columns]
     return Look(
-        time=np.array([found.time]),
+        time=np.array([state.time]),
         there=there,
         renewed=renewed,
-        start=filled(found.start),
-        end=filled(found.end),
-        committed=filled(_readable(found)),
+        start=filled(state.start),
+        end=filled(state.end),
+        committed=filled(_readable(state)),
         owner=owner,
-        members=np.array([found.members], np.int32),
+        members=np.array([state.members], np.int32),
         ready=np.array([asker.ready], np.int32),
-        stable=np.array([found.stable]),
+        stable=np.array([state.stable]),
         earliest=np.array([asker.kafka.offset_reset == "earliest"]),
     )
 
 
-def _readable(found: GroupState) -> dict[Partition, int]:
-    """Return the commits from which a group can read on: one beyond the end is of messages that are gone."""
-    return {at: offset for at, offset in found.committed.items() if offset <= found.end.get(at, offset)}
+def _readable(state: GroupState) -> dict[Partition, int]:
+    """Return the commits from which a group can read on, without those beyond the end: their messages are gone."""
+    return {at: offset for at, offset in state.committed.items() if offset <= state.end.get(at, offset)}
 
 
-def _number(watched: _Watched, found: GroupState) -> None:
-    """Give every member a number that it keeps, and that no member of this look or the last one had."""
-    members = set(found.owner.values())
+def _number(watched: _Watched, state: GroupState) -> None:
+    """Number the members: a member keeps its number, a new one gets a number that no member of both looks has."""
+    members = set(state.owner.values())
     taken = set(watched.numbers.values())
-    kept = {member: number for member, number in watched.numbers.items() if member in members}
+    numbers = {member: number for member, number in watched.numbers.items() if member in members}
     free = (number for number in range(2 * len(members) + len(taken) + 1) if number not in taken)
-    watched.numbers = kept | {member: next(free) for member in sorted(members - kept.keys())}
+    watched.numbers = numbers | {member: next(free) for member in sorted(members - numbers.keys())}
 
 
-def _stream(kafka: Kafka, found: GroupState, measured: Measured) -> Stream:
-    """Return the readings of one row that was measured."""
+def _stream(kafka: Kafka, state: GroupState, measured: Measured) -> Stream:
+    """Return the readings of one measured row."""
     group, names = kafka.group, ", ".join(kafka.topics)
     certain, lag = bool(measured.certain[0]), float(measured.lag_messages[0])
-    if len(found.end) < len(found.partitions):
+    if len(state.end) < len(state.partitions):
         text = f"a partition of {names} has no leader that answers: see kafka-topics --describe --topic {names}"
         return _unknown("PartitionUnavailable", text)
     rate = float(measured.production[0])
@@ -220,23 +221,23 @@ def _stream(kafka: Kafka, found: GroupState, measured: Measured) -> Stream:
         produced = unknown("WindowEmpty", f"production of {names} takes two looks to be known", 0.0)
     waits = Reading(1000 * float(measured.lag_seconds[0]), 0.0, may_lower=certain)
     if not waits.known:
-        waits = unknown(*_why_unknown(group, names, found), 0.0)
+        waits = unknown(*_why_unknown(group, names, state), 0.0)
     return Stream(
         arrival_rate=produced,
         p95_latency=waits,
         lag_messages=lag,
-        # A topic that has been quiet for long has use for one consumer, which is there when a message comes.
+        # A topic that has been quiet for long needs one consumer for the next message.
         partitions=max(1, int(measured.with_traffic[0])),
         settling=bool(measured.settling[0]),
         processed=float(measured.processed[0]),
         service_rate=float(measured.service_rate[0]),
-        notes=tuple(_notes(group, names, found, measured)),
+        notes=tuple(_notes(group, names, state, measured)),
     )
 
 
-def _why_unknown(group: str, names: str, found: GroupState) -> tuple[str, str]:
-    """Return reason and message of a lag that is not known although the brokers answered."""
-    if not found.members and not found.committed:
+def _why_unknown(group: str, names: str, state: GroupState) -> tuple[str, str]:
+    """Return reason and message of a lag that is unknown although the brokers answered."""
+    if not state.members and not state.committed:
         text = (
             f"consumer group {group} has no member and has committed nothing in {names}: start its consumers, or "
             "correct spec.signal.kafka.group"
@@ -245,11 +246,12 @@ def _why_unknown(group: str, names: str, found: GroupState) -> tuple[str, str]:
     return "OffsetsReset", f"the offsets of consumer group {group} were set back: its lag is not known at this look"
 
 
-def _notes(group: str, names: str, found: GroupState, measured: Measured) -> Iterable[tuple[str, str]]:
-    """Give what the consumers' owner should look at. No text holds a figure that changes from look to look."""
+def _notes(group: str, names: str, state: GroupState, measured: Measured) -> Iterable[tuple[str, str]]:
+    """Yield reason and message of faults for the consumers' owner."""
+    # No text holds a figure that changes from look to look: each would be a new Event.
     see = f"kafka-consumer-groups --describe --group {group}"
     if not math.isfinite(float(measured.lag_messages[0])):
-        yield _why_unknown(group, names, found)
+        yield _why_unknown(group, names, state)
     if measured.stuck[0]:
         yield (
             "PartitionStuck",
@@ -257,7 +259,7 @@ def _notes(group: str, names: str, found: GroupState, measured: Measured) -> Ite
             f"replicas are added for it; find it with {see}, and skip or mend the message that its consumer cannot "
             "process",
         )
-    if any(offset > found.end.get(at, offset) for at, offset in found.committed.items()):
+    if any(offset > state.end.get(at, offset) for at, offset in state.committed.items()):
         yield (
             "OffsetsOutOfRange",
             f"consumer group {group} has committed offsets beyond the end of a partition of {names}, as after a topic "

@@ -1,4 +1,4 @@
-"""What is measured for one policy, and by which names its series are found."""
+"""Subject of the measurement of one policy, and the names that identify its series."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from rlscaler_operator.sensing.presets import PRESETS, ByPods
 from rlscaler_operator.sensing.presets.table import Histogram, Preset
 
 SHOWN_PERCENTILE = 95.0
-"""The latency percentile that is always measured, because it is an input of the actor."""
+"""Latency percentile that is always measured, because it is an input of the actor."""
 
 WHOLE = ""
-"""Stands for all pools of a service, where its series do not tell them apart by name."""
+"""Key for all pools of a service, where its series have no name of the pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured for one policy."""
+    """Service, targets and series of one policy."""
 
     namespace: str
     service: str
     deployments: tuple[str | None, str | None]
     """Names of the GPU and the CPU target, whatever their kinds."""
     percentile: float = SHOWN_PERCENTILE
-    """Percentile of the latency that is displayed."""
+    """Displayed percentile of the latency."""
     queries: tuple[tuple[str, str], ...] = ()
     """Pairs of a name in `spec.metrics.queries` and the PromQL that replaces the built-in query."""
     learns: bool = False
     """True where the capacity of a replica is learned."""
     preset: str = ""
-    """Whose series are read; empty = those of docs/metrics.md."""
+    """Preset of the server whose series are read; empty = the series of docs/metrics.md."""
     front_door: str = ""
-    """What counts requests and latencies in place of the preset; empty = the preset does."""
+    """Preset of the gateway that counts requests and latencies in place of the server; empty = the server does."""
     backends: tuple[str | None, str | None] = (None, None)
     """Services of the GPU and the CPU pool behind an HTTPRoute; None where there is none."""
     others: frozenset[str] = frozenset()
-    """Those targets that are no Deployments: their pods are called otherwise."""
+    """Targets that are no Deployments: their pods have other names."""
     unit: UnitName = "requests"
-    """What the load is counted in."""
+    """Unit of the load."""
     signal: SignalName = "endToEnd"
-    """Which latency is measured."""
+    """Measured latency."""
     sized: tuple[tuple[str, str], ...] = ()
     """(target, container) of the pods whose size is recommended; an empty container is the pods' only one."""
 
     @property
     def counted_by(self) -> str:
-        """The preset that counts requests and latencies."""
+        """Preset that counts requests and latencies."""
         return self.front_door or self.preset
 
     @property
@@ -56,17 +56,17 @@ class Subject:
 
     @property
     def timed_by(self) -> str:
-        """The preset whose histogram the latency is from: only a server sees its tokens."""
+        """Preset of the latency histogram: only a server sees the times of its tokens."""
         return self.counted_by if self.signal == "endToEnd" else self.preset
 
     @property
     def histogram(self) -> Histogram | None:
-        """The histogram of the latency; None where there is none."""
+        """Histogram of the latency; None where there is none."""
         return PRESETS[self.timed_by].histograms.get(self.signal)
 
     @property
     def counts_load(self) -> bool:
-        """The preset counts the load in the policy's unit."""
+        """True where the preset counts the load in the policy's unit."""
         return {
             "requests": self.requests.counts_arrivals,
             "tokens": self.server.counts_tokens,
@@ -75,7 +75,7 @@ class Subject:
 
     @property
     def counters(self) -> tuple[str, ...]:
-        """The series that tell the load, without those that only add to it."""
+        """Metrics of the load, without those that only add to it."""
         if self.unit == "requests":
             return self.requests.arrived or self.requests.answered
         tokens = self.server.tokens
@@ -83,16 +83,16 @@ class Subject:
 
     @property
     def server(self) -> Preset:
-        """The preset that the utilization is of."""
+        """Preset of the server, by which the utilization is measured."""
         return PRESETS[self.preset]
 
     @property
     def sums_pools(self) -> bool:
-        """The series of latencies are found for each of two pools, which have to be added up."""
+        """True where the latency histograms of two pools have to be added up."""
         return len(self.found_by(self.timed_by)) > 1
 
     def found_by(self, preset: str) -> dict[str, tuple[str, str]]:
-        """Return (namespace, Deployment or service) by pool, or by `WHOLE`, that a preset's series are found by."""
+        """Return by pool, or by `WHOLE`, the (namespace, Deployment or service) that identifies a preset's series."""
         found = PRESETS[preset].found_by
         if isinstance(found, ByPods) and not found.suffix:
             names = self.deployments

@@ -1,4 +1,4 @@
-"""Presets of what stands in front of a service. Utilization is that of the pods: CPU usage and DCGM."""
+"""Presets of gateways and proxies in front of a service. Utilization is that of the pods: CPU usage and DCGM."""
 
 from __future__ import annotations
 

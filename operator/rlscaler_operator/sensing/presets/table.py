@@ -1,7 +1,7 @@
-"""What a preset says: which metrics there are, and how their series are found to be of a service.
+"""Fields of a preset: the metrics of a server, gateway or proxy, and the labels that identify a service in them.
 
-A metric may carry matchers, as in PromQL. Where versions of a server call it differently, the names are joined by
-` or `, the newest first: the first that is there counts.
+A metric may have matchers, as in PromQL. Names in different versions of a server are joined by ` or `, the newest
+first: the first existing one counts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ByPods:
-    """Series of the target's own pods, by the label `pod` that the scrape gives them."""
+    """Series of the target's own pods, by the label `pod` of the scrape."""
 
     suffix: str = ""
-    """What follows the service's name in that of the Deployment whose pods are scraped; empty = the targets' pods."""
+    """Suffix of the service's name in the name of the scraped Deployment; empty = the targets' pods are scraped."""
 
     def __str__(self) -> str:
         return f"pods of the Deployment `<service>{self.suffix}`" if self.suffix else "pods of the targets"
@@ -27,9 +27,9 @@ class ByLabels:
     service: str = "service"
     namespace: str = "namespace"
     pool: str = ""
-    """Label that tells the pools of a service apart; empty = none does."""
+    """Label with the pool of a service; empty = there is none."""
     apart: str = ""
-    """Label by which one request is counted several times, such as by its sender and its receiver."""
+    """Label with the places that count one request several times, such as its sender and its receiver."""
 
     def __str__(self) -> str:
         return f"labels `{self.namespace}` and `{self.service}`"
@@ -37,11 +37,11 @@ class ByLabels:
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """Series whose label holds namespace and service in one name."""
+    """Series with a label that holds namespace and service in one name."""
 
     label: str
     pattern: str
-    """Pattern (RE2) of the whole name, in which `{namespaces}` and `{services}` stand for those that are looked for."""
+    """Pattern (RE2) of the whole name, in which `{namespaces}` and `{services}` stand for the wanted ones."""
     namespace: str
     """Groups of the pattern that are the namespace."""
     service: str
@@ -59,11 +59,11 @@ class Histogram:
     """A latency histogram with classic buckets."""
 
     metric: str
-    """Its name without `_bucket` and `_count`."""
+    """Name without `_bucket` and `_count`."""
     per_second: float = 1.0
     """Units of the bounds in a second."""
     of_tokens: bool = False
-    """True where each token is counted, and not each request."""
+    """True where each token is an observation, and not each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +72,32 @@ class Tokens:
 
     metrics: tuple[str, ...]
     when_over: bool = False
-    """True where those of a request count when it is over, and False where each counts as it is worked on."""
+    """True where the tokens of a request count when it is over, and False where each counts as it is processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """A gauge of how full a replica is."""
+    """Gauge of the utilization of a replica."""
 
     metric: str
     percent: float
-    """What its value is multiplied by to be a percentage."""
+    """Factor from its value to a percentage."""
     pools: tuple[str, ...]
-    """Pools that it is the utilization of; the others go by CPU usage or DCGM."""
+    """Pools that use this gauge; the others use CPU usage or DCGM."""
     full_when_waiting: bool = False
-    """True where a replica of which a tenth of the requests wait counts as full, whatever the gauge says."""
+    """True where a replica with a tenth of its requests waiting counts as full, whatever the gauge shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One server, gateway or proxy. What is None or empty is not exported, and unknown."""
+    """One server, gateway or proxy. A field that is None or empty is not exported, and unknown."""
 
     title: str
     source: str
-    """Where the names are from: the version that was read or run."""
+    """Origin of the names: the version that was read or run."""
     found_by: FoundBy
     arrivals: str
-    """One sentence: how the requests that arrive are counted, or what they are derived from."""
+    """One sentence on how arriving requests are counted or derived."""
     arrived: tuple[str, ...] = ()
     """Counters whose sum grows as requests arrive, rejected ones included."""
     answered: tuple[str, ...] = ()
@@ -105,25 +105,25 @@ class Preset:
     refused: tuple[str, ...] = ()
     """Counters of requests that arrived and were refused, where neither sum has them; old versions may lack them."""
     in_flight: tuple[str, ...] = ()
-    """Gauges of the requests that are being worked on."""
+    """Gauges of the requests in work."""
     waiting: tuple[str, ...] = ()
-    """Gauges of the requests that wait."""
+    """Gauges of the waiting requests."""
     latency: Histogram | None = None
-    """The time from the arrival of a request until its whole answer."""
+    """Time from the arrival of a request until its whole answer."""
     ttft: Histogram | None = None
-    """Until the first token."""
+    """Time until the first token."""
     tpot: Histogram | None = None
-    """For each token after the first."""
+    """Time for each token after the first."""
     tokens: Tokens | None = None
     utilization: Utilization | None = None
     exported_every_seconds: float = 0.0
-    """Seconds between two updates of what is exported; 0 = a scrape sees everything at once."""
+    """Seconds between two updates of the exported values; 0 = a scrape sees the present ones."""
     notes: tuple[str, ...] = ()
-    """Sentences on what a user has to know besides."""
+    """Further sentences for the user."""
 
     @property
     def derives(self) -> bool:
-        """Arrivals are what was answered and the growth of what is in flight and waiting."""
+        """True where arrivals are derived: answered requests, and the growth of those in flight and waiting."""
         return not self.arrived and bool(self.answered) and bool(self.in_flight or self.waiting)
 
     @property
@@ -134,7 +134,7 @@ class Preset:
 
     @property
     def counts_tokens(self) -> bool:
-        """Tell what arrives in tokens: those that wait are known by the mean of the requests that are over."""
+        """True where the arriving load is known in tokens; waiting requests count by the mean of finished ones."""
         return self.tokens is not None and bool(self.answered) and bool(self.waiting)
 
     @property
