@@ -18,12 +18,13 @@ from rlscaler_rl.evaluation.days import cli as command
 from rlscaler_rl.evaluation.days import compare as comparison
 from rlscaler_rl.evaluation.days.compare import Request, compare
 from rlscaler_rl.evaluation.days.play import covered, played, prepared
+from rlscaler_rl.evaluation.days.report import load_markdown
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad, from_library, own
 from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score, difference, markdown
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.statistics import Verdict
 from rlscaler_rl.workloads import Part
-from tests.unit.days.made_up import HOUR, load
+from tests.unit.days.made_up import HOUR, day_table, load
 
 
 def steady_load(name: str, rate: float) -> ServiceLoad:
@@ -191,3 +192,27 @@ def test_as_json_standard_output_has_the_table_alone(tmp_path, monkeypatch):
     assert found == DayTable.model_validate_json((tmp_path / "out" / FILE).read_text())
     assert [load.name for load in found.loads] == ["a", "b"]
     assert (tmp_path / "out" / "model-card-network_1.md").read_text().startswith("# Model card: ppo")
+
+
+def test_a_recorded_load_of_ones_own_is_scaled_to_the_service_and_keeps_its_calendar(tmp_path):
+    rows = [f"{1_772_733_600_000 + 60_000 * i},{10 + i % 5},{i}" for i in range(121)]
+    (tmp_path / "own.csv").write_text("\n".join(["Time,chat,search", *rows]) + "\n")
+    found = command._recorded(tmp_path / "own.csv", "chat", 0.5)
+    assert found.epoch(0) == 1_772_733_600 + found.offset
+    assert np.percentile(found.day(0), 99) == pytest.approx(0.5 * command._capacity(), rel=0.3)
+    for words, said in ((["--series", "chat"], "only with --history"), (["--loads", "a"], "leave out --loads")):
+        own = ["--history", str(tmp_path / "own.csv")] if "--loads" in words else []
+        done = CliRunner().invoke(command.days, [*own, *words, "--out", str(tmp_path / "out")])
+        assert done.exit_code == 2
+        assert said in done.stderr
+
+
+def test_a_single_load_is_shown_contender_by_contender():
+    table = day_table({"rule": [3.0], "hindsight": [2.0]})
+    roles = {"rule": "policy", "hindsight": "reference"}
+    scores = [row.model_copy(update={"role": roles[row.contender]}) for row in table.scores]
+    lines = list(load_markdown(table.model_copy(update={"scores": scores})))
+    assert lines[2:] == [
+        "| rule | 3.00 | +50.0 | 1.0 | 1.0 | 1.00 | 0.00 | 0.00 |",
+        "| hindsight | 2.00 | - | 1.0 | 1.0 | 1.00 | 0.00 | 0.00 |",
+    ]

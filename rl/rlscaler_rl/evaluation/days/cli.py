@@ -32,6 +32,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Names by commas: of the library of days (default: all that are there), or jobs_N, random_N, steady_RPS.",
 )
 @click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Recorded load in place of --loads: CSV or JSON of Grafana or Prometheus, at least two hours.",
+)
+@click.option("--series", help="Name of one series of a --history that holds several.")
+@click.option(
     "--days",
     "days",
     default=4,
@@ -67,6 +73,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def days(
     kind: str,
     loads: str | None,
+    history: Path | None,
+    series: str | None,
     model: tuple[str, ...],
     share: float | None,
     coverage: bool,
@@ -87,7 +95,12 @@ def days(
     from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
 
     share = NOMINAL_SHARE if share is None else share
-    chosen, policies = chosen_loads(loads, share, folder), _policies(model)
+    if history is not None and loads is not None:
+        raise click.UsageError("--history: plays that load alone; leave out --loads")
+    if series is not None and history is None:
+        raise click.UsageError("--series: only with --history")
+    chosen = chosen_loads(loads, share, folder) if history is None else [_recorded(history, series, share)]
+    policies = _policies(model)
     if picture is not None and picture not in (played := [load.name for load in chosen]):
         raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(played)}")
     service = {} if interval is None else {"interval_seconds": float(interval)}
@@ -122,14 +135,30 @@ def chosen_loads(loads: str | None, share: float | None = None, folder: Path | N
 
     `share` is the part of the nominal service's capacity that they need in their busy hours.
     """
-    from rlscaler_rl.simulation.scenario import NOMINAL
     from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
     from rlscaler_rl.workloads.days import there
 
     share = NOMINAL_SHARE if share is None else share
-    capacity = sum(rps * most for rps, most in zip(NOMINAL["rps"], NOMINAL["max_replicas"], strict=True))
+    capacity = _capacity()
     names = [name for name in there(folder) if _long(name)] if loads is None else names_in("--loads", loads)
     return [_load(name, capacity, share, folder) for name in names]
+
+
+def _capacity() -> float:
+    """Requests/s of all replicas of the nominal service."""
+    from rlscaler_rl.simulation.scenario import NOMINAL
+
+    return float(sum(rps * most for rps, most in zip(NOMINAL["rps"], NOMINAL["max_replicas"], strict=True)))
+
+
+def _recorded(history: Path, series: str | None, share: float) -> ServiceLoad:
+    """Read a load of one's own, scaled so that its busy hours need `share` of the nominal service's capacity."""
+    from rlscaler_rl.evaluation.days.service_load import own
+    from rlscaler_rl.evaluation.service_tuning.history import check_counter, read_history
+
+    trace = read_history(history, series)
+    check_counter(trace, str(history))
+    return own(trace, history.name.split(".")[0], factor=share * _capacity() / trace.percentile(99))
 
 
 def _policies(chosen: tuple[str, ...]) -> list[Policy]:
@@ -158,6 +187,7 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
     """Play and write the comparison: the table, and the lines of the report."""
     from rlscaler_rl.evaluation.days import compare as comparison
     from rlscaler_rl.evaluation.days.card import card
+    from rlscaler_rl.evaluation.days.report import load_markdown
     from rlscaler_rl.evaluation.days.seeds import seeds_markdown
     from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
 
@@ -165,6 +195,8 @@ def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tu
     lines = [f"## Days of {len(table.loads)} loads, {request.kind}", "", *markdown(table)]
     if together := list(seeds_markdown(table)):
         lines += ["", "### Seeds", "", *together]
+    if len(table.loads) == 1:
+        lines += ["", *load_markdown(table)]
     if coverage:
         lines += ["", *coverage_markdown(table)]
     comparison.write(table, out, lines)

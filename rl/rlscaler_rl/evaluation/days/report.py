@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from rlscaler_rl.evaluation.days.contenders import Contender
 from rlscaler_rl.evaluation.days.judged import Judged
+from rlscaler_rl.evaluation.days.table import DayTable
 from rlscaler_rl.simulation.episode import Result
 
 HOURS_PER_MONTH = 730.0
@@ -112,6 +113,19 @@ def rows_of(played: Sequence[tuple[Contender, Result]], judged: Judged) -> list[
     """Return a row for each contender; the only one in the role `reference` is what J is compared with."""
     known = next(float(result.j.mean()) for entry, result in played if entry.role == "reference")
     return [_row(entry, result, judged, None if entry.role == "reference" else known) for entry, result in played]
+
+
+def load_markdown(table: DayTable) -> Iterator[str]:
+    """Return the lines that compare all contenders on the first load of a table with the columns of `Report.table`."""
+    rows = [row for row in table.scores if row.load == table.loads[0].name]
+    known = next(row.mean("j") for row in rows if row.role == "reference")
+    yield "| autoscaler | J | % above hindsight | GPU-hours | CPU-hours | cost, GPU replicas | late % | worst day % |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row in rows:
+        above = "-" if row.role == "reference" else f"{100 * (row.mean('j') / known - 1):+.1f}"
+        hours = f"{row.mean('gpu_hours'):.1f} | {row.mean('cpu_hours'):.1f}"
+        late = f"{row.mean('late_percent'):.2f} | {max(row.late_percent):.2f}"
+        yield f"| {row.label} | {row.mean('j'):.2f} | {above} | {hours} | {row.mean('cost'):.2f} | {late} |"
 
 
 def by_cost(rows: Sequence[Row], late_allowed: float) -> list[Row]:
