@@ -103,6 +103,7 @@ class Meter:
         if silent:
             log.warning("no answer from %s: the last value expires", ", ".join(silent))
         elif self._due(max(found)):
+            # A mean would let a near target hide a far one, which a hard limit is to prevent.
             await self._write(max(found))
         self.rounds += 1
 

@@ -12,6 +12,7 @@ from rlscaler_core.decision.situation import Capacity, Situation
 from rlscaler_core.decision.tables import arrivals_known, known
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Int, Params, either, total
 
+# One replica more than needed: otherwise the ceiling fights an actor that is off by one.
 RESERVE = 1
 """Replicas above what the stretch has needed that are left, in the pool whose capacity costs least."""
 
@@ -31,6 +32,8 @@ def lower_to_load(now: Situation, asked: Int) -> Int:
     if now.doubt is None or not params.ceiling.any():
         return asked
     overloaded = params.ceiling & _overloaded(now)
+    # Overload counts as a rate that the ready replicas just carry. Otherwise a stated capacity that is too high would
+    # let the ceiling take replicas again and again.
     if overloaded.any():
         carried = total(samples.ready_replicas * now.capacity.requests_per_second)
         now.state = note_need(now.state, carried, overloaded)

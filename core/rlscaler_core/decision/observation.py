@@ -40,6 +40,7 @@ CONTRACT_VERSION = "rlscaler.io/observation/v3"
 RETRAIN = "train it again with `rlscaler train`, or with `rlscaler train --for` where it was trained for one service"
 """What an error says of a network that was trained under another contract."""
 
+# Copies of the first observation would look like minutes of quiet: with them a network missed a spike (J 15, not 5).
 NEUTRAL = (0.5, 0.5, 0.5, 0.1, 0.5, 0.0, 0.0, 0.0, 0.1, 0.8)
 """The values that are fed where an observation is not known or does not apply: those of a middling service at rest."""
 

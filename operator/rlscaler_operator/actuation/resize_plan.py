@@ -21,6 +21,7 @@ from rlscaler_operator.cluster.bodies import is_over, is_ready, unix
 AT_ONCE = 5
 """Pods of a pool that are being resized at a time, where their containers go on meanwhile."""
 
+# A pod that asks for more than it has hides its real use from the scheduler and the quota, so this is not for ever.
 PATIENCE_SECONDS = 300.0
 """How long a resize may wait for room on its node, or for its container to need less, before it is taken back."""
 

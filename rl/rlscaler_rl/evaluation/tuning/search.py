@@ -24,6 +24,8 @@ BATCH = 20
 """Trials that are proposed together; smaller batches learn more from each other, larger ones simulate faster."""
 
 SPREAD = 1 / 5
+# Best J after 300 trials of the forecast rule on spike and random: TPE alone 6.59 and 6.36, half and half 5.89 and
+# 5.76, children alone 5.60 and 5.75; NSGA-II found less with 400 trials.
 CHILDREN = 3 / 4
 PARENTS = 10
 """Children are made of so many of the best trials, the better ones more often."""
