@@ -72,12 +72,9 @@ endif
 
 SUBSET = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url -c requirements/lock.txt
 
-# All but `gpu`, whose packages want CUDA 13 beside torch's own.
-EXTRAS = keda kafka load plot train ray docs test
-
 .PHONY: lock
 lock: | $(BIN)/uv ## Update requirements/ from both pyproject.toml: the lock, and parts of it for the demo and the images
-	$(BIN)/uv pip compile --quiet --universal $(EXTRAS:%=--extra %) --generate-hashes --no-emit-index-url \
+	$(BIN)/uv pip compile --quiet --universal --all-extras --generate-hashes --no-emit-index-url \
 	  -o requirements/lock.txt pyproject.toml dev/pyproject.toml
 	$(SUBSET) --extra load --extra plot -o requirements/demo.txt pyproject.toml dev/pyproject.toml
 	$(SUBSET) --extra keda --extra kafka -o requirements/operator.txt pyproject.toml

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_core.decision.types import Bool, Float, Float32, Int, beside, either
+from rlscaler_core.decision.types import Bool, Float, Float32, Int, either
 
 HEADS = (5, 5, 3)
 LOGITS = sum(HEADS)
@@ -77,7 +77,7 @@ def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int, preferenc
     """
     unknown = np.isnan(rps)
     capacity = np.where(either(unknown)[:, None], 1.0, rps) if unknown.any() else rps
-    factors = beside(PREFERENCE, placement)[placement]
+    factors = PREFERENCE[placement]
     if preference is not None:
         factors = np.where(factors > 1, preference[:, None], 1.0)
     share = np.maximum(ready, 0) * capacity * factors
@@ -85,7 +85,7 @@ def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int, preferenc
     served = total > 0
     gpu = np.rint(WHOLE * share[:, 0] / np.where(served, total, 1.0)).astype(np.int32)
     serving = ready > 0
-    weights = np.empty((len(gpu), 2), np.int32, like=gpu)
+    weights = np.empty((len(gpu), 2), np.int32)
     np.minimum(np.maximum(gpu, serving[:, 0]), WHOLE - serving[:, 1], out=weights[:, 0])
     np.subtract(WHOLE, weights[:, 0], out=weights[:, 1])
     return weights if served.all() else np.where(served[:, None], weights, last)

@@ -41,9 +41,9 @@ def apply_behavior(now: Situation, asked: Int) -> Int:
     highest = scale_up_limit(params, now.state, samples)
     now.limit = np.minimum(highest, now.limit)
     if now.doubt is None:
-        now.recommendation = Recommendation(asked, np.zeros_like(asked, np.bool_))
+        now.recommendation = Recommendation(asked, np.zeros(asked.shape, np.bool_))
         return asked
-    now.recommendation = Recommendation(asked, np.ones_like(asked, np.bool_))
+    now.recommendation = Recommendation(asked, np.ones(asked.shape, np.bool_))
     return limited(params, now.state, samples, asked, highest)
 
 
@@ -56,7 +56,7 @@ def remember_decision(now: Situation, desired: Int) -> None:
 
 def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
     """Give the most replicas (N, 2) that the `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
-    limit = np.full_like(samples.spec_replicas, UNLIMITED, np.int32)
+    limit = np.full(samples.spec_replicas.shape, UNLIMITED)
     rows = np.flatnonzero(params.has_behavior)
     if rows.size:
         highest = _rate_limit(params, state, samples, rows, UP)
@@ -112,8 +112,8 @@ def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, dire
     rules = params.rules[rows, direction]
     select = params.select_policy[rows, direction, None]
     narrowest = select == MIN
-    furthest = np.full_like(current, -np.inf, np.float64)
-    nearest = np.full_like(current, np.inf, np.float64)
+    furthest = np.full(current.shape, -np.inf)
+    nearest = np.full(current.shape, np.inf)
     for index in range(BEHAVIOR_RULES):
         kind, value, period = (rules[:, index, column, None] for column in range(3))
         if not kind.any():
@@ -133,8 +133,7 @@ def _net_change(state: State, samples: Samples, rows: Rows, period: Float) -> In
     """Give the replicas (R, 2) added less those removed within the last `period` (R, 1) seconds."""
     age = samples.time[rows, None, None] - state.event_time[rows]
     recent = np.where(age < period[:, :, None], state.event_change[rows], 0)
-    change: Int = np.sum(recent, axis=2).astype(np.int32, copy=False)
-    return change
+    return np.asarray(np.sum(recent, axis=2), np.int32)
 
 
 def note_writes(params: Params, state: State, samples: Samples) -> State:
@@ -158,8 +157,8 @@ def _free_slot(times: Float, changes: Int, row: Rows, pool: Rows, now: Float) ->
     """Find a slot (M,) for one more event; a full list gives up its oldest, whose change joins the next oldest."""
     age = now[:, None] - times[row, pool]
     key = np.where(np.isnan(age) | (age >= MAX_PERIOD_SECONDS), np.inf, age)
-    slot: Rows = np.argmax(key, axis=1)
-    full = np.flatnonzero(np.isfinite(key[np.arange(len(row), like=row), slot]))
+    slot = np.asarray(np.argmax(key, axis=1))
+    full = np.flatnonzero(np.isfinite(key[np.arange(len(row)), slot]))
     if full.size:
         key[full, slot[full]] = -np.inf
         heir = key[full].argmax(axis=1)

@@ -33,7 +33,7 @@ def within_budget(params: Params, state: State, base: Int, bounded: Int, capacit
     """
     budget = params.budget_per_hour
     rows = np.flatnonzero(np.isfinite(budget))
-    limited = np.zeros(len(budget), np.bool_, like=budget)
+    limited = np.zeros(len(budget), np.bool_)
     if not rows.size:
         return bounded, limited, budget.copy()
     spent = total(base * params.cost_per_hour)
@@ -56,7 +56,7 @@ def _cut(
     lowest = np.where(lowering[:, None], params.min_replicas[rows], np.minimum(wanted, running))
     best = capacity.cheapest[rows]
     cut = wanted.copy()
-    here = np.arange(len(rows), like=rows)
+    here = np.arange(len(rows))
     for pool in (1 - best, best):
         price = np.where(cost[here, pool] > 0, cost[here, pool], np.inf)
         surplus = np.ceil((total(cut * cost) - allowance) / price)

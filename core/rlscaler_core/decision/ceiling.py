@@ -19,6 +19,9 @@ RESERVE = 1
 FORECAST = GAINS._replace(peak=1.0)
 """The highest rate of the stretch is in the need as it is."""
 
+_FOLLOWS_LOAD = (FallbackBehavior.HPA_FORMULA, FallbackBehavior.FORECAST_RULE)
+"""The other fallbacks are numbers of the user's own."""
+
 
 def lower_to_load(now: Situation, asked: Int) -> Int:
     """The guard: `asked` (N, 2), at most the cheapest replicas that carry what a whole stretch has needed, and RESERVE.
@@ -59,19 +62,12 @@ def _may_lower(now: Situation) -> Bool:
     params, samples = now.params, now.samples
     assert now.doubt is not None
     unknown, failed, falls_back = now.doubt
-    follows = ~failed | (falls_back & _follows_load(params))
+    follows = ~failed | (falls_back & np.isin(params.fallback, _FOLLOWS_LOAD))
     signals = known(params, samples)
     full = pool_utilization(samples, signals) > 100 * params.target_utilization
     fits = signals[:, 4] | (samples.arrival_rate == 0) | ~either(full & params.present)
     sure: Bool = params.ceiling & follows & ~unknown & arrivals_known(params, samples) & ~now.capacity.unmeasured & fits
     return sure
-
-
-def _follows_load(params: Params) -> Bool:
-    """Say where (N,) the fallback follows the load; the other fallbacks are numbers of the user's own."""
-    kind = params.fallback
-    follows: Bool = (kind == FallbackBehavior.HPA_FORMULA.value) | (kind == FallbackBehavior.FORECAST_RULE.value)
-    return follows
 
 
 def _overloaded(now: Situation) -> Bool:
@@ -91,7 +87,7 @@ def _most(params: Params, capacity: Capacity, needed: Float, asked: Int, ready: 
     mix = _cheapest_mix(params, capacity, needed, np.minimum(least, serving), serving)
     enough = total(serving * capacity.requests_per_second) >= needed * (1 - ROUNDING)
     mix, left = np.maximum(mix, least), RESERVE
-    rows = np.arange(len(asked), like=asked)
+    rows = np.arange(len(asked))
     for pool in (capacity.cheapest, 1 - capacity.cheapest):
         more = np.minimum(left, asked[rows, pool] - mix[rows, pool])
         mix[rows, pool] += more
@@ -104,13 +100,13 @@ def _cheapest_mix(params: Params, capacity: Capacity, needed: Float, lowest: Int
 
     The pool of the cheapest capacity carries it all, or one replica less and the other pool the remainder.
     """
-    rows, base = np.arange(len(needed), like=needed), capacity.cheapest
+    rows, base = np.arange(len(needed)), capacity.cheapest
     rest = 1 - base
     unit, divisor, cost = capacity.requests_per_second, capacity.divisor, params.cost_per_hour
     needed = np.nan_to_num(needed)
     least = lowest[rows, rest] * unit[rows, rest]
     whole = np.ceil((needed - least) / divisor[rows, base] - ROUNDING)
-    best, best_cost = highest.copy(), np.full_like(needed, np.inf)
+    best, best_cost = highest.copy(), np.full(len(needed), np.inf)
     for fewer in (0, 1):
         mix = np.empty_like(highest)
         mix[rows, base] = np.clip(whole - fewer, lowest[rows, base], highest[rows, base])

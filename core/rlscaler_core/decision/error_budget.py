@@ -79,7 +79,7 @@ def wanted_factor(left: Float) -> Float:
     Every percent of the budget changes it by the same ratio, between nothing left and `AMPLE`.
     """
     spent = 1 - np.clip(left / AMPLE, 0.0, 1.0)
-    return LOWEST_FACTOR * (HIGHEST_FACTOR / LOWEST_FACTOR) ** spent
+    return np.asarray(LOWEST_FACTOR * (HIGHEST_FACTOR / LOWEST_FACTOR) ** spent, np.float64)
 
 
 def price_factor(params: Params, state: State) -> Float:

@@ -133,8 +133,7 @@ def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization
 def whole_replicas(count: Float) -> Int:
     """Round `count`, of any shape, up to replicas from 0 to MANY; NaN becomes 0."""
     rounded = np.nan_to_num(np.ceil(count - ROUNDING), nan=0.0)
-    whole: Int = np.clip(rounded, 0, MANY).astype(np.int32, copy=False)
-    return whole
+    return np.asarray(np.clip(rounded, 0, MANY), np.int32)
 
 
 def pool_utilization(samples: Samples, signal_known: Bool) -> Float:

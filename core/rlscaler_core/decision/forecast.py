@@ -7,7 +7,7 @@ traces; `benchmarks/forecast.py` of commit 5c41c3e did it, and shows loss and co
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -116,14 +116,10 @@ def upper_of(history: Recent, horizon_seconds: Float, gains: Gains = GAINS) -> F
 
 def _highest(history: Recent, peak_seconds: Float | float) -> Float32:
     """Give the highest rate (N,) within the last `peak_seconds`, above the reference."""
-    if np.all(peak_seconds >= MEMORY_LIMIT_SECONDS):
-        highest: Float32 = history.value.max(axis=1)
-        return highest
-    youngest: Any = peak_seconds
-    limit = youngest[:, None].astype(np.float32) if np.ndim(youngest) else np.float32(youngest)
-    young = history.age <= limit
-    highest = np.where(young, history.value, np.float32(0)).max(axis=1)
-    return highest
+    if np.all(np.asarray(peak_seconds) >= MEMORY_LIMIT_SECONDS):
+        return np.asarray(history.value.max(axis=1), np.float32)
+    young = history.age <= np.asarray(peak_seconds, np.float32)[..., None]
+    return np.asarray(np.where(young, history.value, np.float32(0)).max(axis=1), np.float32)
 
 
 def load_trend(upper: Float, now_rate: Float) -> Float:

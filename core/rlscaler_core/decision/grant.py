@@ -26,7 +26,7 @@ def keep_grant(now: Situation, asked: Int) -> Int:
     lowest = np.minimum(params.min_replicas, highest)
     now.params = replace(params, min_replicas=lowest, max_replicas=highest)
     now.limit = np.where(bound, np.minimum(now.limit, granted), now.limit).astype(np.int32, copy=False)
-    keeps = np.ones_like(asked[:, 0], np.bool_) if now.doubt is None else now.doubt.failed
+    keeps = np.ones(len(asked), np.bool_) if now.doubt is None else now.doubt.failed
     cap = np.where(keeps[:, None], most, granted)
     return np.where(bound, np.minimum(asked, cap), asked).astype(np.int32, copy=False)
 

@@ -71,17 +71,17 @@ def _fallback(now: Situation, required_unknown: Bool) -> Int:
     utilization = pool_utilization(samples, known(params, samples))
     formula = hpa_formula(samples.ready_replicas, base, utilization, params.target_utilization)
     formula = np.where(required_unknown[:, None], np.maximum(formula, base), formula)
-    choice = np.where(kind == FallbackBehavior.HPA_FORMULA.value, formula, base)
-    by_rule = params.fallback == FallbackBehavior.FORECAST_RULE.value
+    choice = np.where(kind == FallbackBehavior.HPA_FORMULA, formula, base)
+    by_rule = params.fallback == FallbackBehavior.FORECAST_RULE
     if by_rule.any():
         rule = rule_replicas(params, now.state, samples, DEFAULT_SETTINGS)
         rule = np.where(required_unknown[:, None], np.maximum(rule, base), rule)
         rule = np.where(now.capacity.unmeasured[:, None], np.maximum(formula, base), rule)
         choice = np.where(by_rule[:, None], rule, choice)
     higher = np.maximum(base, params.fallback_replicas)
-    choice = np.where(kind == FallbackBehavior.CURRENT_REPLICAS_IF_HIGHER.value, higher, choice)
-    choice = np.where(kind == FallbackBehavior.STATIC.value, params.fallback_replicas, choice)
-    return np.where(params.present, choice, 0).astype(np.int32, copy=False)
+    choice = np.where(kind == FallbackBehavior.CURRENT_REPLICAS_IF_HIGHER, higher, choice)
+    choice = np.where(kind == FallbackBehavior.STATIC, params.fallback_replicas, choice)
+    return np.asarray(np.where(params.present, choice, 0), np.int32)
 
 
 def spill_pending(now: Situation, asked: Int) -> Int:
@@ -107,8 +107,7 @@ def spill_pending(now: Situation, asked: Int) -> Int:
     ratio = np.where(measured, unit / np.where(measured, unit[:, ::-1], 1.0), 1.0)
     taken = whole_replicas(growth * ratio)[:, ::-1]
     taking = now.params.present & (stuck == 0)
-    spilled: Int = (asked - growth + np.where(taking, taken, 0)).astype(np.int32, copy=False)
-    return spilled
+    return np.asarray(asked - growth + np.where(taking, taken, 0), np.int32)
 
 
 def keep_limits(now: Situation, asked: Int) -> Int:

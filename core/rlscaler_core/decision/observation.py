@@ -28,7 +28,6 @@ from rlscaler_core.decision.types import (
     Samples,
     SignalState,
     State,
-    beside,
     both,
     either,
     total,
@@ -63,9 +62,6 @@ class ObservationContract:
 
 
 _SAME_SAMPLE_SECONDS = 1e-3
-
-_KNOWN, _NOT_APPLICABLE, _UNKNOWN = (state.value for state in SignalState)
-"""Plain numbers, which arrays of a GPU take; enumerations they do not."""
 
 _AGE_OF = np.array([1, 2, 3, 4, 0, 5, 5, 0, 0, 0])
 """The column of `Samples.age_seconds` behind each of the observations."""
@@ -123,7 +119,7 @@ def observe(params: Params, state: State, samples: Samples, contract: Observatio
     signal_known = known(params, samples)
     status = _status(params, samples, signal_known)
     values = _values(params, state, samples, contract.prices)
-    values[status != _KNOWN] = np.nan
+    values[status != SignalState.KNOWN] = np.nan
     fed = _fed(params, samples, values, contract)
     observation = Observation(
         values=values,
@@ -142,24 +138,24 @@ def stacked_input(state: State) -> Float32:
 
 def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
     """Give the SignalState (N, 10) of each observation."""
-    status = np.empty((len(samples.time), len(OBSERVATIONS)), np.int32, like=samples.time)
-    status[...] = np.where(signal_known[:, _AGE_OF], _KNOWN, _UNKNOWN)
-    status[~signal_known[:, 5], 9] = _UNKNOWN
-    status[either(capacity_unknown(params)), 4] = _UNKNOWN
-    status[either(capacity_unknown(params)), 9] = _UNKNOWN
-    status[~either(params.present & (samples.spec_replicas > 0)), 9] = _NOT_APPLICABLE
+    status = np.empty((len(samples.time), len(OBSERVATIONS)), np.int32)
+    status[...] = np.where(signal_known[:, _AGE_OF], SignalState.KNOWN, SignalState.UNKNOWN)
+    status[~signal_known[:, 5], 9] = SignalState.UNKNOWN
+    status[either(capacity_unknown(params)), 4] = SignalState.UNKNOWN
+    status[either(capacity_unknown(params)), 9] = SignalState.UNKNOWN
+    status[~either(params.present & (samples.spec_replicas > 0)), 9] = SignalState.NOT_APPLICABLE
     serving = params.present & ((samples.ready_replicas > 0) | ~signal_known[:, 5:6])
-    status[~serving[:, CPU], 0] = _NOT_APPLICABLE
-    status[~either(serving), 1] = _NOT_APPLICABLE
-    status[~serving[:, GPU], 2] = _NOT_APPLICABLE
-    status[signal_known[:, 0] & (samples.arrival_rate == 0), 3] = _NOT_APPLICABLE
-    status[:, 5:7][~params.present] = _NOT_APPLICABLE
+    status[~serving[:, CPU], 0] = SignalState.NOT_APPLICABLE
+    status[~either(serving), 1] = SignalState.NOT_APPLICABLE
+    status[~serving[:, GPU], 2] = SignalState.NOT_APPLICABLE
+    status[signal_known[:, 0] & (samples.arrival_rate == 0), 3] = SignalState.NOT_APPLICABLE
+    status[:, 5:7][~params.present] = SignalState.NOT_APPLICABLE
     return status
 
 
 def _required_unknown(params: Params, samples: Samples, signal_known: Bool, status: Int) -> Bool:
     """Say where (N,) arrival rate or replicas are unknown, or a pool has neither p95 nor a utilization to go by."""
-    latency = status[:, 3] != _UNKNOWN
+    latency = status[:, 3] != SignalState.UNKNOWN
     idle = ~params.present | (samples.spec_replicas <= 0)
     informed = idle | signal_known[:, [3, 1]] | latency[:, None]
     return ~(both(informed) & signal_known[:, 0] & signal_known[:, 5])
@@ -167,7 +163,7 @@ def _required_unknown(params: Params, samples: Samples, signal_known: Bool, stat
 
 def _values(params: Params, state: State, samples: Samples, prices: Prices | None) -> Float:
     """Give the observations (N, 10) in the units people read; the caller overwrites what is not known."""
-    values = np.empty((len(samples.time), len(OBSERVATIONS)), like=samples.time)
+    values = np.empty((len(samples.time), len(OBSERVATIONS)))
     values[:, 0] = samples.cpu_utilization
     values[:, 1] = samples.memory_utilization
     values[:, 2] = samples.gpu_utilization
@@ -212,8 +208,7 @@ def _fed(params: Params, samples: Samples, values: Float, contract: ObservationC
     fed[:, 5:7] /= params.step_size * contract.replicas_scale
     fed[:, 9] /= contract.utilization_scale
     np.clip(fed, -contract.clip, contract.clip, out=fed)
-    neutral = beside(np.array(contract.neutral), fed)
-    return np.where(np.isnan(fed), neutral, fed).astype(np.float32)
+    return np.where(np.isnan(fed), contract.neutral, fed).astype(np.float32)
 
 
 def _ages(samples: Samples) -> Float:
@@ -231,5 +226,5 @@ def _stacked(state: State, fed: Float32, contract: ObservationContract) -> State
     stack[:, -1] = fed
     first = state.stacked == 0
     if first.any():
-        stack[first, :-1] = beside(np.array(contract.neutral), fed)
+        stack[first, :-1] = contract.neutral
     return replace(state, stack=stack, stacked=np.minimum(state.stacked + 1, stack.shape[1]))

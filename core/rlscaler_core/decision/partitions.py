@@ -27,7 +27,7 @@ def drain(params: Params, samples: Samples) -> Float:
     gone within the objective. A lag that is not known adds nothing.
     """
     if not params.stream.any():
-        return np.zeros(len(params.stream), like=params.stream)
+        return np.zeros(len(params.stream))
     seconds = params.slo_ms / 1000
     with np.errstate(invalid="ignore"):
         excess = samples.lag_messages - FRESH_SHARE * seconds * samples.arrival_rate
@@ -90,7 +90,7 @@ def may_lower(now: Situation) -> Bool:
     """Say where (N,) consumers may be taken away, as far as what is known and what is under way go."""
     params, samples = now.params, now.samples
     if now.doubt is None:
-        return np.zeros(len(params.stream), np.bool_, like=params.stream)
+        return np.zeros(len(params.stream), np.bool_)
     starting = either((samples.ready_replicas < now.base) & (samples.pending_seconds <= params.pending_seconds))
     sure: Bool = ~now.doubt.required_unknown & np.isfinite(samples.lag_messages) & ~samples.settling & ~starting
     return sure & (samples.partitions > 0)
@@ -99,6 +99,6 @@ def may_lower(now: Situation) -> Bool:
 def _static(now: Situation) -> Bool:
     """Say where (N,) the fallback sets replicas of the user's own."""
     if now.doubt is None:
-        return np.zeros(len(now.params.stream), np.bool_, like=now.params.stream)
-    static: Bool = now.doubt.falls_back & (now.params.fallback == FallbackBehavior.STATIC.value)
+        return np.zeros(len(now.params.stream), np.bool_)
+    static: Bool = now.doubt.falls_back & (now.params.fallback == FallbackBehavior.STATIC)
     return static

@@ -51,11 +51,10 @@ def highest_rate(params: Params, state: State, now: Float) -> Float:
     NaN where the rates were not known for the whole stretch.
     """
     begin = (now - params.ceiling_seconds)[:, None]
-    ends = np.concatenate([state.peak_time[:, 1:], np.full_like(now[:, None], np.inf)], axis=1)
+    ends = np.concatenate([state.peak_time[:, 1:], np.full((len(now), 1), np.inf)], axis=1)
     counts = ~np.isnan(state.peak_time) & (ends > begin)
     highest = np.where(counts, state.peak_value, -np.inf).max(axis=1)
-    oldest = np.where(np.isnan(state.peak_time), np.inf, state.peak_time).min(axis=1)
-    whole = oldest <= begin[:, 0]
+    whole = np.fmin.reduce(state.peak_time, axis=1) <= begin[:, 0]
     return np.where(whole & np.isfinite(highest), highest, np.nan)
 
 

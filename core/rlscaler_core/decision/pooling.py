@@ -25,7 +25,7 @@ def pooled(utilization: Float, load: Float, unit: Float) -> Float:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         # Halfin and Whitt: n servers need spare capacity in proportion to sqrt(n), so its share falls with 1/sqrt(n).
         share = np.sqrt(np.clip(SMALL_POOL * unit / load[:, None], LEAST_SPARE**2, 1.0))
-    return 1 - (1 - utilization) * np.where(np.isnan(share), 1.0, share)
+    return np.asarray(1 - (1 - utilization) * np.where(np.isnan(share), 1.0, share), np.float64)
 
 
 def eased(params: Params, arrivals: Float) -> Float:
@@ -38,5 +38,4 @@ def eased(params: Params, arrivals: Float) -> Float:
     largest = np.repeat(unit.max(axis=1, keepdims=True), 2, axis=1)
     target = np.where(params.present, params.target_utilization, 1.0)
     ratio = target / pooled(target, arrivals, largest)
-    needing: Float = arrivals * np.where(params.present, ratio, 0.0).max(axis=1)
-    return needing
+    return np.asarray(arrivals * np.where(params.present, ratio, 0.0).max(axis=1), np.float64)

@@ -58,7 +58,7 @@ def prepared_rate(
     recent = recent_of(state.load_recent)
     horizon = horizons(params)
     slow = np.where(horizon[:, 0] >= horizon[:, 1], 0, 1)
-    rows = np.arange(len(slow), like=slow)
+    rows = np.arange(len(slow))
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         missing = _price_of_missing(state, late_price)
         level = _bounded(1 - 1 / np.maximum(missing * prices.caution, 1e-9))
@@ -74,7 +74,7 @@ def prepared_rate(
         jump = outlook.jump_rise(state.load_calendar, coming, level)
         held = np.where(jump > 0, np.maximum(held, _raised(recent.slow, jump)), held)
     usable = np.isfinite(held) & np.isfinite(recent.day) & (recent.fast > IDLE_RATE)
-    return np.where(usable & np.isfinite(plain) & (late_price > 0), held * request, asked)
+    return np.where(usable & np.isfinite(plain) & (np.asarray(late_price) > 0), held * request, asked)
 
 
 def _bounded(level: Float) -> Float:
@@ -82,7 +82,7 @@ def _bounded(level: Float) -> Float:
 
 
 def _raised(rate: Float32, rise: Float) -> Float:
-    return (rate.astype(np.float64) + EPSILON) * np.exp(rise) - EPSILON
+    return np.asarray((rate.astype(np.float64) + EPSILON) * np.exp(rise) - EPSILON, np.float64)
 
 
 def _price_of_missing(state: State, late_price: Float | float) -> Float:
@@ -90,4 +90,4 @@ def _price_of_missing(state: State, late_price: Float | float) -> Float:
     mean, seen = outlook.daily_mean(state.load_recent)
     now = recent_of(state.load_recent).fast.astype(np.float64)
     share = np.where((seen >= LEAST_MEAN) & (mean > 0), now / np.maximum(mean, 1e-9), 1.0)
-    return 100 * late_price * share
+    return np.asarray(100 * np.asarray(late_price) * share, np.float64)

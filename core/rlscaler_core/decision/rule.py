@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import one_hot
 from rlscaler_core.decision.floor import MANY, ROUNDING, whole_replicas
@@ -129,8 +130,8 @@ def rule_split(
     `ready` (N, 2) are the replicas that answer, those that are about to go left out. `asked` (N,) is the Placement of
     the action that is added to the rule: balanced leaves the split to the rule, and preferring a pool overrides it.
     """
-    left = asked == Placement.BALANCED.value
-    splits = params.split_by_load & (settings.placement == BY_LOAD) & left
+    left = asked == Placement.BALANCED
+    splits = params.split_by_load & (np.asarray(settings.placement) == BY_LOAD) & left
     if not splits.any():
         return splits, state.placement, state.preference
     return splits, *by_load(params, state.placement, state.preference, ready, samples.arrival_rate, plan.load)
@@ -163,7 +164,7 @@ def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSett
     usable = capacity > 0
     unit_price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)
     base = np.where(unit_price[:, 0] <= unit_price[:, 1], 0, 1).astype(np.int32)
-    rows = np.arange(len(base), dtype=np.int32, like=base)
+    rows = np.arange(len(base), dtype=np.int32)
     base_replicas, rest_replicas = _split(params, samples, load, capacity, base, rows)
     replicas = np.empty_like(samples.spec_replicas)
     replicas[rows, base] = base_replicas
@@ -185,10 +186,10 @@ def _gains(params: Params, settings: RuleSettings, cold: Float) -> Gains:
     return Gains(*(np.where(params.stream, *pair) for pair in zip(expected, gains, strict=True)))
 
 
-def _per_row(value: Value | Bool) -> Any:
+def _per_row(value: Value | Bool) -> NDArray[Any]:
     """Shape a setting so that it broadcasts with an (N, 2) array: () or (N, 1)."""
-    column: Any = value
-    return column[:, None] if np.ndim(column) else column
+    column = np.asarray(value)
+    return column[:, None] if column.ndim else column
 
 
 def _split(params: Params, samples: Samples, load: Float, capacity: Float, base: Int, rows: Int) -> tuple[Int, Int]:

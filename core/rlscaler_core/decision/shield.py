@@ -25,15 +25,11 @@ from rlscaler_core.decision.types import (
     Params,
     Samples,
     State,
-    beside,
     either,
 )
 
 NO_ACTION = np.array([0, 0, -1], np.int32)
 """What `Decision.action` holds in rows in which no actor ran."""
-
-_NO_PROBABILITY = np.array([np.nan], np.float32)
-_PREFERS = float(PREFERENCE.max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ def act(
     `capacity` is `capacity_of(params)`, for a caller that keeps it.
     """
     capacity = capacity or capacity_of(params)
-    outside = np.zeros_like(proposal.usable) if proposal.outside is None else proposal.outside
+    outside = np.zeros(len(proposal.usable), np.bool_) if proposal.outside is None else proposal.outside
     ran = proposal.usable & ~outside
     base = _base(params, samples)
     plan = None if proposal.rule is None else rule_plan(params, state, samples, proposal.rule)
@@ -89,7 +85,7 @@ def act(
     trail = _run(guards, now, asked)
     _place(now, trail[-1], proposal, plan, failed | samples.paused)
     _weigh(now, trail[-1])
-    taken = np.where(ran[:, None], proposal.action, beside(NO_ACTION, base)).astype(np.int32)
+    taken = np.where(ran[:, None], proposal.action, NO_ACTION).astype(np.int32)
     return _decision(guards, now, trail, taken, proposal.probabilities), now.state
 
 
@@ -107,7 +103,7 @@ def floor_tick(
     `act`.
     """
     now, trail = _tick(guards, params, state, samples, capacity or capacity_of(params))
-    nothing = np.broadcast_to(beside(NO_ACTION, now.base), (len(samples.time), 3))
+    nothing = np.broadcast_to(NO_ACTION, (len(samples.time), 3))
     return _decision(guards, now, trail, nothing, None), now.state
 
 
@@ -124,7 +120,7 @@ def unexplained_floor_tick(
 
 def _place(now: Situation, desired: Int, proposal: Proposal, plan: Plan | None, stays: Bool) -> None:
     """Say in the state which pool the traffic prefers, and how much; as before where it `stays` (N,)."""
-    state, placement, preference = now.state, proposal.action[:, 2], np.full_like(stays, _PREFERS, np.float64)
+    state, placement, preference = now.state, proposal.action[:, 2], np.full(len(stays), PREFERENCE.max())
     if plan is not None and proposal.rule is not None:
         staying = np.minimum(now.samples.ready_replicas, desired)
         splits, pool, more = rule_split(now.params, state, now.samples, staying, plan, proposal.rule, placement)
@@ -182,7 +178,7 @@ def _decision(
     for guard, before, after in zip(guards, trail[:-1], trail[1:], strict=True):
         if guard.changes and after is not before:
             flags = flags | either(after != before) * np.int32(guard.changes)
-    unknown = np.broadcast_to(beside(_NO_PROBABILITY, now.base), (len(action), LOGITS))
+    unknown = np.broadcast_to(np.float32(np.nan), (len(action), LOGITS))
     return Decision(
         action=action,
         probabilities=unknown if probabilities is None else probabilities,

@@ -11,12 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from rlscaler_core.decision.action import PREFERENCE
-from rlscaler_core.decision.types import Float, Int, Params, Placement, beside, total
+from rlscaler_core.decision.types import Float, Int, Params, Placement, total
 
-_MOST = float(PREFERENCE.max())
 # Weights are writes to the API server. On eight tune days these steps, balanced traffic below half of the capacity and
 # 4 % of room gained 2.3 % of J; any factor, at any load, gained 1.6 % and moved the weights more often.
-STEPS = np.array([1.0, 1.5, 2.0, 3.0, _MOST])
+STEPS = np.array([1.0, 1.5, 2.0, 3.0, float(PREFERENCE.max())])
 """How much more the preferred pool may get for each unit of its capacity: few values, so that traffic seldom moves."""
 
 ROOM = 1.04
@@ -37,8 +36,8 @@ def by_load(
     """
     rps = params.requests_per_second
     quick = np.where(rps[:, 0] > rps[:, 1], 0, 1)
-    preferred = np.where(quick == 0, Placement.PREFER_GPU.value, Placement.PREFER_CPU.value)
-    rows = np.arange(len(quick), like=quick)
+    preferred = np.where(quick == 0, Placement.PREFER_GPU, Placement.PREFER_CPU)
+    rows = np.arange(len(quick))
     capacity = np.where(params.present & (ready > 0), ready * rps, 0.0)
     own, rest = capacity[rows, quick], capacity[rows, 1 - quick]
     with np.errstate(invalid="ignore"):
@@ -46,14 +45,13 @@ def by_load(
     before = np.where(placement == preferred, preference, 1.0)
     most, sure = _highest_step(own, rest, load), _highest_step(own, rest, ROOM * load)
     chosen = np.where(waits & np.isfinite(load), np.minimum(most, np.maximum(before, sure)), 1.0)
-    split = np.where(chosen > 1, preferred, Placement.BALANCED.value)
-    return split.astype(np.int32), np.where(chosen > 1, chosen, _MOST)
+    split = np.where(chosen > 1, preferred, Placement.BALANCED)
+    return split.astype(np.int32), np.where(chosen > 1, chosen, STEPS[-1])
 
 
 def _highest_step(own: Float, rest: Float, load: Float) -> Float:
     """Give the highest of `STEPS` (N,) at which the preferred pool of capacity `own` is not overfull at the load."""
     above = load - own
     with np.errstate(invalid="ignore"):
-        bearable = np.where(above > 0, rest / np.where(above > 0, above, 1.0), _MOST)
-    steps = beside(STEPS, bearable)
-    return steps[np.maximum(np.searchsorted(steps, bearable, side="right") - 1, 0)]
+        bearable = np.where(above > 0, rest / np.where(above > 0, above, 1.0), STEPS[-1])
+    return np.asarray(STEPS[np.maximum(np.searchsorted(STEPS, bearable, side="right") - 1, 0)], np.float64)

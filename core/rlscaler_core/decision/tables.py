@@ -177,7 +177,7 @@ def make_samples(n: int, **columns: Any) -> Samples:
 
 def known(params: Params, samples: Samples) -> Bool:
     """Say where (N, len(SIGNALS)) a signal is a finite number >= 0 and not older than `max_age_seconds`."""
-    values = np.stack([getattr(samples, name) for name in _MEASURED])
+    values = np.array([getattr(samples, name) for name in _MEASURED])
     is_known = samples.age_seconds <= params.max_age_seconds[:, None]
     is_known[:, : len(_MEASURED)] &= ((values >= 0) & (values < np.inf)).T
     return is_known

@@ -170,4 +170,4 @@ def _judged(trial: Float, time: Float, more: Bool, fewer: Bool, drained: Bool, e
 
 def _all(pools: Int) -> Int:
     """Give the consumers (N,) of both pools (N, 2): a group has one."""
-    return pools[:, 0] + pools[:, 1]
+    return np.asarray(pools[:, 0] + pools[:, 1], np.int32)

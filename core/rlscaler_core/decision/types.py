@@ -123,7 +123,7 @@ class Rows:
 
     def take(self, rows: Any) -> Self:
         """Give copies of the rows (indices, mask or slice)."""
-        return type(self)(*[np.array(column[rows], like=column) for column in self._arrays()])
+        return type(self)(*[np.array(column[rows]) for column in self._arrays()])
 
     def put(self, rows: Any, other: Self, which: Any = slice(None)) -> None:
         """Overwrite the given rows in place with `which` of `other`; a single one does for all."""
@@ -264,11 +264,6 @@ class Decision(Rows):
     placement: Int  # (N,)
     weights: Int  # (N, 2) per mille
     flags: Int  # (N,) Flag bits
-
-
-def beside(values: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Give constant `values` where `other` is: as they are on the processor, copied where it is an array of a GPU."""
-    return values if type(other) is np.ndarray else np.asarray(values, like=other)
 
 
 def either(pools: Bool) -> Bool:

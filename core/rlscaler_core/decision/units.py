@@ -48,5 +48,5 @@ def about_a_request(unit: NDArray[np.int32]) -> NDArray[np.float64]:
     A load over it is one in requests, to tell chance from a jump and next to nothing from a load. It decides no
     replicas: these follow from the load and from what a replica carries, which are in the same unit.
     """
-    weights: NDArray[np.float64] = _REQUEST[unit] if type(unit) is np.ndarray else np.asarray(_REQUEST, like=unit)[unit]
+    weights: NDArray[np.float64] = _REQUEST[unit]
     return weights

@@ -29,6 +29,7 @@ from rlscaler_core.decision.types import (
     Samples,
     State,
 )
+from rlscaler_rl.simulation import cluster as clusters
 from rlscaler_rl.simulation import levels, sensing
 from rlscaler_rl.simulation.cluster import ClusterFacts, Sensors
 from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
@@ -71,27 +72,6 @@ class PreparedScenarios(NamedTuple):
             Params.concat([part.params for part in parts]),
             Capacity.concat([part.capacity for part in parts]),
             sensing.RateMemory.concat([part.memory for part in parts]),
-        )
-
-    def take(self, which: Any) -> PreparedScenarios:
-        """Copies of the rows `which`."""
-        facts, sensors = ([column[which] for column in table] for table in (self.facts, self.sensors))
-        return PreparedScenarios(
-            self.scenarios.take(which),
-            ClusterFacts(*facts),
-            Sensors(*sensors),
-            self.params.take(which),
-            self.capacity.take(which),
-            self.memory.take(which),
-        )
-
-    def placed(self, level: levels.Level) -> PreparedScenarios:
-        """The same where the level's arrays are, but for the scenarios and what was remembered before them."""
-        return self._replace(
-            facts=level.place(self.facts),
-            sensors=level.place(self.sensors),
-            params=level.place(self.params),
-            capacity=level.place(self.capacity),
         )
 
     def put(self, rows: Any, other: PreparedScenarios, which: Any = slice(None)) -> None:
@@ -137,7 +117,7 @@ class Batch:
         contract: ObservationContract | None = None,
         *,
         rule: RuleSettings | None = None,
-        level: levels.PlaceName = "fluid",
+        level: levels.LevelName = "fluid",
         history: int = RATE_HISTORY,
         past: Past | None = None,
         learns: bool = True,
@@ -155,24 +135,20 @@ class Batch:
         self.interval = int(intervals[0])
         """Action interval of the first row in seconds, the longest of all."""
         self.rows = np.arange(len(scenarios))
+        self.cluster = clusters.empty(len(scenarios), formulas=level == "fluid")
         self.level = levels.make(level, len(scenarios))
-        self._rows = self.level.place(self.rows)
-        self.cluster = self.level.empty(len(scenarios))
-        self._prepared = PreparedScenarios.of(scenarios.copy()).placed(self.level)
+        self._prepared = PreparedScenarios.of(scenarios.copy())
         self.scenarios, self.facts, self.sensors = self._prepared[:3]
         self._acting = [int((intervals > second).sum()) for second in range(0, self.interval, SENSE_SECONDS)]
         self.params = self._prepared.params
         self._learns = learns and is_kept(scenarios.load_recent)
-        size = self.contract.stack_size, history
-        self._fresh = self.level.place(initial_state(1, *size, forecaster=self._learns))
-        self.state = self.level.place(initial_state(len(scenarios), *size, forecaster=self._learns))
+        self._fresh = initial_state(1, self.contract.stack_size, history, forecaster=self._learns)
+        self.state = initial_state(len(scenarios), self.contract.stack_size, history, forecaster=self._learns)
         self._faults = faults
-        self._counted = self.level.place(np.zeros((len(scenarios), 2)))
+        self._counted = np.zeros((len(scenarios), 2))
         if past is not None:
             self.scenarios.epoch[:] = past.epoch
-            known = {name: self.level.place(getattr(past, name)) for name in past._fields if name != "epoch"}
-            self.state = replace(self.state, **known)
-        self._epoch = self.level.place(self.scenarios.epoch)
+            self.state = replace(self.state, **{name: getattr(past, name) for name in past._fields if name != "epoch"})
         self._begin(self.rows)
 
     @property
@@ -182,7 +158,6 @@ class Batch:
 
     @params.setter
     def params(self, params: Params) -> None:
-        params = self.level.place(params)
         capacity = capacity_of(params)
         self._prepared = self._prepared._replace(params=params, capacity=capacity)
         self._first = {
@@ -199,16 +174,14 @@ class Batch:
         self.restart_with(rows, PreparedScenarios.of(scenarios))
 
     def restart_with(self, rows: NDArray[np.intp], prepared: PreparedScenarios, which: Any = slice(None)) -> None:
-        """`restart` with the rows `which` (M,) of `prepared`, whose arrays are NumPy's."""
-        if self._rows is not self.rows:
-            prepared, which = prepared.take(which).placed(self.level), slice(None)
+        """`restart` with the rows `which` (M,) of `prepared`."""
         self._prepared.put(rows, prepared, which)
         self.state.put(rows, self._fresh)
         self._begin(rows)
 
     def _begin(self, rows: NDArray[np.intp]) -> None:
-        scenarios, memory, place = self.scenarios, self._prepared.memory, self.level.place
-        self.level.start(
+        scenarios, memory = self.scenarios, self._prepared.memory
+        clusters.begin(
             self.cluster,
             rows,
             scenarios.initial[rows],
@@ -218,29 +191,24 @@ class Batch:
         )
         columns = min(memory.time.shape[1], self.state.rate_time.shape[1])
         known = rows[~np.isnan(memory.time[rows, -1])]
-        self.state.rate_time[known, -columns:] = place(scenarios.epoch[known, None] + memory.time[known, -columns:])
-        self.state.rate_value[known, -columns:] = place(memory.value[known, -columns:])
-        self._epoch[rows] = place(scenarios.epoch[rows])
+        self.state.rate_time[known, -columns:] = scenarios.epoch[known, None] + memory.time[known, -columns:]
+        self.state.rate_value[known, -columns:] = memory.value[known, -columns:]
         if self._learns:
-            self.state.load_recent[rows] = place(scenarios.load_recent[rows])
-            self.state.load_calendar[rows] = place(scenarios.load_calendar[rows])
+            self.state.load_recent[rows] = scenarios.load_recent[rows]
+            self.state.load_calendar[rows] = scenarios.load_calendar[rows]
         self.level.begin(self.facts, rows)
         self._counted[rows] = 0.0
 
     def sense(self, *, latency: bool = True) -> Samples:
         """Take one sensing tick; what is measured now goes into the rate history."""
-        samples = self._measured(self._rows, latency)
+        samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows, latency=latency)
         if self._faults is not None:
             samples = self._faults(samples)
-        samples.time = samples.time + self._epoch
+        samples.time = samples.time + self.scenarios.epoch
         if steers(self.params).any():
             self._count(samples)
         self.state = sense(self.params, self.state, samples)
         return samples
-
-    def _measured(self, rows: NDArray[Any], latency: bool) -> Samples:
-        by = self.level.measure
-        return sensing.sense(self.facts, self.sensors, self.cluster, rows, latency=latency, by=by)
 
     def observe(self) -> tuple[Samples, Observation, Float32]:
         """The sensing tick at which the actor acts; the last is the network's input (N, 10 k)."""
@@ -250,8 +218,8 @@ class Batch:
 
     def observe_rows(self, rows: NDArray[np.intp]) -> Float32:
         """(M, 10 k) what the network would be shown in the given rows (M,); nothing is remembered of it."""
-        params, samples = self.params.take(rows), self._measured(self.level.place(rows), True)
-        samples.time = samples.time + self._epoch[rows]
+        params, samples = self.params.take(rows), sensing.sense(self.facts, self.sensors, self.cluster, rows)
+        samples.time = samples.time + self.scenarios.epoch[rows]
         state = sense(params, self.state.take(rows), samples)
         return stacked_input(observe(params, state, samples, self.contract)[1])
 
@@ -277,8 +245,7 @@ class Batch:
 
         `learned_by` is a batch of the same episodes at the same moment that has learned of their loads; None: this one.
         """
-        usable = np.ones_like(self._rows, np.bool_)
-        proposal = Proposal(self.level.place(action), usable, probabilities, self.rule)
+        proposal = Proposal(action, np.ones(len(self.rows), dtype=np.bool_), probabilities, self.rule)
         own = self.state
         known = own if learned_by is None else _knowing(own, learned_by.state)
         made, after = act(self.params, known, samples, observation, proposal, capacity=self.capacity)
@@ -315,14 +282,14 @@ class Batch:
         self.level.scale(
             self.facts,
             self.cluster,
-            self._rows[: len(desired)],
-            self.level.place(desired).astype(np.int64, copy=False),
-            self.level.place(weights).astype(np.int64, copy=False),
+            self.rows[: len(desired)],
+            np.asarray(desired, dtype=np.int64),
+            np.asarray(weights, dtype=np.int64),
         )
 
     def advance(self, seconds: int = SENSE_SECONDS) -> None:
         """Let time pass; the caller sees to it that no row leaves its load."""
-        self.level.advance(self.facts, self.cluster, self._rows, seconds)
+        self.level.advance(self.facts, self.cluster, self.rows, seconds)
 
     def finish_interval(self, *, latencies: bool = False) -> None:
         """Let every row's own action interval pass, from just after `act` to just before the next `observe`.
@@ -332,15 +299,15 @@ class Batch:
         for tick, count in enumerate(self._acting):
             if tick:
                 self._unexplained_tick(count)
-            self.level.advance(self.facts, self.cluster, self._rows[:count], SENSE_SECONDS)
+            self.level.advance(self.facts, self.cluster, self.rows[:count], SENSE_SECONDS)
             if latencies:
-                self.level.count_latencies(self.facts, self.cluster, self._rows[:count])
+                self.level.count_latencies(self.facts, self.cluster, self.rows[:count])
 
     def _unexplained_tick(self, count: int) -> None:
         """`floor_tick` of the first `count` rows."""
         params, capacity = self._first[count]
-        samples = self._measured(self._rows[:count], False)
-        samples.time = samples.time + self._epoch[:count]
+        samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows[:count], latency=False)
+        samples.time = samples.time + self.scenarios.epoch[:count]
         before = self.state if count == len(self.rows) else self.state.view(slice(0, count))
         desired, weights, after = unexplained_floor_tick(params, sense(params, before, samples), samples, capacity)
         if before is self.state:

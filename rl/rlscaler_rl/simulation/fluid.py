@@ -7,7 +7,6 @@ is late is that of the router's steady state at the present load, or what the ba
 
 from __future__ import annotations
 
-from math import exp, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,33 @@ from numpy.typing import NDArray
 
 from rlscaler_rl.simulation.cluster import BLOCK, BUCKETS_SECONDS, HISTOGRAMS, RING, ClusterFacts, ClusterState
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods
-from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, LatencyTables
+from rlscaler_rl.simulation.tables import CVS, SERVICE_SCALE, Z_SCALE, LatencyTables, tables
 
 Float32 = NDArray[np.float32]
 Int = NDArray[np.int64]
 
 
+class FluidLevel:
+    """The `levels.Level` of this module; its whole state is in the cluster."""
+
+    def __init__(self) -> None:
+        self.tables = tables()
+
+    def begin(self, facts: ClusterFacts, rows: NDArray[np.intp]) -> None:
+        """Nothing to prepare."""
+
+    def scale(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
+        _scale(facts, cluster, rows, desired, weights)
+
+    def advance(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, seconds: int) -> None:
+        _advance(facts, cluster, self.tables, rows, seconds)
+
+    def count_latencies(self, facts: ClusterFacts, cluster: ClusterState, rows: Int) -> None:
+        _count_latencies(facts, cluster, self.tables, rows)
+
+
 @njit(cache=True, nogil=True)
-def scale(facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
+def _scale(facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
     """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows."""
     for m in range(len(rows)):
         n = rows[m]
@@ -39,7 +57,7 @@ def scale(facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, w
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def advance(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, rows: Int, seconds: int) -> None:
+def _advance(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, rows: Int, seconds: int) -> None:
     """Let `seconds` pass in the given rows."""
     row_facts, pool_facts, arrivals, positions = facts.row, facts.pool, facts.arrivals, facts.positions
     row_states, pool_states, left, blocks = cluster.row, cluster.pool, cluster.left, cluster.blocks
@@ -90,7 +108,7 @@ def advance(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, r
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def count_latencies(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, rows: Int) -> None:
+def _count_latencies(facts: ClusterFacts, cluster: ClusterState, tables: LatencyTables, rows: Int) -> None:
     """Add the latencies of the block that has just ended to the episodes' histograms."""
     bounds = cluster.histogram.shape[1] - 1
     for m in range(len(rows)):
@@ -206,8 +224,8 @@ def _tail(
     probability, decay, rho = _waiting(row, pool, row_fact, fact, waiting, share)
     late = _service_exceeds(service, row_fact.cv, row_fact.slo * fact.rps)
     steady = min(late + probability * _delay_integral(delayed, row_fact.cv, place, decay * row_fact.slo), 1.0)
-    pace = pool.ready * fact.rps * (1.0 - sqrt(rho)) ** 2
-    return pool.tail + (steady - pool.tail) * (1.0 - exp(-pace * dt))
+    pace = pool.ready * fact.rps * (1.0 - np.sqrt(rho)) ** 2
+    return pool.tail + (steady - pool.tail) * (1.0 - np.exp(-pace * dt))
 
 
 @_inner

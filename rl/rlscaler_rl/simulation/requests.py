@@ -28,7 +28,6 @@ from rlscaler_rl.simulation.cluster import (
 )
 from rlscaler_rl.simulation.compiled import inlined
 from rlscaler_rl.simulation.pods import set_target, set_weights, shares, start_pods, uniform
-from rlscaler_rl.simulation.processors import OnProcessors
 from rlscaler_rl.simulation.queues import (
     HELD,
     HeldRequests,
@@ -50,7 +49,7 @@ _LOGNORMAL = np.array([lognormal_parameters(cv) for cv in CVS])
 _MOST_HELD = 2 * 2 * MAX_PODS * HELD
 
 
-class RequestLevel(OnProcessors):
+class RequestLevel:
     """The `levels.Level` of this module for `n` rows; it holds the requests that are in the system."""
 
     def __init__(self, n: int) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import floor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -37,51 +35,38 @@ class Readings(NamedTuple):
     ready_replicas: NDArray[np.int32]  # (M, 2)
 
 
-def sense(
-    facts: ClusterFacts,
-    sensors: Sensors,
-    cluster: ClusterState,
-    rows: Int,
-    *,
-    latency: bool = True,
-    by: Callable[..., None] | None = None,
-) -> Samples:
+def sense(facts: ClusterFacts, sensors: Sensors, cluster: ClusterState, rows: Int, *, latency: bool = True) -> Samples:
     """What a sensing tick measures in the given rows (M,).
 
-    Without `latency` p95 is NaN with an age of 0, which is cheaper where nothing reads it. `by` fills the readings as
-    `measure` does, where the arrays are not the processors'; the samples are arrays of the same kind.
+    Without `latency` p95 is NaN with an age of 0, which is cheaper where nothing reads it.
     """
-    m, like = len(rows), sensors.scrape
-
-    def column(value: float, *trailing: int, dtype: Any = np.float64) -> NDArray[Any]:
-        return np.full_like(like, value, dtype, shape=(m, *trailing))
-
+    m = len(rows)
     readings = Readings(
-        time=np.empty(m, like=like),
-        arrival_rate=np.empty(m, like=like),
-        cpu_utilization=np.empty(m, like=like),
-        memory_utilization=np.empty(m, like=like),
-        gpu_utilization=np.empty(m, like=like),
-        p95_ms=np.empty(m, like=like),
-        age_seconds=np.empty((m, len(SIGNALS)), like=like),
-        spec_replicas=np.empty((m, 2), np.int32, like=like),
-        ready_replicas=np.empty((m, 2), np.int32, like=like),
+        time=np.empty(m),
+        arrival_rate=np.empty(m),
+        cpu_utilization=np.empty(m),
+        memory_utilization=np.empty(m),
+        gpu_utilization=np.empty(m),
+        p95_ms=np.empty(m),
+        age_seconds=np.empty((m, len(SIGNALS))),
+        spec_replicas=np.empty((m, 2), np.int32),
+        ready_replicas=np.empty((m, 2), np.int32),
     )
-    (by or measure)(facts, sensors, cluster, tables(), rows, latency, readings)
+    measure(facts, sensors, cluster, tables(), rows, latency, readings)
     return Samples(
         **readings._asdict(),
-        pending_seconds=column(0.0, 2),
-        stuck_replicas=column(0, 2, dtype=np.int32),
-        paused=column(False, dtype=np.bool_),
-        paused_replicas=column(-1, 2, dtype=np.int32),
-        paused_scale_down=column(False, dtype=np.bool_),
-        granted_replicas=column(-1, 2, dtype=np.int32),
-        counted_requests=column(np.nan),
-        counted_late=column(np.nan),
-        lag_messages=column(np.nan),
-        partitions=column(0, dtype=np.int32),
-        settling=column(False, dtype=np.bool_),
-        processed=column(np.nan),
+        pending_seconds=np.zeros((m, 2)),
+        stuck_replicas=np.zeros((m, 2), dtype=np.int32),
+        paused=np.zeros(m, dtype=np.bool_),
+        paused_replicas=np.full((m, 2), -1, dtype=np.int32),
+        paused_scale_down=np.zeros(m, dtype=np.bool_),
+        granted_replicas=np.full((m, 2), -1, dtype=np.int32),
+        counted_requests=np.full(m, np.nan),
+        counted_late=np.full(m, np.nan),
+        lag_messages=np.full(m, np.nan),
+        partitions=np.zeros(m, dtype=np.int32),
+        settling=np.zeros(m, dtype=np.bool_),
+        processed=np.full(m, np.nan),
     )
 
 
@@ -135,49 +120,34 @@ def measure(
     """Fill `out` from the counters as they were at the newest scrape that can be queried; NaN where nothing was
     measured.
     """
+    busy = np.empty(2)
     for m in range(len(rows)):
-        measure_row(facts, sensors, cluster, tables, rows[m], latency, out, m)
-
-
-@inlined
-def measure_row(
-    facts: ClusterFacts,
-    sensors: Sensors,
-    cluster: ClusterState,
-    tables: LatencyTables,
-    n: int,
-    latency: bool,
-    out: Readings,
-    m: int,
-) -> None:
-    """Fill row `m` of `out` from row `n` of the clusters."""
-    now = cluster.row[n].time
-    visible = now - sensors.delay[n] + sensors.phase[n]
-    end = int(floor(visible / sensors.scrape[n]) * sensors.scrape[n] - sensors.phase[n])
-    begin, counted = end - int(sensors.window[n]), int(sensors.arrival_window[n])
-    last, first = (end - 1) % RING, (begin - 1) % RING
-    requests = cluster.ring_requests[n, last] - cluster.ring_requests[n, (end - counted - 1) % RING]
-    busiest = 0.0
-    for p in range(2):
-        replica_seconds = cluster.ring_ready[n, p, last] - cluster.ring_ready[n, p, first]
-        busy = np.nan
-        if replica_seconds > 0.0:
-            busy = (cluster.ring_busy[n, p, last] - cluster.ring_busy[n, p, first]) / replica_seconds
-            busiest = max(busiest, busy)
-            draw = uniform(facts.row[n].key, 4 + p, now)
-            busy = min(busy * (1.0 + sensors.noise[n] * (2.0 * draw - 1.0) * _UNIT_DEVIATION), 1.0)
-        if p == 0:
-            out.gpu_utilization[m] = 100.0 * busy
-        else:
-            out.cpu_utilization[m] = 100.0 * sensors.cpu_factor[n] * busy
-        out.spec_replicas[m, p] = cluster.pool[n, p].target
-        out.ready_replicas[m, p] = cluster.pool[n, p].ready
-    out.time[m] = now
-    out.arrival_rate[m] = requests / counted
-    out.memory_utilization[m] = sensors.memory_base[n] + sensors.memory_slope[n] * busiest
-    out.p95_ms[m] = 1000.0 * quantile(facts, cluster, tables, n, end, begin, 0.95) if latency else np.nan
-    for signal in range(out.age_seconds.shape[1]):
-        out.age_seconds[m, signal] = 0.0 if signal == _REPLICAS else now - end
+        n = rows[m]
+        now = cluster.row[n].time
+        visible = now - sensors.delay[n] + sensors.phase[n]
+        end = int(np.floor(visible / sensors.scrape[n]) * sensors.scrape[n] - sensors.phase[n])
+        begin, counted = end - int(sensors.window[n]), int(sensors.arrival_window[n])
+        last, first = (end - 1) % RING, (begin - 1) % RING
+        requests = cluster.ring_requests[n, last] - cluster.ring_requests[n, (end - counted - 1) % RING]
+        busiest = 0.0
+        for p in range(2):
+            replica_seconds = cluster.ring_ready[n, p, last] - cluster.ring_ready[n, p, first]
+            busy[p] = np.nan
+            if replica_seconds > 0.0:
+                busy[p] = (cluster.ring_busy[n, p, last] - cluster.ring_busy[n, p, first]) / replica_seconds
+                busiest = max(busiest, busy[p])
+                draw = uniform(facts.row[n].key, 4 + p, now)
+                busy[p] = min(busy[p] * (1.0 + sensors.noise[n] * (2.0 * draw - 1.0) * _UNIT_DEVIATION), 1.0)
+            out.spec_replicas[m, p] = cluster.pool[n, p].target
+            out.ready_replicas[m, p] = cluster.pool[n, p].ready
+        out.time[m] = now
+        out.arrival_rate[m] = requests / counted
+        out.gpu_utilization[m] = 100.0 * busy[0]
+        out.cpu_utilization[m] = 100.0 * sensors.cpu_factor[n] * busy[1]
+        out.memory_utilization[m] = sensors.memory_base[n] + sensors.memory_slope[n] * busiest
+        out.p95_ms[m] = 1000.0 * quantile(facts, cluster, tables, n, end, begin, 0.95) if latency else np.nan
+        out.age_seconds[m, :] = now - end
+        out.age_seconds[m, _REPLICAS] = 0.0
 
 
 @inlined
@@ -188,8 +158,8 @@ def quantile(
 
     It is linear within a bucket, as Prometheus' histogram_quantile is, and NaN when nothing was answered.
     """
-    last = int(floor(end / BLOCK))  # noqa: RUF046 (on a GPU floor gives a float)
-    first = min(int(floor(begin / BLOCK)), last - 1)  # noqa: RUF046
+    last = int(np.floor(end / BLOCK))
+    first = min(int(np.floor(begin / BLOCK)), last - 1)
     buckets = cluster.ring_histogram.shape[2] - 1
     total = _answered(facts, cluster, tables, n, first, last, buckets)
     if total <= 0.0:

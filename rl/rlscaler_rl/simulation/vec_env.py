@@ -17,7 +17,7 @@ from rlscaler_core.decision.action import HEADS, from_indices
 from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.types import OBSERVATIONS, Float32, Observation, Placement, Samples
-from rlscaler_rl.simulation import levels, objectives, privileged
+from rlscaler_rl.simulation import objectives, privileged
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.generative import draw
 from rlscaler_rl.simulation.randomisation import Loads
@@ -58,16 +58,12 @@ class Group:
         self.twin = twin
         """The same episodes under the rule alone; None: rewards are not compared with it."""
         self.recount()
-        self.counters = self._counted(batch)
+        self.counters = objectives.read(batch.cluster)
         self.twin_counters = self.counters.copy()
         self._nothing = self.counters.take(slice(0, 1))
         self.returns, self.steps = np.zeros(n), np.zeros(n, np.int64)
         self.samples: Samples
         self.observation: Observation
-
-    @staticmethod
-    def _counted(batch: Batch) -> objectives.Counters:
-        return objectives.read(batch.level.fetch(batch.cluster))
 
     def recount(self) -> None:
         """Work out again what follows from the scenarios."""
@@ -94,11 +90,9 @@ class Group:
         return self._with_extra(rows, self.batch.observe_rows(rows))
 
     def _with_extra(self, rows: NDArray[np.intp], stacked: Float32) -> Float32:
-        fetch = self.batch.level.fetch
-        stacked = fetch(stacked)
         if not self.asymmetric:
             return stacked
-        extra = privileged.reveal(self.hidden, fetch(self.batch.cluster), self.batch.scenarios, rows)
+        extra = privileged.reveal(self.hidden, self.batch.cluster, self.batch.scenarios, rows)
         return np.concatenate([stacked, extra], axis=1)
 
     def play(self, indices: NDArray[np.int64]) -> tuple[Float, NDArray[np.bool_]]:
@@ -107,8 +101,8 @@ class Group:
         of_the_rule = 0.0 if self.twin is None else self._of_the_rule(self.twin)
         made = batch.act(self.samples, self.observation, from_indices(indices))
         batch.finish_interval(latencies=isinstance(self.objective, objectives.Weighted))
-        now = self._counted(batch)
-        changed = batch.level.fetch(np.abs(made.desired - base))
+        now = objectives.read(batch.cluster)
+        changed = np.abs(made.desired - base)
         rewards = self.objective(now.since(self.counters), self.norms, changed[:, 0] + changed[:, 1])
         self.counters = now
         self.returns += rewards
@@ -125,8 +119,8 @@ class Group:
         still = np.broadcast_to(NO_CHANGE, (len(self.steps), len(HEADS)))
         made = twin.act(samples, observation, still, learned_by=self.batch)
         twin.finish_interval(latencies=isinstance(self.objective, objectives.Weighted))
-        now = self._counted(twin)
-        changed = twin.level.fetch(np.abs(made.desired - samples.spec_replicas))
+        now = objectives.read(twin.cluster)
+        changed = np.abs(made.desired - samples.spec_replicas)
         rewards = self.objective(now.since(self.twin_counters), self.norms, changed[:, 0] + changed[:, 1])
         self.twin_counters = now
         return rewards
@@ -181,9 +175,8 @@ class SimulatorVecEnv(ArrayVecEnv):
     `loads` draws what arrives.
     With `hours` the services have been there for up to so many hours, and their forecasters know them.
     `sources` draw the episodes instead of `ranges`, `loads` and `hours`; each serves a part of the environments.
-    `level` is "fluid", "cuda" (the same on a GPU) or "fastest", which is a GPU where there is one.
-    `threads` step the environments together, as many as the process has cores by default, and one on a GPU; their
-    number changes no result. Environments of one source lie side by side, the longest action interval first.
+    `threads` step the environments together, as many as the process has cores by default; their number changes no
+    result. Environments of one source lie side by side, the longest action interval first.
     `paired` rewards are those of the actor less those of the `rule` alone in the same episode (common random numbers):
     what no policy can do anything about cancels, and what is best stays what it was.
     `asymmetric` appends `privileged.WIDTH` columns for the critic; `stagger` cuts the episodes after `reset` to random
@@ -207,11 +200,7 @@ class SimulatorVecEnv(ArrayVecEnv):
         paired: bool = False,
         stagger: bool = False,
         threads: int | None = None,
-        level: levels.PlaceName = "fluid",
     ) -> None:
-        level = levels.chosen(level)
-        if level == "cuda":
-            threads = threads or 1
         self.contract = contract or ObservationContract()
         self.stagger = np.random.default_rng([seed, 1]) if stagger else None
         rngs = np.random.default_rng(seed).spawn(len(ranges.intervals))
@@ -227,9 +216,7 @@ class SimulatorVecEnv(ArrayVecEnv):
             raise ValueError("paired: the actor is compared with the rule under it, and there is none; give a rule")
 
         def batch(i: int, learns: bool) -> Batch:
-            return Batch(
-                template.take(self.rows_of(i)), self.contract, rule=rule, history=HISTORY, learns=learns, level=level
-            )
+            return Batch(template.take(self.rows_of(i)), self.contract, rule=rule, history=HISTORY, learns=learns)
 
         self.groups = [
             Group(batch(i, True), named, asymmetric, batch(i, False) if paired else None) for i in range(self._count)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.forecaster.memory import GRADES, MINUTES_OF_DAY, Calendar
-from rlscaler_core.decision.types import Float, Float32, beside
+from rlscaler_core.decision.types import Float, Float32
 
 Rows = NDArray[np.intp]
 
@@ -48,7 +48,7 @@ class Moment:
 
 def hazard(calendar: Calendar, moment: Moment) -> Float:
     """Give the probability (N,) of a jump in the minute of `moment`, as counted, not yet corrected by what came."""
-    rows = np.arange(len(moment.minute), like=moment.minute)
+    rows = np.arange(len(moment.minute))
     whole = (calendar.jumps + 0.01) / (calendar.seen_minutes + 1440.0)
     hour = calendar.hour_jumps[rows, moment.of_hour] + HOUR_PRIOR * whole
     hour = hour / (calendar.hour_seen[rows, moment.of_hour] + HOUR_PRIOR)
@@ -61,28 +61,22 @@ def hazard(calendar: Calendar, moment: Moment) -> Float:
 
 def corrected(calendar: Calendar, announced: Float) -> Float:
     """Give what the hazards `announced` (N,) turned out to be worth on this service, (N,)."""
-    rows, grade = np.arange(len(announced), like=announced), _grade(announced)
+    rows, grade = np.arange(len(announced)), np.searchsorted(GRADE_BOUNDS, announced)
     seen, said = calendar.grade_seen[rows, grade], calendar.grade_announced[rows, grade]
     factor = (calendar.grade_jumps[rows, grade] + GRADE_PRIOR * announced) / (said + GRADE_PRIOR * announced)
-    return np.where(seen > 0, np.minimum(announced * factor, 0.99), announced).astype(np.float64, copy=False)
-
-
-def _grade(announced: Float | Float32) -> Rows:
-    """Give the class (N,) of hazards (N,)."""
-    return np.searchsorted(beside(GRADE_BOUNDS, announced), announced)
+    return np.asarray(np.where(seen > 0, np.minimum(announced * factor, 0.99), announced), np.float64)
 
 
 def height_quantile(calendar: Calendar, moment: Moment, score: Float) -> Float:
     """Give log heights (N,) of a jump at `moment`, `score` (N,) standard deviations above its mean."""
-    rows = np.arange(len(score), like=score)
+    rows = np.arange(len(score))
     measured = calendar.measured
     mean = calendar.height / np.maximum(measured, 1e-6)
     square = calendar.height_square / np.maximum(measured, 1e-6)
     here = calendar.part_measured[rows, moment.part]
     local = (calendar.part_height[rows, moment.part] + HEIGHT_PRIOR * mean) / (here + HEIGHT_PRIOR)
     spread = (np.maximum(square - mean**2, 0) * measured + 2 * UNCERTAIN_HEIGHT**2) / (measured + 2)
-    found: Float = np.maximum(local + score * np.sqrt(spread), 0).astype(np.float64, copy=False)
-    return found
+    return np.asarray(np.maximum(local + score * np.sqrt(spread), 0), np.float64)
 
 
 def begin_minute(calendar: Calendar, rows: Rows, moment: Moment) -> None:
@@ -104,7 +98,7 @@ def begin_minute(calendar: Calendar, rows: Rows, moment: Moment) -> None:
     )
     for table in (calendar.part_measured, calendar.part_height):
         table[rows, moment.part] *= np.float32(DAY_KEPT ** (1 / 15))
-    grade = _grade(announced)
+    grade = np.searchsorted(GRADE_BOUNDS, announced)
     for table in (calendar.grade_jumps, calendar.grade_seen, calendar.grade_announced):
         table[rows, grade] *= np.float32(HOUR_KEPT)
     calendar.grade_seen[rows, grade] += 1
@@ -121,7 +115,7 @@ def count_jump(calendar: Calendar, rows: Rows, moment: Moment) -> None:
     ):
         table[rows, place] += 1
     calendar.jumps[rows] += 1
-    grade = _grade(calendar.announced[rows])
+    grade = np.searchsorted(GRADE_BOUNDS, calendar.announced[rows])
     calendar.grade_jumps[rows, np.minimum(grade, GRADES - 1)] += 1
 
 

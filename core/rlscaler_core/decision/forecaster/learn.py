@@ -14,7 +14,7 @@ from rlscaler_core.decision.forecaster import calendar as jumps
 from rlscaler_core.decision.forecaster import rises, season
 from rlscaler_core.decision.forecaster.calendar import Moment
 from rlscaler_core.decision.forecaster.memory import MINUTES_OF_DAY, PENDING, Calendar, Recent, calendar_of, recent_of
-from rlscaler_core.decision.types import Bool, Float, Float32, Params, beside
+from rlscaler_core.decision.types import Bool, Float, Float32, Params
 
 GAP_SECONDS = 90.0
 """Time without a sample after which what happened meanwhile is not known."""
@@ -109,7 +109,7 @@ def _new_horizons(kept: Recent, horizon: Float, fresh: Bool) -> None:
 
 def _average(kept: Recent, rate: Float32, elapsed: Float32, known: Bool) -> None:
     """Move the averages and the sinking peak in place."""
-    left = np.exp(elapsed[:, None] * beside(_PACES, elapsed))
+    left = np.exp(elapsed[:, None] * _PACES)
     fast, slow = rate + left[:, 0] * (kept.fast - rate), rate + left[:, 1] * (kept.slow - rate)
     _set(kept.long, known, rate + left[:, 4] * (kept.long - rate))
     _set(kept.fast, known, fast)

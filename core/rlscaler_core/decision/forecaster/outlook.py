@@ -51,8 +51,7 @@ def promised_rate(recent_row: Float32, level: Float) -> Float:
     low, middle, high = (recent.promised[..., k].astype(np.float64) for k in range(3))
     rise = recent.expected + low + first * (middle - low) + second * (high - middle)
     rate = np.where(recent.age >= 0, (recent.start + rises.EPSILON) * np.exp(rise) - rises.EPSILON, 0.0)
-    highest: Float = rate.max(axis=2)
-    return highest
+    return np.asarray(rate.max(axis=2), np.float64)
 
 
 def announced(calendar_row: Float32, now: Float, horizon: Float, jumped: Bool) -> Announced:
@@ -61,11 +60,11 @@ def announced(calendar_row: Float32, now: Float, horizon: Float, jumped: Bool) -
     Where the load has `jumped` (N,) just now, the running minute is not looked at: what was to come has come.
     """
     calendar = calendar_of(calendar_row)
-    none, likeliest = np.ones_like(now), now.copy()
-    most = np.full_like(now, -1.0)
+    none, likeliest = np.ones(len(now)), now.copy()
+    most = np.full(len(now), -1.0)
     last = np.floor((now + horizon + EARLY_SECONDS) / 60) - np.floor(now / 60)
     last = np.where(np.isfinite(last), last, 0)
-    for ahead in range((max(int(last.max()), 0) if last.size else 0) + 1):
+    for ahead in range(int(last.max(initial=0)) + 1):
         moment = Moment(now + 60.0 * ahead)
         chance = jumps.corrected(calendar, jumps.hazard(calendar, moment))
         if ahead == 0:
@@ -89,7 +88,7 @@ def jump_rise(calendar_row: Float32, coming: Announced, level: Float) -> Float:
 
 def normal_quantile(probability: Float) -> Float:
     """Give the quantile of the normal distribution within 0.01, by the logistic one of about the same shape."""
-    return np.log(probability / (1 - probability)) / 1.702
+    return np.asarray(np.log(probability / (1 - probability)) / 1.702, np.float64)
 
 
 def season_rise(calendar_row: Float32, now: Float, horizon: Float) -> Float:
@@ -99,7 +98,7 @@ def season_rise(calendar_row: Float32, now: Float, horizon: Float) -> Float:
 
 def recent_jump(recent_row: Float32, within: float) -> Bool:
     """Say where (N,) the load jumped within so many seconds."""
-    return recent_of(recent_row).jump_age <= within
+    return np.asarray(recent_of(recent_row).jump_age <= within)
 
 
 def daily_mean(recent_row: Float32) -> tuple[Float, Float]:

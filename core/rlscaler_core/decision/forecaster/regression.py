@@ -34,8 +34,7 @@ def features_of(fast: Float32, slow: Float32, peak: Float32, long: Float32) -> F
 
 def expected_rise(recent: Recent, features: Float32) -> Float32:
     """Give the log rise (N, 2) above the load now to be expected within each pool's horizon, from `features`."""
-    rise: Float32 = np.einsum("npf,nf->np", recent.slopes, features)
-    return rise
+    return np.asarray(np.einsum("npf,nf->np", recent.slopes, features), np.float32)
 
 
 def fit(recent: Recent, row: Rows, pool: Rows, features: Float32, rise: Float32, kept: np.float32) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.forecaster import regression
 from rlscaler_core.decision.forecaster.memory import BINS, CONTEXTS, LEVELS, PENDING, Recent
-from rlscaler_core.decision.types import Bool, Float, Float32, beside
+from rlscaler_core.decision.types import Bool, Float, Float32
 
 Rows = NDArray[np.intp]
 
@@ -46,7 +46,7 @@ _EDGES = EDGES.astype(np.float32)
 
 def log_rate(rate: Float | Float32) -> Float32:
     """Give the logarithm of rates in requests/s, of any shape."""
-    return np.log(np.maximum(rate, 0) + EPSILON).astype(np.float32, copy=False)
+    return np.asarray(np.log(np.maximum(rate, 0) + EPSILON), np.float32)
 
 
 def context_of(recent: Recent) -> Float32:
@@ -56,7 +56,7 @@ def context_of(recent: Recent) -> Float32:
     rising = (trend > -0.05).astype(np.float32) + (trend > 0.1)
     peaked = log_rate(recent.peak) - fast > 0.25
     high = fast > log_rate(recent.mean)
-    return (rising * 4 + peaked * 2 + high).astype(np.float32, copy=False)
+    return np.asarray(rising * 4 + peaked * 2 + high, np.float32)
 
 
 def features(recent: Recent) -> Float32:
@@ -70,7 +70,7 @@ def rise_quantile(recent: Recent, context: Float32, level: Float32) -> Float32:
     The distribution of the context, shrunk to that over all contexts, before any recalibration. 0 where there is
     none yet.
     """
-    rows = np.arange(len(context), like=context)
+    rows = np.arange(len(context))
     everything = recent.rises[:, :, CONTEXTS]
     total = np.maximum(everything.sum(axis=2, keepdims=True), 1e-6)
     weights = recent.rises[rows, :, context.astype(np.intp)] + SHRINKAGE * everything / total
@@ -80,9 +80,8 @@ def rise_quantile(recent: Recent, context: Float32, level: Float32) -> Float32:
     below = np.where(place > 0, np.take_along_axis(reached, np.maximum(place - 1, 0), axis=2), 0)
     here = np.take_along_axis(weights, place, axis=2)
     part = np.clip((wanted - below) / np.maximum(here, 1e-9), 0, 1)
-    edges = beside(_EDGES, place)
-    found = edges[place] + part * (edges[place + 1] - edges[place])
-    return np.where(reached[:, :, -1:] > 0, found, 0).astype(np.float32, copy=False)
+    found = _EDGES[place] + part * (_EDGES[place + 1] - _EDGES[place])
+    return np.asarray(np.where(reached[:, :, -1:] > 0, found, 0), np.float32)
 
 
 def between_levels(level: Float) -> tuple[Float, Float]:
@@ -102,7 +101,7 @@ def true_level(recent: Recent, level: Float) -> Float32:
 
 
 def _squashed(logit: Float | Float32) -> Float32:
-    return (1 / (1 + np.exp(-logit))).astype(np.float32, copy=False)
+    return np.asarray(1 / (1 + np.exp(-logit)), np.float32)
 
 
 def make_forecasts(recent: Recent, due: Bool) -> None:
@@ -114,11 +113,11 @@ def make_forecasts(recent: Recent, due: Bool) -> None:
         return
     chosen = Recent(*[part[row] for part in recent])
     context = context_of(chosen)
-    levels = _squashed(beside(_LOGIT, context) + chosen.shift)
+    levels = _squashed(_LOGIT + chosen.shift)
     promised = rise_quantile(chosen, context, levels)
     seen = features(chosen)
     expected = regression.expected_rise(chosen, seen)
-    here, place = np.arange(len(row), like=row), slot[row, pool]
+    here, place = np.arange(len(row)), slot[row, pool]
     recent.age[row, pool, place] = 0
     recent.start[row, pool, place] = chosen.fast
     recent.context[row, pool, place] = context
@@ -135,7 +134,7 @@ def watch(recent: Recent, rate: Float32, elapsed: Float32, fresh: Bool) -> None:
     recent.issued[...] += passed[:, None]
     recent.age[...] += passed[:, None, None]
     seen = fresh[:, None, None]
-    np.copyto(recent.highest, np.maximum(recent.highest, rate[:, None, None]), where=seen)
+    np.maximum(recent.highest, rate[:, None, None], out=recent.highest, where=seen)
     over = seen & (recent.age >= recent.horizon[..., None])
     if over.any():
         for slot in range(PENDING):
@@ -151,7 +150,7 @@ def _close(recent: Recent, row: Rows, pool: Rows, slot: int) -> None:
     regression.fit(recent, row, pool, recent.features[row, pool, slot], rise, keep)
     rise = rise - recent.expected[row, pool, slot]
     context = np.nan_to_num(recent.context[row, pool, slot].clip(0, CONTEXTS - 1)).astype(np.intp)
-    place = np.clip(np.searchsorted(beside(_EDGES, rise), rise, side="right") - 1, 0, BINS - 1)
+    place = np.clip(np.searchsorted(_EDGES, rise, side="right") - 1, 0, BINS - 1)
     for where in (context, CONTEXTS):
         recent.rises[row, pool, where] *= keep
         recent.rises[row, pool, where, place] += 1
@@ -159,7 +158,7 @@ def _close(recent: Recent, row: Rows, pool: Rows, slot: int) -> None:
     keep = np.float32(1 - 1 / COUNTED)
     recent.missed[row, pool] = recent.missed[row, pool] * keep + missed
     recent.judged[row, pool] = recent.judged[row, pool] * keep + 1
-    level = beside(np.array(LEVELS), rise)
+    level = np.array(LEVELS)
     error = (missed - (1 - level)) / np.sqrt(level * (1 - level))
     shift = recent.shift[row, pool] + PACE * error
     recent.shift[row, pool] = np.clip(shift, -FARTHEST_SHIFT, FARTHEST_SHIFT)

@@ -46,13 +46,12 @@ def change_ahead(calendar: Calendar, seconds: Float, horizon: Float) -> Float:
 
 def _level(calendar: Calendar, seconds: Float) -> Float:
     """Give the log level (N,) at `seconds` (N,), between the middles of two slots."""
-    rows = np.arange(len(seconds), like=seconds)
+    rows = np.arange(len(seconds))
     place = np.nan_to_num(seconds) % 86400 / SLOT_SECONDS - 0.5
     first = np.floor(place).astype(np.int64)
     part = place - first
     low, high = calendar.level[rows, first % SLOTS_OF_DAY], calendar.level[rows, (first + 1) % SLOTS_OF_DAY]
-    level: Float = (low + part * (high - low)).astype(np.float64, copy=False)
-    return level
+    return np.asarray(low + part * (high - low), np.float64)
 
 
 def end_slot(calendar: Calendar, rows: Rows, slot: NDArray[np.int64], level: Float32) -> None:
