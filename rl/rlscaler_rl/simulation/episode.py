@@ -133,16 +133,19 @@ def run(
     level: LevelName = "fluid",
     past: Past | None = None,
 ) -> Run:
-    """Drive all episodes from begin to end, at the fluid or the request level.
+    """Play all episodes from begin to end.
 
-    `controller` is an actor or a contender. An actor has `probabilities((N, 10 k)) -> (N, 13)` and a
-    `decision.manifest.Manifest`; it acts through `decision.decide` and its shield, under the policy's spec and what the
-    actor's own `spec` (a `decision.spec.SpecSettings`, where it has one) sets of it. A contender has `reset(params)`
-    and `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`, and is asked at every sensing tick with an
-    `rng` of `seed`. `past` is what the services of an actor went through before, or of a contender that has
-    `knows_past`. `timeline` is the seconds between two
-    points of the timeline, a divisor of the sensing tick; 0 records none. Raises ScenarioError when the episodes differ
-    in length or interval, LedgerError when the counters contradict one another.
+    :param scenarios: N episodes of one length and one action interval.
+    :param controller: an actor or a contender. An actor has `probabilities((N, 10 k)) -> (N, 13)` and a `Manifest`; it
+        acts through `decide` and its shield, under the specs of the policies and its own `SpecSettings`, if it has any.
+        A contender has `reset(params)` and `(params, state, samples, rng) -> replicas (N, 2), placement (N,)`; it is
+        called at every sensing tick.
+    :param seed: of the contender's `rng`.
+    :param timeline: seconds between two points of the timeline, a divisor of the sensing tick; 0 records none.
+    :param level: fluid or request level of the simulator.
+    :param past: history of the services before their episodes; contenders do not see it.
+    :raises ScenarioError: the episodes differ in length or interval.
+    :raises LedgerError: the counters contradict one another.
     """
     durations = np.unique(scenarios.duration)
     if len(durations) != 1 or durations[0] % SENSE_SECONDS:
@@ -150,8 +153,7 @@ def run(
     is_actor = hasattr(controller, "probabilities")
     spec = spec_of(controller)
     contract = controller.manifest.contract if is_actor else None
-    learns = is_actor or getattr(controller, "knows_past", False)
-    batch = Batch(paced(scenarios, spec), contract, level=level, past=past if learns else None)
+    batch = Batch(paced(scenarios, spec), contract, level=level, past=past if is_actor else None)
     batch.params = with_spec(batch.params, spec)
     counts = _Counts(batch)
     record = _Timeline(batch, timeline) if timeline else None

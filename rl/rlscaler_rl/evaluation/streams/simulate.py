@@ -12,10 +12,10 @@ from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.hpa import DOWN_SECONDS, LAG_THRESHOLD, KedaKafkaLag
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import Loaded
+from rlscaler_rl.evaluation.streams.hindsight import hindsight
 from rlscaler_rl.evaluation.streams.loads import Load
 from rlscaler_rl.evaluation.streams.report import Consumers, Row, Simulation, Spread
 from rlscaler_rl.evaluation.streams.search import LATE_PERCENT, KedaSettings, searched
-from rlscaler_rl.planning.consumers import hindsight
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams.episode import (
     INTERVAL_SECONDS,

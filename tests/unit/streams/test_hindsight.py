@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.planning.consumers import CAUTIONS, DRAIN_STEPS, Caution, Model, hindsight, model_of, plan_of, step
+from rlscaler_rl.evaluation.streams.hindsight import (
+    CAUTIONS,
+    DRAIN_STEPS,
+    Caution,
+    Model,
+    hindsight,
+    model_of,
+    plan_of,
+    step,
+)
 from rlscaler_rl.simulation.streams.episode import least_consumer_seconds, run
 from rlscaler_rl.simulation.streams.groups import Groups, groups
 from rlscaler_rl.simulation.streams.price import j_of

@@ -1,1 +1,0 @@
-"""Plans for a load that is known in full: what perfect foresight can reach."""
