@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, NewTopic
 
-from rlscaler_dev.cluster import launcher
-from rlscaler_dev.cluster.broker_alone import broker_alone
+from rlscaler_dev.cluster import launcher, pki
 from rlscaler_dev.cluster.kafka import component
 from rlscaler_dev.cluster.kafka.broker import Broker
 from rlscaler_dev.cluster.kafka.jars import Jars, java, provide
 from rlscaler_dev.cluster.progress import ConsoleReporter
-from rlscaler_dev.cluster.state import ClusterState
+from rlscaler_dev.cluster.state import RUNNING, ClusterState
 from rlscaler_dev.exceptions import ToolchainError
 from tests.harness.waiting import until
 
@@ -156,6 +156,24 @@ class Reader:
     def close(self) -> None:
         self._over.set()
         self._thread.join(20)
+
+
+@contextmanager
+def broker_alone(name: str, jars: Jars) -> Iterator[ClusterState]:
+    """A broker on loopback, as the only component of a cluster of that name; nothing of it is left afterwards.
+
+    `Broker(launcher.layout_of(cluster))` says where it listens. Raises StartError with the end of its log.
+    """
+    cluster = ClusterState(name, phase=RUNNING)
+    try:
+        cluster.save()
+        layout = launcher.layout_of(cluster)
+        pki.create(layout.directory / "pki")
+        layout.targets_dir.mkdir()
+        component.start(cluster, partial(launcher.layout_of, cluster), jars, lambda text: None)
+        yield cluster
+    finally:
+        launcher.clean(cluster.name)
 
 
 @contextmanager

@@ -11,10 +11,10 @@ import pytest
 import requests
 
 from rlscaler_dev.placement import testbed
-from rlscaler_dev.placement.delays import Delays
-from rlscaler_dev.placement.faulty import Fault, faulty_server
 from rlscaler_dev.placement.testbed import bound, pod, second_scheduler
 from rlscaler_scheduler.objects import LATENCY
+from tests.harness.faulty import Fault, faulty_server
+from tests.harness.pod_delays import Delays
 from tests.harness.serving import Quiet, serving
 from tests.harness.waiting import until
 

@@ -15,10 +15,10 @@ import pytest
 from rlscaler_dev.cluster import toolchain
 from rlscaler_dev.cluster.network import free_ports
 from rlscaler_dev.cluster.progress import Reporter
-from rlscaler_dev.placement.faulty import Fault, faulty_server
 from rlscaler_dev.placement.testbed import SIZES, bound, pod, second_scheduler
 from rlscaler_scheduler.objects import LATENCY, LATENCY_UNTIL
 from rlscaler_scheduler.replay import repeat
+from tests.harness.faulty import Fault, faulty_server
 from tests.harness.serving import Quiet, serving
 from tests.harness.waiting import until
 

@@ -19,9 +19,8 @@ from click.testing import CliRunner
 from rlscaler_core.api.policy import parse
 from rlscaler_dev.demo.cli import demo
 from rlscaler_dev.demo.kafka import results
-from rlscaler_dev.demo.kafka.live import Waiting
 from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, TOPIC, Play, scaler
-from rlscaler_dev.demo.kafka.rebalances import write_rebalances
+from rlscaler_dev.demo.kafka.recorder import Waiting, write_rebalances
 from rlscaler_dev.exceptions import DevClusterError
 
 

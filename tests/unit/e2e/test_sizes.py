@@ -6,10 +6,9 @@ import math
 
 import pytest
 
-from rlscaler_dev.cluster.realnode.container_cgroup import Amounts
+from rlscaler_dev.cluster.realnode.cgroups import Amounts
 from rlscaler_dev.e2e.sizes import plan
-from rlscaler_dev.e2e.sizes.delays import delay_seconds, holds
-from rlscaler_dev.e2e.sizes.observe import Trail
+from rlscaler_dev.e2e.sizes.observe import Trail, delay_seconds, holds
 
 SMALL = {"requests": {"cpu": "50m"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
 LARGE = {"requests": {"cpu": "150m"}, "limits": {"cpu": "600m", "memory": "192Mi"}}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlscaler_dev.clock import JumpingLoop
+from tests.harness.clock import JumpingLoop
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlscaler_dev.clock import JumpingLoop
 from rlscaler_loadgen.service.replica import FLAVOURS
 from rlscaler_loadgen.service.router import Pod, Router, UnavailableError
 from rlscaler_rl.simulation import ledger as ledgers
@@ -17,6 +16,7 @@ from rlscaler_rl.simulation.cluster import ROUTERS
 from rlscaler_rl.simulation.pods import uniform
 from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios, from_rate
 from rlscaler_rl.simulation.tables import CVS, lognormal_parameters
+from tests.harness.clock import JumpingLoop
 
 SLO, TIMEOUT = 1.0, 5.0
 SAME = {"least_loaded": "least-loaded", "round_robin": "round-robin"}

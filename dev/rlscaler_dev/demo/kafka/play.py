@@ -13,10 +13,8 @@ from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.contenders import RLSCALER, Operator, answers
-from rlscaler_dev.demo.kafka.live import Waiting
 from rlscaler_dev.demo.kafka.plan import GROUP, PARTITIONS, TOPIC, Contender, Play, Scaler, scaler
-from rlscaler_dev.demo.kafka.rebalances import write_rebalances
-from rlscaler_dev.demo.kafka.recorder import Recorder
+from rlscaler_dev.demo.kafka.recorder import Recorder, Waiting, write_rebalances
 from rlscaler_dev.demo.processes import Child
 from rlscaler_dev.demo.settings import NAMESPACE, Settings
 from rlscaler_dev.demo.stage import READY_SECONDS, Say, Stage

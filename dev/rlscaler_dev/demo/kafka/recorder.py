@@ -1,15 +1,33 @@
-"""The consumers while the demo goes on: `replicas.csv`, one row for every change."""
+"""Records of the demo of Kafka while it runs: replicas, rebalances, and the messages that wait."""
 
 from __future__ import annotations
 
+import csv
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+from rlscaler_dev.cluster.dashboards.ask import Source
 from rlscaler_dev.cluster.kube import Json, KubeClient
+from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
 from rlscaler_dev.cluster.watch import Watches
 from rlscaler_dev.demo.recorder import PoolBook, Replicas
 from rlscaler_dev.demo.records import REPLICA_COLUMNS, CsvWriter
 from rlscaler_dev.demo.settings import NAMESPACE
+from rlscaler_dev.demo.tails import Tail
+
+REBALANCE_COLUMNS = ("time", "rebalances")
+
+COUNTERS = ("group_completed_rebalance_count", "consumer_group_rebalance_count")
+"""Of groups of the classic protocol and of KIP-848, since the broker began."""
+
+QUERY = " + ".join(f"sum(kafka_server_group_coordinator_metrics_{name})" for name in COUNTERS)
+BEFORE_SECONDS = 4 * SCRAPE_INTERVAL_SECONDS
+"""How long before the load the counter is asked for, so that it is known when that begins."""
+
+Place = tuple[str, str]
+"""Partition and offset of a message."""
 
 
 class Recorder(Watches):
@@ -47,3 +65,66 @@ class Recorder(Watches):
         if replicas and replicas != self._written:
             self._written = replicas
             self._file.row(f"{time.time():.3f}", *replicas)
+
+
+def write_rebalances(prometheus_url: str, begun: float, data: Path) -> None:
+    """Write how many rebalances there were since the broker began, from the load's begin (Unix seconds) until now.
+
+    One row for each change. Raises DevClusterError where Prometheus does not answer.
+    """
+    source = Source(prometheus_url, time.time() - begun + BEFORE_SECONDS, 4 * SCRAPE_INTERVAL_SECONDS)
+    with closing(CsvWriter(data / "rebalances.csv", REBALANCE_COLUMNS)) as file:
+        for series in source.series(QUERY):
+            before = None
+            for moment, value in zip(series.times, series.values, strict=True):
+                if value != before:
+                    file.row(f"{moment:.1f}", f"{value:g}")
+                before = value
+
+
+class Waiting:
+    """Follows `produced.csv` and `processed.csv`."""
+
+    def __init__(self, produced: Path, processed: Path) -> None:
+        self._produced, self._processed = Tail(produced), Tail(processed)
+        self._waits: dict[Place, float] = {}
+        self._early: set[Place] = set()
+        """Messages that were processed before it was seen that they are there."""
+        self._seen: set[Place] = set()
+        self.produced = 0
+        """Messages that were written so far."""
+
+    def read(self) -> None:
+        """Take what is new."""
+        self._each(self._produced, self._take_produced)
+        self._each(self._processed, self._take_processed)
+
+    @property
+    def messages(self) -> int:
+        """Messages that are not processed."""
+        return len(self._waits)
+
+    def lag_seconds(self, now: float) -> float:
+        """Age of the oldest of them at the Unix time `now`; 0 where nothing waits."""
+        return max(0.0, now - min(self._waits.values())) if self._waits else 0.0
+
+    def _each(self, tail: Tail, take: Callable[[list[str]], None]) -> None:
+        for row in csv.reader(tail.lines()):
+            if row[0][:1].isdigit():  # not the head of the table
+                take(row)
+
+    def _take_produced(self, row: list[str]) -> None:
+        scheduled_at, place = float(row[0]), (row[1], row[2])
+        self.produced += 1
+        if place in self._early:
+            self._early.remove(place)
+        else:
+            self._waits[place] = scheduled_at
+
+    def _take_processed(self, row: list[str]) -> None:
+        place = row[2], row[3]
+        if place in self._seen:
+            return
+        self._seen.add(place)
+        if self._waits.pop(place, None) is None:
+            self._early.add(place)

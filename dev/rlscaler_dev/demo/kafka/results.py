@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_dev import markdown
-from rlscaler_dev.demo.kafka import rebalances
 from rlscaler_dev.demo.kafka.plan import MESSAGES_PER_SECOND
+from rlscaler_dev.demo.kafka.recorder import REBALANCE_COLUMNS
 from rlscaler_dev.demo.records import REPLICA_COLUMNS, Float, Steps, read_columns
 from rlscaler_dev.exceptions import RecordError
 from rlscaler_loadgen.streams.journal import PROCESSED, PRODUCED
@@ -107,7 +107,7 @@ def read(folder: Path) -> Played:
             done=done - begun,
             duplicates=duplicates,
             replicas=_steps(data / "replicas.csv", REPLICA_COLUMNS, begun),
-            rebalances=_steps(data / "rebalances.csv", rebalances.COLUMNS[1:], begun),
+            rebalances=_steps(data / "rebalances.csv", REBALANCE_COLUMNS[1:], begun),
         )
     except (OSError, KeyError, ValueError) as error:
         raise RecordError(f"{folder}: not the records of a demo of Kafka: {error}") from error

@@ -18,11 +18,9 @@ from rlscaler_dev.cluster.kube import has_condition, path_of
 from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo.kafka import results
 from rlscaler_dev.demo.kafka.draw import draw
-from rlscaler_dev.demo.kafka.live import Waiting
 from rlscaler_dev.demo.kafka.plan import GROUP, NAME, PARTITIONS, TOPIC, Play
 from rlscaler_dev.demo.kafka.play import make_topic, progress
-from rlscaler_dev.demo.kafka.rebalances import write_rebalances
-from rlscaler_dev.demo.kafka.recorder import Recorder
+from rlscaler_dev.demo.kafka.recorder import Recorder, Waiting, write_rebalances
 from rlscaler_dev.demo.kafka.results import Played
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.stage import write_figures

@@ -18,8 +18,7 @@ from rlscaler_dev.e2e.cluster import Cluster
 from rlscaler_dev.e2e.installation import PROMETHEUS, Installation
 from rlscaler_dev.e2e.settings import DEMO_NAMESPACE, OPERATOR_NAMESPACE, OPERATOR_RELEASE
 from rlscaler_dev.e2e.sizes import plan
-from rlscaler_dev.e2e.sizes.delays import delay_seconds
-from rlscaler_dev.e2e.sizes.observe import Trail, Trails
+from rlscaler_dev.e2e.sizes.observe import Trail, Trails, delay_seconds
 from rlscaler_dev.e2e.sizes.plan import FILLER, GROWS, NAMESPACE, SHRINKS, TOO_LARGE, WAITS, Case
 from rlscaler_dev.exceptions import DemoError
 

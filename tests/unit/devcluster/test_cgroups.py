@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlscaler_dev.cluster.realnode import cgroups
-from rlscaler_dev.cluster.realnode.container_cgroup import Amounts, ContainerCgroup, amounts
+from rlscaler_dev.cluster.realnode.cgroups import Amounts, ContainerCgroup, amounts
 from rlscaler_dev.exceptions import DevClusterError
 
 TWO = {"cpu.weight": "6\n", "cpu.max": "60000 100000\n", "memory.max": "134217728\n", "memory.current": "1048576\n"}
