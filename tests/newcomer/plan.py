@@ -82,7 +82,6 @@ PLAN: dict[str, dict[str, Step]] = {
         "make test": root(),
         "helm install rlscaler helm/rlscaler --namespace rlscaler-system --create-namespace --set prometheus.url="
         "http://prometheus-operated.monitoring.svc:9090 --set prometheus.scrapeIntervalSeconds=15": YOURS,
-        "helm test rlscaler --namespace rlscaler-system": YOURS,
         "make rl-train": TRAIN,
         "make rl-compare": COMPARE,
         "make rl-train FOR=policy.yaml HISTORY=load.csv": never("needs the load of your service"),
@@ -185,7 +184,6 @@ PLAN: dict[str, dict[str, Step]] = {
         "helm install rlscaler helm/rlscaler --namespace rlscaler-system --create-namespace --set "
         "image.repository=registry.example.com/team/rlscaler --set image.tag=dev --set "
         "prometheus.url=http://prometheus-operated.monitoring.svc:9090": DOCKER,
-        "make release-dry": Step(),
         "make e2e-packages": never("the quick start's"),
         "make images": never("the quick start's"),
     },
@@ -206,8 +204,6 @@ PLAN: dict[str, dict[str, Step]] = {
     CONTRIBUTING: {
         "make install": Step(newest_pip=True),
         "make help": Step(),
-        "make newcomer": never("this one"),
-        "make newcomer-root": never("this one"),
     },
 }
 """By page and command."""
